@@ -10,7 +10,7 @@ from dataclasses import fields as fields_of
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from cordata.broker.handled import explain, mark_handled
-from cordata.core.once import Once
+from cordata.core.commit_guard import CommitGuard
 from cordata.errors import Conflict
 from cordata.log import fields
 from cordata.pool.client.door import Door
@@ -102,14 +102,14 @@ class EventContext(Context):
     #: The claim of the message, 0 without a row in the queue; and which attempt it is.
     _claim: int = 0
     _attempt: int = 1
-    _once: Once = field(default_factory=Once)
+    _guard: CommitGuard = field(default_factory=CommitGuard)
     #: What `run` does by default, see `App.on`.
     _batch: bool = False
 
     @property
     def committed(self) -> bool:
         """Whether the message is marked as handled in the store, with its effect."""
-        return self._once.committed
+        return self._guard.committed
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
@@ -118,10 +118,10 @@ class EventContext(Context):
         leaves behind has not committed by its end is rolled back. Raises: AlreadySeen when it
         happened before; ClaimLost when another process has the message by now.
         """
-        with self._once.commit(self.group, "message"):
+        with self._guard.commit(self.group, "message"):
             async with self._explained(), self.store.transaction() as tx:
                 yield tx
-                self._once.seal(self.group)
+                self._guard.seal(self.group)
                 await self._mark(tx)
 
     async def run(self, unit: Unit[T], *, batch: bool | None = None) -> T:
@@ -138,8 +138,8 @@ class EventContext(Context):
             await self._mark(tx)
             return value
 
-        with self._once.commit(self.group, "message"):
-            self._once.seal(self.group)
+        with self._guard.commit(self.group, "message"):
+            self._guard.seal(self.group)
             async with self._explained():
                 return await self.store.run(marked, batch=self._batch if batch is None else batch)
 

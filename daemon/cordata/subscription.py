@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar
 
 from cordata.context import Context
 from cordata.core import bounds
+from cordata.core.commit_guard import CommitGuard
 from cordata.core.eventstream import MAX_PAGE, MAX_PARTITIONS, check_category
-from cordata.core.once import Once
 from cordata.errors import ConfigError, PermanentError
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.partition import Claim, advance
@@ -33,7 +33,7 @@ class SubscriptionContext(Context):
     #: Of the event.
     position: int
     _claim: Claim
-    _once: Once = field(default_factory=Once)
+    _guard: CommitGuard = field(default_factory=CommitGuard)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
@@ -41,10 +41,10 @@ class SubscriptionContext(Context):
         happens once. One per event, and within the handler. Raises: PartitionLost when another
         process handles the partition by now, AlreadySeen when the effect happened before.
         """
-        with self._once.commit(self.subscription, "event"):
+        with self._guard.commit(self.subscription, "event"):
             async with self.store.transaction() as tx:
                 yield tx
-                self._once.seal(self.subscription)
+                self._guard.seal(self.subscription)
                 await advance(tx, self._claim, self.position)
 
     async def run(self, unit: Unit[T], *, batch: bool = False) -> T:
@@ -58,14 +58,14 @@ class SubscriptionContext(Context):
             await advance(tx, self._claim, self.position)
             return result
 
-        with self._once.commit(self.subscription, "event"):
-            self._once.seal(self.subscription)
+        with self._guard.commit(self.subscription, "event"):
+            self._guard.seal(self.subscription)
             return await self.store.run(moving, batch=batch)
 
     @property
     def committed(self) -> bool:
         """Whether the effect of this event is in the store."""
-        return self._once.committed
+        return self._guard.committed
 
 
 SubscriptionFunction = Callable[[StoredEvent, SubscriptionContext], Awaitable[None]]

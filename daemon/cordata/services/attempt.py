@@ -12,6 +12,7 @@ from cordata import clock, events
 from cordata.broker import Message, Outcome
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, EventContext, narrowed
+from cordata.core.commit_guard import CommitGuard, CommittedTwice
 from cordata.core.delivery import (
     Failure,
     Verdict,
@@ -22,13 +23,11 @@ from cordata.core.delivery import (
     is_permanent,
 )
 from cordata.core.event import Event
-from cordata.core.once import CommittedTwice, Once
 from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import Handler
-from cordata.services.calling import call_here
-from cordata.services.ending import end
+from cordata.services.calling import call_here, end_attempt
 
 log = logger("cordata.engine")
 
@@ -53,7 +52,7 @@ class Attempts:
 
     async def attempt(self, handler: Handler, message: Message) -> Outcome:
         """Handle one message. Raises nothing but CancelledError, when this task is cancelled."""
-        once = Once()
+        guard = CommitGuard()
         ctx = narrowed(
             self._ctx,
             EventContext,
@@ -61,13 +60,13 @@ class Attempts:
             event_id=message.event_id,
             _claim=message.claim,
             _attempt=message.attempt,
-            _once=once,
+            _guard=guard,
             _batch=handler.batch,
         )
         token = request_id.set("")
         try:
             error = await self._call(handler, message, ctx)
-            await end(once)
+            await end_attempt(guard)
             return self._told(handler, message, ctx, error)
         finally:
             request_id.reset(token)

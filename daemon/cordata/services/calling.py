@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+from cordata.core.commit_guard import CommitGuard
 from cordata.log import fields, logger
 from cordata.services.loop import background
 from cordata.steps import measured
@@ -201,3 +202,13 @@ async def _kept(
     except BaseException as error:  # noqa: BLE001 - the per-message boundary
         return error
     return None
+
+
+async def end_attempt(guard: CommitGuard) -> None:
+    """Close an attempt, and wait for its commit if that is under way in a task of the handler's.
+
+    So the outcome that is reported afterwards is the last word on it. The store bounds the wait.
+    """
+    settled = asyncio.Event()
+    if not guard.end(settled.set):
+        await settled.wait()

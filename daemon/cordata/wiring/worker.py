@@ -210,7 +210,7 @@ def _add_engine(
     from cordata.broker.opening import is_store, make_redis_broker
     from cordata.broker.process import this_process
     from cordata.services.consumer import ConsumerService
-    from cordata.services.drain import DrainService
+    from cordata.services.idle_exit import IdleExitService
     from cordata.services.recovery import RecoveryService
     from cordata.services.registration import groups_of, make_queue
     from cordata.services.unhandled_types import UnhandledTypeService
@@ -244,7 +244,7 @@ def _add_engine(
     if subscriptions is not None:
         intake.append(subscriptions)
     if role.test_mode:
-        intake.append(DrainService(ctx.store, broker, handlers, consumer, subscriptions))
+        intake.append(IdleExitService(ctx.store, broker, handlers, consumer, subscriptions))
     return RecoveryService(
         ctx.store,
         broker,

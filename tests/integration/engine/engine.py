@@ -26,7 +26,7 @@ from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import PermanentError
 from cordata.services.consumer import ConsumerService
-from cordata.services.drain import DrainService
+from cordata.services.idle_exit import IdleExitService
 from cordata.services.recovery import RecoveryService
 from cordata.services.registration import groups_of, make_queue
 from cordata.services.relay import RelayService
@@ -43,7 +43,7 @@ class Engine:
     broker: Broker
     consumer: ConsumerService
     recovery: RecoveryService
-    drain: DrainService
+    idle_exit: IdleExitService
     #: With Redis only.
     relay: RelayService | None = None
 
@@ -81,8 +81,8 @@ def build(
         known=consumer.known,
         prepare=prepare,
     )
-    drain = DrainService(store, broker, app.handlers, consumer)
-    return Engine(process, broker, consumer, recovery, drain, relay)
+    idle_exit = IdleExitService(store, broker, app.handlers, consumer)
+    return Engine(process, broker, consumer, recovery, idle_exit, relay)
 
 
 @asynccontextmanager

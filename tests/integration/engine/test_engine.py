@@ -19,7 +19,7 @@ from cordata.config.sections import EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import PermanentError, StoreUnavailable
-from cordata.services.drain import DeadLetters
+from cordata.services.idle_exit import DeadLetters
 from cordata.store import Store, Tx
 
 
@@ -360,7 +360,7 @@ async def test_test_mode_ends_with_an_error_when_something_is_dead(tmp_path: Pat
         engine = build(store, tmp_path, app, config, hurried=True)
         async with running(engine), asyncio.timeout(5):
             with pytest.raises(DeadLetters):
-                await engine.drain.run(asyncio.Event())
+                await engine.idle_exit.run(asyncio.Event())
         assert engine.consumer.handled_count == 2
 
 
@@ -386,7 +386,7 @@ async def test_test_mode_handles_what_handlers_publish_and_leaves_what_is_not_du
         await publish(store, 1, delay_s=3600.0)
         engine = build(store, state, app, hurried=True)
         async with running(engine), asyncio.timeout(5):
-            await engine.drain.run(asyncio.Event())
+            await engine.idle_exit.run(asyncio.Event())
         (later,) = await rows(store, "messages")
     assert len(got) == 5
     assert later["state"] == "scheduled"

@@ -11,8 +11,8 @@ from tests.integration.engine.parts import opened, publish, rows, until
 
 from cordata.app import App
 from cordata.context import EventContext
+from cordata.core.commit_guard import HandlerEnded
 from cordata.core.event import Event
-from cordata.core.once import HandlerEnded
 from cordata.store import Store, Tx
 
 

@@ -47,7 +47,7 @@ async def test_worker_handles_all_when_each_read_took_too_long_once(tmp_path: Pa
         slow = SlowAtFirst(store)
         engine = build(cast(Store, slow), tmp_path, app)
         async with asyncio.timeout(20), running(engine):
-            await engine.drain.run(asyncio.Event())
+            await engine.idle_exit.run(asyncio.Event())
     assert sorted(handled) == sorted(ids)
     assert slow.stopped >= {"Queue._worth_a_write", "Queue.depth", "all_processes"}
 

@@ -10,7 +10,7 @@ from tests.integration.engine.parts import until
 from tests.integration.eventstore.ledger import deposit, opened, rows, running
 
 from cordata.app import App
-from cordata.core.once import HandlerEnded
+from cordata.core.commit_guard import HandlerEnded
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.inspection import Subscriptions
 from cordata.store import Store, Tx

@@ -39,7 +39,7 @@ async def test_worker_handles_all_when_each_read_took_too_long_once(
         engine = build(cast(Store, slow), tmp_path, app)
         async with asyncio.timeout(20), running(engine):
             ids = await publish(store, 5)
-            await engine.drain.run(asyncio.Event())
+            await engine.idle_exit.run(asyncio.Event())
     assert sorted(handled) == sorted(ids)
     assert slow.stopped >= {"load", "Queue._worth_a_write"}
 

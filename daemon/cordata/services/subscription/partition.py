@@ -20,6 +20,7 @@ from cordata import events
 from cordata.broker import Owner
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, narrowed
+from cordata.core.commit_guard import CommitGuard
 from cordata.core.delivery import (
     DIED,
     Failure,
@@ -30,15 +31,13 @@ from cordata.core.delivery import (
     is_away,
     is_permanent,
 )
-from cordata.core.once import Once
 from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.eventstore.record import stored
 from cordata.log import fields, frames, logger, request_id, what
-from cordata.services.calling import call_here
-from cordata.services.ending import end
+from cordata.services.calling import call_here, end_attempt
 from cordata.services.loop import WakeEvent
 from cordata.services.subscription.membership import CrashedAttempts, attempt_mark
 from cordata.store import Row
@@ -239,14 +238,14 @@ class PartitionRunner:
 
         Raises nothing but CancelledError, when the partition's task is cancelled.
         """
-        one, once = self.subscription, Once()
+        one, guard = self.subscription, CommitGuard()
         ctx = narrowed(
             self._shared.ctx,
             SubscriptionContext,
             subscription=one.name,
             position=event.position,
             _claim=self.claim,
-            _once=once,
+            _guard=guard,
         )
         token = request_id.set(event.headers.get("request_id", ""))
         try:
@@ -257,7 +256,7 @@ class PartitionRunner:
             )
         finally:
             request_id.reset(token)
-        await end(once)
+        await end_attempt(guard)
         if ctx.committed:
             return Result.COMMITTED, error
         if isinstance(error, AlreadySeen):

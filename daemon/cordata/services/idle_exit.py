@@ -30,7 +30,7 @@ class DeadLetters(CordataError):
     code = "dead_letters"
 
 
-class DrainService:
+class IdleExitService:
     """Ends when the queue is empty, and the subscriptions have read all events.
 
     What is there includes what handlers publish meanwhile, what other workers still hold, and
@@ -38,7 +38,7 @@ class DrainService:
     Events that are published for later stay for another time.
     """
 
-    name = "drain"
+    name = "idle_exit"
     #: Tells the runner that ending early is its job.
     finite = True
 

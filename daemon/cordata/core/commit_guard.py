@@ -22,8 +22,8 @@ class HandlerEnded(PermanentError):
     """A handler is wrong: it left something behind that wants to write after it has ended."""
 
 
-class Once:
-    """Of one attempt. A commit that failed may be tried again."""
+class CommitGuard:
+    """Guards the commit of one attempt. A commit that failed may be tried again."""
 
     __slots__ = ("_begun", "_committing", "_ended", "_settled", "committed")
 
