@@ -9,8 +9,8 @@ from cordata.clock import from_us
 from cordata.context import Context
 from cordata.errors import StoreUnavailable
 from cordata.log import fields, logger
+from cordata.services.leadership import Leadership
 from cordata.services.loop import pause
-from cordata.services.primary import Leadership
 from cordata.store import Row, Tx
 
 log = logger("cordata.groups")

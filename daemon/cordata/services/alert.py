@@ -16,8 +16,8 @@ from cordata.context import Context
 from cordata.core.alert import Group, Pace, subject_of, text_of
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.log import logger
+from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, pause, wake_on
-from cordata.services.primary import Leadership
 from cordata.store import Row, Store, Tx, new_id
 
 log = logger("cordata.alert")

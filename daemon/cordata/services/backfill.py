@@ -13,8 +13,8 @@ from cordata.errors import LeaseLost
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import BackfillTask
 from cordata.services.calling import call, cut_off
+from cordata.services.leadership import Leadership
 from cordata.services.loop import Pace, pause
-from cordata.services.primary import Leadership
 from cordata.store import Row, Tx, new_id
 
 log = logger("cordata.backfill")

@@ -7,8 +7,8 @@ import asyncio
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
+from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, wake_on
-from cordata.services.primary import Leadership
 from cordata.store import CHECKPOINT_TOPIC, Store
 
 log = logger("cordata.checkpoint")

@@ -16,8 +16,8 @@ import socket
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
+from cordata.services.leadership import LEASE_TOPIC, PRIMARY, Leadership
 from cordata.services.loop import WakeEvent, wake_on
-from cordata.services.primary import LEASE_TOPIC, PRIMARY, Leadership
 from cordata.store import Store, is_takeover_requested
 
 log = logger("cordata.primary")

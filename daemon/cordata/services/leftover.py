@@ -12,8 +12,8 @@ import json
 from cordata.context import Context
 from cordata.errors import StoreUnavailable
 from cordata.log import logger
+from cordata.services.leadership import Leadership
 from cordata.services.loop import pause
-from cordata.services.primary import Leadership
 from cordata.store import QUEUE_TOPIC, Tx
 
 log = logger("cordata.redis")

@@ -29,8 +29,8 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger, request_id
 from cordata.mail.message import DeliveryResult, address, delivery_result, mime_message
 from cordata.mail.smtp import MailRejected, SmtpUnavailable, connect, deliver, disconnect
+from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, wake_on
-from cordata.services.primary import Leadership
 from cordata.store import MAIL_TOPIC, Row, Tx
 
 if TYPE_CHECKING:

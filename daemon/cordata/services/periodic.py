@@ -10,8 +10,8 @@ from cordata.errors import LeaseLost
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import PeriodicTask
 from cordata.services.calling import call, cut_off
+from cordata.services.leadership import Leadership
 from cordata.services.loop import pause
-from cordata.services.primary import Leadership
 from cordata.store import new_id
 
 log = logger("cordata.periodic")

@@ -22,17 +22,13 @@ from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger, with_hint
 from cordata.log_throttle import LogThrottle
-from cordata.services.fenced import fenced
+from cordata.services.leadership import LEASE_TOPIC, PRIMARY, Leadership, fenced
 from cordata.services.loop import WakeEvent, background, wake_on
 from cordata.store import TAKEOVER_S, Chain, Fence, Lease, is_takeover_requested, request_takeover
 from cordata.systemd import Notifier
 
 log = logger("cordata.primary")
 
-#: Name of the lease.
-PRIMARY = "primary"
-#: Notified when a lease is given back, or a takeover requested.
-LEASE_TOPIC = "lease"
 #: A leader reads its term this often; its writes are checked each time anyway.
 _CHECK_S = 5.0
 #: It looks this often whether it may still trust its lock, which asks nobody: a host that is cut
@@ -44,37 +40,6 @@ _READ_S = 1.0
 _TAKEOVER_LOOK_S = 1.0
 _EXTEND_S = 30.0
 _TICK_S = 5.0
-
-
-class Leadership:
-    """Whether this process leads; the primary's other services wait on it."""
-
-    def __init__(self) -> None:
-        self._begun = asyncio.Event()
-        self._ctx: Context | None = None
-
-    async def wait(self, stop: asyncio.Event) -> Context | None:
-        """The fenced Context once this process leads; None when `stop` came first."""
-        async with asyncio.TaskGroup() as group:
-            waiters = [group.create_task(event.wait()) for event in (self._begun, stop)]
-            await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
-            for waiter in waiters:
-                waiter.cancel()
-        return None if stop.is_set() else self._ctx
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process leads now."""
-        return self._ctx is not None
-
-    def begin(self, ctx: Context) -> None:
-        """From now on this process leads; `ctx` writes with its term."""
-        self._ctx = ctx
-        self._begun.set()
-
-    def end(self) -> None:
-        """From now on it does not."""
-        self._ctx = None
 
 
 class PrimaryService:

@@ -13,8 +13,8 @@ from cordata.context import Context
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
+from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, background, wake_on
-from cordata.services.primary import Leadership
 from cordata.store import Store
 
 log = logger("cordata.redis")

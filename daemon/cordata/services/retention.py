@@ -10,8 +10,8 @@ from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Context
 from cordata.errors import StoreUnavailable
 from cordata.log import logger
+from cordata.services.leadership import Leadership
 from cordata.services.loop import Pace, pause
-from cordata.services.primary import Leadership
 from cordata.store import Row, Tx
 
 log = logger("cordata.retention")

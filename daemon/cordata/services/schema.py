@@ -11,9 +11,8 @@ from cordata.context import Context, runtime_store
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.log import fields, logger, with_hint
 from cordata.log_throttle import LogThrottle
-from cordata.services.fenced import fenced
+from cordata.services.leadership import LEASE_TOPIC, fenced
 from cordata.services.loop import pause
-from cordata.services.primary import LEASE_TOPIC
 from cordata.store import Applied, Chain, Lease, Store
 from cordata.systemd import Notifier
 

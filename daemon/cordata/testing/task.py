@@ -10,7 +10,7 @@ from cordata.context import Context
 from cordata.registry import BackfillTask, JobTask
 from cordata.services.backfill import BackfillService
 from cordata.services.job import JobResult, run_job
-from cordata.services.primary import Leadership
+from cordata.services.leadership import Leadership
 from cordata.store import Row, Tx
 
 

@@ -14,7 +14,7 @@ from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
 if TYPE_CHECKING:
     from cordata.broker.redis.reconciler import Reconciler
-    from cordata.services.primary import Leadership
+    from cordata.services.leadership import Leadership
     from cordata.store import Store
 
 
@@ -25,9 +25,10 @@ async def run_primary(role: Role) -> int:
     from cordata.services.backfill import BackfillService
     from cordata.services.checkpoint import CheckpointService
     from cordata.services.handover import HandoverService, holder_name
+    from cordata.services.leadership import Leadership
     from cordata.services.mail import MailService
     from cordata.services.periodic import PeriodicService
-    from cordata.services.primary import Leadership, PrimaryService
+    from cordata.services.primary import PrimaryService
     from cordata.services.registration import groups_of
     from cordata.services.retention import RetentionService
 

@@ -35,7 +35,7 @@ from cordata.core.event import Event
 from cordata.errors import StoreFull
 from cordata.services import consumer
 from cordata.services.absent_groups import AbsentGroupService
-from cordata.services.primary import Leadership
+from cordata.services.leadership import Leadership
 from cordata.services.recovery import RecoveryService
 from cordata.store import Store, Unit
 

@@ -20,9 +20,10 @@ from cordata.broker.group import Group
 from cordata.config.sections import EngineConfig, MailConfig, PrimaryConfig
 from cordata.context import Context, runtime_store
 from cordata.services.backfill import BackfillService
+from cordata.services.leadership import Leadership
 from cordata.services.mail import MailService
 from cordata.services.periodic import PeriodicService
-from cordata.services.primary import Leadership, PrimaryService
+from cordata.services.primary import PrimaryService
 from cordata.services.retention import RetentionService
 from cordata.store import Store, Tx
 from cordata.systemd import Notifier

@@ -14,7 +14,8 @@ from cordata.app import App
 from cordata.config.sections import PrimaryConfig
 from cordata.services import handover
 from cordata.services.handover import HandoverService
-from cordata.services.primary import Leadership, PrimaryService
+from cordata.services.leadership import Leadership
+from cordata.services.primary import PrimaryService
 from cordata.store import Chain, RuntimeStore, Store
 from cordata.systemd import Notifier
 

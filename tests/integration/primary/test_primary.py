@@ -30,7 +30,7 @@ from cordata.context import BackfillContext, Context
 from cordata.core.delivery import Verdict
 from cordata.errors import LeaseLost
 from cordata.services.backfill import BackfillService
-from cordata.services.primary import Leadership
+from cordata.services.leadership import Leadership
 from cordata.store import Row, Store, Tx
 
 PROCESS = "tests.integration.primary.primary"

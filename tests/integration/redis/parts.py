@@ -25,7 +25,7 @@ from cordata.broker.redis.server import RedisServer
 from cordata.broker.redis.stream import Keys
 from cordata.core.delivery import Verdict
 from cordata.errors import BrokerUnavailable
-from cordata.services.primary import Leadership
+from cordata.services.leadership import Leadership
 from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 

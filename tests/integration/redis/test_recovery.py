@@ -13,7 +13,7 @@ from tests.servers.redis import RedisServer
 
 from cordata.broker.redis.reconciler import Reconciler
 from cordata.broker.redis.stream import Keys
-from cordata.services.primary import Leadership
+from cordata.services.leadership import Leadership
 from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 

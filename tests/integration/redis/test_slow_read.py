@@ -19,7 +19,7 @@ from cordata.broker.redis.stream import Keys
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.heartbeat import Heartbeat
-from cordata.services.primary import Leadership
+from cordata.services.leadership import Leadership
 from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 

@@ -11,7 +11,7 @@ from tests.integration.engine.parts import context_of, publish, runtime_of, unti
 
 from cordata.config.sections import StoreConfig
 from cordata.services.checkpoint import CheckpointService
-from cordata.services.primary import Leadership
+from cordata.services.leadership import Leadership
 from cordata.store import Queries, Store
 from cordata.store.migrate import RUNTIME
 from cordata.store.sqlite.store import SqliteStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from cordata.broker.redis.reconciler import Reconciler
-from cordata.services.primary import Leadership
+from cordata.services.leadership import Leadership
 from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 
