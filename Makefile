@@ -98,11 +98,10 @@ versus: ## This checkout beside another, in turns, on Debian 13's Python (OTHER=
 	@$(build)/need bench test tree && python=$$($(root) $(build)/tree-python) && \
 		PYTHONPATH=daemon:. "$$python" -m tests.bench.versus $(OTHER) $(BENCH)
 
-fuzz: ## The pool's and the hub's rules under any input, FUZZ=60 seconds each; atheris if there is one
+fuzz: ## The hub's rules under any input, FUZZ=60 seconds each; atheris if there is one
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		{ "$$venv/bin/pip" install -q --only-binary :all: atheris || true; } && \
-		export PYTHONPATH=daemon:. && "$$venv/bin/python" -m tests.bench.pool_fuzz $(FUZZ) && \
-		"$$venv/bin/python" -m tests.bench.hub_fuzz $(FUZZ)
+		export PYTHONPATH=daemon:. && "$$venv/bin/python" -m tests.bench.hub_fuzz $(FUZZ)
 
 soak: ## The pool's memory over SOAK=300 seconds; CHAOS=20000 calls while its processes are killed
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && export PYTHONPATH=daemon:. && \

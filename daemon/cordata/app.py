@@ -235,18 +235,47 @@ class App:
         return register
 
     @overload
-    def command(self, name: str) -> Callable[[F], F]: ...
+    def command(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+        idempotent: bool = False,
+        retries: int | None = None,
+    ) -> Callable[[F], F]: ...
 
     @overload
-    def command(self, name: str, *, at: str) -> None: ...
+    def command(
+        self,
+        name: str,
+        *,
+        at: str,
+        timeout: float | None = None,
+        idempotent: bool = False,
+        retries: int | None = None,
+    ) -> None: ...
 
-    def command(self, name: str, *, at: str | None = None) -> Callable[[F], F] | None:
+    def command(
+        self,
+        name: str,
+        *,
+        at: str | None = None,
+        timeout: float | None = None,
+        idempotent: bool = False,
+        retries: int | None = None,
+    ) -> Callable[[F], F] | None:
         """Let the pool's children run a function as the command `name`.
 
-        It is called with the payload, as plain values, and the call's session, None without one;
-        what it returns is the result. It may be a plain function, which may block and compute as
-        long as it likes, or an async one; as a generator it gives a stream. It runs in a process
-        that may be killed at any moment, and `cordata.current_call()` tells it about its call.
+        `pool.execute(name, payload)` calls it with the payload, `pool.submit(name, 1, width=2)`
+        with these arguments; they are plain values. A parameter named `session` gets the session of
+        the call, None without one. What the function returns is the result. It may be a plain
+        function, which may block and compute as long as it likes, or an async one; as a generator
+        it gives a stream. It runs in a process that may be killed at any moment, and
+        `cordata.current_call()` tells it about its call.
+
+        `timeout`: seconds until the deadline of a call that names none. `idempotent`: it may run
+        more than once, and does when its process dies, up to `retries` times. What is not said here
+        is as in `[pool]`; `ctx.pool` goes by it, and a caller may say otherwise.
 
         A child imports the modules of its commands, and nothing else of the application. So keep
         them in modules of their own, and name them: `app.command("render", at="shop.pdf:render")`
@@ -263,12 +292,29 @@ class App:
                 f"{where}: not a name for a command",
                 hint="a letter, then letters, digits and _ . : / -, 200 at most",
             )
+        if timeout is not None:
+            _refuse(where, bounds.seconds("timeout", timeout))
+        if retries is not None:
+            _refuse(where, bounds.whole("retries", retries, 0, 100))
+
+        def add(at: str, function: Callable[..., Any] | None) -> None:
+            if name in self.commands:
+                raise ConfigError(f"command {name!r} is declared twice")
+            self.commands[name] = CommandTask(
+                name=name,
+                at=at,
+                function=function,
+                timeout_s=timeout,
+                idempotent=idempotent,
+                retries=retries,
+            )
+
         if at is not None:
-            self._add_command(name, check_place(at, where), None)
+            add(check_place(at, where), None)
             return None
 
         def register(function: F) -> F:
-            self._add_command(name, place_of(function, where, "payload", "session"), function)
+            add(place_of(function, where, takes_arguments=True), function)
             return function
 
         return register
@@ -294,11 +340,6 @@ class App:
             raise ConfigError(f"child_init: {place} is declared twice")
         self.child_inits.append(place)
         return function
-
-    def _add_command(self, name: str, at: str, function: Callable[..., Any] | None) -> None:
-        if name in self.commands:
-            raise ConfigError(f"command {name!r} is declared twice")
-        self.commands[name] = CommandTask(name=name, at=at, function=function)
 
     def startup(self, function: Startup) -> Startup:
         """Run on the primary after the migrations and before READY; an error stops the start."""

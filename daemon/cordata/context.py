@@ -13,12 +13,12 @@ from cordata.broker.handled import explain, mark_handled
 from cordata.core.commit_guard import CommitGuard
 from cordata.errors import Conflict
 from cordata.log import fields
-from cordata.pool.client.door import Door
+from cordata.pool.lazy_client import LazyClient
 from cordata.store import Chain, RuntimeStore, Store, Tx, Unit
 from cordata.vault import Vault
 
 if TYPE_CHECKING:
-    from cordata.pool.client.client import Client
+    from cordata.pool.client import Client
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Context")
@@ -40,7 +40,7 @@ class Context:
     chains: tuple[Chain, ...] = ()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("cordata.app"))
     #: What `pool` is made of.
-    door: Door = field(default_factory=Door, repr=False)
+    lazy_client: LazyClient = field(default_factory=LazyClient, repr=False)
 
     @property
     def pool(self) -> Client:
@@ -49,7 +49,7 @@ class Context:
 
         It connects at the first call. Raises: PoolUnavailable when there is no pool here.
         """
-        return self.door.client
+        return self.lazy_client.client
 
     def now_us(self) -> int:
         """The wall time that the fleet agrees on, in microseconds since the epoch."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cordata.app import App
 from cordata.config import Config
+from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command
 from cordata.context import Context
 from cordata.errors import ConfigError, CordataError, PermanentError, StoreUnavailable, is_transient
-from cordata.pool.client.door import Door
+from cordata.pool.lazy_client import LazyClient
 from cordata.store import Chain, Queries, check_url, dialect_of, missing_file, open_store
 from cordata.store.migrate import RUNTIME, SchemaError
 from cordata.store.migrate import load as load_migrations
@@ -22,6 +22,8 @@ from cordata.vault import MASTER_KEY, Vault
 
 if TYPE_CHECKING:
     from cordata.broker.opening import Passwords
+    from cordata.pool.client import Client
+    from cordata.pool.protocol import CommandOptions
 
 
 def chains_of(app: App) -> tuple[Chain, ...]:
@@ -115,7 +117,7 @@ async def open_context(
         queries=Queries.load(app.query_packages, dialect_of(config.store)),
         password=password,
     )
-    door = open_door(config)
+    lazy_client = make_lazy_client(config, app)
     async with store:
         try:
             yield Context(
@@ -123,33 +125,48 @@ async def open_context(
                 vault=vault,
                 settings=config.settings,
                 chains=chains_of(app),
-                door=door,
+                lazy_client=lazy_client,
             )
         finally:
-            await door.close()
+            await lazy_client.close()
 
 
-def open_door(config: Config) -> Door:
+def make_lazy_client(config: Config, app: App) -> LazyClient:
     """The way into the pool of this host. It opens nothing before it is used."""
-    return Door(pool_socket(config), timeout_of=call_timeout_of(config))
+
+    def make() -> Client:
+        from cordata.pool.client import Client
+
+        options, pools = command_options(app), pools_of(config)
+        return Client(pool_directory(config), pools=pools, options=options)
+
+    return LazyClient(make)
+
+
+def command_options(app: App) -> dict[str, CommandOptions]:
+    """What `@app.command` says of each command."""
+    from cordata.pool.protocol import CommandOptions
+
+    return {
+        name: CommandOptions(task.timeout_s, task.idempotent, task.retries)
+        for name, task in app.commands.items()
+    }
 
 
 def call_timeout_of(config: Config) -> Callable[[str], float]:
     """How long a call may take that names no timeout, by its command: its pool's."""
-
-    @lru_cache(maxsize=1024)
-    def timeout_of(command: str) -> float:
-        from cordata.core.pool.limits import PoolLimits, pool_of_command
-
-        pools = [PoolLimits(name=name, commands=one.commands) for name, one in config.pools.items()]
-        return config.pools.get(pool_of_command(pools, command), config.pool).call_timeout_s
-
-    return timeout_of
+    pools = config.pools
+    return lambda command: pools.get(pool_of_command(pools, command), config.pool).call_timeout_s
 
 
-def pool_socket(config: Config) -> Path:
-    """Where the pool's manager listens."""
-    return config.paths.runtime / "pool.sock"
+def pools_of(config: Config) -> dict[str, PoolConfig]:
+    """All pools by name, the default one first."""
+    return {DEFAULT_POOL: config.pool, **config.pools}
+
+
+def pool_directory(config: Config) -> Path:
+    """Below which the children of all pools listen."""
+    return config.paths.runtime / "pool"
 
 
 def check_start(config: Config, app: App) -> None:

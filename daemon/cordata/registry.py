@@ -101,6 +101,12 @@ class CommandTask:
     at: str
     #: None: named by its place, and not imported here.
     function: Callable[..., Any] | None
+    #: Deadline of a call that names none, in seconds; None: as `[pool] call_timeout_s` has it.
+    timeout_s: float | None = None
+    #: Whether a call runs again when its process died.
+    idempotent: bool = False
+    #: How often; None: as `[pool] retries` has it.
+    retries: int | None = None
 
 
 def check_function(function: Callable[..., Any], where: str, *arguments: str) -> None:
@@ -132,8 +138,8 @@ def check_place(at: str, where: str) -> str:
     return at
 
 
-def place_of(function: Any, where: str, *arguments: str) -> str:
-    """`module:function`, by which another process finds it and calls it with `arguments`.
+def place_of(function: Any, where: str, *, takes_arguments: bool = False) -> str:
+    """`module:function`, by which another process finds it and calls it.
 
     Raises: ConfigError.
     """
@@ -153,11 +159,12 @@ def place_of(function: Any, where: str, *arguments: str) -> str:
             f"{where}: {name} is in the program itself, which a child does not run",
             hint="put it into a module",
         )
+    if takes_arguments:
+        return f"{function.__module__}:{name}"
     try:
-        inspect.signature(function).bind(*arguments)
+        inspect.signature(function).bind()
     except TypeError as error:
-        wanted = ", ".join(arguments)
-        raise ConfigError(f"{where}: {name} is called as {name}({wanted}): {error}") from None
+        raise ConfigError(f"{where}: {name} is called as {name}(): {error}") from None
     except ValueError:
         pass  # a builtin that does not tell
     return f"{function.__module__}:{name}"

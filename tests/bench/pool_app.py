@@ -5,5 +5,5 @@ from __future__ import annotations
 from cordata import App
 
 app = App("bench")
-for name in ("echo", "spin"):
+for name in ("echo", "spin", "change"):
     app.command(name, at=f"tests.bench.pool_work:{name}")

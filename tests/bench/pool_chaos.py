@@ -1,4 +1,4 @@
-"""20,000 calls of 50 clients while children, workers and the manager are killed -9 at random.
+"""20,000 calls of 50 clients while children, workers and clients are killed -9 at random.
 
     python -m tests.bench.pool_chaos [CALLS] [--per-kill N] [--workers N] [--seed N] [--only WHERE]
 

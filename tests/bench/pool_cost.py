@@ -21,10 +21,9 @@ from tests.bench.pool_work import Figures
 _TICKS = os.sysconf("SC_CLK_TCK")
 #: A process by what stands in its command line; the first that fits.
 _PARTS = (
-    ("cordata/pool/child/", "children"),
+    ("cordata/pool/child.py", "children"),
     ("pool_relay\0child", "children"),
-    ("pool_relay\0relay", "manager"),
-    ("cordata\0pool\0", "manager"),
+    ("pool_relay\0relay", "relay"),
     ("cordata\0worker\0", "workers"),
 )
 Spent = Counter[tuple[str, str]]
@@ -60,7 +59,7 @@ def show(name: str, outstanding: int, measure: Callable[[], Figures]) -> None:
     cost.subtract(before)
     calls = len(figures.latencies)
     parts = []
-    for part in ("client", "manager", "children", "workers"):
+    for part in ("client", "relay", "children", "workers"):
         user, system = (cost[part, mode] / _TICKS / calls * 1e6 for mode in ("user", "sys"))
         parts.append(f"{part} {user:5.1f} + {system:4.1f}")
     print(f"{name:20} {outstanding:3} {figures.rate:9,.0f}/s   {'   '.join(parts)}")

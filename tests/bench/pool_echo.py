@@ -3,7 +3,7 @@
     python -m tests.bench.pool_echo [--seconds S] [--rounds N] [--only NAME...]
 
 Ours runs with a session and a deadline in every call. The relays say what sockets and wake-ups
-alone cost: two hops is what a pool with a manager has, one hop the limit without one.
+alone cost: one hop is the limit of a pool as ours, two hops that of one with a process in between.
 
 On a machine that others use, too, a minute later is another machine. So there are many short
 rounds, in each of which all take turns; ours and the relays, case by case. The median of what each
@@ -27,8 +27,7 @@ from statistics import median
 
 import uvloop
 from tests.bench import pool_ours, pool_peers, pool_relay
-from tests.bench.pool_driver import verdict
-from tests.bench.pool_work import FUNCTIONS, OUTSTANDING, PROCESSES, Figures
+from tests.bench.pool_work import FUNCTIONS, OUTSTANDING, PROCESSES, Figures, verdict
 from tests.bench.servers import processors
 
 OURS, PLAIN = "cordata", "cordata, no session"

@@ -1,4 +1,4 @@
-"""Our pool as it is used: a manager, four workers, one client on an event loop."""
+"""Our pool as it is used: four workers, one client on an event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CALLS_BEFORE, _CALLS_OF_EACH = 200, 8
 
 @contextmanager
 def running() -> Iterator[Path]:
-    """Its socket."""
+    """Where its children listen."""
     with tempfile.TemporaryDirectory(prefix="cordata-pool-") as directory:
         place = Path(directory)
         with whole_pool(place, app="tests.bench.pool_app:app", workers=PROCESSES) as path:
@@ -36,8 +36,8 @@ async def measure(
 ) -> Figures:
     """Keep so many calls under way for so long, each with a deadline and a session, if wanted.
 
-    The client is warm, as the peers are, whose client is the pool: it has children on loan, and
-    its sessions a child.
+    The client is warm, as the peers are, whose client is the pool: it is connected, and its
+    sessions have a child.
     """
     figures = Figures()
 

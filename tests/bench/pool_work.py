@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 #: A payload of the size of a small request.
 PAYLOAD = b"x" * 100
@@ -21,6 +22,11 @@ def spin(payload: object, session: object = None) -> None:
     end = time.thread_time() + SPIN_S
     while time.thread_time() < end:
         pass
+
+
+def change(payload: object, session: Any) -> None:
+    """A session that is another one after each call."""
+    session.count(calls=1)
 
 
 FUNCTIONS = {"echo": echo, "spin": spin}
@@ -43,3 +49,11 @@ class Figures:
         """In milliseconds."""
         ordered = sorted(self.latencies)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1e3
+
+
+def verdict(what: str, found: float, wanted: float, *, most: bool = False) -> bool:
+    """What was promised, beside what was found."""
+    good = found <= wanted if most else found >= wanted
+    sign = "<=" if most else ">="
+    print(f"{'pass' if good else 'FAIL'}  {what:40}{found:8.2f}  ({sign} {wanted})")
+    return good

@@ -12,7 +12,7 @@ from tests.host.package import later_version
 
 WORKERS = [f"worker@{n}.service" for n in range(4)]
 #: Names of the units, instances and all.
-OURS = ["worker@*", "alert@*", "primary.*", "daily-report.*", "http.*", "pool.*"]
+OURS = ["worker@*", "alert@*", "primary.*", "daily-report.*", "http.*"]
 OURS += ["cordata.slice", "cordata.target", "workers.target"]
 #: What a host remembers of a package that was there: the package manager's and the journal's.
 _MEMORY = ("/var/log/", "/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/run/log/", "/proc/")

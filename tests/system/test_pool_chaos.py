@@ -30,7 +30,7 @@ EVIDENCE = "/var/lib/cordata/evidence"
 BOOKS = "/root/guests"
 #: What is done to the pool, and how often; each at least once.
 ACTS = {
-    **{"child": 12, "worker": 3, "manager": 3, "restart worker": 2, "restart manager": 2},
+    **{"child": 12, "worker": 4, "restart worker": 3},
     **{"drain": 2, "recycle": 2, **dict.fromkeys(KINDS, 1)},
 }
 #: So many clients are killed, and stand still, at most: their calls are the proof.
@@ -58,7 +58,7 @@ class Visitors(Guests):
     at_once, callers, most = 3, 5, 10
 
     def __init__(self, host: Host) -> None:
-        super().__init__(Path("/run/cordata/pool.sock"), Path(BOOKS), SEED, {})
+        super().__init__(Path("/run/cordata/pool"), Path(BOOKS), SEED, {})
         self._host = host
 
     def start(self, number: int) -> subprocess.Popen[Any]:
@@ -130,11 +130,10 @@ class Killer:
                 words += f"; sleep 0.3; cordata pool drain --undo {worker}"
             self._background.append(begun(host, "sh", "-c", words))
             return True
-        name = "pool.service" if kind.endswith("manager") else unit
         if kind.startswith("restart"):
-            host.systemctl("restart", "--no-block", name)
+            host.systemctl("restart", "--no-block", unit)
         else:
-            host.systemctl("kill", "--kill-whom=main", "--signal=KILL", name, check=False)
+            host.systemctl("kill", "--kill-whom=main", "--signal=KILL", unit, check=False)
         return True
 
 
@@ -167,17 +166,17 @@ def install(host: Host) -> None:
 
 
 def calm(host: Host) -> Any:
-    """The status, when each worker has its child and nothing waits or is in hand; else None."""
+    """The workers, when each has its child and that nothing in hand; else None."""
     done = host.run("cordata", "pool", "status", "--json", check=False)
     if done.returncode:
         return None
-    status = json.loads(done.stdout)
-    pool = status["pools"]["default"]
-    counts = [pool[key] for key in ("ready", "busy", "other", "waiting", "waiting_bytes")]
-    units = [f"worker@{n}.service" for n in range(WORKERS)]
-    processes = [len(group(host, unit)) for unit in units] + [len(group(host, "pool.service"))]
-    expected = ([WORKERS, 0, 0, 0, 0], [2] * WORKERS + [1])
-    return status if (counts, processes) == expected else None
+    workers = json.loads(done.stdout)["workers"]
+    children = [
+        (child["state"], child["waiting"]) for worker in workers for child in worker["children"]
+    ]
+    processes = [len(group(host, f"worker@{n}.service")) for n in range(WORKERS)]
+    expected = ([("ready", 0)] * WORKERS, [2] * WORKERS)
+    return workers if (children, processes) == expected else None
 
 
 def test_every_call_ends_well_or_in_a_typed_error_when_units_and_processes_die(host: Host) -> None:
@@ -202,14 +201,11 @@ def test_every_call_ends_well_or_in_a_typed_error_when_units_and_processes_die(h
         )
     print(f"{ends.total()} calls in {took_s:.0f} s; {dict(killer.done)}; {dict(ends)}")
     wait_for(lambda: calm(host), timeout_s=30, what="calm")
-    status = calm(host)
-    # The question's own, and one of each worker and each child.
-    assert status["connections"]["open"] == 1 + 2 * WORKERS
-    assert (status["sessions"]["count"], status["sessions"]["bytes"]) == (0, 0)
-    said = host.journal("-u", "worker@*", "-u", "pool.service", since=cursor)
+    done = host.run("cordata", "pool", "sessions", "--json")
+    assert json.loads(done.stdout)["items"] == []
+    said = host.journal("-u", "worker@*", since=cursor)
     faults += [entry["MESSAGE"] for entry in said if "Traceback" in entry["MESSAGE"]]
     assert not faults, "\n".join(faults[:40])
-    units = ["pool.socket", "cordata.target", "worker@*", "primary.service", "pool.service"]
-    host.systemctl("stop", *units)
+    host.systemctl("stop", "cordata.target", "worker@*", "primary.service")
     left = host.path("/sys/fs/cgroup/cordata.slice").rglob("cgroup.procs")
     assert [pid for file in left for pid in file.read_text().split()] == []

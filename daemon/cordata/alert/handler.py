@@ -29,7 +29,7 @@ CAUSES = {
     events.SUBSCRIPTION_DEAD: "dead-letter",
     events.MAIL_FAILED: "mail-failed",
     events.POOL_COMMAND_POISONED: "command-refused",
-    events.POOL_JOURNAL_FAILED: "sessions-unsaved",
+    events.POOL_SESSIONS_DAMAGED: "sessions-lost",
 }
 #: Begins the Message-ID of a mail with alerts. When such a mail fails, no further one says so.
 MAIL_PREFIX = "<alert."

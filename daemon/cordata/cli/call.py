@@ -32,9 +32,9 @@ comes.
 Ctrl-C cancels: a call that waits is never run, a command that runs is notified and may go on until
 its deadline; with --hard its process is killed if that does not end it.
 
-Exit codes: 0 done, 1 the call failed, 2 wrong usage, 75 the pool cannot take it now (nobody
-answers, too many calls, restarted, the command is refused for a while), 78 the configuration cannot
-be used, 130 Ctrl-C."""
+Exit codes: 0 done, 1 the call failed, 2 wrong usage, 75 no child can take it now (none answers, all
+are busy, too many calls, the command is refused for a while), 78 the configuration cannot be used,
+130 Ctrl-C."""
 )
 @click.argument("command")
 @click.option("--json", "text", metavar="JSON", help="The payload.  [default: null]")
@@ -66,22 +66,26 @@ def call(
 ) -> int:
     """Run COMMAND, an `@app.command` of the application, in a process of the pool."""
     from cordata.app_loader import load_runtime
-    from cordata.cli.pool_socket import wait_until_listening
+    from cordata.cli.pool_sockets import wait_until_listening
     from cordata.errors import CommandFailed, CordataError
-    from cordata.factory import call_timeout_of, pool_socket
+    from cordata.factory import call_timeout_of, pool_directory
     from cordata.pool import SyncClient
-    from cordata.pool.client.wire import call_of
+    from cordata.pool.values import check_call
 
     payload = _payload(text, file)
+    # Not given, it is as @app.command says.
+    options["idempotent"] = options["idempotent"] or None
     loaded = placed(load_runtime(config), state_dir)
-    path = pool_socket(loaded)
+    path = pool_directory(loaded)
     timeout_of = call_timeout_of(loaded)
     timeout_s = options["timeout"] or timeout_of(command)
     deadline = monotonic() + timeout_s
     try:
-        call_of(command, payload, timeout_s, options["session"])  # wrong usage is told at once
+        # Wrong usage is told at once.
+        check_call(command, options["session"], timeout_s, None, options["priority"])
         wait_until_listening(loaded, timeout_s)
-        with SyncClient(path, name="cordata call", timeout=timeout_of, hard_cancel=hard) as client:
+        # Whichever pool's children know the command run it: this configuration may be another one.
+        with SyncClient(path, timeout=timeout_of, hard_cancel=hard) as client:
             _run(client, command, payload, stream=stream, options=options)
     except CordataError as error:
         # What a command raised, it raised in its process: our own frames say nothing of it.
@@ -125,7 +129,7 @@ def _more(error: CordataError, *, debug: bool) -> list[str]:
 
 def _payload(text: str | None, file: IO[bytes] | None) -> object:
     """What the options name. Raises: click.UsageError."""
-    from cordata.pool.client.wire import from_json
+    from cordata.pool.values import from_json
 
     if text is not None and file is not None:
         raise click.UsageError("either --json or --file, not both")
@@ -164,6 +168,7 @@ def _show(value: object) -> None:
 def _may_work_later(error: CordataError) -> bool:
     from cordata.errors import (
         CommandPoisoned,
+        DeadlineExceeded,
         PoolClosed,
         PoolRestarted,
         PoolSaturated,
@@ -172,6 +177,8 @@ def _may_work_later(error: CordataError) -> bool:
         QueueTimeout,
     )
 
+    if isinstance(error, DeadlineExceeded):
+        return not error.ran
     return isinstance(
         error,
         CommandPoisoned

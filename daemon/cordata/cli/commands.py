@@ -12,7 +12,7 @@ _COMMANDS = {
     "new": ("cordata.cli.new:new", "Make a small working application."),
     "worker": ("cordata.cli.role:worker", "Run one worker (worker@.service)."),
     "primary": ("cordata.cli.role:primary", "Run the primary (primary.service)."),
-    "pool": ("cordata.cli.pool:pool", "Run the pool (pool.service), look at it."),
+    "pool": ("cordata.cli.pool:pool", "Look at the pool's processes, replace them."),
     "call": ("cordata.cli.call:call", "Run one command of the pool."),
     "job": ("cordata.cli.job:job", "Run a job once (its timer's service)."),
     "alert": ("cordata.cli.alerts:alert", "Report a failed unit (alert@.service)."),

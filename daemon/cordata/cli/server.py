@@ -42,7 +42,6 @@ or in test mode something ended in the dead letter, 78 the configuration cannot 
 @click.option(
     "--restart", is_flag=True, help="Start children that end again: crashed or terminated."
 )
-@click.option("--no-pool", is_flag=True, help="Commands of the application cannot be called.")
 @click.option(
     "--watchdog",
     type=click.FloatRange(min=0),
@@ -58,17 +57,14 @@ def server(
     state: str | None,
     test_mode: bool,
     restart: bool,
-    no_pool: bool,
     watchdog: float,
     config: str | None,
     app: str | None,
     debug: bool,
 ) -> int:
-    """Run primary, workers and pool in the foreground, as systemd would.
+    """Run primary and workers in the foreground, as systemd would.
 
-    INT, TERM or HUP stops them in order: the workers within 35 s, then primary and pool likewise.
-    The pool starts with its first call or with the first child of a worker; one that was told to
-    end, by itself, starts again.
+    INT, TERM or HUP stops them in order: the workers within 35 s, then the primary likewise.
     """
     from cordata.config import choose_app, find_file, open_document
     from cordata.supervisor import Supervisor
@@ -88,7 +84,6 @@ def server(
         debug=debug,
         restart=restart,
         watchdog_s=watchdog,
-        pool=not no_pool,
         on_ready=_say_ready,
     )
     return supervisor.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -14,7 +15,6 @@ OF_ONE_POOL = frozenset(
         "queue_timeout_s",
         "max_waiting",
         "max_waiting_bytes",
-        "fair",
         "retries",
         "workers",
         "commands",
@@ -24,37 +24,30 @@ OF_ONE_POOL = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolConfig:
-    """[pool]: limits of pool.service and of the workers' children. Seconds and bytes."""
+    """[pool]: limits of the workers' children, and of calls in each client. Seconds and bytes."""
 
+    #: Children that each worker keeps.
+    children: Annotated[int, Meta(ge=1, le=1000)] = 1
     #: Deadline of a call that names none: waiting and running together.
     call_timeout_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 60.0
     #: Longest wait for a child; 0: the deadline alone.
     queue_timeout_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
-    #: Calls that wait at most; above it PoolSaturated at once.
+    #: Calls that wait in one client process at most; above it PoolSaturated at once.
     max_waiting: Annotated[int, Meta(ge=1, le=10_000_000)] = 10_000
-    #: The same in bytes of their frames.
+    #: The same in bytes of their messages.
     max_waiting_bytes: Annotated[int, Meta(ge=1024, le=2**40)] = 268_435_456
-    #: Clients take turns, so that one with thousands of calls does not hold up the others;
-    #: the last tenth of max_waiting is for those who have few.
-    fair: bool = False
-    #: A client that has the pool to itself hands its short calls to the processes directly, until
-    #: another one calls: they have one hop less. Not where `[pool.NAME]` sections are.
-    lend: bool = True
     #: How often a call declared idempotent is run again when its child died.
     retries: Annotated[int, Meta(ge=0, le=100)] = 3
     #: `[pool.NAME]` only: instances whose children it has. A worker is in one pool.
     workers: tuple[str, ...] = ()
     #: `[pool.NAME]` only: commands that run there, by name or `prefix*`.
     commands: tuple[str, ...] = ()
-    #: Largest frame of the protocol, so the largest payload and result.
+    #: Largest message of the protocol, so the largest payload and result.
     max_frame_bytes: Annotated[int, Meta(ge=1024, le=2**30)] = 16_777_216
-    #: Connections at most; a further one is told so and closed. A user that is not the service's
-    #: own gets no more of them than it leaves to all others.
-    max_connections: Annotated[int, Meta(ge=1, le=1_000_000)] = 4096
     #: A session nobody used for this long is gone, unless it was made with another time.
     session_ttl_s: Annotated[float, Meta(ge=0.001, le=315_360_000)] = 3600.0
-    #: "hint": the session's worker if it is free, but very short calls of small sessions go where
-    #: a process is awake; "strict_queue": wait for it; "strict_fail": refuse when it is not free.
+    #: "hint": the session's worker if it is free; "strict_queue": wait for it; "strict_fail":
+    #: refuse when it is not free.
     affinity: Literal["hint", "strict_queue", "strict_fail"] = "hint"
     #: Sessions at most.
     max_sessions: Annotated[int, Meta(ge=1, le=100_000_000)] = 100_000
@@ -92,7 +85,23 @@ class PoolConfig:
     restart_min_s: Annotated[float, Meta(ge=0.001, le=3600)] = 0.1
     #: See restart_min_s.
     restart_max_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 10.0
-    #: pool.service: seconds from SIGTERM to the end; less than the unit's TimeoutStopSec.
-    stop_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
     #: Commands served at POST /api/pool/{command}, by name or `prefix*`; "*": all. Empty: off.
     http: tuple[str, ...] = ()
+
+
+#: The pool of workers and commands that no other one names.
+DEFAULT_POOL = "default"
+
+
+def pool_of_worker(pools: Mapping[str, PoolConfig], worker: str) -> str:
+    """The pool that names the instance, else "default"."""
+    return next((name for name, pool in pools.items() if worker in pool.workers), DEFAULT_POOL)
+
+
+def pool_of_command(pools: Mapping[str, PoolConfig], command: str) -> str:
+    """The first pool that names the command, by name or `prefix*`; else "default"."""
+    for name, pool in pools.items():
+        for named in pool.commands:
+            if named == command or (named.endswith("*") and command.startswith(named[:-1])):
+                return name
+    return DEFAULT_POOL

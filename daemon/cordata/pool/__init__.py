@@ -1,4 +1,4 @@
-"""The pool of warm processes: its manager, its workers, their children, its clients.
+"""The pool of warm processes: the workers' children, which run commands, and their clients.
 
 Its public names are those of the clients, imported at first use: a child needs none of them.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 _PLACES = {
-    "Call": "cordata.pool.client.request",
-    "Client": "cordata.pool.client.client",
-    "SessionInfo": "cordata.pool.client.sessions",
-    "SyncClient": "cordata.pool.client.sync",
+    "Call": "cordata.pool.call",
+    "Client": "cordata.pool.client",
+    "SessionInfo": "cordata.pool.session_api",
+    "SyncClient": "cordata.pool.sync",
 }
 
 if TYPE_CHECKING:
-    from cordata.pool.client.client import Client as Client
-    from cordata.pool.client.request import Call as Call
-    from cordata.pool.client.sessions import SessionInfo as SessionInfo
-    from cordata.pool.client.sync import SyncClient as SyncClient
+    from cordata.pool.call import Call as Call
+    from cordata.pool.client import Client as Client
+    from cordata.pool.session_api import SessionInfo as SessionInfo
+    from cordata.pool.sync import SyncClient as SyncClient
 
 __all__ = sorted(_PLACES)
 

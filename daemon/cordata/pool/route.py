@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Raw, json
 
-from cordata.core.pool.message import MAX_NAME
 from cordata.errors import (
     CommandFailed,
     CommandRefused,
@@ -39,12 +38,13 @@ from cordata.errors import (
     WorkerCrashed,
 )
 from cordata.log import logger, remote_frames, request_id, shows_messages
-from cordata.pool.client.wire import from_json
+from cordata.pool.protocol import MAX_NAME
+from cordata.pool.values import from_json
 
 log = logger("cordata.pool.http")
 
 if TYPE_CHECKING:
-    from cordata.pool.client.client import Client
+    from cordata.pool.client import Client
 
 T = TypeVar("T")
 Message = MutableMapping[str, Any]

@@ -1,19 +1,25 @@
-"""The worker's child in the pool: READY waits for it, but not for long; nothing else does.
+"""The worker's children in the pool: READY waits for them, but not for long; nothing else does.
 
-Its layer stands after the intake and before the delivery: requests that are still in hand may call
-the pool, and on a host with one worker this child is all of it.
+Their layer stands after the intake and before the delivery: requests that are still in hand may
+call the pool, and on a host with one worker these children are all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import asdict, fields
+
+from msgspec.structs import replace
 
 from cordata.config.pool import PoolConfig
-from cordata.core.pool.spec import ChildSpec
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.pool.worker.keeper import Keeper
+from cordata.pool.control import ControlServer
+from cordata.pool.keeper import Keeper
+from cordata.pool.process import Exit
+from cordata.pool.sessions import SessionLimits, SessionStore
+from cordata.pool.spec import ChildSpec
 from cordata.services.loop import background
 
 log = logger("cordata.pool")
@@ -22,7 +28,7 @@ log = logger("cordata.pool")
 class PoolChildGate:
     """Holds back READY and nothing else: it is of the intake, where all starts at one time."""
 
-    name = "pool child's start"
+    name = "pool children's start"
 
     def __init__(self, ready: asyncio.Event) -> None:
         self.ready = ready
@@ -33,36 +39,93 @@ class PoolChildGate:
 
 
 class PoolChildService:
-    """Keeps the child. The role is ready without it: calls wait in the pool meanwhile."""
+    """Keeps the children. The role is ready without them: calls wait in the clients meanwhile."""
 
-    name = "pool child"
+    name = "pool children"
 
-    def __init__(self, spec: ChildSpec, config: PoolConfig) -> None:
+    def __init__(self, spec: ChildSpec, config: PoolConfig, store: SessionStore) -> None:
+        """`spec`: of the first child; the others have places named after it."""
         self.heartbeat = Heartbeat()
-        self._keeper = Keeper(spec, config)
-        self._wait_s = config.child_start_timeout_s
-        #: The first child is warm, or was waited for long enough.
+        self._config = config
+        self._store = store
+        self._control: ControlServer | None = None
+        places = [spec.worker, *(f"{spec.worker}-{n}" for n in range(1, config.children))]
+        self._keepers = [
+            Keeper(replace(spec, worker=place), config, on_death=self._died) for place in places
+        ]
+        #: The first children are warm, or were waited for long enough.
         self._settled = asyncio.Event()
         #: To stand in the intake.
         self.gate = PoolChildGate(self._settled)
 
     def status(self) -> str:
         """For STATUS=: that there is no warm child, while there is none."""
-        return "" if self._keeper.up else "pool child starting"
+        up = sum(keeper.up for keeper in self._keepers)
+        if up == len(self._keepers):
+            return ""
+        if len(self._keepers) == 1:
+            return "pool child starting"
+        return f"{up} of {len(self._keepers)} pool children ready"
 
     def reload(self, config: PoolConfig, *, log_level: str) -> None:
-        """Other limits for the child that runs; the next one logs at this level."""
-        self._keeper.reload(config, log_level=log_level)
+        """Other limits for the children that run; the next ones log at this level, and have the
+        limits of sessions and streams.
+        """
+        self._config = config
+        self._store.limits = limits_of(config)
+        for keeper in self._keepers:
+            keeper.reload(
+                config,
+                max_calls=config.max_calls,
+                unread_timeout_s=config.unread_timeout_s,
+                log_level=log_level,
+                **asdict(self._store.limits),
+            )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop`, and until the child has ended its call."""
-        async with background(self._settle()):
-            await self._keeper.run(stop, tick=self.heartbeat.touch)
+        """Until `stop`, and until the children have ended their calls.
+
+        Raises: CordataError when another process is this worker.
+        """
+        control = self._control = ControlServer(
+            self._keepers[0].spec.worker,
+            self._keepers,
+            self._store,
+            cancel_grace_s=lambda: self._config.cancel_grace_s,
+        )
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(control.listening())
+            except OSError as error:
+                log.warning("this worker has no pool child: its sockets cannot be made: %s", error)
+                self._settled.set()
+                while not stop.is_set():
+                    self.heartbeat.touch()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(1.0):
+                            await stop.wait()
+                return
+            stack.callback(self._store.close)
+            async with background(self._settle(), control.run()), asyncio.TaskGroup() as group:
+                for keeper in self._keepers:
+                    group.create_task(keeper.run(stop, tick=self.heartbeat.touch))
+
+    def _died(self, generation: int, end: Exit) -> None:
+        if self._control is not None:
+            self._control.died(generation, end)
 
     async def _settle(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._wait_s):
-                await self._keeper.warmed.wait()
-        if not self._keeper.up:
+            async with asyncio.timeout(self._config.child_start_timeout_s):
+                for keeper in self._keepers:
+                    await keeper.warmed.wait()
+        if not all(keeper.up for keeper in self._keepers):
             log.info("ready without a pool child, which is starting; calls wait in the pool")
         self._settled.set()
+
+
+def limits_of(config: PoolConfig) -> SessionLimits:
+    """The limits of sessions and globals."""
+    return SessionLimits(
+        **{field.name: getattr(config, field.name) for field in fields(SessionLimits)}
+    )

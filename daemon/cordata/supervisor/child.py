@@ -28,7 +28,7 @@ STEADY_S = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class Child:
-    """A worker, the primary or the pool."""
+    """A worker or the primary."""
 
     name: str
     argv: list[str]
@@ -110,17 +110,13 @@ def children(
     app: str | None,
     debug: bool,
     test_mode: bool,
-    pool: bool,
 ) -> list[Child]:
-    """The primary, the pool if it is wanted, and the workers."""
+    """The primary and the workers."""
     common = ["--config", str(config)] if config is not None else []
     common += ["--debug"] if debug else []
-    # The pool's manager imports no application.
-    with_app = [*common, *(["--app", app] if app is not None else [])]
-    of_worker = [*with_app, *(["--test-mode"] if test_mode else [])]
-    found = [Child(name="primary", argv=command("primary", *with_app), is_worker=False)]
-    if pool:
-        found.append(Child(name="pool", argv=command("pool", *common), is_worker=False))
+    common += ["--app", app] if app is not None else []
+    of_worker = [*common, *(["--test-mode"] if test_mode else [])]
+    found = [Child(name="primary", argv=command("primary", *common), is_worker=False)]
     for number in range(workers):
         argv = command("worker", str(number), *of_worker)
         found.append(Child(name=f"worker@{number}", argv=argv, is_worker=True))

@@ -1,18 +1,13 @@
-"""Listening sockets, as socket units would bind them: those of HTTP and that of the pool."""
+"""Listening sockets of HTTP, as socket units would bind them."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import socket
 import stat
 
-from cordata.config.sections import PathsConfig
 from cordata.errors import ConfigError, CordataError
-from cordata.log import logger
-
-log = logger("cordata.server")
 
 #: As http.socket has it; the kernel caps it at net.core.somaxconn.
 _BACKLOG = 4096
@@ -30,34 +25,6 @@ def bind(address: str) -> socket.socket:
     except OSError as error:
         hint = "stop what listens there, or choose another --listen"
         raise CordataError(f"cannot listen on {address}: {error.strerror}", hint=hint) from error
-
-
-def listen_for_pool(paths: PathsConfig) -> socket.socket | None:
-    """The pool's socket in the runtime directory; None: there can be none, and why is in the log.
-
-    Nothing but calls of the pool needs it, so the server runs without. Raises: CordataError when
-    another one listens there: its manager and ours would share the names of their workers.
-    """
-    path = paths.runtime / "pool.sock"
-    try:
-        paths.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sock = bind(os.fspath(path))
-        path.chmod(0o660)
-    except (CordataError, OSError) as error:
-        if _is_taken(error):
-            raise CordataError(
-                f"another server, or pool.service, listens on {path}",
-                hint="stop it, or choose another --state; --no-pool runs without a pool",
-            ) from error
-        log.warning("there is no pool: %s", error)
-        return None
-    return sock
-
-
-def _is_taken(error: Exception) -> bool:
-    """Whether somebody else listens there: of an error of `bind`."""
-    cause = error.__cause__ or error
-    return isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
 
 
 def unix_path(address: str) -> str | None:

@@ -1,8 +1,6 @@
-"""Primary, workers and pool in the foreground, under the contract systemd gives them on a server.
+"""Primary and workers in the foreground, under the contract systemd gives them on a server.
 
-    starting --> running --signal, or no worker left--> workers stop --> the others stop --> end
-
-The pool starts with the first connection to its socket, as pool.socket would have it.
+    starting --> running --signal, or no worker left--> workers stop --> the primary stops --> end
 
 A crash is logged and makes the exit code 1; the rest run on. Works as PID 1 of a container: every
 zombie is reaped, whoever's child it was.
@@ -51,7 +49,6 @@ class Supervisor:
         restart: bool = False,
         stop_timeout_s: float = 35.0,
         watchdog_s: float = 10.0,
-        pool: bool = True,
         on_ready: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
         """Nothing happens before `run()`.
@@ -62,8 +59,8 @@ class Supervisor:
         `test_mode`: workers process what is there, then exit. `restart`: children that end, by a
         crash or by a TERM from outside, start again, with growing pauses. `stop_timeout_s`: as
         TimeoutStopSec= of the units, so longer than what the configuration gives a role.
-        `watchdog_s` 0 watches nobody. `pool`: commands of the application run in processes of
-        their own. `on_ready` is called once, with the URLs, when all are ready.
+        `watchdog_s` 0 watches nobody. `on_ready` is called once, with the URLs, when all are
+        ready.
         """
         self.exit_code = 0
         self._listen = list(listen)
@@ -74,12 +71,8 @@ class Supervisor:
         self._watchdog_s = watchdog_s
         self._on_ready = on_ready
         self._config = config
-        self._children = children(
-            workers, config=config, app=app, debug=debug, test_mode=test_mode, pool=pool
-        )
+        self._children = children(workers, config=config, app=app, debug=debug, test_mode=test_mode)
         self._sockets: list[socket.socket] = []
-        self._pool = next((child for child in self._children if child.name == "pool"), None)
-        self._pool_socket: socket.socket | None = None
         self._notify = NotifySocket()
         self._manager = Notifier()
         self._stopping = False
@@ -96,29 +89,23 @@ class Supervisor:
             with _wakeups() as wakeups, selectors.DefaultSelector() as selector:
                 selector.register(wakeups, selectors.EVENT_READ)
                 selector.register(self._notify, selectors.EVENT_READ)
-                if self._pool_socket is not None:
-                    selector.register(self._pool_socket, selectors.EVENT_READ)
                 for child in self._children:
-                    if child is not self._pool:
-                        self._start(child)
+                    self._start(child)
                 while any(child.state != "gone" for child in self._children):
-                    found = selector.select(self._timeout_s())
+                    selector.select(self._timeout_s())
                     self._take_signals(wakeups)
-                    if any(key.fileobj is self._pool_socket for key, _ in found):
-                        self._start_pool(selector)
                     self._take_notifications()
                     self._reap()
                     self._act_on_deadlines()
                     self._advance()
         finally:
             self._notify.close()
-            self._close_pool()
             for sock in self._sockets:
                 listening.close(sock)
         return self.exit_code
 
     def stop(self) -> None:
-        """Workers first, then primary and pool, each with time of its own. Once is enough."""
+        """Workers first, then the primary, each with time of its own. Once is enough."""
         if self._stopping:
             return
         self._stopping = True
@@ -132,18 +119,12 @@ class Supervisor:
                 child.stop(clock.monotonic() + self._stop_timeout_s)
 
     def _open_sockets(self) -> None:
-        inherited = [] if self._listen else listen_fds()
-        if self._pool is not None:
-            self._pool_socket = next((e.sock for e in inherited if e.name == "pool"), None)
-            found = _configured(self._config, {**os.environ, **self._directories()})
-            if found is not None:
-                _warn_of_absent(found.pools, self._children)
-                self._pool_socket = self._pool_socket or listening.listen_for_pool(found.paths)
-            if self._pool_socket is None:
-                self._pool.state = "gone"
+        found = _configured(self._config, {**os.environ, **self._directories()})
+        if found is not None:
+            _warn_of_absent(found.pools, self._children)
         if self._test_mode:
             return
-        self._sockets = [entry.sock for entry in inherited if entry.name != "pool"]
+        self._sockets = [] if self._listen else [entry.sock for entry in listen_fds()]
         if self._sockets:
             return
         for address in self._listen or ["127.0.0.1:8080"]:
@@ -154,23 +135,8 @@ class Supervisor:
         if self._watchdog_s:
             environment["WATCHDOG_USEC"] = str(int(self._watchdog_s * 1e6))
         sockets = [("http", sock.fileno()) for sock in self._sockets] if child.is_worker else []
-        if child is self._pool and self._pool_socket is not None:
-            sockets = [("pool", self._pool_socket.fileno())]
         child.started(spawn(child.argv, environment, sockets), clock.monotonic())
         log.debug("%s started as %d", child.name, child.pid)
-
-    def _start_pool(self, selector: selectors.BaseSelector) -> None:
-        """Somebody connected. It is not looked at again: whoever comes later, the pool takes."""
-        assert self._pool is not None and self._pool_socket is not None
-        selector.unregister(self._pool_socket)
-        if self._pool.state == "waiting":
-            self._start(self._pool)
-
-    def _close_pool(self) -> None:
-        """Whoever connects is refused from now on, and need not wait for its deadline."""
-        if self._pool_socket is not None:
-            listening.close(self._pool_socket)
-            self._pool_socket = None
 
     def _directories(self) -> Mapping[str, str]:
         if self._state is None:
@@ -229,14 +195,11 @@ class Supervisor:
             text = f"{text} ({child.aborted_for})"
         stopping = self._stopping
         unusable = os.waitstatus_to_exitcode(status) == EXIT_CONFIG
-        # A pool that ended in order is as one that was restarted: its socket is there for callers.
         # In test mode a child that ended in order has done its work.
         wanted = self._restart and not (unusable or (clean and self._test_mode))
-        again = not stopping and (wanted or (clean and child is self._pool))
+        again = not stopping and wanted
         pid = child.pid
         child.ended(clock.monotonic(), again=again)
-        if child is self._pool and not again:
-            self._close_pool()
         if clean:
             log.info("%s %s%s", child.name, text, _next_start(child))
             return
@@ -266,10 +229,9 @@ class Supervisor:
 
     def _advance(self) -> None:
         """What follows from the children's states: the ready line, the stop, its second half."""
-        due = [child for child in self._children if child is not self._pool]
-        if not self._announced and all(child.state == "ready" for child in due):
+        if not self._announced and all(child.state == "ready" for child in self._children):
             self._announced = True
-            self._manager.ready(f"{len(due) - 1} workers ready")
+            self._manager.ready(f"{len(self._children) - 1} workers ready")
             if self._on_ready is not None:
                 self._on_ready([listening.url_of(sock) for sock in self._sockets])
         if all(child.state == "gone" for child in self._children if child.is_worker):

@@ -32,7 +32,7 @@ from cordata.store import Row, RuntimeStore, Tx, Unit, new_id
 from cordata.testing.asgi import Mounted, Response
 from cordata.testing.delivery import Delivery
 from cordata.testing.failure import Failure
-from cordata.testing.pool import InlineDoor, InlinePool
+from cordata.testing.pool import InlineClient, InlinePool
 from cordata.testing.record import DeadLetter, Mail, OutboxEntry
 from cordata.testing.store import Clock, TimedStore
 from cordata.testing.subscriptions import SubscriptionRunner
@@ -77,9 +77,9 @@ async def open_app(
             open_context(loaded, _with_queries(app), vault=Vault(MASTER_KEY))
         )
         store = cast(RuntimeStore, TimedStore(runtime_store(opened), clock))
-        door = InlineDoor(lambda: InlinePool(app, loaded, lambda: clock.now_us() / 1e6))
-        stack.push_async_callback(door.close)
-        ctx = dataclasses.replace(opened, store=store, door=door)
+        lazy_client = InlineClient(lambda: InlinePool(app, loaded, lambda: clock.now_us() / 1e6))
+        stack.push_async_callback(lazy_client.close)
+        ctx = dataclasses.replace(opened, store=store, lazy_client=lazy_client)
         await store.migrate(ctx.chains)
         owner = Owner.register(loaded.paths.runtime, name="test")
         stack.callback(owner.close)
@@ -293,8 +293,8 @@ class Harness:
 
     def pool_crashes(self, command: str, *, times: int = 1) -> None:
         """Let the process that runs a pool's command die, in its next call or the next `times`."""
-        assert isinstance(self.ctx.door, InlineDoor)
-        self.ctx.door.client.crash(command, times)
+        assert isinstance(self.ctx.lazy_client, InlineClient)
+        self.ctx.lazy_client.client.crash(command, times)
 
     async def run(self, unit: Unit[T]) -> T:
         """Run a unit of work, as `Context.run`."""

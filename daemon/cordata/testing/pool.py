@@ -1,6 +1,6 @@
 """The pool of a test: the client of `ctx.pool`, whose commands run in the test's own process.
 
-InlinePool (client) -> InlineExchange (queue, sessions) -> InlineChild (a thread)
+InlinePool (client) -> InlineEngine (queue, deadlines) -> Calling, as in a child, in a thread
 """
 
 from __future__ import annotations
@@ -8,39 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 import socket
+import threading
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from functools import partial
 from time import monotonic
-from uuid import uuid4
+from typing import Any
 
 from cordata.app import App
 from cordata.config import Config
-from cordata.config.pool import PoolConfig
-from cordata.core.frame import Splitter, TooLarge
-from cordata.core.pool.codec import encode, to_client
-from cordata.core.pool.globals import Globals
-from cordata.core.pool.message import (
-    CallFrame,
-    Cancel,
-    Chunk,
-    Credit,
-    Delta,
-    End,
-    ErrorFrame,
-    GlobalOp,
-    Message,
-    Reply,
-    Result,
-    SessionOp,
-    ToClient,
-)
-from cordata.core.pool.order import GlobalsCopy, Run, SessionCopy
-from cordata.core.pool.session import SessionTable
-from cordata.core.pool.shelf import SessionLimits
-from cordata.core.pool.spec import ChildSpec
 from cordata.errors import (
     CallCancelled,
     CommandUnknown,
@@ -50,16 +30,17 @@ from cordata.errors import (
     SessionNotFound,
     WorkerCrashed,
 )
-from cordata.factory import call_timeout_of
-from cordata.pool.child.calling import Calling, find
-from cordata.pool.child.connection import Connection
-from cordata.pool.child.flow import Flow
-from cordata.pool.client.alarm import Alarm
-from cordata.pool.client.client import Client
-from cordata.pool.client.door import Door
-from cordata.pool.client.request import Request
-from cordata.pool.client.wire import error_of
-from cordata.pool.server.answers import answer_global, answer_session
+from cordata.factory import command_options, pools_of
+from cordata.pool import protocol
+from cordata.pool.call import Call, Engine
+from cordata.pool.calling import Calling, Command, find
+from cordata.pool.client import Client
+from cordata.pool.lazy_client import LazyClient
+from cordata.pool.session_answers import answer_globals, answer_session
+from cordata.pool.sessions import SessionLimits, SessionStore
+from cordata.pool.spec import ChildSpec
+from cordata.pool.timer_wheel import Alarm
+from cordata.pool.values import error_of
 
 
 class InlinePool(Client):
@@ -72,10 +53,8 @@ class InlinePool(Client):
     """
 
     def __init__(self, app: App, config: Config, now: Callable[[], float]) -> None:
-        super().__init__(timeout=call_timeout_of(config))
-        places = {name: command.at for name, command in app.commands.items()}
-        child = InlineChild(places, app.child_inits, config.pool.max_frame_bytes)
-        self._inline = self._exchange = InlineExchange(child, config.pool, list(places), now)
+        self._inline = InlineEngine(app, config, now)
+        super().__init__(pools=pools_of(config), options=command_options(app))
 
     def crash(self, command: str, times: int = 1) -> None:
         """Let the process die in the next calls of a command."""
@@ -87,20 +66,32 @@ class InlinePool(Client):
             self._inline.close()
             await asyncio.to_thread(self._inline.join)
 
+    def _new_engine(self) -> Engine:
+        return self._inline
 
-class InlineDoor(Door):
+    async def _ask(
+        self, request: protocol.SessionRequest | protocol.GlobalRequest
+    ) -> protocol.Reply:
+        if self._inline.closed:
+            raise PoolClosed("the client is closed")
+        if isinstance(request, protocol.SessionRequest):
+            return answer_session(self._inline.store, request)
+        return answer_globals(self._inline.store, request)
+
+
+class InlineClient(LazyClient):
     """Makes it when somebody calls."""
 
     def __init__(self, make: Callable[[], InlinePool]) -> None:
         super().__init__()
-        self._make = make
+        self._make_pool = make
         self._pool: InlinePool | None = None
 
     @property
     def client(self) -> InlinePool:
         """The pool of the test."""
         if self._pool is None:
-            self._pool = self._make()
+            self._pool = self._make_pool()
         return self._pool
 
     async def close(self) -> None:
@@ -109,263 +100,253 @@ class InlineDoor(Door):
             await self._pool.close()
 
 
-class InlineExchange:
-    """In place of a manager: one call after the other, with the sessions' own rules."""
+class InlineEngine:
+    """In place of children: one call after the other, with the sessions' own rules."""
 
-    def __init__(
-        self, child: InlineChild, config: PoolConfig, known: Sequence[str], now: Callable[[], float]
-    ):
-        self._child, self._known, self._now = child, frozenset(known), now
-        self._retries = config.retries
-        limits = {key: getattr(config, key) for key in SessionLimits.__dataclass_fields__}
-        self._sessions = SessionTable(
-            SessionLimits(**limits),
-            new_id=lambda: uuid4().hex,
-            to_wall_us=lambda at: round(at * 1e6),
+    def __init__(self, app: App, config: Config, now: Callable[[], float]) -> None:
+        self._known = {name: command.at for name, command in app.commands.items()}
+        self._inits = list(app.child_inits)
+        pool = config.pool
+        limits = SessionLimits(
+            session_ttl_s=pool.session_ttl_s,
+            affinity=pool.affinity,
+            max_sessions=pool.max_sessions,
+            max_session_bytes=pool.max_session_bytes,
+            max_sessions_bytes=pool.max_sessions_bytes,
+            max_globals_bytes=pool.max_globals_bytes,
         )
-        self._globals = Globals(config.max_globals_bytes)
-        self._waiting: deque[Request] = deque()
-        self._running: Request | None = None
-        #: The running one, unless its caller was answered before.
-        self._awaited: Request | None = None
-        self._last_id = 0
-        self._alarm = Alarm(self._due)
+        path = config.paths.state / "pool" / "sessions.db"
+        self.store = SessionStore(path, limits, now_us=lambda: round(now() * 1e6))
+        self._spec = ChildSpec(
+            worker="0",
+            pool="default",
+            directory="",
+            path=(),
+            commands=self._known,
+            max_frame_bytes=pool.max_frame_bytes,
+            sessions=os.fspath(path),
+            **asdict(limits),
+        )
+        self._calling: Calling | None = None
+        self._waiting: deque[Call] = deque()
+        self._running: Call | None = None
+        self._caller: _Caller | None = None
+        self._last = 0
+        self._alarm: Alarm[Call] = Alarm(self._due)
         self.loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "pool")
-        self.loop.add_reader(self._child.socket, self._readable)
         #: How often a command's process is to die, by command.
         self.crashes: Counter[str] = Counter()
         self.closed = False
 
-    def submit(self, request: Request) -> None:
+    def submit(self, call: Call) -> None:
         """Run it after those before it, or answer it. Raises: PoolClosed."""
         if self.closed:
             raise PoolClosed("the client is closed")
-        self._last_id += 1
-        message = request.message
-        request.id = message.id = self._last_id
-        if isinstance(message, CallFrame):
-            self._offer(request, message)
-        elif isinstance(message, SessionOp):
-            _give(request, answer_session(self._sessions, message, self._now()))
-        elif isinstance(message, GlobalOp):
-            _give(request, answer_global(self._globals, message))
-        else:
-            request.failed(PoolError("there is no manager in a test"))
-        self._forget_changes()
+        self._last += 1
+        call.sequence = self._last
+        if call.command not in self._known:
+            call.fail(CommandUnknown(f"the application has no command {call.command!r}"))
+            return
+        if call.session:
+            try:
+                self.store.get(call.session)
+            except SessionNotFound as error:
+                call.fail(error)
+                return
+        self._alarm.set(call, call.deadline)
+        self._waiting.append(call)
+        self._next()
 
-    def cancel(self, request: Request, *, hard: bool) -> None:
+    def cancel(self, call: Call, *, hard: bool) -> None:
         """It is told at once, as in a pool; nothing is killed here."""
-        if self._leave(request):
-            request.failed(CallCancelled("the caller cancelled the call"))
+        self._leave(call)
 
-    def abandon(self, request: Request) -> None:
-        """Nobody waits for it any more."""
-        self._leave(request)
-
-    def credit(self, request: Request, count: int) -> None:
+    def credit(self, call: Call, count: int) -> None:
         """So many more parts may come."""
-        if request is self._awaited:
-            self._child.tell(Credit(id=request.id, n=count))
+        if call is self._running and self._caller is not None:
+            self._caller.grant(count)
 
     def close(self) -> None:
-        """End every request with PoolClosed."""
+        """End every call with PoolClosed."""
         if self.closed:
             return
         self.closed = True
+        for call in self._alarm.items():
+            self._leave(call)
+            call.fail(PoolClosed("the client was closed"))
         self._alarm.close()
-        self.loop.remove_reader(self._child.socket)
-        for request in (*self._waiting, *((self._awaited,) if self._awaited else ())):
-            self._leave(request)
-            request.failed(PoolClosed("the client was closed"))
 
     def join(self) -> None:
         """Wait for the command in hand. Blocking; after `close`."""
-        self._thread.submit(self._child.close)
+        self._thread.submit(self._end)
         self._thread.shutdown()
+        self.store.close()
 
-    def _offer(self, request: Request, message: CallFrame) -> None:
-        if message.command not in self._known:
-            request.failed(CommandUnknown(f"the application has no command {message.command!r}"))
-        elif message.session and self._sessions.touch(message.session, self._now()) is None:
-            request.failed(SessionNotFound(f"there is no session {message.session!r}"))
-        else:
-            self._alarm.set(request, request.deadline)
-            self._waiting.append(request)
-            self._next()
-
-    def _next(self) -> None:
-        while self._waiting and self._running is None:
-            request = self._waiting.popleft()
-            message = request.message
-            assert isinstance(message, CallFrame)
-            if self.crashes[message.command] > 0:
-                self.crashes[message.command] -= 1
-                self._crash(request, message)
-                continue
-            try:
-                run = self._run_of(message, request.deadline)
-            except SessionNotFound as error:
-                self._alarm.clear(request)
-                request.failed(error)
-                continue
-            self._running = self._awaited = request
-            ending = self.loop.run_in_executor(self._thread, self._child.answer, run)
-            ending.add_done_callback(partial(self._ended, request))
-
-    def _crash(self, request: Request, message: CallFrame) -> None:
-        if message.idempotent and message.attempts < self._retries:
-            message.attempts += 1
-            self._waiting.appendleft(request)
-            return
-        self._alarm.clear(request)
-        text = f"the child that ran {message.command!r} died of SIGKILL"
-        request.failed(WorkerCrashed(text, signal=9, worker="0"))
-
-    def _run_of(self, message: CallFrame, deadline: float) -> Run:
-        copy = None
-        if message.session:
-            session = self._sessions.touch(message.session, self._now())
-            if session is None:
-                raise SessionNotFound(f"there is no session {message.session!r}")
-            copy = SessionCopy(
-                id=session.id,
-                v=session.version,
-                full=dict(session.data),
-                cnt=dict(session.counters),
-                wk=session.worker,
-            )
-        return Run(
-            id=message.id,
-            n=message.id,
-            command=message.command,
-            payload=message.payload,
-            d=max(0.0, deadline - monotonic()),
-            credits=message.credits,
-            request_id=message.request_id,
-            s=copy,
-            gl=GlobalsCopy(v=self._globals.version, set=dict(self._globals.data), full=True),
-        )
-
-    def _ended(self, request: Request, ending: asyncio.Future[bytes]) -> None:
-        if self.closed:
-            return
-        self._readable()
-        awaited, self._running, self._awaited = self._awaited is request, None, None
-        error = ending.exception()
-        if awaited:
-            self._alarm.clear(request)
-            if error is None:
-                self._settle(request, to_client.decode(ending.result()))
-            else:
-                request.failed(
-                    error if isinstance(error, Exception) else WorkerCrashed(repr(error))
-                )
-        self._next()
-
-    def _settle(self, request: Request, message: ToClient) -> None:
-        if isinstance(message, Result | End) and message.u is not None:
-            try:
-                self._apply(request, message.u)
-            except PoolError as error:
-                request.failed(error)
-                return
-        _give(request, message)
-
-    def _apply(self, request: Request, change: Delta) -> None:
-        """What the call changed. Raises: SessionQuotaExceeded."""
-        if change.gset or change.gdel:
-            self._globals.change(change.gset, change.gdel)
-        assert isinstance(request.message, CallFrame)
-        if request.message.session:
-            self._sessions.apply(request.message.session, change, self._now())
-        self._forget_changes()
-
-    def _forget_changes(self) -> None:
-        """A manager writes them down."""
-        self._sessions.changes.clear()
-        self._globals.changes.clear()
-
-    def _readable(self) -> None:
-        for message in self._child.heard():
-            if isinstance(message, Chunk) and self._awaited is not None:
-                self._awaited.chunk(message.payload)
-
-    def _leave(self, request: Request) -> bool:
-        """Whether it was waited for until now."""
-        if request is self._awaited:
-            self._awaited = None
-            self._child.tell(Cancel(id=request.id))
-        elif request in self._waiting:
-            self._waiting.remove(request)
-        else:
-            return False
-        self._alarm.clear(request)
-        return True
-
-    def _due(self, request: Request) -> None:
-        ran = request is self._awaited
-        if self._leave(request):
-            request.failed(DeadlineExceeded("the call's deadline passed", ran=ran))
-
-
-def _give(request: Request, message: Message) -> None:
-    """The last answer."""
-    if isinstance(message, Result):
-        request.answered(message.payload)
-    elif isinstance(message, Reply):
-        request.replied(message)
-    elif isinstance(message, End):
-        request.ended()
-    elif isinstance(message, ErrorFrame):
-        request.failed(error_of(message))
-
-
-class InlineChild:
-    """What a child does, less its process: all of it in one thread, but `tell` and `heard`."""
-
-    def __init__(self, commands: Mapping[str, str], inits: Sequence[str], max_bytes: int) -> None:
-        self._places, self._inits = commands, inits
-        spec = ChildSpec(worker="0", socket="", path=(), commands={}, max_frame_bytes=max_bytes)
-        self.socket, theirs = socket.socketpair()
-        self.socket.setblocking(False)
-        self._channels = socket.socketpair()
-        self._connection = Connection(spec)
-        self._connection.socket, self._connection.epoch = theirs, "0" * 16
-        self._splitter = Splitter(max_bytes)
-        self._calling: Calling | None = None
-
-    def answer(self, run: Run) -> bytes:
-        """The call's last frame. Raises: what importing the commands, or an init, raises."""
-        if self._calling is None:
-            commands = {name: find(place) for name, place in self._places.items()}
-            calling = Calling(commands, Flow(self._connection, self._channels[0].fileno()))
-            for place in self._inits:
-                made = find(place)()
-                if inspect.iscoroutine(made):
-                    calling.asynchronous.run(made)
-            self._calling = calling
-        return self._calling.answer(run, monotonic())
-
-    def tell(self, message: Message) -> None:
-        """What a manager says while a call runs."""
-        with contextlib.suppress(OSError):
-            self.socket.send(encode(message))
-
-    def heard(self) -> list[ToClient]:
-        """The parts that came by now."""
-        found: list[ToClient] = []
-        with contextlib.suppress(BlockingIOError):
-            while data := self.socket.recv(1 << 18):
-                for frame in self._splitter.feed(data):
-                    assert not isinstance(frame, TooLarge)
-                    found.append(to_client.decode(frame))
-        return found
-
-    def close(self) -> None:
-        """Nothing runs any more."""
+    def _end(self) -> None:
         if self._calling is not None:
             self._calling.close()
-        self._connection.lose()
-        for one in (self.socket, *self._channels):
-            one.close()
+
+    def _next(self) -> None:
+        while self._waiting and self._running is None and not self.closed:
+            call = self._waiting.popleft()
+            if self.crashes[call.command] > 0:
+                self.crashes[call.command] -= 1
+                self._crash(call)
+                continue
+            self._running = call
+            caller = self._caller = _Caller(call, self.loop)
+            ending = self.loop.run_in_executor(self._thread, self._run, call, caller)
+            ending.add_done_callback(partial(self._ended, call))
+
+    def _crash(self, call: Call) -> None:
+        if call.idempotent and call.attempts < call.retries:
+            call.attempts += 1
+            self._waiting.appendleft(call)
+            return
+        self._alarm.clear(call)
+        text = f"the child that ran {call.command!r} died of SIGKILL"
+        call.fail(WorkerCrashed(text, signal=9, worker="0"))
+
+    def _run(self, call: Call, caller: _Caller) -> bytes:
+        """In the thread: the call's last packet. Raises: what importing the commands, or an init,
+        raises.
+        """
+        calling = self._calling or self._warm()
+        packet = protocol.Call(
+            number=1,
+            command=call.command,
+            arguments=call.arguments,
+            keywords=call.keywords,
+            deadline=call.deadline,
+            id=call.sequence,
+            session=call.session,
+            request_id=call.request_id,
+            credits=0 if call.stream is None else call.stream.credits,
+        )
+        opened = calling.open_session(packet)
+        if isinstance(opened, protocol.Packet):
+            return protocol.encode(opened)
+        session, affinity = opened
+        try:
+            return calling.run(packet, session, affinity, caller).data
+        finally:
+            caller.close()
+
+    def _warm(self) -> Calling:
+        commands = {name: Command(find(place)) for name, place in self._known.items()}
+        calling = Calling(self._spec, commands, self.store)
+        for place in self._inits:
+            made = find(place)()
+            if inspect.iscoroutine(made):
+                calling.loop.run(made)
+        self._calling = calling
+        return calling
+
+    def _ended(self, call: Call, ending: asyncio.Future[bytes]) -> None:
+        if self.closed:
+            return
+        self._running = self._caller = None
+        self._alarm.clear(call)
+        error = ending.exception()
+        if error is not None:
+            call.fail(error if isinstance(error, Exception) else WorkerCrashed(repr(error)))
+        else:
+            _answer(call, protocol.from_child.decode(ending.result()))
+        self._next()
+
+    def _leave(self, call: Call) -> None:
+        self._alarm.clear(call)
+        if call is self._running and self._caller is not None:
+            self._caller.leave()
+        elif call in self._waiting:
+            self._waiting.remove(call)
+
+    def _due(self, call: Call) -> None:
+        ran = call is self._running
+        self._leave(call)
+        call.fail(DeadlineExceeded("the call's deadline passed", ran=ran))
+
+
+def _answer(call: Call, packet: protocol.FromChild) -> None:
+    if isinstance(packet, protocol.Failure):
+        call.fail(error_of(packet))
+    elif isinstance(packet, protocol.Result):
+        call.succeed(packet.value)
+    elif isinstance(packet, protocol.End):
+        call.end()
+    else:
+        call.fail(PoolError(f"the call did not run: {packet}"))
+
+
+class _Caller:
+    """The call's side of the loop, as its command sees it from the thread."""
+
+    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+        self.client = 0
+        self.credits = 0 if call.stream is None else call.stream.credits
+        self._call, self._loop = call, loop
+        self._gone = False
+        self._news = threading.Condition()
+        #: Readable when there is news: an async command waits for that.
+        self._pair: tuple[socket.socket, socket.socket] | None = None
+
+    def grant(self, count: int) -> None:
+        """The reader took so many parts."""
+        with self._news:
+            self.credits += count
+            self._tell()
+
+    def leave(self) -> None:
+        """Nobody waits any more."""
+        with self._news:
+            self._gone = True
+            self._tell()
+
+    def look(self) -> bool:
+        """Whether nobody waits any more."""
+        if self._pair is not None:
+            with contextlib.suppress(BlockingIOError):
+                self._pair[0].recv(4096)
+        return self._gone or monotonic() >= self._call.deadline
+
+    def take_credit(self) -> bool:
+        """Wait until one more part may be sent; False: nobody wants it."""
+        with self._news:
+            left_s = max(0.0, self._call.deadline - monotonic())
+            self._news.wait_for(lambda: self.credits > 0 or self._gone, left_s)
+            if self._gone or not self.credits:
+                return False
+            self.credits -= 1
+            return True
+
+    def send_chunk(self, data: bytes) -> None:
+        """A part of the stream. Raises: CallCancelled."""
+        if self._gone:
+            raise CallCancelled
+        packet: Any = protocol.from_child.decode(data)
+        self._loop.call_soon_threadsafe(self._add, packet.value)
+
+    def fileno(self) -> int:
+        """Of what is readable when there is news."""
+        with self._news:
+            if self._pair is None:
+                self._pair = socket.socketpair()
+                self._pair[0].setblocking(False)
+            return self._pair[0].fileno()
+
+    def close(self) -> None:
+        """The call is over."""
+        with self._news:
+            for one in self._pair or ():
+                one.close()
+            self._pair = None
+
+    def _tell(self) -> None:
+        self._news.notify_all()
+        if self._pair is not None:
+            self._pair[1].send(b"!")
+
+    def _add(self, value: Any) -> None:
+        if self._call.stream is not None and not self._call.over:
+            self._call.stream.add(value)

@@ -7,11 +7,13 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cordata import events
 from cordata.config import Config
+from cordata.config.pool import pool_of_command, pool_of_worker
 from cordata.config.sections import HttpConfig
 from cordata.context import Context
 from cordata.errors import ConfigError
@@ -166,25 +168,49 @@ def _mounts(role: Role) -> list[Mount]:
 
 
 def _pool_child(role: Role) -> PoolChildService | None:
-    """None where the application declares no commands: then nothing of the pool is imported."""
+    """None where the application declares no commands: then nothing of the pool is imported.
+
+    A child knows the commands of its own pool only, so that clients need not know which pool a
+    command belongs to.
+    """
     if not role.app.commands:
         return None
-    from cordata.core.pool.spec import ChildSpec
-    from cordata.services.poolchild import PoolChildService
+    from cordata.pool.paths import pool_directory
+    from cordata.pool.protocol import CommandOptions
+    from cordata.pool.sessions import SessionStore
+    from cordata.pool.spec import ChildSpec
+    from cordata.services.poolchild import PoolChildService, limits_of
 
-    config = role.config
+    config, pool = role.config, role.config.pool
+    name = pool_of_worker(config.pools, role.instance)
+    commands = {
+        command: task
+        for command, task in role.app.commands.items()
+        if pool_of_command(config.pools, command) == name
+    }
+    limits = limits_of(pool)
+    sessions = config.paths.state / "pool" / "sessions.db"
     spec = ChildSpec(
         worker=role.instance,
-        socket=os.fspath(config.paths.runtime / "pool.sock"),
+        pool=name,
+        pool_workers=config.pools[name].workers if name in config.pools else (),
+        other_workers=tuple(one for pool in config.pools.values() for one in pool.workers),
+        directory=os.fspath(pool_directory(config.paths.runtime, name)),
         path=tuple(sys.path),
-        commands={name: task.at for name, task in role.app.commands.items()},
+        commands={command: task.at for command, task in commands.items()},
+        options={
+            command: CommandOptions(task.timeout_s, task.idempotent, task.retries)
+            for command, task in commands.items()
+        },
         inits=tuple(role.app.child_inits),
-        max_frame_bytes=config.pool.max_frame_bytes,
-        max_calls=config.pool.max_calls,
-        inv=os.environ.get("INVOCATION_ID", ""),
+        max_frame_bytes=pool.max_frame_bytes,
+        max_calls=pool.max_calls,
+        unread_timeout_s=pool.unread_timeout_s,
+        sessions=os.fspath(sessions),
+        **asdict(limits),
         log_level=config.log.level.upper(),
     )
-    return PoolChildService(spec, config.pool)
+    return PoolChildService(spec, pool, SessionStore(sessions, limits))
 
 
 def _takers(

@@ -26,7 +26,8 @@ from alpinehub.alpinebits.endpoint import alpinebits
 from alpinehub.reservations import ReservationData, Status, encode, next_res_status
 from cordata import Context
 from cordata.config.sections import StoreConfig
-from cordata.pool.client.door import Door
+from cordata.pool import Client
+from cordata.pool.lazy_client import LazyClient
 from cordata.store import Chain, dialect_of, open_store
 from cordata.vault import Vault
 
@@ -224,16 +225,16 @@ def error_of(response: httpx.Response) -> tuple[str, str]:
 
 
 @asynccontextmanager
-async def open_hub(folder: Path, door: Door | None = None) -> AsyncIterator[Hub]:
-    """A hub with the hotel H1 and its user u1; without `door` it has no pool."""
-    async with open_worker(folder, door) as hub:
+async def open_hub(folder: Path, pool: Path | None = None) -> AsyncIterator[Hub]:
+    """A hub with the hotel H1 and its user u1; without `pool`, a directory, it has none."""
+    async with open_worker(folder, pool) as hub:
         hub.add_account("u1", hub.add_hotel("H1"))
         yield hub
 
 
 @asynccontextmanager
 async def open_worker(
-    folder: Path, door: Door | None = None, *, chains: Sequence[Chain] = CHAINS
+    folder: Path, pool: Path | None = None, *, chains: Sequence[Chain] = CHAINS
 ) -> AsyncIterator[Hub]:
     """One worker on the store of a folder; several may share one."""
     config = StoreConfig(url=url_of(folder))
@@ -243,7 +244,8 @@ async def open_worker(
         config, state_dir=folder, runtime_dir=folder, queries=queries
     ) as store:
         await store.migrate(chains)
-        ctx = Context(store=store, vault=Vault(None), door=door or Door())
+        lazy_client = LazyClient() if pool is None else LazyClient(lambda: Client(pool))
+        ctx = Context(store=store, vault=Vault(None), lazy_client=lazy_client)
         app = Starlette(routes=[Route("/api/alpinebits", alpinebits, methods=["POST"])])
 
         async def with_state(scope: Any, receive: Any, send: Any) -> None:
@@ -255,4 +257,4 @@ async def open_worker(
                 try:
                     yield Hub(ctx, client, db)
                 finally:
-                    await ctx.door.close()
+                    await lazy_client.close()

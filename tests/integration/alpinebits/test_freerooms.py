@@ -26,7 +26,6 @@ from alpinehub.alpinebits.document import LARGE_BYTES
 from alpinehub.alpinebits.inbound import read_document
 from alpinehub.alpinebits.rules import periods
 from alpinehub.alpinebits.rules.periods import Counts, Key
-from cordata.pool.client.door import Door
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
@@ -258,7 +257,7 @@ async def test_large_complete_set_is_read_in_a_child(tmp_path: Path) -> None:
     assert sum(map(len, nights)) > POOL_BYTES
     (tmp_path / "pool").mkdir()
     with running(tmp_path / "pool", app="alpinehub.app:app", workers=1) as path:
-        async with open_hub(tmp_path, Door(path)) as hub:
+        async with open_hub(tmp_path, path) as hub:
             assert "<Success/></OTA" in (await push(hub, *nights, complete=True)).text
             rooms = await known(hub)
             assert len(rooms) == 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -10,12 +9,9 @@ import httpx
 import pytest
 from tests.contract.pool.running import running
 from tests.integration.alpinebits.hub import Hub, notif_report_rq, open_hub
-from tests.integration.pool.peer import Listening
 
-from alpinehub.alpinebits.call import POOL_BYTES, READ_LARGE
-from cordata.core.pool.message import CallFrame, ErrorFrame
+from alpinehub.alpinebits.call import POOL_BYTES
 from cordata.pool import SyncClient
-from cordata.pool.client.door import Door
 
 COUNT = 4000
 
@@ -33,7 +29,7 @@ async def send(hub: Hub, document: str) -> httpx.Response:
 
 async def test_large_acknowledgement_is_read_in_a_child(tmp_path: Path) -> None:
     with running(tmp_path, app="alpinehub.app:app", workers=1) as path:
-        async with open_hub(tmp_path / "state", Door(path)) as hub:
+        async with open_hub(tmp_path / "state", path) as hub:
             hub.add(1, "a1")
             hub.add(1, "a2")
             assert sorted(await hub.read("u1", "H1")) == ["a1", "a2"]
@@ -48,8 +44,9 @@ async def test_large_acknowledgement_is_read_in_a_child(tmp_path: Path) -> None:
             assert broken.status_code == 400 and "cannot be parsed: line 1" in broken.text
             await hub.acknowledge("u1", (14, "a2"))  # a small one is no call
             assert await hub.read("u1", "H1") == []
-        with SyncClient(path, operator=True) as pool:
-            assert pool.status()["results"] == 3
+        with SyncClient(path) as pool:
+            [worker] = pool.status()["workers"]
+            assert worker["children"][0]["calls"] == 3
 
 
 async def test_large_acknowledgement_is_read_here_when_there_is_no_pool(
@@ -64,18 +61,15 @@ async def test_large_acknowledgement_is_read_here_when_there_is_no_pool(
     assert told == ["a large OTA_NotifReportRQ is read here, not by the pool (unavailable)"]
 
 
-@pytest.mark.parametrize(("code", "status"), [("crashed", 500), ("poisoned", 503)])
-async def test_document_that_kills_is_not_read_here(tmp_path: Path, code: str, status: int) -> None:
-    with Listening(tmp_path / "pool.sock") as manager:
-        async with open_hub(tmp_path, Door(tmp_path / "pool.sock")) as hub:
+async def test_document_that_kills_is_not_read_here(tmp_path: Path) -> None:
+    with running(tmp_path, app="tests.integration.alpinebits.deadly:app", workers=1) as path:
+        async with open_hub(tmp_path / "state", path) as hub:
             hub.add(1, "a1")
             await hub.read("u1", "H1")
-            sending = asyncio.ensure_future(send(hub, large("a1")))
-            peer, _ = await asyncio.to_thread(manager.welcome)
-            with peer:
-                frame = await asyncio.to_thread(peer.expect, CallFrame)
-                assert frame.command == READ_LARGE
-                peer.send(ErrorFrame(id=frame.id, code=code, m="no"))
-                answer = await sending
-            assert answer.status_code == status and answer.text.startswith("ERROR:")
+            killed = await send(hub, large("a1"))
+            refused = await send(hub, large("a1"))
+            assert (killed.status_code, refused.status_code) == (500, 503)
+            assert killed.text.startswith("ERROR:") and refused.text.startswith("ERROR:")
             assert await hub.read("u1", "H1") == ["a1"]
+        with SyncClient(path) as pool:
+            assert pool.status()["workers"][0]["crashed"] == 3

@@ -19,7 +19,6 @@ from alpinehub.alpinebits.call import POOL_BYTES
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.rules import overlay
 from cordata.pool import SyncClient
-from cordata.pool.client.door import Door
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
@@ -288,12 +287,13 @@ async def test_large_answer_is_made_in_a_child_and_one_that_is_too_large_is_an_e
     rates = [rate(at + 1, room=f"R{at}") for at in range(1500)]
     (tmp_path / "pool").mkdir()
     with running(tmp_path / "pool", app="alpinehub.app:app", workers=1) as path:
-        async with open_hub(tmp_path, Door(path)) as hub:
+        async with open_hub(tmp_path, path) as hub:
             await push(hub, plan("A", *rates), plan("B", *rates))
             answer = await pull(hub, 'RatePlanCode="A"', version="2017-10")
             assert len(answer.content) > POOL_BYTES and answer.text.count("<Rate ") == 1500
-            with SyncClient(path, operator=True) as pool:
-                assert pool.status()["results"] == 2  # the push, and this answer
+            with SyncClient(path) as pool:
+                [worker] = pool.status()["workers"]
+                assert worker["children"][0]["calls"] == 2  # the push, and this answer
             monkeypatch.setattr(rate_plans, "MAX_RESPONSE_BYTES", len(answer.content) * 3 // 2)
             assert (await pull(hub, 'RatePlanCode="A"')).text.count("<Rate ") == 1500
             answer = await pull(hub, days='Start="2027-01-01"')

@@ -80,12 +80,10 @@ def parsed(line: str) -> str:
 def test_help_shows_command_lines_that_the_command_takes(name: str) -> None:
     shown = [parsed(line) for line in examples(name)]
     # Those of a unit are called by it: their example is systemctl's.
-    assert name in shown or name in ("worker", "primary", "pool", "alert"), shown
+    assert name in shown or name in ("worker", "primary", "alert"), shown
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in COMMANDS if n.split()[0] in _OPERATORS and n != "pool"]
-)
+@pytest.mark.parametrize("name", [n for n in COMMANDS if n.split()[0] in _OPERATORS])
 def test_operators_command_prints_json_when_it_is_asked_to(name: str) -> None:
     assert "--json" in options(COMMANDS[name])
 

@@ -19,12 +19,13 @@ NOBODY = 65534
 
 @contextmanager
 def socket_of(user: int, directory: Path) -> Iterator[socket.socket]:
-    """A pool's socket of this user, in their directory."""
-    directory.mkdir(mode=0o755)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(directory / "pool.sock"))
+    """A worker's socket of this user, in their directory."""
+    default = directory / "pool" / "default"
+    default.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(default / "0.control.sock"))
         listening.listen(8)
-        for path in (directory, directory / "pool.sock"):
+        for path in (directory, default.parent, default, default / "0.control.sock"):
             os.chown(path, user, user)
         yield listening
 

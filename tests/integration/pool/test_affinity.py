@@ -10,31 +10,25 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.integration.pool.test_together import Together, together
+from tests.integration.pool.workers import Workers, until, workers
 
-from cordata.core.pool.message import Affinity
 from cordata.errors import PreferredWorkerBusy
 from cordata.pool import Call, Client
+from cordata.pool.protocol import Affinity
 
 
 @asynccontextmanager
-async def two_workers(tmp_path: Path) -> AsyncIterator[tuple[Together, Client]]:
-    with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
-        async with Client(all_.manager.path, timeout=20.0) as client:
-            yield all_, client
+async def two_workers(tmp_path: Path) -> AsyncIterator[tuple[Workers, Client]]:
+    with workers(tmp_path) as pool, pool.worker("0"), pool.worker("1"):
+        async with Client(pool.path, timeout=20.0) as client:
+            yield pool, client
 
 
-async def held(client: Client, all_: Together, worker: str) -> Call:
+async def held(client: Client, pool: Workers, worker: str) -> Call:
     """A call that keeps the child of this worker busy."""
     pin = await client.sessions.create(worker=worker, affinity="strict_queue")
     call = client.start("wait", 1.0, session=pin.id)
-
-    def busy() -> list[str]:
-        found = all_.manager.status()["workers"]
-        return [one["worker"] for one in found for child in one["children"] if "call" in child]
-
-    while worker not in await asyncio.to_thread(busy):  # noqa: ASYNC110 - in another process
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(until, lambda: (worker, "wait") in pool.running())
     return call
 
 
@@ -47,12 +41,12 @@ async def pid_of(client: Client, worker: str) -> int:
 async def test_session_runs_at_its_worker_and_only_the_hint_runs_elsewhere(
     tmp_path: Path, affinity: Affinity
 ) -> None:
-    async with two_workers(tmp_path) as (all_, client):
+    async with two_workers(tmp_path) as (pool, client):
         pids = [await pid_of(client, worker) for worker in "01"]
         session = (await client.sessions.create(affinity=affinity, worker="1")).id
         for _ in range(10):
             assert (await client.execute("about", session=session))["pid"] == pids[1]
-        holding = await held(client, all_, "1")
+        holding = await held(client, pool, "1")
         if affinity == "strict_fail":
             with pytest.raises(PreferredWorkerBusy):
                 await client.execute("about", session=session)
@@ -60,8 +54,18 @@ async def test_session_runs_at_its_worker_and_only_the_hint_runs_elsewhere(
             found = (await client.execute("about", session=session))["pid"]
             assert found == pids[0 if affinity == "hint" else 1]
             assert holding.done() is (affinity == "strict_queue")
-        assert (await client.sessions.get(session)).worker == "1"
         await holding
+
+
+async def test_strict_session_is_found_by_a_client_that_never_saw_it(tmp_path: Path) -> None:
+    async with two_workers(tmp_path) as (pool, client):
+        pids = [await pid_of(client, worker) for worker in "01"]
+        for worker in "01":
+            made = await client.sessions.create(affinity="strict_queue", worker=worker)
+            async with Client(pool.path, timeout=20.0) as other:
+                for _ in range(4):
+                    found = (await other.execute("about", session=made.id))["pid"]
+                    assert found == pids[int(worker)]
 
 
 async def test_first_worker_becomes_the_sessions_own_and_keeps_it_over_its_childs_death(

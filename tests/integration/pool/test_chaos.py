@@ -1,4 +1,4 @@
-"""Calls of many clients while children, workers and the manager are killed -9 at random."""
+"""Calls of many clients while children, workers and clients are killed -9 at random."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def test_server_starts_again_what_was_killed_and_its_callers_are_served(tmp_path
     print(told)
 
 
-def test_calls_of_children_on_loan_end_as_well_when_processes_are_killed(tmp_path: Path) -> None:
+def test_calls_of_a_client_that_is_alone_end_as_well_when_processes_are_killed(
+    tmp_path: Path,
+) -> None:
     told = chaos(
         tmp_path,
         seed=SEED,

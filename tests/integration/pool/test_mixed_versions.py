@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from tests.integration.cli.command import cordata
-from tests.integration.pool.test_together import Together, together
 from tests.integration.pool.worker import mixed
+from tests.integration.pool.workers import Workers, workers
 from tests.integration.server.managed import Managed
 
 from cordata import Tx
@@ -29,7 +29,7 @@ PATIENCE_S = 30.0
 
 
 def pair(
-    all_: Together, directory: Path
+    all_: Workers, directory: Path
 ) -> tuple[AbstractContextManager[Managed], AbstractContextManager[Managed]]:
     """A worker of the new version, and one of the old one."""
     done = str(directory / "done")
@@ -48,16 +48,16 @@ def until_taken(call: Callable[[], Any]) -> Any:
 
 
 def test_new_command_runs_where_it_is_known(tmp_path: Path) -> None:
-    with together(tmp_path, app=APP) as all_:
+    with workers(tmp_path, app=APP) as all_:
         new, old = pair(all_, tmp_path)
-        with new, old, SyncClient(all_.manager.path, timeout=PATIENCE_S) as client:
+        with new, old, SyncClient(all_.path, timeout=PATIENCE_S) as client:
             pids = {client.execute("new_about")["pid"] for _ in range(20)}
             assert len(pids) == 1
             # The old version takes its share of what both know.
             with ThreadPoolExecutor(8) as threads:
 
                 def about(_: int) -> int:
-                    with SyncClient(all_.manager.path, timeout=PATIENCE_S) as other:
+                    with SyncClient(all_.path, timeout=PATIENCE_S) as other:
                         return int(other.execute("about", 0.05)["pid"])
 
                 assert len(set(threads.map(about, range(16)))) == 2
@@ -69,10 +69,10 @@ def test_new_command_runs_where_it_is_known(tmp_path: Path) -> None:
 
 
 async def test_new_command_of_a_client_that_is_alone_runs_where_it_is_known(tmp_path: Path) -> None:
-    with together(tmp_path, app=APP) as all_:
+    with workers(tmp_path, app=APP) as all_:
         new, old = pair(all_, tmp_path)
         with new, old:
-            async with Client(all_.manager.path, timeout=PATIENCE_S) as client:
+            async with Client(all_.path, timeout=PATIENCE_S) as client:
                 for _ in range(100):
                     await client.execute("about")
                 calls = [client.execute("new_about") for _ in range(100)]
@@ -83,15 +83,15 @@ async def test_new_command_of_a_client_that_is_alone_runs_where_it_is_known(tmp_
 
 
 def test_new_command_waits_for_who_knows_it_and_holds_up_nobody(tmp_path: Path) -> None:
-    with together(tmp_path, app=APP) as all_:
+    with workers(tmp_path, app=APP) as all_:
         new, old = pair(all_, tmp_path)
         with new, old, ThreadPoolExecutor(2) as threads:
-            client = SyncClient(all_.manager.path, timeout=PATIENCE_S)
-            second = SyncClient(all_.manager.path, timeout=PATIENCE_S)
-            with client, second, SyncClient(all_.manager.path, timeout=PATIENCE_S) as third:
+            client = SyncClient(all_.path, timeout=PATIENCE_S)
+            second = SyncClient(all_.path, timeout=PATIENCE_S)
+            with client, second, SyncClient(all_.path, timeout=PATIENCE_S) as third:
                 knows = client.execute("new_about")["pid"]
                 waiting = threads.submit(client.execute, "new_wait", 2.0)
-                all_.manager.until(lambda found: found["pools"]["default"]["busy"], "it runs")
+                all_.until_running("new_wait")
                 about = threads.submit(until_taken, lambda: second.execute("new_about"))
                 others = {third.execute("about")["pid"] for _ in range(20)}
                 assert not waiting.done()
@@ -101,10 +101,10 @@ def test_new_command_waits_for_who_knows_it_and_holds_up_nobody(tmp_path: Path) 
 
 
 def test_new_command_outlives_the_restart_of_the_one_that_knows_it(tmp_path: Path) -> None:
-    with together(tmp_path, app=APP) as all_:
+    with workers(tmp_path, app=APP) as all_:
         new, old = pair(all_, tmp_path)
         with old, ThreadPoolExecutor(1) as threads:
-            with SyncClient(all_.manager.path, timeout=PATIENCE_S) as client:
+            with SyncClient(all_.path, timeout=PATIENCE_S) as client:
                 with new as worker:
                     former = client.execute("new_about")["pid"]
                     worker.stop()
@@ -120,7 +120,7 @@ async def publish(number: int, tx: Tx) -> None:
 
 
 async def test_no_event_is_lost_between_two_versions(tmp_path: Path) -> None:
-    with together(tmp_path, app=APP) as all_:
+    with workers(tmp_path, app=APP) as all_:
         new, old = pair(all_, tmp_path)
         with new, old:
             async with connect(mixed.app, load_runtime(str(all_.config))) as ctx:

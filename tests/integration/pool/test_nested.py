@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.pool.test_together import together
+from tests.integration.pool.workers import workers
 
 from cordata.errors import CommandFailed
 from cordata.pool import SyncClient
@@ -28,42 +28,39 @@ def refused_at_once(call: Future[Any]) -> None:
 def test_nested_call_is_refused_when_its_own_process_is_the_only_one(
     tmp_path: Path, nest: str
 ) -> None:
-    with together(tmp_path) as all_, all_.worker(), ThreadPoolExecutor(1) as threads:
-        with SyncClient(all_.manager.path, timeout=PATIENCE_S) as client:
+    with workers(tmp_path) as pool, pool.worker(), ThreadPoolExecutor(1) as threads:
+        with SyncClient(pool.path, timeout=PATIENCE_S) as client:
             for pause_s in (0.0, 0.1, 0.0):
-                inner = [str(all_.manager.path), pause_s, "echo", 1]
+                inner = [str(pool.path), pause_s, "echo", 1]
                 refused_at_once(threads.submit(client.execute, nest, inner))
             assert client.execute("echo", 2) == 2
 
 
 def test_nested_calls_are_refused_when_all_processes_are_busy(tmp_path: Path) -> None:
-    with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
-        path = str(all_.manager.path)
-        first, second = SyncClient(path, timeout=PATIENCE_S), SyncClient(path, timeout=PATIENCE_S)
+    with workers(tmp_path) as pool, pool.worker("0"), pool.worker("1"):
+        first, second = [SyncClient(pool.path, timeout=PATIENCE_S) for _ in "ab"]
         with first, second, ThreadPoolExecutor(2) as threads:
             waiting = threads.submit(first.execute, "wait", 10.0)
-            all_.manager.until(lambda found: found["pools"]["default"]["busy"], "it runs")
-            refused_at_once(threads.submit(second.execute, "nest", [path, 0.1, "echo", 1]))
+            pool.until_running("wait")
+            refused_at_once(
+                threads.submit(second.execute, "nest", [str(pool.path), 0.1, "echo", 1])
+            )
             assert not waiting.done()
 
 
 def test_nested_call_runs_in_a_free_process(tmp_path: Path) -> None:
-    with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
-        path = str(all_.manager.path)
-        # A worker is ready when its child is, which the manager may not have heard of yet.
-        all_.manager.until(lambda found: found["pools"]["default"]["ready"] == 2, "both are here")
-        with SyncClient(path, timeout=PATIENCE_S) as client:
+    with workers(tmp_path) as pool, pool.worker("0"), pool.worker("1"):
+        with SyncClient(pool.path, timeout=PATIENCE_S) as client:
             for number in range(20):
-                assert client.execute("nest", [path, 0.0, "echo", number]) == number
+                assert client.execute("nest", [str(pool.path), 0.0, "echo", number]) == number
 
 
 def test_nested_call_waits_for_the_process_of_another_pool(tmp_path: Path) -> None:
-    with together(tmp_path, INNER) as all_, all_.worker("0"), all_.worker("1"):
-        path = str(all_.manager.path)
-        first, second = SyncClient(path, timeout=PATIENCE_S), SyncClient(path, timeout=PATIENCE_S)
+    with workers(tmp_path, INNER) as pool, pool.worker("0"), pool.worker("1"):
+        first, second = [SyncClient(pool.path, timeout=PATIENCE_S) for _ in "ab"]
         with first, second, ThreadPoolExecutor(2) as threads:
             busy = threads.submit(first.execute, "about", 1.0)
-            all_.manager.until(lambda found: found["pools"]["inner"]["busy"], "it runs")
-            nested = threads.submit(second.execute, "nest", [path, 0.0, "echo", 1])
+            pool.until_running("about")
+            nested = threads.submit(second.execute, "nest", [str(pool.path), 0.0, "echo", 1])
             assert nested.result(PATIENCE_S) == 1
             assert busy.result(PATIENCE_S)["command"] == "about"

@@ -38,7 +38,7 @@ async def test_servers_that_never_answer_delay_no_other(tmp_path: Path) -> None:
             for name in names:
                 await target(hub, name, silent.url)
             await target(hub, "demo", peer.url)
-        options = ("--config", config, "--no-pool")
+        options = ("--config", config)
         with server(None, *options, app="alpinehub.app:app", workers=1) as running:
             await asyncio.to_thread(running.ready)
             await until(lambda: len(silent.asked) == SLOW)

@@ -16,16 +16,13 @@ import pytest
 from tests.contract.pool.running import running
 from tests.integration.alpinebits.hub import Hub, open_hub, open_worker
 from tests.integration.cli.command import python
-from tests.integration.pool.peer import Listening
 from tests.integration.report.stalling import STALLED
 
 from alpinehub.app import app
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.report.job import RENDER, due_reports, read_report, render, send_report
 from alpinehub.settings import HubSettings
-from cordata.core.pool.message import CallFrame, ErrorFrame
 from cordata.pool import SyncClient
-from cordata.pool.client.door import Door
 from cordata.registry import JobTask
 from cordata.services.job import JobResult, run_job
 from cordata.testing import open_app
@@ -35,10 +32,10 @@ TO = '[alpinehub]\nreport_to = ["agency@example.com"]\n'
 
 
 @asynccontextmanager
-async def hub_with(folder: Path, door: Door | None = None) -> AsyncIterator[Hub]:
+async def hub_with(folder: Path, pool: Path | None = None) -> AsyncIterator[Hub]:
     """A hub with one request, whose report somebody wants."""
     folder.mkdir(exist_ok=True)
-    async with open_hub(folder, door) as hub:
+    async with open_hub(folder, pool) as hub:
         settings = {"alpinehub": HubSettings(report_to=("agency@example.com",))}
         hub.ctx = replace(hub.ctx, settings=settings)
         hub.add(1, "a1")
@@ -73,8 +70,9 @@ async def test_job_has_the_pool_render_and_imports_no_templates(tmp_path: Path) 
         assert job.returncode == 0, job.stderr
         assert "cordata.pool.client" in job.stderr
         assert "jinja2" not in job.stderr and "WARNING" not in job.stderr
-        with SyncClient(path, operator=True) as pool:
-            assert pool.status()["results"] == 1
+        with SyncClient(path) as pool:
+            workers = pool.status()["workers"]
+            assert sum(child["calls"] for one in workers for child in one["children"]) == 1
     async with open_worker(tmp_path / "state") as hub:
         assert the_mail(hub).startswith("<!DOCTYPE html>")
 
@@ -86,7 +84,7 @@ async def test_report_goes_out_once_when_the_child_is_killed_while_it_renders(
     monkeypatch.setenv(STALLED, str(stalled))
     stall = "tests.integration.report.stalled:app"
     with running(tmp_path, app=stall) as path:
-        async with hub_with(tmp_path / "hub", Door(path)) as hub:
+        async with hub_with(tmp_path / "hub", path) as hub:
             job = asyncio.ensure_future(report(hub, tmp_path))
             deadline = time.monotonic() + 20.0
             while not (  # noqa: ASYNC110 - another process writes
@@ -97,15 +95,14 @@ async def test_report_goes_out_once_when_the_child_is_killed_while_it_renders(
             assert len((await job).ran) == 1
             assert the_mail(hub).startswith("<!DOCTYPE html>")
             assert warnings(caplog) == []
-        with SyncClient(path, operator=True) as pool:
-            status = pool.status()
-            assert (status["retries"], status["crashes"]) == (1, {RENDER: 1})
+        with SyncClient(path) as pool:
+            assert sum(worker["crashed"] for worker in pool.status()["workers"]) == 1
 
 
 async def test_report_goes_out_with_a_warning_when_there_is_no_pool(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with hub_with(tmp_path / "hub", Door(tmp_path / "pool.sock")) as hub:
+    async with hub_with(tmp_path / "hub", tmp_path / "pool") as hub:
         figures = await read_report(hub.ctx, "H1", DAY)
         begun = time.monotonic()
         await render(hub.ctx, figures, timeout_s=0.3)
@@ -131,22 +128,15 @@ async def test_report_goes_out_with_a_warning_when_every_child_dies_of_it(
     ]
 
 
-@pytest.mark.parametrize("code", ["saturated", "poisoned", "unknown_command", "restarted"])
-async def test_report_goes_out_with_a_warning_when_the_pool_refuses(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: str
+async def test_report_goes_out_with_a_warning_when_the_pool_does_not_know_the_command(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Listening(tmp_path / "pool.sock") as manager:
-        async with hub_with(tmp_path / "hub", Door(tmp_path / "pool.sock")) as hub:
-            job = asyncio.ensure_future(report(hub, tmp_path))
-            peer, _ = await asyncio.to_thread(manager.welcome)
-            with peer:
-                frame = await asyncio.to_thread(peer.expect, CallFrame)
-                assert (frame.command, frame.idempotent) == (RENDER, True)
-                peer.send(ErrorFrame(id=frame.id, code=code, m="no: eva@example.com"))
-                assert len((await job).ran) == 1
+    """As that of another application, or of an older version."""
+    with running(tmp_path, app="tests.contract.pool.shop:app", workers=1) as path:
+        async with hub_with(tmp_path / "hub", path) as hub:
+            assert len((await report(hub, tmp_path)).ran) == 1
             assert the_mail(hub).startswith("<!DOCTYPE html>")
-    assert [code in text for text in warnings(caplog)] == [True]
-    assert "eva" not in caplog.text
+    assert ["unknown_command" in text for text in warnings(caplog)] == [True]
 
 
 def test_modules_of_the_commands_import_neither_store_nor_templates_nor_xml() -> None:

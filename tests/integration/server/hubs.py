@@ -89,8 +89,8 @@ class Hub:
         return self.running.wait()
 
     def kill(self, role: str) -> None:
-        """kill -9 of the process that last had a role: `worker@0`, `primary`, `pool`, `child`,
-        `server`; of one that is gone already, nothing.
+        """kill -9 of the process that last had a role: `worker@0`, `primary`, `child`, `server`; of
+        one that is gone already, nothing.
         """
         if role == "server":
             crew = self.pids()
@@ -98,13 +98,13 @@ class Hub:
             self.running.wait()
             until(lambda: not any(map(is_alive, crew)), "the end of the crew")
             return
-        pid = self._child() if role == "child" else self.running.pid_of(role)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        pids = self._pool_children()[:1] if role == "child" else [self.running.pid_of(role)]
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
-    def _child(self) -> int:
-        found = [pid for worker in children(self.running.process.pid) for pid in children(worker)]
-        return found[0] if found else self.running.pid_of("pool")
+    def _pool_children(self) -> list[int]:
+        return [pid for worker in children(self.running.process.pid) for pid in children(worker)]
 
     def pids(self) -> list[int]:
         """Of all its processes."""

@@ -23,7 +23,7 @@ from tests.servers.redis import RedisServer
 SEED = int(os.environ.get("CHAOS_SEED", "7"))
 #: Kills, one of them of the whole server; each role at least once where nothing else is killed.
 KILLS = int(os.environ.get("CHAOS_KILLS", "6"))
-ROLES = ("worker@0", "worker@1", "primary", "pool", "child")
+ROLES = ("worker@0", "worker@1", "primary", "child")
 #: Each of these users is to get each request.
 USERS = ("demo", "second", "pushed")
 #: What the trail has of a request: once, and then once for each of them.

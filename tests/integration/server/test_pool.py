@@ -1,14 +1,13 @@
-"""`cordata server` runs the pool: started by its socket, stopped after the workers."""
+"""`cordata server` and the children of its workers: started, stopped, killed and found again."""
 
 from __future__ import annotations
 
 import os
-import re
 import signal
 from pathlib import Path
 
 import pytest
-from tests.integration.server.running import Server, server, wait_gone
+from tests.integration.server.running import server, wait_gone
 
 from cordata.errors import PoolUnavailable
 from cordata.pool import SyncClient
@@ -17,14 +16,7 @@ APP = "tests.integration.pool.worker.pooled:app"
 
 
 def client(state: Path, *, timeout: float = 30.0) -> SyncClient:
-    return SyncClient(state / "run" / "pool.sock", timeout=timeout, operator=True)
-
-
-def pool_pid(running: Server) -> int:
-    found = running.until_logged(r"pool is ready \(pid (\d+)\)")[-1]
-    match = re.search(r"pid (\d+)", found)
-    assert match is not None
-    return int(match[1])
+    return SyncClient(state / "run" / "pool", timeout=timeout)
 
 
 def child_pids(state: Path) -> list[int]:
@@ -32,29 +24,48 @@ def child_pids(state: Path) -> list[int]:
         return [child["pid"] for worker in pool.status()["workers"] for child in worker["children"]]
 
 
+def left(state: Path) -> list[str]:
+    """Sockets and status pages of children and workers."""
+    return [path.name for path in (state / "run" / "pool").rglob("*.s*")]
+
+
 def test_command_runs_in_a_child_and_all_stop_in_order(tmp_path: Path) -> None:
     with server(tmp_path, app=APP) as running:
         running.ready()
         with client(tmp_path) as pool:
             assert pool.execute("echo", [1, "two"]) == [1, "two"]
-        manager = pool_pid(running)
         children = child_pids(tmp_path)
         assert len(children) == 2
         running.signal(signal.SIGTERM)
         assert running.wait() == 0
-        w0, w1, last = running.order("worker@0 exited", "worker@1 exited", "pool exited with 0")
+        w0, w1, last = running.order("worker@0 exited", "worker@1 exited", "primary exited with 0")
         assert max(w0, w1) < last
-        wait_gone([manager, *children])
-        assert not (tmp_path / "run" / "pool.sock").exists()
+        wait_gone(children)
+        assert left(tmp_path) == []
 
 
-def test_pool_does_not_start_for_an_application_without_commands(tmp_path: Path) -> None:
-    with server(tmp_path, "--debug", workers=1) as running:
+def test_worker_has_no_child_for_an_application_without_commands(tmp_path: Path) -> None:
+    with server(tmp_path, workers=1) as running:
         running.ready()
-        assert (tmp_path / "run" / "pool.sock").is_socket()
+        assert left(tmp_path) == []
         running.signal(signal.SIGTERM)
         assert running.wait() == 0
-        assert "pool started as" not in running.log
+
+
+def test_worker_has_as_many_children_as_configured(tmp_path: Path) -> None:
+    config = tmp_path / "cordata.toml"
+    config.write_text("[pool]\nchildren = 3\n")
+    with server(tmp_path, "--config", str(config), app=APP, workers=1) as running:
+        running.ready()
+        with client(tmp_path) as pool:
+            futures = [pool.submit("wait", 0.5) for _ in range(3)]
+            assert len(set(child_pids(tmp_path))) == 3
+            [worker] = pool.status()["workers"]
+            assert [child["state"] for child in worker["children"]] == ["busy"] * 3
+            for future in futures:
+                future.result(30)
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
 
 
 def test_server_says_which_worker_of_a_pool_it_does_not_start(tmp_path: Path) -> None:
@@ -76,16 +87,7 @@ def test_server_says_which_worker_of_a_pool_it_does_not_start(tmp_path: Path) ->
     assert "WARNING" in running.log
 
 
-def test_no_pool_leaves_it_out(tmp_path: Path) -> None:
-    with server(tmp_path, "--no-pool", app=APP, workers=1) as running:
-        running.ready()
-        with client(tmp_path, timeout=0.5) as pool, pytest.raises(PoolUnavailable):
-            pool.execute("echo")
-        running.signal(signal.SIGTERM)
-        assert running.wait() == 0
-
-
-def test_sessions_outlive_the_server_and_its_pool(tmp_path: Path) -> None:
+def test_sessions_outlive_the_server(tmp_path: Path) -> None:
     for number in (signal.SIGKILL, signal.SIGTERM):
         with server(tmp_path, app=APP, workers=1) as running:
             running.ready()
@@ -106,49 +108,34 @@ def test_sessions_outlive_the_server_and_its_pool(tmp_path: Path) -> None:
             running.wait()
 
 
-def test_crashed_pool_starts_again_when_told_to_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_worker_that_ends_starts_again_with_its_child_when_told_to_restart(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with server(tmp_path, "--restart", app=APP, workers=1) as running:
         running.ready()
+        before = child_pids(tmp_path)
         with client(tmp_path) as pool:
             pool.sessions.create("s", data={"n": 1})
-            os.kill(pool_pid(running), signal.SIGKILL)
-            running.until_logged(r"pool \(pid \d+\) was killed by SIGKILL; starts again")
-            running.until_logged(r"pool is ready \(pid", count=2)
-            assert pool.execute("echo", "again", idempotent=True) == "again"
-            assert pool.sessions.get("s").data == {"n": 1}
-        running.signal(signal.SIGTERM)
-        assert running.wait() == 1
-
-
-def test_crashed_pool_stays_down_and_the_rest_runs_on(tmp_path: Path) -> None:
-    with server(tmp_path, app=APP, workers=1) as running:
-        running.ready()
-        with client(tmp_path) as pool:
-            pool.execute("echo")
-        os.kill(pool_pid(running), signal.SIGKILL)
-        running.until_logged("the pool stays down")
-        with client(tmp_path, timeout=0.5) as pool, pytest.raises(PoolUnavailable):
-            pool.execute("echo")
-        running.signal(signal.SIGTERM)
-        assert running.wait() == 1
-
-
-@pytest.mark.parametrize("options", [(), ("--restart",)])
-def test_pool_that_ends_in_order_starts_again_and_nobody_notices(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    """As `systemctl stop pool.service` does it: its socket has callers."""
-    with server(tmp_path, *options, app=APP, workers=1) as running:
-        running.ready()
-        with client(tmp_path) as pool:
-            pool.sessions.create("s", data={"n": 1})
-            os.kill(pool_pid(running), signal.SIGTERM)
-            running.until_logged("pool exited with 0; starts again")
+            os.kill(running.pid_of("worker@0"), number)
+            wait_gone(before)
             assert pool.execute("echo", "again") == "again"
             assert pool.sessions.get("s").data == {"n": 1}
+        assert not set(child_pids(tmp_path)) & set(before)
         running.signal(signal.SIGTERM)
-        assert running.wait() == 0
-        assert running.log.count("pool exited with 0") == 2
+        assert running.wait() == (1 if number == signal.SIGKILL else 0)
+
+
+def test_calls_go_to_the_other_worker_when_one_crashed_and_stays_down(tmp_path: Path) -> None:
+    with server(tmp_path, app=APP) as running:
+        running.ready()
+        with client(tmp_path) as pool:
+            os.kill(running.pid_of("worker@0"), signal.SIGKILL)
+            running.until_logged("it is not started again")
+            assert [pool.execute("echo", n) for n in range(20)] == list(range(20))
+            assert [worker["worker"] for worker in pool.status()["workers"]] == ["1"]
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 1
 
 
 def test_nothing_is_left_when_the_server_is_killed(tmp_path: Path) -> None:
@@ -156,7 +143,7 @@ def test_nothing_is_left_when_the_server_is_killed(tmp_path: Path) -> None:
         running.ready()
         with client(tmp_path) as pool:
             pool.execute("echo")
-        pids = [pool_pid(running), *child_pids(tmp_path)]
+        pids = child_pids(tmp_path)
         pids += [running.pid_of(name) for name in ("primary", "worker@0", "worker@1")]
         running.process.kill()
         wait_gone([running.process.pid, *pids])
@@ -168,19 +155,31 @@ def test_second_server_on_a_directory_does_not_start_and_the_first_goes_on(tmp_p
         children = child_pids(tmp_path)
         with server(tmp_path, app=APP) as second:
             assert second.wait() == 1
-            assert "another server, or pool.service, listens on " in second.log
-            assert (
-                "(stop it, or choose another --state; --no-pool runs without a pool)" in second.log
-            )
+            assert "another process is worker 0" in second.log
         with client(tmp_path) as pool:
             assert pool.execute("echo", 1) == 1
         assert child_pids(tmp_path) == children
 
 
-def test_server_without_place_for_the_socket_runs_without_pool(tmp_path: Path) -> None:
+def test_children_are_called_in_a_directory_with_a_long_name(tmp_path: Path) -> None:
+    """Longer than the path of a unix socket may be."""
     state = tmp_path / ("x" * 100)
-    with server(state, workers=1) as running:
+    with server(state, app=APP, workers=1) as running:
         running.ready()
-        running.until_logged("there is no pool: .*pool.sock")
+        with client(state) as pool:
+            assert pool.execute("echo", 1) == 1
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+
+
+def test_worker_serves_without_child_where_its_sockets_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "pool").write_text("a file in the place of the directory")
+    with server(tmp_path, app=APP, workers=1) as running:
+        running.ready()
+        running.until_logged("this worker has no pool child: .*sockets cannot be made")
+        assert running.get("/") == {}
+        with client(tmp_path, timeout=0.5) as pool, pytest.raises(PoolUnavailable):
+            pool.execute("echo")
         running.signal(signal.SIGTERM)
         assert running.wait() == 0

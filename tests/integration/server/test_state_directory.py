@@ -38,14 +38,14 @@ def test_role_ends_with_78_when_the_directory_cannot_be_made(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
-@pytest.mark.parametrize("role", ["primary", "pool"])
+@pytest.mark.parametrize("role", [("primary",), ("worker", "0")], ids=["primary", "worker"])
 def test_role_may_come_again_when_the_disk_is_too_full_for_the_directory(
-    tmp_path: Path, role: str
+    tmp_path: Path, role: tuple[str, ...]
 ) -> None:
     config = write_config(tmp_path)
     with small_disk(tmp_path / "disk", "1m,nr_inodes=1") as disk:
         config.write_text(config.read_text().replace('state = "state"', f'state = "{disk}/state"'))
-        result = cordata(role, "--config", str(config))
+        result = cordata(*role, "--config", str(config))
     assert result.returncode == 1  # 78 would be for good
     assert "state cannot be made: No space left on device" in result.stderr
 

@@ -28,10 +28,6 @@ class Drawing:
         """One of an object, which no child has."""
 
 
-def careless() -> None:
-    """Takes nothing, and is given two."""
-
-
 def warm_up() -> None:
     """An init."""
 
@@ -103,12 +99,6 @@ def test_command_refuses_what_a_child_cannot_import() -> None:
 
 def test_what_cannot_be_called_as_it_will_be_is_refused() -> None:
     app = App("shop")
-    with pytest.raises(
-        ConfigError, match=r"careless is called as careless\(payload, session\): too"
-    ):
-        app.command("x")(careless)
-    with pytest.raises(ConfigError, match=r"missing a required argument"):
-        app.command("x")(Drawing.erase)
     with pytest.raises(ConfigError, match=r"child_init: render is called as render\(\): missing"):
         app.child_init(render)
     assert (app.commands, app.child_inits) == ({}, [])

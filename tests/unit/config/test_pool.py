@@ -34,7 +34,7 @@ def test_pools_are_none_when_there_is_no_section() -> None:
 
 
 def test_pools_are_shown_and_read_again_the_same(tmp_path: Path) -> None:
-    first = document(tmp_path, REPORT + "fair = true\n")
+    first = document(tmp_path, REPORT + "retries = 2\n")
     config = build(first, {}, {})
     again = document(tmp_path, "\n".join(lines(config, first, [])))
     assert build(again, {}, {}) == config

@@ -1,164 +1,145 @@
-"""The state page tells truly whether a call has begun, wherever its writer was killed."""
+"""The pages say truly whether a call has begun, wherever their writer was killed."""
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordata.core.pool import page
-from cordata.core.pool.loan import LENT
+from cordata.pool import page
+from cordata.pool.page import ConnectionPage, StatusReader, StatusWriter, set_drained
+from cordata.pool.paths import ChildName, control_name, parse
 
 
-def test_read_says_nothing_in_hand_when_the_page_is_new() -> None:
-    assert page.read(bytearray(page.SIZE)) == page.Hand(0, 0, 0.0, 0.0, False)
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "0.1.status"
+    path.write_bytes(bytes(page.SIZE))
+    return path
 
 
-def test_read_tells_the_call_in_hand_and_the_last_one() -> None:
+def test_new_page_takes_no_calls(file: Path) -> None:
+    reader = StatusReader(file)
+    assert not reader.takes_calls and not reader.read().running
+    assert (reader.in_hand, reader.busy_since) == (0, 0.0)
+
+
+def test_page_tells_the_call_that_runs_and_the_last_one() -> None:
     shared = memoryview(bytearray(page.SIZE))
-    writer = page.Writer(shared)
-    writer.begin(77, 10.5, 70.5)
-    assert page.read(shared) == page.Hand(77, 0, 10.5, 70.5, True)
-    writer.end()
-    assert page.read(shared) == page.Hand(77, 1, 10.5, 70.5, False)
-    writer.begin(78, 11.0, 0.0)
-    assert page.read(shared) == page.Hand(78, 1, 11.0, 0.0, True)
-
-
-def test_call_of_a_client_stands_there_with_its_command_and_changes_no_order() -> None:
-    shared = memoryview(bytearray(page.SIZE))
-    writer = page.Writer(shared)
-    writer.begin(77, 1.0, 2.0, 5)
-    writer.end()
+    writer = StatusWriter(shared)
+    writer.introduce(77, 5, 1.5)
+    writer.set_state(page.READY)
+    reader = _reader(shared)
+    assert reader.takes_calls
     for number, command in enumerate(("short", "short", "é" * 200, "", "short"), 1):
-        writer.begin_lent(LENT + number, 3.0, 4.0, command)
-        assert page.read(shared) == page.Hand(LENT + number, number, 3.0, 4.0, True, 5, command)
-        writer.end()
-    writer.begin(78, 5.0, 6.0, 6)
-    assert page.read(shared) == page.Hand(78, 6, 5.0, 6.0, True, 6)
-
-
-def test_calls_of_which_nobody_was_told_stand_there_until_somebody_is() -> None:
-    shared = memoryview(bytearray(page.SIZE))
-    writer = page.Writer(shared)
-
-    def untold() -> tuple[int, int]:
-        hand = page.read(shared)
-        return hand.untold, hand.failed
-
-    for number, failed in enumerate((False, True, False), 1):
-        # Of the calls that the manager gives it knows.
-        writer.begin(number, 1.0, 2.0, number)
-        assert untold() == (number - 1, int(number > 2))
-        writer.end()
-        writer.begin_lent(LENT + number, 3.0, 4.0, "render")
-        assert untold() == (number - 1, int(number > 2))
-        writer.end_lent(failed=failed)
-    assert untold() == (3, 1)
-    assert page.read(shared).command == "render"
-    page.mark(shared, 4)
-    assert not writer.begin(4, 1.0, 2.0, 4)
-    assert untold() == (3, 1)
-    writer.told()
-    assert untold() == (0, 0)
-    writer.begin_lent(LENT + 4, 3.0, 4.0, "render")
-    writer.end_lent(failed=True)
-    assert untold() == (1, 1)
-    writer.renew()
-    assert untold() == (0, 0)
+        writer.begin(9, number, 100 + number, command, 10.5, 70.5)
+        found = reader.read()
+        assert (found.running, found.begun, found.ended) == (True, number, number - 1)
+        assert (found.client, found.number, found.id) == (9, number, 100 + number)
+        assert (found.started, found.deadline, found.command) == (10.5, 70.5, command)
+        assert (reader.in_hand, reader.busy_since) == (1, 10.5)
+        writer.end(failed=number > 3)
+        assert (reader.read().running, reader.read().failed) == (False, max(0, number - 3))
+    writer.set_waiting(3)
+    assert reader.in_hand == 3
+    set_drained(shared, True)
+    assert not reader.takes_calls and reader.read().state == page.READY
+    assert (reader.read().pid, reader.read().start, reader.read().born) == (77, 5, 1.5)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 4))
-def test_read_never_says_begun_when_the_writer_died_before_it_said_so(stores: int) -> None:
+@given(st.integers(0, 6))
+def test_page_never_says_begun_when_the_writer_died_before_it_said_so(stores: int) -> None:
     before = bytearray(page.SIZE)
-    writer = page.Writer(memoryview(before))
-    writer.begin(1, 1.0, 2.0)
+    writer = StatusWriter(memoryview(before))
+    writer.begin(1, 1, 1, "a", 1.0, 2.0)
     writer.end()
     after = bytearray(before)
-    page.Writer(memoryview(after)).begin(2, 3.0, 4.0)
+    StatusWriter(memoryview(after)).begin(2, 3, 4, "a", 3.0, 4.0)
     torn = bytearray(before)
-    # The order of `begin`: serial, started, deadline, then seq.
-    for at in (16, 24, 32, 0)[:stores]:
+    # The order of `begin`: client, number, id, started, deadline, then begun.
+    for at in (72, 80, 88, 96, 104, 40)[:stores]:
         torn[at : at + 8] = after[at : at + 8]
-    hand = page.read(torn)
-    assert hand.busy == (stores == 4)
-    if hand.busy:
-        assert hand == page.read(after)
+    found = _reader(memoryview(torn)).read()
+    assert found.running == (stores == 6)
+    if found.running:
+        assert found == _reader(memoryview(after)).read()
 
 
-def test_begin_refuses_what_was_taken_back_and_nothing_else() -> None:
-    shared = memoryview(bytearray(page.SIZE))
-    writer = page.Writer(shared)
-    assert writer.begin(77, 1.0, 2.0, 1)
-    page.mark(shared, 3)
-    assert page.read(shared).order == 1  # what the worker tells: two and three will not begin
-    writer.end()
-    before = page.read(shared)
-    assert not writer.begin_order(2)
-    assert not writer.begin(78, 1.0, 2.0, 2)
-    assert not writer.begin(79, 1.0, 2.0, 3)
-    assert page.read(shared) == before
-    assert writer.begin(80, 1.0, 2.0, 4)
-    writer.end()
-    writer.renew()
-    assert writer.begin(81, 1.0, 2.0, 1)
+class Words:
+    """The words of a connection's page; the client takes back right after so many steps."""
+
+    def __init__(self, after: int, number: int) -> None:
+        self.values = [0, 0]
+        self._after, self._number = after, number
+        self._steps = itertools.count()
+        self.found = -1
+
+    def _step(self) -> None:
+        if next(self._steps) == self._after:
+            self.values[1] = self._number  # the client writes, waits, and reads:
+            self.found = self.values[0]
+
+    def __getitem__(self, at: int) -> int:
+        value = self.values[at]
+        self._step()
+        return value
+
+    def __setitem__(self, at: int, value: int) -> None:
+        self.values[at] = value
+        self._step()
 
 
-class Watched:
-    """The words of a page, of which the other side marks one right after so many looks at that."""
-
-    def __init__(self, shared: memoryview, looks: int) -> None:
-        self._shared, self._words = shared, shared.cast("Q")
-        self._looks = looks
-        self.looks: list[int] = []
-
-    def __getitem__(self, at: Any) -> Any:
-        found = self._words[at]
-        if at == MARK:
-            self.looks.append(found)
-            if len(self.looks) == self._looks:
-                page.mark(self._shared, 1)
-        return found
-
-    def __setitem__(self, at: Any, value: Any) -> None:
-        self._words[at] = value
+@pytest.mark.parametrize("after", range(4))
+def test_call_that_the_client_finds_not_begun_does_not_begin(
+    page_of_connection: ConnectionPage, after: int
+) -> None:
+    words = Words(after, 5)
+    page_of_connection._words.release()
+    page_of_connection._words = words  # type: ignore[assignment]
+    begins = page_of_connection.may_begin(5)
+    if words.found >= 0 and words.found < 5:
+        assert not begins
+    if begins:
+        assert words.found in (-1, 5), "the client knows that it has begun"
 
 
-class WatchedMemory:
-    """Memory that hands out such words."""
-
-    def __init__(self, shared: memoryview, looks: int) -> None:
-        self.words, self._shared = Watched(shared, looks), shared
-
-    def cast(self, format: str) -> Any:
-        return self.words if format == "Q" else self._shared.cast("d")
-
-
-#: The mark, in words.
-MARK = 6
+def test_connection_page_is_shared(page_of_connection: ConnectionPage) -> None:
+    client = page_of_connection
+    assert client.may_begin(1) and client.begun == 1
+    client.take_back(3)
+    assert not client.may_begin(2) and not client.may_begin(3)
+    assert client.begun == 1
+    assert client.may_begin(4) and client.begun == 4
 
 
-def test_begin_that_is_refused_amid_its_looks_is_no_call() -> None:
-    shared = memoryview(bytearray(page.SIZE))
-    memory: Any = WatchedMemory(shared, looks=1)
-    writer = page.Writer(memory)
-    assert not writer.begin(77, 1.0, 2.0, 1)
-    assert (page.read(shared).order, page.read(shared).busy) == (0, False)
-    writer.begin_lent(LENT + 1, 3.0, 4.0, "")
-    writer.end_lent(failed=True)
-    assert (page.read(shared).untold, page.read(shared).failed) == (1, 1)
+@pytest.fixture
+def page_of_connection() -> Iterator[ConnectionPage]:
+    file = ConnectionPage.create()
+    yield ConnectionPage(file)
+    os.close(file)
 
 
-@pytest.mark.parametrize("lent", [False, True])
-def test_begin_is_taken_back_when_the_mark_comes_between_its_last_two_looks(lent: bool) -> None:
-    shared = memoryview(bytearray(page.SIZE))
-    memory: Any = WatchedMemory(shared, looks=1 if lent else 2)
-    writer = page.Writer(memory)
-    assert not (writer.begin_order(1) if lent else writer.begin(77, 1.0, 2.0, 1))
-    # The worker may have seen it begun, so the child has to say that it did not run.
-    assert memory.words.looks == ([0, 1] if lent else [0, 0, 1])
-    hand = page.read(shared)
-    assert (hand.order, hand.busy, hand.untold) == (1, False, int(lent))
+def test_names_of_files_tell_the_child() -> None:
+    name = ChildName("2-1", 1234)
+    assert parse(name.socket) == parse(name.status) == name
+    assert control_name("2-1") == control_name("2") == "2.control.sock"
+    for other in ("2.control.sock", ".2.5.sock", "2.sock", "2.x.sock", "2.5.lock", "2.lock", ""):
+        assert parse(other) is None
+
+
+def _reader(shared: memoryview) -> StatusReader:
+    file = os.memfd_create("test")
+    os.ftruncate(file, page.SIZE)
+    reader = StatusReader(file)
+    os.close(file)
+    for part in (reader._times, reader._words, reader._bytes):
+        part.release()
+    reader._bytes = shared
+    reader._words, reader._times = shared.cast("Q"), shared.cast("d")
+    return reader

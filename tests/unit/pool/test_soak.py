@@ -24,7 +24,7 @@ def wrong(found: list[Sample]) -> list[str]:
 
 
 def test_soak_is_content_when_everything_stays_as_it_is() -> None:
-    assert not wrong(samples("manager"))
+    assert not wrong(samples("client"))
 
 
 def test_soak_names_the_part_that_grows() -> None:
@@ -41,7 +41,7 @@ def test_soak_names_the_part_that_leaves_files_open() -> None:
 
 
 def test_soak_forgives_what_fills_at_the_beginning() -> None:
-    found = samples("manager")
+    found = samples("client")
     for one in found[: len(found) // 3]:
-        one.mb["manager"] -= 10.0
+        one.mb["client"] -= 10.0
     assert not wrong(found)

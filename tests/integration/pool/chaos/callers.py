@@ -6,17 +6,30 @@ import asyncio
 import threading
 import time
 from contextlib import aclosing, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import uvloop
 from tests.integration.pool.chaos.orders import LONG_S, Order
 
+from cordata.config.pool import PoolConfig
 from cordata.pool import Client, SyncClient
 
 #: Calls of one async client at the same time.
 LANES = 3
+
+
+#: Random kills accuse no command, and what is idempotent succeeds in the end.
+_LIMITS = PoolConfig(retries=50, poison_limit=1_000_000, max_waiting=100_000)
+
+
+def pools_of(path: Path) -> dict[str, PoolConfig]:
+    """As the configuration of the workers of this pool has them."""
+    pools = {"default": _LIMITS}
+    if (path / "streams").exists():
+        pools["streams"] = replace(_LIMITS, workers=("0",), commands=("pages",))
+    return pools
 
 
 @dataclass
@@ -78,7 +91,7 @@ def call_all(path: Path, callers: list[Caller], progress: Progress) -> None:
 
 
 def _call_sync(path: Path, caller: Caller, progress: Progress) -> None:
-    with SyncClient(path, timeout=LONG_S) as client:
+    with SyncClient(path, timeout=LONG_S, pools=pools_of(path)) as client:
         for order in caller.orders:
             began = time.monotonic()
             try:
@@ -112,7 +125,10 @@ async def _call_async(path: Path, callers: list[Caller], progress: Progress) -> 
 
 
 async def _client(path: Path, caller: Caller, progress: Progress) -> None:
-    async with Client(path, timeout=LONG_S) as client, asyncio.TaskGroup() as group:
+    async with (
+        Client(path, timeout=LONG_S, pools=pools_of(path)) as client,
+        asyncio.TaskGroup() as group,
+    ):
         for lane in range(caller.lanes):
             orders = caller.orders[lane :: caller.lanes]
             group.create_task(_lane(client, caller.session, orders, progress))

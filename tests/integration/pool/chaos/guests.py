@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.integration.cli.command import ROOT
 from tests.integration.pool.chaos import guest
 from tests.integration.pool.chaos.orders import Order
-from tests.integration.pool.managing import ROOT
 from tests.servers.reaper import watched
 
 #: Kinds of kills, and how often; as those of a house.

@@ -21,9 +21,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.integration.cli.command import cordata
+from tests.integration.cli.command import ROOT, cordata
 from tests.integration.pool.chaos.commands import EVIDENCE
-from tests.integration.pool.managing import ROOT, Manager
 from tests.servers.process import children, is_alive
 from tests.servers.reaper import watched
 
@@ -79,7 +78,7 @@ class Marked:
     """Processes with a mark in their environment, which is how they are told from all others."""
 
     def __init__(self, directory: Path, path: Path) -> None:
-        #: Of the pool's socket.
+        #: Of the pool's files.
         self.path = path
         self.mark = uuid.uuid4().hex
         self.evidence = directory / "evidence"
@@ -117,11 +116,11 @@ class Marked:
         return True
 
     def until(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The manager's status, once it is true of it; on a busy machine no answer may come."""
+        """What the workers tell, once it is true of it; on a busy machine no answer may come."""
         end = time.monotonic() + PATIENCE_S
         while True:
             status: dict[str, Any] = {}
-            with suppress(PoolError), SyncClient(self.path, timeout=5.0, operator=True) as client:
+            with suppress(PoolError), SyncClient(self.path, timeout=5.0) as client:
                 status = client.status()
             if status and true(status):
                 return status
@@ -134,9 +133,9 @@ class Marked:
         raise NotImplementedError
 
     def recycle(self, worker: str) -> bool:
-        """Have a worker's child replaced, if there is a manager that can be asked."""
+        """Have a worker's child replaced, if it is there to be asked."""
         try:
-            with SyncClient(self.path, timeout=0.5, operator=True) as client:
+            with SyncClient(self.path, timeout=0.5) as client:
                 client.recycle(worker)
         except PoolError:
             return False
@@ -150,23 +149,21 @@ class Marked:
 
 
 class House(Marked):
-    """One manager and some workers, each started again when it ends."""
+    """Some workers, each started again when it ends."""
 
     kinds: Mapping[str, int] = {
-        **{"child": 55, "worker": 12, "worker and child": 8, "manager": 12},
-        **{"manager in order": 5, "worker in order": 5, "recycle": 3},
+        **{"child": 60, "worker": 16, "worker and child": 10},
+        **{"worker in order": 8, "recycle": 6},
     }
-    #: Connections at the manager when it is asked last.
-    last_connections = 1
 
     def __init__(self, directory: Path, *, workers: int, app: str, settings: str) -> None:
-        self.manager = Manager(directory, f"[pool]\n{settings}")
-        super().__init__(directory, self.manager.path)
+        runtime = directory / "run"
+        super().__init__(directory, runtime / "pool")
         config = directory / "worker.toml"
         (directory / "store").mkdir()
         config.write_text(
             f'[app]\nimport = "{app}"\n[worker]\nservices = ["pool"]\n'
-            f'[paths]\nstate = "{directory / "store"}"\nruntime = "{self.manager.runtime}"\n'
+            f'[paths]\nstate = "{directory / "store"}"\nruntime = "{runtime}"\n'
             f"[pool]\n{settings}"
         )
         migrated = cordata("migrate", "--config", str(config))
@@ -179,8 +176,8 @@ class House(Marked):
 
     def start(self) -> None:
         """Until each worker has a child that takes calls."""
-        for part in self._parts():
-            part.start(**self.environment)
+        for worker in self.workers:
+            worker.start(**self.environment)
         self._keeper.start()
         self.until_calm()
 
@@ -192,31 +189,27 @@ class House(Marked):
             lambda status: is_calm(status, [worker.process.pid for worker in self.workers])
         )
 
-    def stop(self) -> dict[str, Any]:
-        """The workers, in order; the manager's last status; then the manager."""
+    def stop(self) -> None:
+        """The workers, in order."""
         self._leave_alone()
         for worker in self.workers:
             worker.process.terminate()
         for worker in self.workers:
             code = worker.process.wait(PATIENCE_S)
             assert code == 0, f"worker {worker.name} ended with {code}: {self.log()[-8000:]}"
-        status = self.until(lambda status: not status["workers"])
-        code = self.manager.end()
-        assert code == 0, f"the manager ended with {code}: {self.manager.log[-4000:]}"
-        return status
 
     def close(self) -> None:
         """Nothing of it runs on."""
         self._leave_alone()
-        for process in (part.process for part in self._parts() if hasattr(part, "process")):
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-        self.manager.socket.close()
+        for worker in self.workers:
+            if hasattr(worker, "process"):
+                if worker.process.poll() is None:
+                    worker.process.kill()
+                worker.process.wait()
 
     def log(self) -> str:
         """Of all processes."""
-        return "\n".join([self.manager.log, *(worker.log.read_text() for worker in self.workers)])
+        return "\n".join(worker.log.read_text() for worker in self.workers)
 
     def kill(self, kind: str, rng: random.Random) -> None:
         """One process of that kind, if there is one."""
@@ -229,9 +222,8 @@ class House(Marked):
             if kind == "child":
                 self.kills[kind] += dead
                 return
-        part = self.manager if kind.startswith("manager") else worker
         number = signal.SIGTERM if kind.endswith("in order") else signal.SIGKILL
-        process = part.process
+        process = worker.process
         process.send_signal(number)  # Popen sends none once it has waited for the process
         self.kills[kind] += 1
         if number == signal.SIGKILL:
@@ -239,19 +231,16 @@ class House(Marked):
         else:
             self._ending.append(process)
 
-    def _parts(self) -> list[Manager | Worker]:
-        return [self.manager, *self.workers]
-
     def _keep(self) -> None:
         """Start again what has ended."""
         ended: dict[object, float] = {}
         while not self._over.wait(0.02):
             now = time.monotonic()
-            for part in self._parts():
-                if part.process.poll() is None:
-                    ended.pop(part, None)
-                elif now >= ended.setdefault(part, now) + _PAUSE_S:
-                    part.start(**self.environment)
+            for worker in self.workers:
+                if worker.process.poll() is None:
+                    ended.pop(worker, None)
+                elif now >= ended.setdefault(worker, now) + _PAUSE_S:
+                    worker.start(**self.environment)
 
     def _leave_alone(self) -> None:
         self._over.set()
@@ -260,13 +249,16 @@ class House(Marked):
 
 
 def is_calm(status: dict[str, Any], workers: Sequence[int]) -> bool:
-    """Each worker, by pid, has the child that the manager knows; nothing waits or is in hand."""
-    known = {child["pid"] for one in status["workers"] for child in one["children"]}
+    """Each worker, by pid, has its children, which are free; and no other child is there."""
+    found = [child for one in status["workers"] for child in one["children"]]
     living = {child for pid in workers for child in children(pid) if is_alive(child)}
-    keys = ("ready", "busy", "other", "waiting", "waiting_bytes")
-    counts = tuple(sum(pool[key] for pool in status["pools"].values()) for key in keys)
-    count = len(workers)
-    return known == living and len(status["workers"]) == count and counts == (count, 0, 0, 0, 0)
+    return (
+        {child["pid"] for child in found} == living
+        and {one["pid"] for one in status["workers"]} == set(workers)
+        and len({len(one["children"]) for one in status["workers"]} - {0}) == 1
+        and not any(child["spare"] for child in found)
+        and all((child["state"], child["waiting"]) == ("ready", 0) for child in found)
+    )
 
 
 def _pids() -> list[int]:

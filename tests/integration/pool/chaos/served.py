@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.integration.cli.command import ROOT
 from tests.integration.pool.chaos.house import APP, PATIENCE_S, SETTINGS, Marked, is_calm
-from tests.integration.pool.managing import ROOT
 from tests.servers.process import children
 from tests.servers.reaper import watched
 
@@ -24,24 +24,21 @@ _STEADY_S = 3.5
 
 
 class Served(Marked):
-    """A supervisor, and below it primary, manager and workers."""
+    """A supervisor, and below it primary and workers."""
 
     #: A worker that ends in order is not started again.
     kinds: Mapping[str, int] = {
-        **{"child": 50, "worker": 15, "worker and child": 10},
-        **{"manager": 20, "recycle": 5},
+        **{"child": 65, "worker": 18, "worker and child": 12, "recycle": 5},
     }
 
     def __init__(self, directory: Path, *, workers: int, settings: str) -> None:
-        super().__init__(directory, directory / "run" / "pool.sock")
+        super().__init__(directory, directory / "run" / "pool")
         self._workers = workers
-        #: The last question, and a connection of each worker and of each child.
-        self.last_connections = 1 + 2 * workers
         self._log = directory / "log"
         config = directory / "server.toml"
         config.write_text(
             f'[app]\nimport = "{APP}"\n[worker]\nservices = ["pool"]\n'
-            f'[paths]\nstate = "{directory / "state"}"\nruntime = "{self.path.parent}"\n'
+            f'[paths]\nstate = "{directory / "state"}"\nruntime = "{directory / "run"}"\n'
             f'credentials = "{directory / "credentials"}"\n[pool]\n{settings}'
         )
         argv = [sys.executable, "-m", "cordata", "server", "--config", str(config), "--restart"]
@@ -70,14 +67,12 @@ class Served(Marked):
             )
         )
 
-    def stop(self) -> dict[str, Any]:
-        """The last status; then all of it, in order."""
-        status = self.until_calm()
+    def stop(self) -> None:
+        """All of it, in order."""
+        self.until_calm()
         self.process.terminate()
         code = self.process.wait(PATIENCE_S)
         assert code in (0, 1), self.log()[-4000:]  # 1: something had crashed
-        assert not self.path.exists()
-        return status
 
     def log(self) -> str:
         """Of all processes."""
@@ -89,10 +84,6 @@ class Served(Marked):
         if kind == "recycle":
             worker = str(rng.randrange(self._workers))
             self.kills[kind] += self.recycle(worker)
-        elif kind == "manager":
-            managers = [pid for pid in children(self.process.pid) if _role(pid) == "pool"]
-            _wait_steady(managers)
-            self.kills[kind] += self.kill_one(managers, rng)
         elif workers:
             worker_pid = rng.choice(workers)
             if "worker" in kind:
@@ -128,7 +119,7 @@ def _role(pid: int) -> str:
     """`cordata ROLE ...`; "" of one that has just been forked, or has ended."""
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-        return next((word for word in words if word in ("worker", "pool", "primary")), "")
+        return next((word for word in words if word in ("worker", "primary")), "")
     return ""
 
 

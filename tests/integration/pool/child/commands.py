@@ -53,6 +53,10 @@ def echo(payload: Any, session: Any) -> Any:
     return payload
 
 
+def add(number: int, by: int = 1) -> int:
+    return number + by
+
+
 def about(payload: Any, session: Any) -> Any:
     call = cordata.current_call()
     if isinstance(payload, float):
@@ -208,6 +212,13 @@ async def nest_async(payload: Any, session: Any) -> Any:
     await asyncio.sleep(pause_s)
     async with Client(path, timeout=60.0) as client:
         return await client.execute(command, inner)
+
+
+def compute(seconds: float) -> None:
+    """Hold the interpreter's lock: one C call after the other, each of which takes a while."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(3_000_000))
 
 
 def hang(payload: Any, session: Any) -> None:

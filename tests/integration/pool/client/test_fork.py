@@ -5,13 +5,15 @@ As gunicorn does with `preload_app`, or multiprocessing with its start method "f
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.pool.managing import ENVIRONMENT
-from tests.integration.pool.test_together import together
+from tests.contract.pool.running import running
 
+ROOT = Path(__file__).parents[4]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
 #: Runs `work(name)` here and in two children at the same time; 1 when it fails anywhere.
 _FORK = """
 import os, sys, traceback
@@ -144,9 +146,9 @@ everywhere(work)
 
 
 def run(tmp_path: Path, code: str) -> None:
-    with together(tmp_path) as all_, all_.worker("0"), all_.worker("1"):
+    with running(tmp_path, app="tests.integration.pool.worker.pooled:app") as path:
         argv = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _FORK + code]
-        argv += [str(all_.manager.path), str(tmp_path / "noted")]
+        argv += [str(path), str(tmp_path / "noted")]
         done = subprocess.run(argv, capture_output=True, text=True, env=ENVIRONMENT, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "never retrieved" not in done.stderr

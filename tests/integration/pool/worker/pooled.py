@@ -11,6 +11,8 @@ app = App("pooled")
 app.mount("", serve)
 for name in (
     "echo",
+    "add",
+    "fail",
     "about",
     "wait",
     "hang",

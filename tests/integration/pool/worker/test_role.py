@@ -10,15 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
 from tests.integration.cli.command import cordata, write_config
-from tests.integration.pool.child.born import order, value
-from tests.integration.pool.peer import Listening, Peer
 from tests.integration.server.managed import Managed, managed
 from tests.integration.server.running import free_address, server, wait_gone
 from tests.servers.process import wait_until
 
-from cordata.core.pool.message import Hello, Result
-from cordata.core.pool.order import ChildEvent, Drain, Ready
+from cordata.errors import WorkerCrashed
+from cordata.pool import SyncClient
 
 APP = "tests.integration.pool.worker.pooled:app"
 SERVICES = '[worker]\nservices = ["engine", "pool"]\n'
@@ -32,44 +31,20 @@ def worker_of(tmp_path: Path, settings: str = "", **environment: str) -> Iterato
         yield worker
 
 
-def met(manager: Listening) -> dict[str, tuple[Peer, Hello]]:
-    """The worker and its child, in whatever order they come."""
-    found: dict[str, tuple[Peer, Hello]] = {}
-    for _ in "ab":
-        peer, hello = manager.welcome(20.0)
-        found[hello.role] = (peer, hello)
-    assert set(found) == {"worker", "child"}
-    return found
-
-
-def part(found: dict[str, tuple[Peer, Hello]]) -> None:
-    for peer, _ in found.values():
-        peer.close()
-
-
 def test_worker_is_ready_with_its_child(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    with Listening(tmp_path / "run" / "pool.sock") as manager:
-        with worker_of(tmp_path, INVOCATION_ID="1" * 32) as worker:
-            found = met(manager)
-            child, hello = found["child"]
-            assert (hello.name, hello.inv) == ("0", "1" * 32)
-            assert "remember" in found["worker"][1].cmds
-            assert worker.until_ready()["STATUS"] == "ready"
-            child.expect(Ready)
-            child.send(order("note", [str(tmp_path / "began"), 1, 0.5]))
-            wait_until((tmp_path / "began").exists, timeout_s=20.0, what="the call begins")
-            code, log = worker.stop()
-            assert (code, "killed" in log) == (0, False)
-            child.expect(Result)  # the call in hand was ended
-            assert [found["worker"][0].expect(ChildEvent).ev for _ in "ab"] == ["started", "warm"]
-            found["worker"][0].expect(Drain)
-            wait_gone([hello.pid])
-            part(found)
+    with worker_of(tmp_path) as worker, SyncClient(tmp_path / "run" / "pool") as client:
+        assert worker.until_ready()["STATUS"] == "ready"
+        [child] = children_of(worker.process.pid)
+        assert client.execute("about")["pid"] == child
+        running = client.submit("note", [str(tmp_path / "began"), 1, 0.5])
+        wait_until((tmp_path / "began").exists, timeout_s=20.0, what="the call begins")
+        code, log = worker.stop()
+        assert (code, "killed" in log) == (0, False)
+        assert running.result(10.0) == 1  # the call in hand was ended
+        wait_gone([child])
 
 
 def test_worker_is_ready_after_two_seconds_though_its_child_is_not(tmp_path: Path) -> None:
-    """And there is no pool at all."""
     with worker_of(tmp_path, POOLED_INIT_S="8") as worker:
         began = time.monotonic()
         assert worker.until_ready()["STATUS"] == "ready; pool child starting"
@@ -103,20 +78,17 @@ def test_worker_serves_http_while_its_child_starts(tmp_path: Path) -> None:
 
 
 def test_nobody_outlives_a_killed_worker(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    with Listening(tmp_path / "run" / "pool.sock") as manager, worker_of(tmp_path) as worker:
-        found = met(manager)
-        child, hello = found["child"]
-        child.expect(Ready)
-        child.send(order("hang"))
+    with worker_of(tmp_path) as worker, SyncClient(tmp_path / "run" / "pool") as client:
         worker.until_ready()
-        time.sleep(0.2)
+        [child] = children_of(worker.process.pid)
+        running = client.submit("note", [str(tmp_path / "began"), 1, 60.0])
+        wait_until((tmp_path / "began").exists, timeout_s=20.0, what="the call begins")
         began = time.monotonic()
         worker.process.kill()
-        wait_gone([hello.pid])
+        wait_gone([child])
         assert time.monotonic() - began < 2.0
-        assert child.closed()
-        part(found)
+        with pytest.raises(WorkerCrashed):
+            running.result(10.0)
 
 
 def test_nobody_outlives_a_killed_supervisor(tmp_path: Path) -> None:
@@ -137,36 +109,43 @@ def children_of(pid: int) -> list[int]:
 
 
 def test_worker_goes_on_when_its_child_dies(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    with Listening(tmp_path / "run" / "pool.sock") as manager, worker_of(tmp_path) as worker:
-        found = met(manager)
+    with worker_of(tmp_path) as worker, SyncClient(tmp_path / "run" / "pool") as client:
         worker.until_ready()
-        os.kill(found["child"][1].pid, signal.SIGKILL)
-        peer, hello = manager.welcome(20.0)
-        peer.expect(Ready)
-        peer.send(order("echo", [1]))
-        assert value(peer.expect(Result)) == [1]
+        [child] = children_of(worker.process.pid)
+        assert client.execute("echo", [1]) == [1]
+        os.kill(child, signal.SIGKILL)
+        wait_gone([child])
+        assert client.execute("echo", [1]) == [1]
         code, log = worker.stop()
         assert code == 0
         assert "ended by SIGKILL" in log
-        assert hello.role == "child"
-        peer.close()
-        part(found)
+
+
+def test_worker_keeps_as_many_children_as_it_is_told(tmp_path: Path) -> None:
+    settings = "[pool]\nchildren = 3\n"
+    with worker_of(tmp_path, settings) as worker, SyncClient(tmp_path / "run" / "pool") as client:
+        assert worker.until_ready()["STATUS"] == "ready"
+        assert len(children_of(worker.process.pid)) == 3
+        running = [client.submit("about", 0.3) for _ in range(9)]
+        assert len({one.result(10.0)["pid"] for one in running}) == 3
+        assert worker.stop()[0] == 0
 
 
 def test_worker_without_commands_has_no_child(tmp_path: Path) -> None:
     config = write_config(tmp_path, SERVICES)
     assert cordata("migrate", "--config", str(config)).returncode == 0
-    (tmp_path / "run").mkdir(exist_ok=True)
-    with Listening(tmp_path / "run" / "pool.sock") as manager, managed(config, "worker", "0") as w:
-        w.until_ready()
-        manager.socket.settimeout(0.2)
-        try:
-            manager.socket.accept()
-        except TimeoutError:
-            pass
-        else:
-            raise AssertionError("somebody dialled")
-        maps = Path(f"/proc/{w.process.pid}/task").iterdir()
-        assert [c for task in maps for c in (task / "children").read_text().split()] == []
-        assert w.stop()[0] == 0
+    with managed(config, "worker", "0") as worker:
+        worker.until_ready()
+        assert children_of(worker.process.pid) == []
+        assert not (tmp_path / "run" / "pool").exists()
+        assert worker.stop()[0] == 0
+
+
+def test_worker_whose_directory_cannot_be_made_serves_without_children(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "pool").write_text("a file")
+    with worker_of(tmp_path) as worker:
+        worker.until_ready()
+        assert children_of(worker.process.pid) == []
+        code, log = worker.stop()
+        assert (code, log.count("has no pool child")) == (0, 1)

@@ -1,0 +1,118 @@
+"""The pool's sockets: whether a worker with children is there, and whether this user may call."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cordata.errors import CordataError, PoolUnavailable
+from cordata.factory import pool_directory
+
+if TYPE_CHECKING:
+    from cordata.config import Config
+
+#: How there comes to be a pool.
+HOW = (
+    "start workers, or `cordata server`, with an application with commands; "
+    "--state-dir DIR finds those of a server with --state DIR"
+)
+#: A server that restarts listens again within this time.
+_RESTART_S = 5.0
+_LOOK_EVERY_S = 0.1
+
+
+def check_permission(config: Config) -> None:
+    """Raises: CordataError when this user may not connect, or when the sockets may be those of an
+    attacker, since the runtime directory is not of a user whom the state directory or this one
+    belongs to. A directory that is not there may come.
+    """
+    path = pool_directory(config)
+    _check_owner(path.parent, config.paths.state)
+    try:
+        os.stat(path)
+        may = os.access(path, os.R_OK | os.X_OK, effective_ids=True)
+        may = may and all(os.access(one, os.W_OK, effective_ids=True) for one in _sockets(path))
+    except PermissionError:
+        may = False
+    except OSError:
+        return
+    if not may:
+        hint = "be root, the user of the workers, or of their group to make calls"
+        raise CordataError(f"{path} is not for this user", hint=hint)
+
+
+def _check_owner(runtime: Path, state: Path) -> None:
+    try:
+        owner, trusted = runtime.stat().st_uid, {0, os.geteuid()}
+        if owner not in trusted and state.exists():
+            trusted.add(state.stat().st_uid)
+    except OSError:
+        return  # it is not there, or not for this user
+    if owner not in trusted:
+        hint = "[paths] runtime must be a directory of the workers' user: choose another"
+        raise CordataError(f"{runtime} belongs to user {owner}", hint=hint)
+
+
+def check_listening(config: Config) -> None:
+    """Raises: as `check_permission`, and PoolUnavailable when there is nobody."""
+    check_permission(config)
+    path = pool_directory(config)
+    if reason := _absence(path):
+        raise _nobody(path, reason)
+
+
+def wait_until_listening(config: Config, timeout_s: float) -> None:
+    """Return when a worker listens. It may be restarting: wait a moment for it, and say so.
+
+    Raises: as `check_permission`; PoolUnavailable when nobody comes, at once when not even the
+    directories are there.
+    """
+    check_permission(config)
+    path, state = pool_directory(config), config.paths.state
+    reason = _absence(path)
+    if not reason:
+        return
+    if not (os.path.exists(path.parent) or os.path.exists(state)):
+        raise _nobody(path, f"there is no directory {state}")
+    patience_s = min(timeout_s, _RESTART_S)
+    what = f"no worker listens in {path}" if path.exists() else f"there is no {path}"
+    click.echo(f"{what} yet, waiting up to {patience_s:g} s\nhint: {HOW}", err=True)
+    deadline = time.monotonic() + patience_s
+    while reason := _absence(path):
+        if time.monotonic() >= deadline:
+            raise PoolUnavailable(f"nobody answered in {path}: {reason}")
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _absence(path: Path) -> str:
+    """Why nobody can be connected to; "": some worker listens."""
+    reason = "there is no socket of a worker" if path.exists() else "there is no such directory"
+    for name in _sockets(path):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(name)
+            except (FileNotFoundError, ConnectionRefusedError):
+                reason = "nobody listens"
+            except OSError:
+                return ""  # it is busy: whoever asks, waits
+            else:
+                return ""
+    return reason
+
+
+def _sockets(path: Path) -> Iterator[str]:
+    """The control sockets of the workers of all pools."""
+    return (os.fspath(one) for one in sorted(path.glob("*/*.control.sock")))
+
+
+def _nobody(path: Path, reason: str) -> PoolUnavailable:
+    unavailable = PoolUnavailable(f"nobody answered in {path}: {reason}")
+    unavailable.hint = HOW
+    return unavailable

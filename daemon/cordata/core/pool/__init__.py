@@ -1,1 +1,0 @@
-"""The pool's rules: queue, registry, sessions and what becomes of a call. No IO, no clock."""

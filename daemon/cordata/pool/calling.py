@@ -1,0 +1,356 @@
+"""One call: its function is called, and its answer encoded, whatever happens in between."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import traceback
+from collections.abc import Callable, Generator, Mapping
+from contextvars import copy_context
+from importlib import import_module
+from pathlib import Path
+from time import monotonic
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw, msgpack
+
+from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, PoolError
+from cordata.log import request_id
+from cordata.pool.caller import Caller
+from cordata.pool.current import CurrentCall, current
+from cordata.pool.noted import Noted, Session
+from cordata.pool.protocol import (
+    MAX_ENTRIES,
+    Call,
+    Chunk,
+    End,
+    Failure,
+    NotRun,
+    Packet,
+    Result,
+    encode,
+    too_large,
+)
+from cordata.pool.spec import ChildSpec
+
+if TYPE_CHECKING:  # asyncio and SQLite are imported by the first call that needs them
+    from cordata.pool.coroutines import CommandLoop
+    from cordata.pool.sessions import Delta, SessionStore
+
+#: Of a message and a traceback, the end of which says most.
+_TEXT, _TRACE = 4096, 16384
+#: Bytes of an exception's arguments that travel with it.
+_ARGUMENTS = 4096
+#: Parameters of a command that get the session of the call.
+_SESSION = ("session", "_session")
+
+
+class Command:
+    """A function, and how it takes the session."""
+
+    __slots__ = ("function", "session_name")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.session_name = ""
+        with contextlib.suppress(ValueError, TypeError):  # one that is written in C
+            names = inspect.signature(function).parameters
+            self.session_name = next((name for name in _SESSION if name in names), "")
+
+
+class Answer:
+    """What goes back to the caller, and whether the call failed."""
+
+    __slots__ = ("data", "failed")
+
+    def __init__(self, data: bytes, *, failed: bool = False) -> None:
+        self.data = data
+        self.failed = failed
+
+
+def find(place: str) -> Callable[..., Any]:
+    """The function at `module:name`. Raises: ImportError for none; what the import raises."""
+    module, _, name = place.partition(":")
+    found: Any = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise ImportError(f"there is no function {place}")
+    return found  # type: ignore[no-any-return]
+
+
+class Calling:
+    """Runs calls, one after the other."""
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        commands: Mapping[str, Command],
+        store: SessionStore | None = None,
+    ) -> None:
+        """`store`: in place of the file that the spec names."""
+        self._spec = spec
+        self._commands = commands
+        self._limit = spec.max_frame_bytes
+        self._store = store
+        self._loop: CommandLoop | None = None
+
+    @property
+    def loop(self) -> CommandLoop:
+        """The event loop; without async commands there is none."""
+        if self._loop is None:
+            from cordata.pool.coroutines import CommandLoop
+
+            self._loop = CommandLoop()
+        return self._loop
+
+    @property
+    def store(self) -> SessionStore:
+        """The sessions; without calls that use them the file is not opened."""
+        if self._store is None:
+            from cordata.pool.sessions import SessionLimits, SessionStore
+
+            spec = self._spec
+            limits = SessionLimits(
+                session_ttl_s=spec.session_ttl_s,
+                affinity=spec.affinity,
+                max_sessions=spec.max_sessions,
+                max_session_bytes=spec.max_session_bytes,
+                max_sessions_bytes=spec.max_sessions_bytes,
+                max_globals_bytes=spec.max_globals_bytes,
+            )
+            self._store = SessionStore(Path(spec.sessions), limits)
+        return self._store
+
+    def close(self) -> None:
+        """For who outlives it: a child just ends."""
+        if self._loop is not None:
+            self._loop.close()
+
+    def refuse(self, call: Call, now: float) -> Packet | None:
+        """Why the call does not begin here; None: it may."""
+        if call.command not in self._commands:
+            return NotRun(call.number, "unknown_command")
+        if call.deadline <= now:
+            return NotRun(call.number, "deadline")
+        return None
+
+    def open_session(self, call: Call) -> tuple[Session | None, str] | Packet:
+        """The session of the call and its affinity; else the packet that says why there is none."""
+        if not call.session:
+            return None, ""
+        own = self._spec.worker
+        try:
+            found = self.store.use(call.session, own)
+        except PoolError as error:
+            return Failure(call.number, error.code, str(error))
+        session = Session(found.id, found.worker, found.data, found.counters)
+        if not self._spec.is_of_pool(found.worker):
+            return session, ""  # it prefers a worker that does not run this command
+        if found.affinity != "hint" and found.worker != own:
+            return NotRun(call.number, "moved", found.worker, found.affinity)
+        return session, found.affinity
+
+    def run(self, call: Call, session: Session | None, affinity: str, caller: Caller) -> Answer:
+        """Run the call; chunks have been sent when it returns.
+
+        Raises: nothing but what is meant to end the process, as SystemExit.
+        """
+        began = monotonic()
+        seen = CurrentCall(call, caller.client, session, self._globals, caller.look)
+        try:
+            value = copy_context().run(self._call, self._commands[call.command], call, seen, caller)
+            if session is not None or seen.used_globals is not None:
+                self._save(session, seen.used_globals, caller)
+            worker = session.worker if session is not None and affinity else ""
+            run_us = _microseconds(began)
+            if call.credits:
+                return Answer(encode(End(call.number, run_us, worker, affinity)))
+            # The value is encoded with its packet, in one go.
+            data = encode(Result(call.number, value, run_us, worker, affinity))  # type: ignore[arg-type]
+            if len(data) > self._limit:
+                raise too_large(len(data), self._limit)
+            return Answer(data)
+        except Exception as error:  # noqa: BLE001 - the boundary of a call
+            return Answer(self._failure(call, error, began), failed=True)
+
+    def _globals(self) -> Mapping[str, Raw]:
+        return self.store.globals()
+
+    def _call(self, command: Command, call: Call, seen: CurrentCall, caller: Caller) -> object:
+        """In a context of its own. Gives the result; of a stream nothing, its chunks are sent."""
+        current.set(seen)
+        if call.request_id:  # else it is what it is without a request
+            request_id.set(call.request_id)
+        keywords = msgpack.decode(call.keywords)
+        if command.session_name:
+            keywords[command.session_name] = seen.session
+        value = command.function(*msgpack.decode(call.arguments), **keywords)
+        kind = type(value)
+        if kind is CoroutineType:
+            value = self.loop.run(value, caller, seen.remaining_s())
+        elif kind is GeneratorType or kind is AsyncGeneratorType:
+            parts: _Chunks | _List
+            parts = _Chunks(caller, call, self._limit) if call.credits else _List(self._limit)
+            if kind is GeneratorType:
+                _drain(value, parts.add, caller, paced=bool(call.credits))
+            else:
+                draining = self.loop.drain(value, parts.add, caller, paced=bool(call.credits))
+                self.loop.run(draining, caller, seen.remaining_s())
+            return parts.value()
+        if call.credits:
+            _Chunks(caller, call, self._limit).add(value)
+            return None
+        return value
+
+    def _save(self, session: Session | None, shared: Noted | None, caller: Caller) -> None:
+        """Keep what the call changed, before its result is answered. What an abandoned call
+        changed is lost. Raises: FrameTooLarge, PoolError, CallCancelled.
+        """
+        delta = _delta(session, shared)
+        if delta is None:
+            return
+        if caller.look():
+            raise CallCancelled
+        try:
+            self.store.save("" if session is None else session.id, delta)
+        except PoolError as error:
+            raise _NotSaved(error.code, str(error)) from None
+
+    def _failure(self, call: Call, error: Exception, began: float) -> bytes:
+        data: dict[str, Any] = {}
+        if isinstance(error, CallCancelled):
+            code, text = "cancelled", "the command ended, since nobody waited"
+            if monotonic() >= call.deadline:
+                code, text, data = "deadline", "the command ended at its deadline", {"ran": True}
+        elif isinstance(error, FrameTooLarge):
+            code, text = error.code, f"the answer: {error}"
+            data = {"length_bytes": error.length_bytes, "limit_bytes": error.limit_bytes}
+        elif isinstance(error, _NotSaved):
+            code, text = error.code, str(error)
+        else:
+            code, text = "failed", _clean(_message(error))[:_TEXT]
+            data = _described(error)
+        run_us = _microseconds(began)
+        packet = encode(Failure(call.number, code, text, data, run_us))
+        if len(packet) > self._limit:  # where messages are very small
+            packet = encode(Failure(call.number, code, text[:200], {}, run_us))
+        return packet
+
+
+class _NotSaved(Exception):
+    """The store refused what the call changed; `code` is that of its own error."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Chunks:
+    """A stream, part by part."""
+
+    def __init__(self, caller: Caller, call: Call, limit: int) -> None:
+        self._caller, self._number, self._limit = caller, call.number, limit
+
+    def add(self, value: Any) -> None:
+        """The next part. Raises: FrameTooLarge, CallCancelled."""
+        data = encode(Chunk(self._number, value))
+        if len(data) > self._limit:
+            raise too_large(len(data), self._limit)
+        self._caller.send_chunk(data)
+
+    def value(self) -> None:
+        """There is nothing left to send."""
+
+
+class _List:
+    """What a generator gives to a caller who wants one result, no more than fits a message."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._count, self._body = limit, 0, bytearray()
+
+    def add(self, value: Any) -> None:
+        """The next one. Raises: FrameTooLarge."""
+        self._body += msgpack.encode(value)
+        self._count += 1
+        if len(self._body) > self._limit:
+            raise too_large(len(self._body), self._limit)
+
+    def value(self) -> Raw:
+        """The array, with a head of 32 bits."""
+        return Raw(b"\xdd" + self._count.to_bytes(4, "big") + bytes(self._body))
+
+
+def _drain(
+    values: Generator[Any, None, None], sink: Callable[[Any], None], caller: Caller, *, paced: bool
+) -> None:
+    with contextlib.closing(values):
+        for value in values:
+            if paced and not caller.take_credit():
+                raise CallCancelled
+            sink(value)
+
+
+def _delta(session: Session | None, shared: Noted | None) -> Delta | None:
+    """What the call changed; None: nothing. Raises: FrameTooLarge for too many changes."""
+    of_session = session is not None and bool(session.set or session.deleted or session.counted)
+    of_globals = shared is not None and bool(shared.set or shared.deleted)
+    if not of_session and not of_globals:
+        return None
+    from cordata.pool.sessions import Delta
+
+    delta = Delta()
+    if session is not None:
+        delta.set, delta.delete, delta.count = session.set, list(session.deleted), session.counted
+    if shared is not None:
+        delta.globals_set, delta.globals_delete = shared.set, list(shared.deleted)
+    parts = (delta.set, delta.delete, delta.count, delta.globals_set, delta.globals_delete)
+    if sum(map(len, parts)) > MAX_ENTRIES:
+        raise FrameTooLarge(f"more than {MAX_ENTRIES} changes of session and globals")
+    return delta
+
+
+def _microseconds(began: float) -> int:
+    return int((monotonic() - began) * 1e6)
+
+
+def _described(error: Exception) -> dict[str, Any]:
+    """`data` of a `failed`: enough to raise the same again where its module can be imported."""
+    kind = type(error)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    data = {
+        "type": f"{module}{kind.__qualname__}",
+        "module": kind.__module__,
+        "name": kind.__qualname__,
+        "traceback": _clean(_trace(error))[-_TRACE:],
+        "permanent": isinstance(error, PermanentError),
+    }
+    with contextlib.suppress(Exception):  # values that MessagePack does not have
+        arguments = msgpack.encode(error.args)
+        if len(arguments) <= _ARGUMENTS and msgpack.decode(arguments) == list(error.args):
+            data["arguments"] = list(error.args)
+    return data
+
+
+def _message(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception as second:  # noqa: BLE001 - the application's own __str__
+        return f"({type(second).__name__} in its __str__)"
+
+
+def _trace(error: Exception) -> str:
+    """The traceback without our own frames, which are the first ones."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code in _OWN:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
+_OWN = {Calling.run.__code__, Calling._call.__code__, _drain.__code__}
+
+
+def _clean(text: str) -> str:
+    """As UTF-8 can say it."""
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,537 @@
+"""A child: the process that runs commands, one call at a time, for all clients that connect to it.
+
+```
+  started by its worker: die with it --> imports, inits --> Up, READY --> take calls --> Stop: leave
+
+  poll: channel (ping, stop) | listener (new client) | connections --Call--> queue
+        queue, first in first out --> begin (pages) --> run --> answer --> end (status page)
+```
+Lean: it is started often and may crash. One thread; while a command runs nothing is read, but for
+the connection of its own caller when the command asks whether it is cancelled, or sends a stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+import mmap
+import os
+import re
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from time import monotonic
+from typing import NoReturn
+
+if not __package__:
+    # A worker starts this file by its path, so that nothing else has to be imported before. With -P
+    # its directory is not on the path, where its modules would hide others.
+    _up = os.path.dirname
+    sys.path.insert(0, _up(_up(_up(os.path.abspath(__file__)))))
+
+from cordata.errors import CallCancelled, FrameTooLarge, ProtocolError
+from cordata.log import frames, logger, shows_messages, trail
+from cordata.pool import page, protocol
+from cordata.pool import spec as specs
+from cordata.pool.calling import Calling, Command, find
+from cordata.pool.current import set_own_pool
+from cordata.pool.fingerprint import start_of
+from cordata.pool.output import ChildOutput
+from cordata.pool.page import ConnectionPage, StatusWriter
+from cordata.pool.protocol import (
+    Call,
+    Cancel,
+    Credit,
+    Failure,
+    Hello,
+    NotRun,
+    Packet,
+    Welcome,
+    encode,
+    from_client,
+)
+from cordata.pool.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
+from cordata.unhandled import install_hooks
+
+log = logger("cordata.pool")
+
+_PR_SET_PDEATHSIG = 1
+#: While calls wait, sockets are looked at so often: two system calls for each of the shortest calls
+#: cost more than the calls.
+_LOOK_S = 0.001
+#: Packets that are read from one connection before the others have their turn.
+_READS = 16
+#: Calls, and bytes of answers that are not read, that one connection may have here.
+_MAX_CALLS, _MAX_UNREAD = 4096, 67_108_864
+#: Their messages name modules, files and lines, and no values.
+_OF_THE_CODE = (ImportError, ModuleNotFoundError, SyntaxError, IndentationError, TabError)
+#: Frames of the import itself: a dozen for a module that imports another, and they tell nothing.
+_IMPORTING = re.compile(r'^  (?:File ")?<frozen importlib\._bootstrap.*\n?', re.MULTILINE)
+#: More of a traceback is not for the journal.
+_TRACE = 16_384
+
+
+class Channel:
+    """To the worker, without which there is no child."""
+
+    def __init__(self, fd: int) -> None:
+        self.socket = socket.socket(fileno=fd)
+
+    def send(self, packet: Packet) -> None:
+        """Raises: nothing; when nobody is there, this process ends."""
+        try:
+            protocol.send(self.socket, encode(packet))
+        except OSError:
+            os._exit(1)
+
+    def read(self) -> protocol.WorkerToChild:
+        """What the worker said; this process ends when it is gone."""
+        try:
+            data = self.socket.recv(4096)
+            if not data:
+                os._exit(1)
+            return protocol.worker_to_child.decode(data)
+        except (OSError, ProtocolError):
+            os._exit(1)
+
+
+class Connection:
+    """One client. Its calls wait in the queue of the loop; `Caller` of the one that runs."""
+
+    def __init__(self, sock: socket.socket, loop: Loop) -> None:
+        sock.setblocking(False)
+        self.socket = sock
+        self.client = 0
+        self.page: ConnectionPage | None = None
+        self.closed = False
+        #: Calls here that are not answered.
+        self.calls = 0
+        #: Answers that the client has not read yet.
+        self.unread: deque[bytes] = deque()
+        self._unread_bytes = 0
+        self._loop = loop
+        # Of the call that runs:
+        self.credits = 0
+        self._running: Call | None = None
+        self._over = False
+
+    def fileno(self) -> int:
+        """Of its socket; -1: it is closed."""
+        return self.socket.fileno()
+
+    def begin(self, call: Call) -> None:
+        """The call runs from now on."""
+        self._running, self.credits, self._over = call, call.credits, False
+
+    def end(self) -> None:
+        """It runs no more."""
+        self._running = None
+
+    def look(self) -> bool:
+        """See what came, without waiting. Whether the caller of the call waits no more."""
+        if not self._over:
+            self.read()
+        return self._over or self.closed
+
+    def take_credit(self) -> bool:
+        """Wait until one more chunk may be sent; False: nobody wants it."""
+        assert self._running is not None
+        unread_at = monotonic() + self._loop.spec.unread_timeout_s
+        while not self.look():
+            if self.credits:
+                self.credits -= 1
+                return True
+            left_s = min(unread_at, self._running.deadline) - monotonic()
+            if left_s <= 0 or not self._wait(select.POLLIN, left_s):
+                return False
+        return False
+
+    def send_chunk(self, data: bytes) -> None:
+        """Send it after what was sent before. Raises: CallCancelled."""
+        assert self._running is not None
+        until = min(monotonic() + self._loop.spec.unread_timeout_s, self._running.deadline)
+        self.send(data)
+        while self.unread and not self.closed:
+            if monotonic() >= until or not self._wait(select.POLLOUT, until - monotonic()):
+                raise CallCancelled
+            self.flush()
+        if self.closed:
+            raise CallCancelled
+
+    def send(self, data: bytes) -> None:
+        """Send an answer, as soon as the client reads; who does not read holds no child."""
+        if self.closed:
+            return
+        if self.unread:
+            self._keep(data)
+            return
+        try:
+            protocol.send(self.socket, data)
+        except BlockingIOError:
+            self._keep(data)
+        except OSError:
+            self.close()
+
+    def flush(self) -> None:
+        """Send what was not read yet, as far as it can be sent now."""
+        try:
+            while self.unread:
+                protocol.send(self.socket, self.unread[0])
+                self._unread_bytes -= len(self.unread.popleft())
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        self._loop.watch(self, select.POLLIN)
+
+    def read(self) -> None:
+        """What has come by now."""
+        try:
+            for _ in range(_READS):
+                if self.closed:
+                    return
+                self._take(protocol.receive(self.socket, self._loop.spec.max_frame_bytes))
+        except BlockingIOError:
+            return
+        except FrameTooLarge as error:
+            # Of which call is not known, so the client has to end them all.
+            self.refuse(error.code, str(error))
+        except (ProtocolError, OSError) as error:
+            self.refuse("protocol", str(error))
+
+    def refuse(self, code: str, message: str) -> None:
+        """Say why, and close."""
+        self.send(encode(Failure(0, code, message)))
+        self.close()
+
+    def close(self) -> None:
+        """It is over. What is in the queue is dropped there; a call that runs is told."""
+        if not self.closed:
+            self.closed = True
+            self._loop.forget(self)
+            self.socket.close()
+            if self.page is not None:
+                self.page.close()
+            self.unread.clear()
+
+    def _take(self, received: protocol.Received) -> None:
+        if not received.data:
+            self.close()
+            return
+        message = from_client.decode(received.data)
+        if isinstance(message, Hello):
+            self._greet(message, received.files)
+            return
+        protocol.close(received.files)
+        if self.page is None:
+            raise ProtocolError("the first packet is not a hello")
+        if type(message) is Call:
+            self.calls += 1
+            if self.calls > _MAX_CALLS:
+                raise ProtocolError(f"more than {_MAX_CALLS} calls on one connection")
+            self._loop.add(self, message)
+        elif isinstance(message, Cancel):
+            if self._running is not None and message.number == self._running.number:
+                self._over = True
+            else:
+                self._loop.cancel(self, message.number)
+        elif isinstance(message, Credit):
+            if self._running is not None and message.number == self._running.number:
+                self.credits += message.count
+            else:
+                self._loop.credit(self, message)
+
+    def _greet(self, hello: Hello, files: Sequence[int]) -> None:
+        try:
+            if hello.version != protocol.VERSION:
+                raise ProtocolError(f"version {hello.version}, this is {protocol.VERSION}")
+            if len(files) != 1 or self.page is not None:
+                raise ProtocolError("a hello comes once, with the page of the connection")
+            self.page = ConnectionPage(files[0])
+        finally:
+            protocol.close(files)
+        self.client = hello.client
+        spec = self._loop.spec
+        options = {
+            name: spec.options.get(name, protocol.CommandOptions()) for name in spec.commands
+        }
+        welcome = Welcome(
+            protocol.VERSION,
+            spec.worker,
+            spec.generation,
+            os.getpid(),
+            spec.pool,
+            options,
+            spec.max_frame_bytes,
+        )
+        self.send(encode(welcome))
+
+    def _keep(self, data: bytes) -> None:
+        self.unread.append(data)
+        self._unread_bytes += len(data)
+        if self._unread_bytes > _MAX_UNREAD:
+            log.warning("a client with %d unread bytes is disconnected", self._unread_bytes)
+            self.close()
+        else:
+            self._loop.watch(self, select.POLLIN | select.POLLOUT)
+
+    def _wait(self, event: int, timeout_s: float) -> bool:
+        """Until the client reads or says something; False: nothing by then."""
+        poll = select.poll()
+        poll.register(self.socket, event)
+        poll.register(CHANNEL_FD, 0)  # of the worker only its end concerns us now
+        found = poll.poll(timeout_s * 1000.0)
+        if any(fd == CHANNEL_FD for fd, _ in found):
+            os._exit(1)
+        return bool(found)
+
+
+class Loop:
+    """See the module."""
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        status: StatusWriter,
+        channel: Channel,
+        calling: Calling,
+        output: ChildOutput,
+    ) -> None:
+        self.spec = spec
+        self._status = status
+        self._channel = channel
+        self._calling = calling
+        self._output = output
+        self._listener = socket.socket(fileno=LISTEN_FD)
+        self._listener.setblocking(False)
+        self._poll = select.poll()
+        for sock in (channel.socket, self._listener):
+            self._poll.register(sock, select.POLLIN)
+        self._connections: dict[int, Connection] = {}
+        self._queue: deque[tuple[Connection, Call]] = deque()
+        #: When to look at the sockets again, though a call waits.
+        self._look_at = 0.0
+        self._calls = 0
+        self._stopping = False
+
+    def run(self) -> None:
+        """Until the worker says stop."""
+        self._status.set_state(page.READY)
+        self._channel.send(protocol.Up())
+        queue = self._queue
+        while not self._stopping:
+            if not queue or monotonic() >= self._look_at:
+                self._look(wait=not queue)
+            elif queue:
+                self._serve(*queue.popleft())
+        self._leave()
+
+    def add(self, connection: Connection, call: Call) -> None:
+        """A call came."""
+        self._queue.append((connection, call))
+        self._status.set_waiting(len(self._queue))
+
+    def cancel(self, connection: Connection, number: int) -> None:
+        """It is not to begin, if it waits here."""
+        for entry in self._queue:
+            if entry[0] is connection and entry[1].number == number:
+                self._queue.remove(entry)
+                self._refuse(connection, NotRun(number, "cancelled"))
+                return
+
+    def credit(self, connection: Connection, credit: Credit) -> None:
+        """For a stream that has not begun; of one that has ended it says nothing."""
+        for of, call in self._queue:
+            if of is connection and call.number == credit.number:
+                call.credits = min(call.credits + credit.count, 1024)
+
+    def watch(self, connection: Connection, event: int) -> None:
+        """What is waited for on its socket."""
+        if connection.fileno() in self._connections:
+            self._poll.modify(connection.socket, event)
+
+    def forget(self, connection: Connection) -> None:
+        """It is closed, and its calls with it."""
+        if self._connections.pop(connection.fileno(), None) is not None:
+            self._poll.unregister(connection.socket)
+        if connection.calls:
+            kept = [entry for entry in self._queue if entry[0] is not connection]
+            self._queue.clear()
+            self._queue.extend(kept)
+            self._status.set_waiting(len(kept))
+
+    def _look(self, *, wait: bool) -> None:
+        """Wait, if no call waits, and read. The worker first: a stop goes before a call."""
+        found = dict(self._poll.poll(None if wait else 0))
+        if self._channel.socket.fileno() in found:
+            del found[self._channel.socket.fileno()]
+            if isinstance(self._channel.read(), protocol.Ping):
+                self._channel.send(protocol.Pong())
+            else:
+                self._stopping = True
+                return
+        for fd, event in found.items():
+            if fd == self._listener.fileno():
+                self._accept()
+                continue
+            connection = self._connections.get(fd)
+            if connection is not None:
+                if event & select.POLLOUT:
+                    connection.flush()
+                if event & ~select.POLLOUT:
+                    connection.read()
+        self._look_at = monotonic() + _LOOK_S
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # it is gone, or there is no descriptor left for it
+            sock, _ = self._listener.accept()
+            self._connections[sock.fileno()] = Connection(sock, self)
+            self._poll.register(sock, select.POLLIN)
+
+    def _serve(self, connection: Connection, call: Call) -> None:
+        status, calling = self._status, self._calling
+        status.set_waiting(len(self._queue))
+        began = monotonic()
+        refused = calling.refuse(call, began)
+        if refused is not None:
+            self._refuse(connection, refused)
+            return
+        opened = calling.open_session(call)
+        if isinstance(opened, Packet):
+            self._refuse(connection, opened)
+            return
+        assert connection.page is not None  # it said hello
+        if not connection.page.may_begin(call.number):
+            self._refuse(connection, NotRun(call.number, "taken_back"))
+            return
+        client = connection.client
+        status.begin(client, call.number, call.id, call.command, began, call.deadline)
+        self._output.begin(client, call.id, call.request_id)
+        connection.begin(call)
+        answer = calling.run(call, *opened, connection)
+        connection.end()
+        self._output.end()
+        connection.calls -= 1
+        status.end(failed=answer.failed)  # first: who gets the answer finds the child free
+        connection.send(answer.data)
+        self._calls += 1
+        if self._calls == self.spec.max_calls:
+            self._channel.send(protocol.Due(f"max_calls: {self._calls} calls"))
+
+    def _refuse(self, connection: Connection, packet: Packet) -> None:
+        connection.calls -= 1
+        connection.send(encode(packet))
+
+    def _leave(self) -> None:
+        """Give back what has not begun, and end. What comes later sees the end of the connection,
+        and the page says that it has not begun.
+        """
+        self._status.set_state(page.LEAVING)
+        for connection in list(self._connections.values()):
+            connection.read()
+        for connection, call in list(self._queue):
+            self._refuse(connection, NotRun(call.number, "leaving"))
+        until = monotonic() + 1.0
+        for connection in list(self._connections.values()):
+            while connection.unread and not connection.closed and monotonic() < until:
+                select.select([], [connection.socket], [], until - monotonic())
+                connection.flush()
+
+
+def main() -> int:
+    """The life of a child. Gives its exit status."""
+    # Whatever the worker's own starter left open is not for us.
+    os.closerange(LISTEN_FD + 1, os.sysconf("SC_OPEN_MAX"))
+    for fd in (CHANNEL_FD, SPEC_FD, STATUS_FD, LISTEN_FD):
+        os.set_inheritable(fd, False)  # a command's own subprocess has no use for them
+    spec = specs.read(os.pread(SPEC_FD, os.fstat(SPEC_FD).st_size, 0))
+    os.close(SPEC_FD)
+    sys.path[:] = spec.path
+    set_own_pool(spec.directory)
+    output = ChildOutput(spec.log_level)
+    install_hooks()
+    _die_with(spec.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, who stops us
+    with mmap.mmap(STATUS_FD, page.SIZE) as shared:
+        os.close(STATUS_FD)
+        try:
+            with contextlib.closing(StatusWriter(memoryview(shared))) as status:
+                status.introduce(os.getpid(), start_of(), monotonic())
+                return _live(spec, status, output)
+        except SystemExit as error:  # of a command; Python would print what it carries
+            _end(output, _status_of(error))
+        except BaseException as error:  # noqa: BLE001 - whatever a command raised to end it
+            sys.excepthook(type(error), error, error.__traceback__)
+            _end(output, 1)
+
+
+def _live(spec: ChildSpec, status: StatusWriter, output: ChildOutput) -> int:
+    channel = Channel(CHANNEL_FD)
+    try:
+        commands = {name: Command(find(place)) for name, place in spec.commands.items()}
+        calling = Calling(spec, commands)
+        _initialize(spec.inits, calling)
+    except Exception as error:  # noqa: BLE001 - the application's own modules
+        channel.send(_start_failed(error))
+        output.end()
+        return 1
+    gc.collect()
+    gc.freeze()  # what is here stays
+    Loop(spec, status, channel, calling, output).run()
+    return 0
+
+
+def _initialize(places: Sequence[str], calling: Calling) -> None:
+    for place in places:
+        made = find(place)()
+        if inspect.iscoroutine(made):
+            calling.loop.run(made)
+
+
+def _start_failed(error: Exception) -> protocol.StartFailed:
+    """For the journal: what may be told of it there."""
+    name, whole = type(error).__name__, shows_messages()
+    place = frames(error.__traceback__).partition(" < ")[0]
+    text = f"{name}: {error}" if whole or type(error) in _OF_THE_CODE else f"{name} at {place}"
+    trace = "".join(traceback.format_exception(error)) if whole else trail(error)
+    trace = _IMPORTING.sub("", trace)
+    text, trace = (one.encode(errors="backslashreplace").decode() for one in (text, trace))
+    return protocol.StartFailed(text[-_TRACE:], trace[-_TRACE:])
+
+
+def _end(output: ChildOutput, status: int) -> NoReturn:
+    """At once: Python would wait for threads that a command left, and the caller with it."""
+    with contextlib.suppress(Exception):  # a command may have closed them
+        output.end()
+    os._exit(status & 0xFF)
+
+
+def _status_of(error: SystemExit) -> int:
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    log.error("the process ends by SystemExit", exc_info=error)
+    return 1
+
+
+def _die_with(parent: int) -> None:
+    """However the worker ends, this process does not outlive it."""
+    try:
+        from ctypes import CDLL
+
+        if CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+            raise OSError("refused")
+    except (ImportError, OSError, AttributeError) as error:
+        # The unit's cgroup, and the end of the channel, are left.
+        log.debug("no signal at the worker's end: %s", error)
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before the signal was asked for
+
+
+if __name__ == "__main__":
+    sys.exit(main())

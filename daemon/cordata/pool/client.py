@@ -1,0 +1,441 @@
+"""The pool's async client: what handlers, requests and programs call.
+
+Client.execute -> Dispatcher.submit -> Scheduler.choose -> Connection.send_call --> child
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any
+from weakref import WeakSet
+
+from msgspec import Raw
+
+from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command
+from cordata.errors import (
+    DeadlineExceeded,
+    PoolClosed,
+    PoolRestarted,
+    PoolUnavailable,
+    ProtocolError,
+)
+from cordata.pool import protocol
+from cordata.pool.call import Call, Engine, Stream
+from cordata.pool.dispatcher import Dispatcher
+from cordata.pool.protocol import NO_KEYWORDS, CommandOptions
+from cordata.pool.session_api import Globals, Sessions, may_repeat
+from cordata.pool.values import (
+    DEFAULT_PATH,
+    bounded,
+    check_call,
+    check_credit,
+    current_request,
+    decoder_of,
+    error_of,
+    packed,
+)
+
+#: Pause before a worker is looked for again.
+_AGAIN_S = 0.05
+#: Calls of a `map` that are under way at a time.
+_MAP_WINDOW = 64
+
+
+class Client:
+    """Calls commands in the pool's processes: one connection to each child, however many calls.
+
+    It looks for children below `path` at its first use, and sees by itself when they come and go.
+    A call declared `idempotent` runs again when its child died; any other then raises
+    WorkerCrashed, unless it had not begun. For one event loop; a process that is forked connects
+    anew, from an event loop of its own.
+
+    `timeout`: seconds until the deadline of a call that names none; a function gives them by
+    command. `pools`: the configuration of each pool, "default" first; without it the defaults of
+    `[pool]` hold, and a command runs in the pool whose children know it. `options`: what
+    `@app.command` says of commands.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        timeout: float | Callable[[str], float] | None = None,
+        pools: Mapping[str, PoolConfig] | None = None,
+        options: Mapping[str, CommandOptions] | None = None,
+    ) -> None:
+        self._path = Path(path or DEFAULT_PATH)
+        self._pools = dict(pools or {})
+        self._options = options or {}
+        self._timeout = timeout
+        self._engine: Engine = self._new_engine()
+        _clients.add(self)
+        self.sessions = Sessions(self._ask)
+        self.globals = Globals(self._ask)
+
+    async def execute(
+        self,
+        command: str,
+        payload: object = None,
+        *,
+        session: str = "",
+        timeout: float | None = None,
+        queue_timeout: float | None = None,
+        idempotent: bool | None = None,
+        retries: int | None = None,
+        priority: int = 0,
+        type: Any = None,
+    ) -> Any:
+        """Run a command with one argument in one of the pool's processes and give its result.
+
+        `timeout`: seconds for all of it, waiting and running. `queue_timeout`: of these, at most
+        so many until it runs. `idempotent`: it may run more than once, and does when its process
+        dies, up to `retries` times. `priority`: 0 to 9, higher goes first. `type`: what the result
+        is converted to. What is not given is as `@app.command` says, then as `[pool]` does.
+
+        Raises: CommandFailed (CommandRefused) when the command raised, with the exception itself as
+        its `__cause__` where this process has imported its class; DeadlineExceeded, QueueTimeout,
+        WorkerCrashed, CommandPoisoned, CommandUnknown, PoolSaturated, PoolUnavailable, PoolClosed,
+        SessionNotFound, PreferredWorkerBusy, FrameTooLarge; TypeError for a payload that
+        MessagePack does not know. Cancelling it cancels the call: it does not start any more; when
+        it runs, it is told.
+        """
+        return await self.start_packed(
+            command,
+            packed((payload,)),
+            NO_KEYWORDS,
+            session,
+            timeout,
+            queue_timeout,
+            idempotent,
+            retries,
+            priority,
+            type,
+        )
+
+    def start(
+        self,
+        command: str,
+        payload: object = None,
+        *,
+        session: str = "",
+        timeout: float | None = None,
+        queue_timeout: float | None = None,
+        idempotent: bool | None = None,
+        retries: int | None = None,
+        priority: int = 0,
+        type: Any = None,
+    ) -> Call:
+        """As `execute`, without waiting: await the Call, or cancel it. Raises: PoolClosed,
+        PoolSaturated, TypeError; the rest is raised by awaiting the Call.
+        """
+        return self.start_packed(
+            command,
+            packed((payload,)),
+            NO_KEYWORDS,
+            session,
+            timeout,
+            queue_timeout,
+            idempotent,
+            retries,
+            priority,
+            type,
+        )
+
+    def submit(self, command: str, /, *arguments: object, **keywords: object) -> Call:
+        """Run a command with these arguments, as `concurrent.futures.Executor.submit` does; its
+        deadline and all else are as `@app.command` says. Await the Call. Raises: as `start`.
+        """
+        packed_keywords = packed(keywords) if keywords else NO_KEYWORDS
+        return self.start_packed(command, packed(arguments), packed_keywords)
+
+    async def map(
+        self, command: str, items: Iterable[object] | AsyncIterable[object], *, window: int = 0
+    ) -> AsyncGenerator[Any, None]:
+        """Run a command once for each item; gives the results in the order of the items.
+
+        At most `window` calls are under way at a time (64 unless said): items are taken as results
+        are read. The first failure is raised, and cancels the others. Leave early with
+        `contextlib.aclosing`, which does so, too.
+        """
+        pending: list[Call] = []
+        source = _items(items)
+        window = window or _MAP_WINDOW
+        try:
+            async for item in source:
+                pending.append(self.submit(command, item))
+                if len(pending) >= window:
+                    yield await pending.pop(0)
+            while pending:
+                yield await pending.pop(0)
+        finally:
+            for call in pending:
+                call.cancel()
+
+    async def stream(
+        self,
+        command: str,
+        payload: object = None,
+        *,
+        credit: int = 16,
+        session: str = "",
+        timeout: float | None = None,
+        queue_timeout: float | None = None,
+        idempotent: bool | None = None,
+        retries: int | None = None,
+        priority: int = 0,
+        type: Any = None,
+    ) -> AsyncGenerator[Any, None]:
+        """The parts that a command yields, as they come; no more than `credit` lie unread.
+
+        Whoever does not read on holds up the command, whose deadline stands. Use
+        `contextlib.aclosing` to leave early: that cancels the call. Raises: as `execute`; a
+        stream of which a part was read is not begun again.
+        """
+        stream = Stream(check_credit(credit))
+        call = self.start_packed(
+            command,
+            packed((payload,)),
+            NO_KEYWORDS,
+            session,
+            timeout,
+            queue_timeout,
+            idempotent,
+            retries,
+            priority,
+            type,
+            stream,
+        )
+        try:
+            while part := await stream.next(call):
+                yield part[0]
+        finally:
+            call.cancel()
+
+    def start_packed(
+        self,
+        command: str,
+        arguments: Raw,
+        keywords: Raw = NO_KEYWORDS,
+        session: str = "",
+        timeout: float | None = None,
+        queue_timeout: float | None = None,
+        idempotent: bool | None = None,
+        retries: int | None = None,
+        priority: int = 0,
+        type: Any = None,
+        stream: Stream | None = None,
+    ) -> Call:
+        """As `start`, with arguments that are MessagePack already: an array and a map."""
+        options = self._options.get(command)
+        config = self._config_of(command)
+        if timeout is None:
+            timeout = self._default_timeout(command, options, config)
+        check_call(command, session, timeout, queue_timeout, priority)
+        if queue_timeout is None and config.queue_timeout_s:
+            queue_timeout = config.queue_timeout_s
+        if idempotent is None:
+            idempotent = options is not None and options.idempotent
+        if retries is None:
+            retries = options.retries if options is not None else None
+        now = monotonic()
+        deadline = now + bounded(timeout)
+        # By position: one of these is made for every call.
+        call = Call(
+            self._engine,
+            command,
+            arguments,
+            keywords,
+            deadline,
+            deadline if queue_timeout is None else now + bounded(queue_timeout),
+            session,
+            idempotent,
+            config.retries if retries is None else retries,
+            priority,
+            current_request(),
+            decoder_of(type),
+            stream,
+        )
+        self._engine.submit(call)
+        return call
+
+    def _config_of(self, command: str) -> PoolConfig:
+        pools = self._pools
+        if len(pools) > 1:
+            return pools.get(pool_of_command(pools, command), _DEFAULTS)
+        return pools.get(DEFAULT_POOL, _DEFAULTS)
+
+    def _default_timeout(
+        self, command: str, options: CommandOptions | None, config: PoolConfig
+    ) -> float:
+        if options is not None and options.timeout_s is not None:
+            return options.timeout_s
+        if callable(self._timeout):
+            return self._timeout(command)
+        return config.call_timeout_s if self._timeout is None else self._timeout
+
+    async def status(self) -> dict[str, Any]:
+        """What the workers tell of themselves and their children, by pool and name; how many
+        sessions there are.
+        """
+        answers = await self._ask_workers(lambda: protocol.StatusRequest(number=0))
+        found = [as_dict(one) for one in answers if isinstance(one, protocol.WorkerStatus)]
+        found.sort(key=lambda one: (one["pool"], len(one["worker"]), one["worker"]))
+        if not found:
+            return {"workers": []}
+        stats = await self._ask(protocol.GlobalRequest(number=0, operation="stats"))
+        return {"workers": found, "sessions": stats.counts}
+
+    async def list_sessions(self, *, after: str = "", limit: int = 100) -> dict[str, Any]:
+        """Ids, sizes, last use and end behind the id `after`; `next` is where to go on."""
+        found = await self.sessions.page(after, limit)
+        following = found[-1].id if len(found) == limit else ""
+        return {"sessions": [as_dict(one) for one in found], "next": following}
+
+    async def drain(self, worker: str, on: bool = True) -> Any:
+        """Let a worker take no more calls, or (`on=False`) take them again. For operators."""
+        return await self._order(worker, "drain" if on else "undrain")
+
+    async def recycle(self, worker: str) -> Any:
+        """Replace a worker's children, as soon as the new ones are warm. For operators."""
+        return await self._order(worker, "recycle")
+
+    async def close(self) -> None:
+        """End the connections; calls that are under way raise PoolClosed. Twice is once."""
+        self._engine.close()
+
+    async def _ask(
+        self, request: protocol.SessionRequest | protocol.GlobalRequest
+    ) -> protocol.Reply:
+        """Ask any worker; the next one if it goes away."""
+        deadline = monotonic() + bounded(self._default_timeout("", None, self._config_of("")))
+        while True:
+            for path in self._dispatcher().workers.values():
+                try:
+                    reply: protocol.Reply = await self._answer(path, request, deadline)
+                except ConnectionError:
+                    if not may_repeat(request):
+                        text = "the worker went away while it may have been changing it"
+                        raise PoolRestarted(text) from None
+                except OSError:
+                    continue
+                else:
+                    self._remember(reply)
+                    return reply
+            await self._pause(deadline)
+
+    async def _order(self, worker: str, order: Any) -> dict[str, Any]:
+        deadline = monotonic() + bounded(self._default_timeout("", None, self._config_of("")))
+        path = next(
+            (path for (_, name), path in self._dispatcher().workers.items() if name == worker), None
+        )
+        if path is None:
+            raise PoolUnavailable(f"worker {worker} is not connected")
+        try:
+            await self._answer(path, protocol.WorkerOrder(number=0, order=order), deadline)
+        except OSError as error:
+            raise PoolUnavailable(f"worker {worker} is not connected: {error}") from None
+        return {"worker": worker}
+
+    async def _ask_workers(
+        self, request: Callable[[], protocol.FromControlClient]
+    ) -> list[protocol.ToControlClient]:
+        deadline = monotonic() + bounded(self._default_timeout("", None, self._config_of("")))
+        found = []
+        for path in list(self._dispatcher().workers.values()):
+            with suppress(OSError):
+                found.append(await self._answer(path, request(), deadline))
+        return found
+
+    async def _answer(
+        self, path: Path, request: protocol.FromControlClient, deadline: float
+    ) -> Any:
+        """Raises: OSError when the worker is not there; what it says went wrong."""
+        asked = self._dispatcher().control.ask(path, request)
+        try:
+            async with asyncio.timeout(max(0.0, deadline - monotonic())):
+                answer = await asked
+        except TimeoutError:
+            raise DeadlineExceeded("no answer came before the deadline") from None
+        if isinstance(answer, protocol.Failure):
+            raise error_of(answer)
+        return answer
+
+    async def _pause(self, deadline: float) -> None:
+        """Raises: PoolUnavailable at the deadline."""
+        left_s = deadline - monotonic()
+        if left_s <= 0:
+            problem = self._dispatcher().problem or f"there is no worker below {self._path}"
+            raise PoolUnavailable(f"no worker of the pool answers: {problem}")
+        await asyncio.sleep(min(_AGAIN_S, left_s))
+
+    def _remember(self, reply: protocol.Reply) -> None:
+        for one in reply.sessions:
+            self._dispatcher().remember(one.id, one.worker, one.affinity)
+
+    def _dispatcher(self) -> Dispatcher:
+        engine = self._engine
+        if not isinstance(engine, Dispatcher):
+            raise ProtocolError("there is no worker in a test")
+        if engine.closed:
+            raise PoolClosed("the client is closed")
+        engine.open()
+        return engine
+
+    def _new_engine(self) -> Engine:
+        return Dispatcher(self._path, self._pools, self._options)
+
+    def _forked(self) -> None:
+        """In a forked child: connections and calls are the parent's."""
+        former = self._engine
+        if isinstance(former, Dispatcher) and not former.closed:
+            self._engine = self._new_engine()
+            former.disown()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def as_dict(record: Any) -> dict[str, Any]:
+    """A packet by the names of its fields."""
+    found: dict[str, Any] = {}
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        if isinstance(value, list) and value and hasattr(value[0], "__struct_fields__"):
+            value = [as_dict(one) for one in value]
+        found[name] = value
+    return found
+
+
+async def _items(items: Iterable[object] | AsyncIterable[object]) -> AsyncGenerator[object, None]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item
+
+
+_DEFAULTS = PoolConfig()
+_clients: WeakSet[Client] = WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client._forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)

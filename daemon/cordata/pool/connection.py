@@ -1,0 +1,193 @@
+"""One connection of a client: to one child, with the page that says what the child has begun.
+
+connect, hello + page --welcome--> ready: calls out, answers in --end of file--> lost
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from cordata.errors import FrameTooLarge, ProtocolError
+from cordata.pool import protocol
+from cordata.pool.call import Call
+from cordata.pool.directory import Place
+from cordata.pool.page import SETTLE_S, ConnectionPage, StatusReader
+from cordata.pool.paths import socket_address
+from cordata.pool.scheduler import Lane
+
+#: The largest message that a client takes: the child has the configured bound.
+MAX_TAKEN = 1 << 30
+
+
+def connect(sock: socket.socket, path: Path) -> None:
+    """Raises: OSError."""
+    with socket_address(path) as address:
+        sock.connect(address)
+
+
+class Owner(Protocol):
+    """Who is told what becomes of a connection."""
+
+    def received(self, connection: Connection, packet: protocol.FromChild) -> None:
+        """A packet came."""
+
+    def writable(self, connection: Connection) -> None:
+        """The socket was full, and takes calls again."""
+
+    def lost(self, connection: Connection) -> None:
+        """The child is gone; nothing more comes."""
+
+
+class Connection:
+    """See the module. Makes the connection at once. Raises: OSError when nobody listens there,
+    BlockingIOError when too many others are connecting.
+    """
+
+    def __init__(self, place: Place, owner: Owner, client_id: int) -> None:
+        self.place = place
+        self.closed = False
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        #: Packets that the socket did not take yet.
+        self._outbox: deque[bytes] = deque()
+        self._max_bytes = MAX_TAKEN
+        #: Number of the last call that was sent.
+        self._number = 0
+        status = StatusReader(place.status)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._socket.setblocking(False)
+            connect(self._socket, place.socket)
+            file = ConnectionPage.create()
+            try:
+                self._page = ConnectionPage(file)
+                hello = protocol.Hello(version=protocol.VERSION, client=client_id, pid=os.getpid())
+                protocol.send(self._socket, protocol.encode(hello), [file])
+            finally:
+                os.close(file)
+        except BaseException:
+            self._socket.close()
+            status.close()
+            raise
+        self.status = status
+        self.lane = Lane(place.child.worker, status, owner=self)
+        #: Of the child, once it has said it.
+        self.pid = 0
+        self._loop.add_reader(self._socket, self._readable)
+
+    @property
+    def begun(self) -> int:
+        """Number of the last call that the child began; those after it have not begun."""
+        return self._page.begun
+
+    def welcome(self, packet: protocol.Welcome) -> None:
+        """The child takes calls, of these commands."""
+        self._max_bytes, self.pid = packet.max_frame_bytes, packet.pid
+        self.lane.commands = frozenset(packet.commands)
+        self.lane.ready = True
+
+    def send_call(self, call: Call) -> None:
+        """Send a call. Raises: FrameTooLarge, before anything was sent."""
+        number = self._number + 1
+        data = protocol.encode(
+            protocol.Call(
+                number,
+                call.command,
+                call.arguments,
+                call.keywords,
+                call.deadline,
+                call.sequence,
+                call.session,
+                call.request_id,
+                0 if call.stream is None else call.stream.credits,
+            )
+        )
+        if len(data) > self._max_bytes:
+            raise protocol.too_large(len(data), self._max_bytes)
+        self._number = call.number = number
+        call.connection = self
+        self.lane.calls[number] = call
+        self._send(data)
+
+    def cancel(self, call: Call) -> None:
+        """Tell the child that nobody waits for the call."""
+        self._send(protocol.encode(protocol.Cancel(call.number)))
+
+    def credit(self, call: Call, count: int) -> None:
+        """Let so many more parts come."""
+        self._send(protocol.encode(protocol.Credit(call.number, count)))
+
+    def take_back(self, number: int, settled: Callable[[Connection, int], None]) -> None:
+        """Let no call up to this number begin any more; then `settled` is called, by when `begun`
+        says for certain which of them had.
+        """
+        self._page.take_back(number)
+        self._loop.call_later(SETTLE_S, settled, self, number)
+
+    def close(self, *, forked: bool = False) -> None:
+        """Leave the child; `forked`: the connection is another process's, and stays."""
+        if self.closed:
+            return
+        self.closed = True
+        if not forked:
+            self._loop.remove_reader(self._socket)
+            if self._outbox:
+                self._loop.remove_writer(self._socket)
+        self._socket.close()
+        self.status.close()
+
+    def _send(self, data: bytes) -> None:
+        if self.closed:
+            return
+        if not self._outbox:
+            try:
+                protocol.send(self._socket, data)
+                return
+            except BlockingIOError:
+                self._loop.add_writer(self._socket, self._write)
+            except OSError:
+                return  # the reader finds out
+        self._outbox.append(data)
+        self.lane.blocked = True
+
+    def _write(self) -> None:
+        while self._outbox:
+            try:
+                protocol.send(self._socket, self._outbox[0])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._outbox.clear()
+                break
+            self._outbox.popleft()
+        self._loop.remove_writer(self._socket)
+        self.lane.blocked = False
+        self._owner.writable(self)
+
+    def _readable(self) -> None:
+        receive, decode, calls = protocol.receive, protocol.from_child.decode, self.lane.calls
+        while not self.closed:
+            try:
+                data, files = receive(self._socket, MAX_TAKEN)
+                if not data:
+                    self._owner.lost(self)
+                    return
+                if files:
+                    protocol.close(files)
+                packet = decode(data)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                continue  # it left without reading all that we sent; its answers are still there
+            except (OSError, FrameTooLarge, ProtocolError):
+                self._owner.lost(self)
+                return
+            self._owner.received(self, packet)
+            if not calls:
+                return

@@ -1,0 +1,287 @@
+"""The control socket of a worker: it answers for its children, also while they compute.
+
+Clients ask how a child died, have a call killed, and use sessions and globals here; operators ask
+for the status, drain and recycle. Sessions are work for a thread: the file may make one wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from cordata.errors import CordataError, FrameTooLarge, PoolError, ProtocolError
+from cordata.log import logger
+from cordata.pool import protocol
+from cordata.pool.keeper import Keeper
+from cordata.pool.paths import control_name, socket_address
+from cordata.pool.process import Exit
+from cordata.pool.protocol import (
+    Death,
+    DeathRequest,
+    Failure,
+    FromControlClient,
+    GlobalRequest,
+    KillRequest,
+    Packet,
+    Reply,
+    SessionRequest,
+    StatusRequest,
+    WorkerOrder,
+    WorkerStatus,
+    encode,
+    from_control_client,
+)
+from cordata.pool.session_answers import answer_globals, answer_session
+from cordata.pool.sessions import SessionStore
+from cordata.pool.spawning import make_directory
+
+log = logger("cordata.pool")
+
+#: How long a client waits for the word on a child's death.
+_DEATH_S = 1.0
+#: Expired sessions are deleted this often.
+_SWEEP_S = 60.0
+#: Requests that wait for the thread; above it a request is refused.
+_MAX_WAITING = 10_000
+_CREDENTIALS = struct.Struct("3i")
+
+
+class ControlServer:
+    """See the module. `keepers`: one for each child of the worker."""
+
+    def __init__(
+        self,
+        worker: str,
+        keepers: Sequence[Keeper],
+        store: SessionStore,
+        *,
+        cancel_grace_s: Callable[[], float],
+    ) -> None:
+        self._worker = worker
+        self._keepers = keepers
+        self._spec = keepers[0].spec
+        self._store = store
+        self._cancel_grace_s = cancel_grace_s
+        self._loop = asyncio.get_running_loop()
+        self._connections: dict[int, socket.socket] = {}
+        self._drained = False
+        #: Generation of a child that lives, and who wants to know how it died.
+        self._waiting_deaths: dict[int, list[tuple[socket.socket, int]]] = {}
+        self._requests: asyncio.Queue[tuple[socket.socket, SessionRequest | GlobalRequest]] = (
+            asyncio.Queue(_MAX_WAITING)
+        )
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take requests while inside; those for sessions are answered by `run`.
+
+        Raises: OSError; CordataError when another process is this worker.
+        """
+        directory = Path(self._spec.directory)
+        make_directory(directory)
+        with _only_one(directory, self._worker):
+            with _listen(directory / control_name(self._worker)) as listener:
+                self._loop.add_reader(listener, self._accept, listener)
+                try:
+                    yield
+                finally:
+                    self._loop.remove_reader(listener)
+                    for sock in list(self._connections.values()):
+                        self._close(sock)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._serve_sessions())
+            group.create_task(self._sweep())
+
+    def died(self, generation: int, end: Exit) -> None:
+        """A child died: tell those who asked."""
+        for sock, number in self._waiting_deaths.pop(generation, ()):
+            self._send(sock, _death(number, end))
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # it is gone, or there is no descriptor left for it
+            sock, _ = listener.accept()
+            sock.setblocking(False)
+            self._connections[sock.fileno()] = sock
+            self._loop.add_reader(sock, self._read, sock)
+
+    def _read(self, sock: socket.socket) -> None:
+        try:
+            while sock.fileno() >= 0:
+                received = protocol.receive(sock, self._spec.max_frame_bytes)
+                protocol.close(received.files)
+                if not received.data:
+                    self._close(sock)
+                    return
+                self._take(sock, from_control_client.decode(received.data))
+        except BlockingIOError:
+            return
+        except (ProtocolError, FrameTooLarge) as error:
+            self._send(sock, Failure(0, error.code, str(error)))
+            self._close(sock)
+        except OSError:
+            self._close(sock)
+
+    def _take(self, sock: socket.socket, message: FromControlClient) -> None:
+        if isinstance(message, DeathRequest):
+            self._tell_death(sock, message)
+        elif isinstance(message, StatusRequest):
+            self._send(sock, self._status(message.number))
+        elif isinstance(message, KillRequest):
+            self._loop.call_later(self._cancel_grace_s(), self._kill, message)
+            self._send(sock, Reply(message.number))
+        elif isinstance(message, WorkerOrder):
+            self._obey(sock, message)
+        elif self._requests.full():
+            text = f"more than {_MAX_WAITING} session requests wait"
+            self._send(sock, Failure(message.number, "saturated", text))
+        else:
+            self._requests.put_nowait((sock, message))
+
+    def _tell_death(self, sock: socket.socket, asked: DeathRequest) -> None:
+        for keeper in self._keepers:
+            if (end := keeper.deaths.get(asked.generation)) is not None:
+                self._send(sock, _death(asked.number, end))
+                return
+        if not any(keeper.knows(asked.generation) for keeper in self._keepers):
+            self._send(sock, Death(asked.number, known=False))
+            return
+        waiter = (sock, asked.number)
+        self._waiting_deaths.setdefault(asked.generation, []).append(waiter)
+
+        def give_up() -> None:
+            waiters = self._waiting_deaths.get(asked.generation, [])
+            if waiter in waiters:
+                waiters.remove(waiter)
+                if not waiters:
+                    del self._waiting_deaths[asked.generation]
+                self._send(sock, Death(asked.number, known=False))
+
+        self._loop.call_later(_DEATH_S, give_up)
+
+    def _kill(self, asked: KillRequest) -> None:
+        for keeper in self._keepers:
+            if keeper.kill_call(asked.generation, asked.client, asked.call):
+                return
+
+    def _obey(self, sock: socket.socket, order: WorkerOrder) -> None:
+        if _uid_of(sock) not in (0, os.geteuid()):
+            text = "only the user of the service, and root, may do this"
+            self._send(sock, Failure(order.number, "denied", text))
+            return
+        for keeper in self._keepers:
+            if order.order == "recycle":
+                keeper.recycle()
+            else:
+                self._drained = order.order == "drain"
+                keeper.drain(self._drained)
+        log.info("an operator's order: %s", order.order)
+        self._send(sock, Reply(order.number))
+
+    def _status(self, number: int) -> WorkerStatus:
+        keepers = self._keepers
+        return WorkerStatus(
+            number,
+            worker=self._worker,
+            pool=self._spec.pool,
+            pid=os.getpid(),
+            drained=self._drained,
+            started=sum(keeper.started for keeper in keepers),
+            crashed=sum(keeper.crashed for keeper in keepers),
+            killed=sum(keeper.killed for keeper in keepers),
+            start_error=next((k.start_error for k in keepers if k.start_error), ""),
+            commands=sorted(self._spec.commands),
+            children=[child for keeper in keepers for child in keeper.report()],
+        )
+
+    async def _serve_sessions(self) -> None:
+        while True:
+            sock, request = await self._requests.get()
+            if sock.fileno() >= 0:
+                self._send(sock, await asyncio.to_thread(self._answer, request))
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            with contextlib.suppress(PoolError):  # the next call says it
+                await asyncio.to_thread(self._store.sweep)
+
+    def _answer(self, request: SessionRequest | GlobalRequest) -> Packet:
+        """In a thread."""
+        try:
+            if isinstance(request, GlobalRequest):
+                return answer_globals(self._store, request)
+            return answer_session(self._store, request)
+        except PoolError as error:
+            return Failure(request.number, error.code, str(error))
+        except Exception:
+            log.exception("a session request failed")
+            return Failure(
+                request.number, "pool", "the worker could not answer; its journal says why"
+            )
+
+    def _send(self, sock: socket.socket, packet: Packet) -> None:
+        if sock.fileno() < 0:
+            return
+        try:
+            protocol.send(sock, encode(packet))
+        except OSError:  # also of one that does not read its answers
+            self._close(sock)
+
+    def _close(self, sock: socket.socket) -> None:
+        if self._connections.pop(sock.fileno(), None) is not None:
+            self._loop.remove_reader(sock)
+            sock.close()
+
+
+@contextlib.contextmanager
+def _only_one(directory: Path, worker: str) -> Iterator[None]:
+    """While inside, no other process is this worker of this directory. Raises: CordataError."""
+    file = os.open(directory / f"{worker}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = f"another process is worker {worker} of {directory}"
+            raise CordataError(text) from None
+        yield
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def _listen(path: Path) -> Iterator[socket.socket]:
+    """The control socket; it appears when it listens, and is removed at the end."""
+    hidden = path.with_name(f".{path.name}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.setblocking(False)
+        for left in (path, hidden):  # of a worker that was killed
+            left.unlink(missing_ok=True)
+        try:
+            with socket_address(hidden) as address:
+                listener.bind(address)
+            hidden.chmod(0o660)
+            listener.listen(1024)
+            hidden.rename(path)
+            yield listener
+        finally:
+            for left in (path, hidden):
+                left.unlink(missing_ok=True)
+
+
+def _uid_of(sock: socket.socket) -> int:
+    """Of who connected: unix(7), SO_PEERCRED."""
+    found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(found)[1])
+
+
+def _death(number: int, end: Exit) -> Death:
+    return Death(number, True, end.why, end.code, end.signal, list(end.lines))

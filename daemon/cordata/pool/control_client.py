@@ -1,0 +1,95 @@
+"""Requests of a client to workers: how a child died, kill it, sessions, globals, orders, status.
+
+A worker answers while its children compute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+from cordata.errors import ProtocolError
+from cordata.pool import protocol
+from cordata.pool.connection import MAX_TAKEN, connect
+
+
+class ControlClient:
+    """One connection to each worker that was asked, made when it is."""
+
+    def __init__(self) -> None:
+        self._links: dict[Path, _Link] = {}
+
+    def ask(self, path: Path, request: protocol.FromControlClient) -> asyncio.Future[Any]:
+        """Send a request to the worker at `path`; gives its answer, as the future of a packet.
+
+        The future raises ConnectionError when the worker goes away before it answers. Raises:
+        OSError when nothing could be sent.
+        """
+        link = self._links.get(path)
+        if link is None or link.closed:
+            link = self._links[path] = _Link(path)
+        return link.ask(request)
+
+    def close(self, *, forked: bool = False) -> None:
+        """End all connections; `forked`: they are another process's, and stay."""
+        for link in self._links.values():
+            link.close(forked=forked)
+        self._links.clear()
+
+
+class _Link:
+    def __init__(self, path: Path) -> None:
+        self.closed = False
+        self._loop = asyncio.get_running_loop()
+        self._number = 0
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        try:
+            connect(self._socket, path)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._loop.add_reader(self._socket, self._readable)
+
+    def ask(self, request: protocol.FromControlClient) -> asyncio.Future[Any]:
+        self._number += 1
+        request.number = self._number
+        protocol.send(self._socket, protocol.encode(request))
+        future = self._asked[self._number] = self._loop.create_future()
+        return future
+
+    def close(self, *, forked: bool = False) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if not forked:
+            self._loop.remove_reader(self._socket)
+        self._socket.close()
+        asked, self._asked = self._asked, {}
+        for future in asked.values():
+            if not future.done() and not forked:
+                future.set_exception(ConnectionError("the worker is gone"))
+                future.exception()  # it may be nobody's any more
+
+    def _readable(self) -> None:
+        while not self.closed:
+            try:
+                data, files = protocol.receive(self._socket, MAX_TAKEN)
+                protocol.close(files)
+                if not data:
+                    self.close()
+                    return
+                packet = protocol.to_control_client.decode(data)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                continue
+            except (OSError, ProtocolError):
+                self.close()
+                return
+            future = self._asked.pop(packet.number, None)
+            if future is not None and not future.done():
+                future.set_result(packet)

@@ -1,0 +1,86 @@
+"""Async commands, on a loop that lives as long as the child. Imported when one is met first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from cordata.errors import CallCancelled
+from cordata.pool.caller import Caller
+from cordata.unhandled import watch_loop
+
+T = TypeVar("T")
+
+
+class CommandLoop:
+    """Runs one coroutine at a time; tasks that it leaves behind go on with the next one."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        watch_loop(self._runner.get_loop())
+        self._news = asyncio.Event()
+
+    def run(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        caller: Caller | None = None,
+        timeout_s: float = 0.0,
+    ) -> T:
+        """What it returns. It is cancelled when the caller waits no more, and after `timeout_s`;
+        without a caller never. Raises: CallCancelled then; else what it raised.
+        """
+        if caller is not None:
+            coroutine = self._watched(coroutine, caller, timeout_s)
+        try:
+            return self._runner.run(coroutine, context=copy_context())
+        except asyncio.CancelledError:
+            raise CallCancelled from None
+
+    def close(self) -> None:
+        """End the loop, and the tasks that were left behind."""
+        self._runner.close()
+
+    async def drain(
+        self,
+        values: AsyncGenerator[Any, None],
+        sink: Callable[[Any], None],
+        caller: Caller,
+        *,
+        paced: bool,
+    ) -> None:
+        """Give each value to `sink`; `paced`: one for each credit."""
+        try:
+            async for value in values:
+                if paced:
+                    while not caller.credits:
+                        self._news.clear()
+                        await self._news.wait()
+                    caller.credits -= 1
+                sink(value)
+        finally:
+            await values.aclose()
+
+    async def _watched(
+        self, coroutine: Coroutine[Any, Any, T], caller: Caller, timeout_s: float
+    ) -> T:
+        loop, task, file = asyncio.get_running_loop(), asyncio.current_task(), caller.fileno()
+        assert task is not None
+
+        def look() -> None:
+            if caller.look():
+                loop.remove_reader(file)
+                task.cancel()
+            self._news.set()
+
+        if file >= 0:
+            loop.add_reader(file, look)
+        timer = loop.call_later(timeout_s, task.cancel)
+        look()  # what came together with the call is read already
+        try:
+            return await coroutine
+        finally:
+            timer.cancel()
+            if file >= 0:
+                loop.remove_reader(file)

@@ -1,0 +1,134 @@
+"""Discovery: which children and workers the pools of this host have, by the files they make.
+
+```
+RUNTIME/pool/NAME/W.G.sock        a child that takes calls; appears by rename
+RUNTIME/pool/NAME/W.control.sock  a worker
+```
+inotify(7) tells what comes and goes; a directory that is not there yet is looked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from cordata.log import logger
+from cordata.pool.paths import CONTROL, SOCKET, ChildName, parse
+
+log = logger("cordata.pool")
+
+#: inotify(7): IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF
+_CHANGES = 0x100 | 0x40 | 0x80 | 0x200 | 0x400 | 0x800
+#: First and longest pause before a directory that is not there is looked for again.
+_LOOK_MIN_S, _LOOK_MAX_S = 0.02, 1.0
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Place(NamedTuple):
+    """A child: where it listens, and which it is."""
+
+    directory: Path
+    pool: str
+    child: ChildName
+
+    @property
+    def socket(self) -> Path:
+        """Its socket."""
+        return self.directory / self.child.socket
+
+    @property
+    def status(self) -> Path:
+        """Its status page."""
+        return self.directory / self.child.status
+
+
+class Directory:
+    """Tells `changed` whenever `children` or `workers` may have changed, until it is closed."""
+
+    def __init__(self, root: Path, changed: Callable[[], None]) -> None:
+        self._root = root
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._pause_s = _LOOK_MIN_S
+        self.children: set[Place] = set()
+        #: (pool, worker) with a control socket, and where that is.
+        self.workers: dict[tuple[str, str], Path] = {}
+        #: Why the root cannot be read; "": it can.
+        self.problem = ""
+        self._inotify = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._inotify < 0:
+            log.warning("inotify: %s; looking once a second", os.strerror(ctypes.get_errno()))
+        else:
+            self._loop.add_reader(self._inotify, self._read)
+        self._scan()
+
+    def close(self, *, forked: bool = False) -> None:
+        """Watch no longer."""
+        if self._timer is not None and not forked:
+            self._timer.cancel()
+        if self._inotify >= 0:
+            if not forked:
+                self._loop.remove_reader(self._inotify)
+            os.close(self._inotify)
+            self._inotify = -1
+
+    def _read(self) -> None:
+        """Something changed: what it was is found by looking."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._inotify, 65_536):
+                pass
+        self._scan()
+
+    def _scan(self) -> None:
+        """Read all directories. They are watched before they are read, so that nothing is missed
+        in between.
+        """
+        children: set[Place] = set()
+        workers: dict[tuple[str, str], Path] = {}
+        complete = self._watch(self._root)
+        for directory in self._directories():
+            complete &= self._watch(directory)
+            for name in _names(directory):
+                if name.endswith(CONTROL):
+                    workers[directory.name, name.removesuffix(CONTROL)] = directory / name
+                elif name.endswith(SOCKET) and (child := parse(name)) is not None:
+                    children.add(Place(directory, directory.name, child))
+        self._pause_s = _LOOK_MIN_S if complete else min(2 * self._pause_s, _LOOK_MAX_S)
+        if not complete and self._timer is None:
+            self._timer = self._loop.call_later(self._pause_s, self._look_again)
+        if (children, workers) != (self.children, self.workers):
+            self.children, self.workers = children, workers
+            self._changed()
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._scan()
+
+    def _directories(self) -> list[Path]:
+        try:
+            found = [self._root / entry.name for entry in os.scandir(self._root) if entry.is_dir()]
+        except OSError as error:
+            self.problem = f"{self._root}: {error.strerror}"
+            return []
+        self.problem = ""
+        return found
+
+    def _watch(self, directory: Path) -> bool:
+        """Whether changes of the directory are told from now on."""
+        if self._inotify < 0:
+            return False
+        path = os.fsencode(directory)
+        return bool(_libc.inotify_add_watch(self._inotify, path, _CHANGES) >= 0)
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []

@@ -1,0 +1,685 @@
+"""The client's side of the pool: every call of one process, from its queue to its answer.
+
+```
+ submit --> queue --the scheduler chooses a child--> sent --answer--> over
+              ^                                       |
+              |---- not begun: its child left, died, or computes too long (taken back) ----|
+              '---- begun, its child died, and it is idempotent: with what is left of it --'
+```
+What happens to a call whose child dies is in `lost` and `_died`; a deadline that passes, in `_due`.
+A call that is over for its caller stays its child's until that has answered, or is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop, Future
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from time import monotonic
+
+from cordata import events
+from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command, pool_of_worker
+from cordata.errors import (
+    CallCancelled,
+    CommandUnknown,
+    CordataError,
+    DeadlineExceeded,
+    FrameTooLarge,
+    PoolClosed,
+    PoolSaturated,
+    PoolUnavailable,
+    PreferredWorkerBusy,
+    ProtocolError,
+    QueueTimeout,
+    WorkerCrashed,
+)
+from cordata.log import fields, logger
+from cordata.pool import protocol
+from cordata.pool.breaker import CircuitBreaker
+from cordata.pool.call import Call
+from cordata.pool.connection import Connection
+from cordata.pool.control_client import ControlClient
+from cordata.pool.current import own_pool
+from cordata.pool.directory import Directory, Place
+from cordata.pool.near import nearest
+from cordata.pool.paths import control_name
+from cordata.pool.scheduler import STUCK_S, Lane, Scheduler, place_of
+from cordata.pool.timer_wheel import Alarm
+from cordata.pool.values import FORKED, error_of, new_client_id
+
+log = logger("cordata.pool")
+
+#: How long a worker may take to say how its child died, before the caller is answered.
+_DEATH_REPORT_S = 1.5
+#: Longest pause between two looks at children that compute, while calls wait for them.
+_LOOK_MAX_S = 0.05
+#: A child at which too many connect at once is tried again after this long.
+_CONNECT_AGAIN_S = 0.01
+#: Seconds between two lines about refused calls.
+_SATURATED_EVERY_S = 10.0
+#: Sessions whose worker is remembered.
+_SESSIONS = 4096
+
+
+class Dispatcher:
+    """See the module. For one event loop, that of its first call."""
+
+    def __init__(
+        self, path: Path, pools: Mapping[str, PoolConfig], declared: Iterable[str] = ()
+    ) -> None:
+        """`pools`: the configuration of each, "default" first; empty: they are found by their
+        children. `declared`: commands of this process' own application.
+        """
+        self._path = path
+        self._configured = dict(pools)
+        self._loop: AbstractEventLoop | None = None
+        self._directory: Directory | None = None
+        self.control = ControlClient()
+        self._client_id = new_client_id()
+        self._pools: dict[str, Scheduler] = {}
+        #: Commands that some child knows, or knew: their workers may be restarting.
+        self._known = set(declared)
+        self._connections: dict[Place, Connection] = {}
+        #: Children whose connection ended, or that refuse us, until their files are gone.
+        self._gone: set[Place] = set()
+        #: Nested calls, until a free child has said that it takes calls.
+        self._nested: list[Call] = []
+        #: Worker and affinity of sessions that this process called.
+        self._sessions: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        first = self._configured.get(DEFAULT_POOL, PoolConfig())
+        self._breaker = CircuitBreaker(first.poison_limit, first.poison_pause_s)
+        self._alarm: Alarm[Call] = Alarm(self._due)
+        self._tick: asyncio.TimerHandle | None = None
+        self._tick_s = STUCK_S
+        self._retry: asyncio.TimerHandle | None = None
+        self._last = 0
+        #: Calls that were refused since the last line about it, and when there may be another.
+        self._saturated, self._log_saturation_at = 0, 0.0
+        self.closed = False
+
+    # --- what callers do ---
+
+    @property
+    def loop(self) -> AbstractEventLoop:
+        """The event loop of the callers."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def submit(self, call: Call) -> None:
+        """Send the call, or let it wait. Raises: PoolClosed, PoolSaturated."""
+        if self.closed:
+            raise PoolClosed("the client is closed")
+        self.open()
+        now = call.enqueued = monotonic()
+        self._last += 1
+        call.sequence = self._last
+        call.pool = self._pool_of(call.command)
+        pool = self._pools.get(call.pool) or self._scheduler(call.pool)
+        try:
+            self._breaker.check(call.command, now)
+            if call.command not in pool.commands:
+                self._check_known(pool, call)
+        except CordataError as error:
+            call.fail(error)
+            return
+        if own := own_pool():
+            call.nested = Path(own) == self._path / call.pool
+        if not self._place(pool, call, now):
+            try:
+                pool.queue.add(call)
+            except PoolSaturated:
+                self._log_saturation(pool, now)
+                raise
+        if not call.over:
+            self._alarm.set(call, min(call.deadline, call.queue_deadline))
+            if self._tick is None:
+                self._watch()
+
+    def cancel(self, call: Call, *, hard: bool) -> None:
+        """Nobody waits for the call: it does not begin any more; its child is told, or killed."""
+        self._alarm.clear(call)
+        connection = call.connection
+        if call.queued:
+            self._pools[call.pool].queue.drop(call)
+        elif call in self._nested:
+            self._nested.remove(call)
+        elif connection is not None and connection.lane.calls.get(call.number) is call:
+            if connection.begun < call.number:
+                connection.take_back(call.number, self._settled)
+            connection.cancel(call)
+            if hard:
+                self._kill(connection, call)
+
+    def credit(self, call: Call, count: int) -> None:
+        """So many more parts of its stream may come."""
+        if call.connection is not None:
+            call.connection.credit(call, count)
+
+    def remember(self, session: str, worker: str, affinity: str) -> None:
+        """Where a session's calls run."""
+        if not worker:
+            self._sessions.pop(session, None)
+            return
+        self._sessions[session] = (place_of(worker), affinity)
+        self._sessions.move_to_end(session)
+        if len(self._sessions) > _SESSIONS:
+            self._sessions.popitem(last=False)
+
+    def open(self) -> None:
+        """Look for children, unless that is done already."""
+        if self._directory is None:
+            loop = asyncio.get_running_loop()
+            if self._loop is not None and self._loop is not loop:
+                raise PoolClosed("the client belongs to another event loop")
+            self._loop = loop
+            self._directory = Directory(self._path, self._changed)
+            self._changed()
+
+    @property
+    def workers(self) -> dict[tuple[str, str], Path]:
+        """The control sockets of all workers, by pool and worker."""
+        return {} if self._directory is None else self._directory.workers
+
+    @property
+    def problem(self) -> str:
+        """Why there are no workers; "": it is not known."""
+        return "" if self._directory is None else self._directory.problem
+
+    def close(self) -> None:
+        """End every call with PoolClosed, and all connections."""
+        if self.closed:
+            return
+        self.closed = True
+        for call in self._alarm.items():
+            call.fail(PoolClosed("the client was closed"))
+        self._alarm.close()
+        for timer in (self._tick, self._retry):
+            if timer is not None:
+                timer.cancel()
+        if self._directory is not None:
+            self._directory.close()
+        for connection in list(self._connections.values()):
+            connection.close()
+        self.control.close()
+
+    def disown(self) -> None:
+        """In a forked process: connections and calls are the parent's, which goes on with them."""
+        self.closed = True
+        for call in self._alarm.items():
+            call.abandon(PoolClosed(FORKED))
+        if self._directory is not None:
+            self._directory.close(forked=True)
+        for connection in self._connections.values():
+            connection.close(forked=True)
+        self.control.close(forked=True)
+
+    # --- which child ---
+
+    def _pool_of(self, command: str) -> str:
+        if self._configured:
+            return pool_of_command(self._configured, command)
+        for name, pool in self._pools.items():
+            if command in pool.commands:
+                return name
+        return DEFAULT_POOL
+
+    def _scheduler(self, name: str) -> Scheduler:
+        pool = self._pools.get(name)
+        if pool is None:
+            config = self._configured.get(name) or PoolConfig()
+            pool = self._pools[name] = Scheduler(name, config)
+        return pool
+
+    def _check_known(self, pool: Scheduler, call: Call) -> None:
+        """Raises: CommandUnknown when no child knows the command, or ever knew it, and none is
+        there to be asked.
+        """
+        if call.command in pool.commands or call.command in self._known:
+            return
+        pools = [pool] if self._configured else list(self._pools.values())
+        if not pools or not all(one.is_complete for one in pools):
+            return
+        error = CommandUnknown(f"no worker knows {call.command!r}")
+        known = sorted({name for one in pools for lane in one.lanes for name in lane.commands})
+        if near := nearest(call.command, tuple(known)):
+            error.hint = f"did you mean {near!r}?"
+        raise error
+
+    def _place(self, pool: Scheduler, call: Call, now: float) -> bool:
+        """Send the call to a child, or refuse it; False: it has to wait."""
+        prefer = ""
+        if call.session:
+            prefer, affinity = self._sessions.get(call.session, ("", ""))
+            if not self._may_be_of(pool, prefer):
+                prefer = ""  # a session has a worker in one pool
+            call.pinned = prefer if affinity not in ("", "hint") else ""
+            if call.pinned and affinity == "strict_fail" and not pool.is_greeting(call.pinned):
+                lane = pool.free_lane(call)
+                if lane is None:
+                    why = pool.why_nobody(call) or f"worker {call.pinned} is not free"
+                    self._fail(call, PreferredWorkerBusy(why))
+                else:
+                    self._send(call, lane)
+                return True
+        if call.nested:
+            self._place_nested(pool, call)
+            return True
+        if pool.queue.count and not call.pinned:
+            return False
+        lane = pool.choose(call, now, prefer=prefer)
+        if lane is None:
+            return False
+        self._send(call, lane)
+        return True
+
+    def _may_be_of(self, pool: Scheduler, worker: str) -> bool:
+        """Whether the worker is of this pool, as far as it is known."""
+        if self._configured:
+            return pool_of_worker(self._configured, worker) == pool.name
+        others = (other.workers for other in self._pools.values())
+        return worker in pool.workers or not any(worker in workers for workers in others)
+
+    def _place_nested(self, pool: Scheduler, call: Call) -> None:
+        """It must not wait for the child that its own caller holds."""
+        lane = pool.free_lane(call)
+        others = [one for one in self._pools.values() if one is not pool]
+        unknown = call.command not in pool.commands
+        if lane is not None:
+            self._send(call, lane)
+        elif pool.is_greeting() or (unknown and any(one.has_unknown for one in others)):
+            self._nested.append(call)
+        else:
+            text = (
+                f"all processes of pool {call.pool} are busy, one of them with the command that"
+                f" calls {call.command!r}: give that a pool of its own ([pool.NAME] commands)"
+            )
+            self._fail(call, PoolSaturated(text))
+
+    def _send(self, call: Call, lane: Lane) -> None:
+        try:
+            self._connection_of(lane).send_call(call)
+        except FrameTooLarge as error:
+            self._fail(call, error)
+
+    def _connection_of(self, lane: Lane) -> Connection:
+        connection = lane.owner
+        assert isinstance(connection, Connection)
+        return connection
+
+    def _pump(self, pool: Scheduler) -> None:
+        """Send what can go."""
+        if pool.queue.count:
+            now = monotonic()
+            while pool.queue.count and (pair := pool.next_pair(now)) is not None:
+                self._send(pair[1], pair[0])
+        if self._nested:
+            waiting, self._nested = self._nested, []
+            for call in waiting:
+                if (name := self._pool_of(call.command)) != call.pool:
+                    call.pool, call.nested = name, False
+                self._again(call)
+
+    def _again(self, call: Call) -> None:
+        """Let a call that is not over wait at the place that it had."""
+        now = monotonic()
+        call.connection, call.late = None, None
+        pool = self._scheduler(call.pool)
+        try:
+            if now >= call.deadline:
+                text = "the deadline passed as its child went away"
+                raise DeadlineExceeded(text, ran=call.attempts > 0)
+            self._breaker.check(call.command, now)
+            self._check_known(pool, call)
+        except CordataError as error:
+            self._fail(call, error)
+            return
+        if call.nested or call.session:
+            if self._place(pool, call, now):
+                return
+        pool.queue.add(call, back=True)
+        self._pump(pool)
+        self._watch()
+
+    def _log_saturation(self, pool: Scheduler, now: float) -> None:
+        self._saturated += 1
+        if now < self._log_saturation_at:
+            return
+        self._log_saturation_at = now + _SATURATED_EVERY_S
+        log.warning(
+            "pool %s is full: %d calls wait here, %d were refused since the last such line",
+            pool.name,
+            pool.queue.count,
+            self._saturated,
+            extra=fields(events.POOL_SATURATED, pool=pool.name, waiting=pool.queue.count),
+        )
+        self._saturated = 0
+
+    def _fail(self, call: Call, error: Exception) -> None:
+        self._alarm.clear(call)
+        call.fail(error)
+
+    # --- what children say ---
+
+    def received(self, connection: Connection, packet: protocol.FromChild) -> None:
+        """A packet came from a child."""
+        lane = connection.lane
+        if isinstance(packet, protocol.Welcome):
+            connection.welcome(packet)
+            self._known |= lane.commands
+            self._pools[connection.place.pool].learn()
+            self._welcomed(connection)
+            return
+        number = packet.number
+        if isinstance(packet, protocol.Chunk):
+            call = lane.calls.get(number)
+            if call is not None and call.stream is not None and not call.over:
+                call.stream.add(packet.value)
+            return
+        call = lane.calls.pop(number, None)
+        pool = self._pools[connection.place.pool]
+        if call is None:
+            if isinstance(packet, protocol.Failure) and number == 0:
+                self._refused(connection, error_of(packet))
+            return  # else it was taken back
+        if isinstance(packet, protocol.NotRun):
+            self._not_run(connection, call, packet)
+        else:
+            self._alarm.clear(call)
+            self._breaker.succeeded(call.command)
+            pool.ran(lane, call.command, packet.run_us)
+            if isinstance(packet, protocol.Result):
+                call.succeed(packet.value)
+            elif isinstance(packet, protocol.End):
+                call.end()
+            else:
+                call.fail(error_of(packet))
+            if call.session and not isinstance(packet, protocol.Failure):
+                self.remember(call.session, packet.session_worker, packet.affinity)
+        if pool.queue.count:
+            now = monotonic()
+            while (following := pool.next_call(lane, now)) is not None:
+                self._send(following, lane)
+
+    def writable(self, connection: Connection) -> None:
+        """The socket of a child takes calls again."""
+        self._pump(self._pools[connection.place.pool])
+
+    def lost(self, connection: Connection) -> None:
+        """A child is gone: what it had not begun goes to another one."""
+        begun, place = connection.begun, connection.place
+        connection.close()
+        self._connections.pop(place, None)
+        self._gone.add(place)
+        pool = self._pools[place.pool]
+        pool.remove(connection.lane)
+        calls, connection.lane.calls = connection.lane.calls, {}
+        for number, call in calls.items():
+            if number <= begun:
+                self._ask_death(connection, call)
+            elif call.late is not None:
+                self._fail(call, call.late)
+            elif not call.over:
+                self._again(call)
+        self._recheck(pool)
+
+    def _welcomed(self, connection: Connection) -> None:
+        for pool in list(self._pools.values()):
+            self._recheck(pool)
+        self._pump(self._pools[connection.place.pool])
+
+    def _recheck(self, pool: Scheduler) -> None:
+        """Calls wait for commands: another pool may know one by now, or nobody."""
+        for command in pool.queue.commands():
+            if command in pool.commands:
+                continue
+            name = self._pool_of(command)
+            for call in pool.queue.calls():
+                if call.command != command:
+                    continue
+                if name != call.pool:
+                    pool.queue.drop(call)
+                    call.pool = name
+                    self._again(call)
+                    continue
+                try:
+                    self._check_known(pool, call)
+                except CommandUnknown as error:
+                    pool.queue.drop(call)
+                    self._fail(call, error)
+
+    def _refused(self, connection: Connection, error: Exception) -> None:
+        """The child takes no calls of this process."""
+        log.warning("child %s refuses this process: %s", connection.place.socket, error)
+        pool = self._pools[connection.place.pool]
+        self.lost(connection)
+        if isinstance(error, ProtocolError) and not pool.lanes:
+            for call in pool.queue.calls():
+                pool.queue.drop(call)
+                self._fail(call, error)
+
+    def _not_run(self, connection: Connection, call: Call, packet: protocol.NotRun) -> None:
+        if call.over:
+            return
+        if call.late is not None:
+            self._fail(call, call.late)
+        elif packet.reason == "deadline":
+            text = "the deadline passed at a child, before it began"
+            self._fail(call, DeadlineExceeded(text, ran=call.attempts > 0))
+        else:
+            if packet.reason == "unknown_command":
+                connection.lane.commands -= {call.command}
+                self._pools[connection.place.pool].learn()
+            elif packet.reason == "moved":
+                self.remember(call.session, packet.worker, packet.affinity)
+            self._again(call)
+
+    # --- deadlines, and children that compute for long ---
+
+    def _due(self, call: Call) -> None:
+        """The call's deadline has passed, or that of its wait."""
+        now = monotonic()
+        connection = call.connection
+        if call.queued:
+            self._pools[call.pool].queue.drop(call)
+            self._waited_too_long(call, now)
+        elif call in self._nested:
+            self._nested.remove(call)
+            self._waited_too_long(call, now)
+        elif connection is None or connection.closed:  # how its child died is being asked
+            call.fail(DeadlineExceeded("the deadline passed as its child died", ran=True))
+        elif call.number <= connection.begun:
+            if now < call.deadline:
+                self._alarm.set(call, call.deadline)
+                return
+            connection.cancel(call)
+            call.fail(DeadlineExceeded("the deadline passed while it ran", ran=True))
+        else:
+            call.late = self._late(call, now)
+            connection.take_back(call.number, self._settled)
+
+    def _settled(self, connection: Connection, number: int) -> None:
+        """Calls up to this number were taken back: it is certain now which of them began."""
+        if connection.closed:
+            return
+        begun, calls = connection.begun, connection.lane.calls
+        back = []
+        for each, call in list(calls.items()):
+            if each > number:
+                break
+            if each > begun:
+                del calls[each]
+                back.append(call)
+            elif call.late is not None and not call.over:
+                call.late = None
+                self._due(call)
+        for call in back:
+            if call.late is not None:
+                self._fail(call, call.late)
+            elif not call.over:
+                self._again(call)
+        self._pump(self._pools[connection.place.pool])
+
+    def _late(self, call: Call, now: float) -> CordataError:
+        """What a call fails with that did not begin in time."""
+        pool = self._pools[call.pool]
+        why = pool.why_nobody(call)
+        more = f": {why}" if why else ""
+        if now < call.deadline:
+            return QueueTimeout(f"no child was free in time{more}")
+        if not (pool.lanes or pool.workers):
+            return PoolUnavailable(f"nobody took the call{more} ({self.problem or self._path})")
+        text = f"the deadline passed in the queue{more}"
+        return DeadlineExceeded(text, ran=call.attempts > 0)
+
+    def _waited_too_long(self, call: Call, now: float) -> None:
+        call.fail(self._late(call, now))
+
+    def _watch(self) -> None:
+        """Look at the children again soon, while calls wait for them."""
+        self._tick_s = STUCK_S
+        if self._tick is None and not self.closed:
+            self._tick = self.loop.call_later(self._tick_s, self._look)
+
+    def _look(self) -> None:
+        self._tick = None
+        now = monotonic()
+        waiting = False
+        for pool in self._pools.values():
+            for lane, number in pool.misplaced(now):
+                connection = self._connection_of(lane)
+                if connection.begun < number:
+                    connection.take_back(number, self._settled)
+            self._pump(pool)
+            waiting = waiting or bool(pool.queue.count)
+        waiting = waiting or any(
+            connection.lane.calls and connection.begun < next(reversed(connection.lane.calls))
+            for connection in self._connections.values()
+        )
+        if waiting and not self.closed:
+            self._tick_s = min(1.5 * self._tick_s, _LOOK_MAX_S)
+            self._tick = self.loop.call_later(self._tick_s, self._look)
+
+    # --- children that died, and those to be killed ---
+
+    def _control_path(self, place: Place) -> Path:
+        return place.directory / control_name(place.child.worker)
+
+    def _ask_death(self, connection: Connection, call: Call) -> None:
+        """A child died in this call: its worker knows how."""
+        place = connection.place
+        request = protocol.DeathRequest(number=0, generation=place.child.generation)
+        try:
+            asked = self.control.ask(self._control_path(place), request)
+        except OSError:
+            self._died(connection, call, None)
+            return
+        timer = self.loop.call_later(_DEATH_REPORT_S, asked.cancel)
+
+        def told(asked: Future[protocol.ToControlClient]) -> None:
+            timer.cancel()
+            lost = asked.cancelled() or asked.exception() is not None
+            answer = None if lost else asked.result()
+            self._died(connection, call, answer if isinstance(answer, protocol.Death) else None)
+
+        asked.add_done_callback(told)
+
+    def _died(self, connection: Connection, call: Call, death: protocol.Death | None) -> None:
+        """What becomes of a call that had begun; `death` None: nobody says how its child died."""
+        now = monotonic()
+        known = death is not None and death.known
+        if death is not None and known and not death.why:
+            if self._breaker.died(call.command, now):
+                log.error(
+                    "command %s is refused for %g s: it killed %d children in a row",
+                    call.command,
+                    self._breaker.pause_s,
+                    self._breaker.limit,
+                    extra=fields(events.POOL_COMMAND_POISONED, command=call.command),
+                )
+        if call.over or self.closed:
+            return
+        if death is not None and death.why == "deadline":
+            self._fail(call, DeadlineExceeded("the deadline passed while it ran", ran=True))
+        elif death is not None and death.why == "cancelled":
+            self._fail(call, CallCancelled("its child was killed after a hard cancel"))
+        elif (
+            call.idempotent
+            and call.attempts < call.retries
+            and call.untouched
+            and not self._breaker.is_open(call.command, now)
+        ):
+            call.attempts += 1
+            self._again(call)
+        else:
+            self._fail(call, _crash(connection, call, death if known else None))
+
+    def _kill(self, connection: Connection, call: Call) -> None:
+        request = protocol.KillRequest(
+            number=0,
+            generation=connection.place.child.generation,
+            client=self._client_id,
+            call=call.number,
+        )
+        try:
+            self.control.ask(self._control_path(connection.place), request)
+        except OSError:
+            log.warning("worker %s was not reached for a hard cancel", connection.lane.worker)
+
+    # --- children that come ---
+
+    def _changed(self) -> None:
+        """Files of children or workers came or went."""
+        directory = self._directory
+        if directory is None or self.closed:
+            return
+        for name in {place.pool for place in directory.children} | {
+            pool for pool, _ in directory.workers
+        }:
+            self._scheduler(name)
+        for name, pool in self._pools.items():
+            pool.workers = {worker for where, worker in directory.workers if where == name}
+        self._gone &= directory.children
+        for place in directory.children - self._connections.keys() - self._gone:
+            self._connect(place)
+        for pool in list(self._pools.values()):
+            self._recheck(pool)
+            self._pump(pool)
+
+    def _connect(self, place: Place) -> None:
+        try:
+            connection = Connection(place, self, self._client_id)
+        except BlockingIOError:
+            if self._retry is None:
+                self._retry = self.loop.call_later(_CONNECT_AGAIN_S, self._connect_again)
+        except OSError as error:
+            self._gone.add(place)
+            log.debug("child %s is not reached: %s", place.socket, error)
+        else:
+            self._connections[place] = connection
+            self._pools[place.pool].add(connection.lane)
+
+    def _connect_again(self) -> None:
+        self._retry = None
+        self._changed()
+
+
+def _crash(connection: Connection, call: Call, death: protocol.Death | None) -> WorkerCrashed:
+    """What the caller of a call is told whose child died."""
+    lane, pid = connection.lane, connection.pid
+    how = "is gone"
+    if death is not None and death.signal is not None:
+        how = f"was killed by signal {death.signal}"
+    elif death is not None and death.code is not None:
+        how = f"ended with {death.code}"
+    more = f", at try {call.attempts + 1}" if call.attempts else ""
+    return WorkerCrashed(
+        f"the child {pid} of worker {lane.worker} {how}{more}",
+        exit_code=None if death is None else death.code,
+        signal=None if death is None else death.signal,
+        lines=() if death is None else tuple(death.lines),
+        worker=lane.worker,
+        pid=pid,
+    )

@@ -1,0 +1,436 @@
+"""Keeps one child of a worker alive: starts it, watches it, starts the next, replaces it.
+
+```
+  (none) --back-off--> child --exit--> (none)
+                         | due (max_calls, max_age_s, max_rss_bytes, or an operator's order)
+                         v
+                 child + spare --spare warm--> the spare is the child, the former one leaves after
+                         |                     the call in hand and gives the others back
+                         '-- child dies: the spare is the child; spare dies: the child serves on
+```
+Deadlines are kept by the status page, so a command that hangs is killed whatever its caller does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from zlib import crc32
+
+from msgspec.structs import replace
+
+from cordata import clock, events
+from cordata.config.pool import PoolConfig
+from cordata.core.retry import next_delay_s
+from cordata.log import fields, logger
+from cordata.pool.process import PING, ChildProcess, Exit
+from cordata.pool.protocol import (
+    ChildStatus,
+    ChildToWorker,
+    Due,
+    Ping,
+    Pong,
+    StartFailed,
+    Up,
+    call_id,
+)
+from cordata.pool.spawning import clean_directory
+from cordata.pool.spec import ChildSpec
+
+log = logger("cordata.pool")
+
+#: The page and the clock are looked at this often; a deadline that is nearer wakes earlier.
+_LOOK_S = 1.0
+#: A child that lived so long was no failure of its start.
+_SETTLED_S = 60.0
+#: Ended by these, the next one starts at once: it was not the child's fault, nor the start's.
+_AT_ONCE = ("deadline", "cancelled", "stop")
+#: Children that were started together must not all leave together.
+_JITTER = 0.1
+#: Deaths that are remembered for clients.
+_DEATHS = 64
+#: Of what a child says of its start: it is shown in one line.
+_LINE = 300
+
+
+class Keeper:
+    """See the module. Its control socket asks it; `on_death` is called for each child that died."""
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        config: PoolConfig,
+        *,
+        on_death: Callable[[int, Exit], None] = lambda generation, end: None,
+    ) -> None:
+        self.spec = spec
+        self._config = config
+        self._on_death = on_death
+        # Never the same again, also after the worker was killed: milliseconds of a clock that runs.
+        self._generations = count(int(clock.monotonic() * 1000))
+        self.child: ChildProcess | None = None
+        self._spare: ChildProcess | None = None
+        #: Replaced, or stopped, and not gone.
+        self._leaving: set[ChildProcess] = set()
+        #: Why the child is to be replaced; "": it is not.
+        self._due = ""
+        #: No child, or no spare, is started before.
+        self._start_at = 0.0
+        self._failures = 0
+        self._drained = False
+        self._stopping = False
+        self._wake = asyncio.Event()
+        #: The first one was warm.
+        self.warmed = asyncio.Event()
+        #: By generation, the latest ones.
+        self.deaths: OrderedDict[int, Exit] = OrderedDict()
+        self.started = self.crashed = self.killed = 0
+        #: Why the last child could not start; "": it could.
+        self.start_error = ""
+
+    @property
+    def up(self) -> bool:
+        """Whether there is a warm child."""
+        return self.child is not None and self.child.health.up
+
+    def reload(self, config: PoolConfig, **of_spec: object) -> None:
+        """Other limits from now on; `of_spec`: fields of the spec of the next child."""
+        self._config = config
+        self.spec = replace(self.spec, **of_spec)
+        self._wake.set()
+
+    def drain(self, drained: bool) -> None:
+        """Whether clients are to send calls elsewhere."""
+        self._drained = drained
+        for child in (self.child, self._spare):
+            if child is not None:
+                child.set_drained(drained)
+
+    def recycle(self) -> None:
+        """Replace the child as soon as another one is warm."""
+        if self.child is not None and not self._due:
+            self._set_due("asked for")
+            self._wake.set()
+
+    def knows(self, generation: int) -> bool:
+        """Whether such a child is alive."""
+        return any(child.generation == generation for child in self._all())
+
+    def kill_call(self, generation: int, client: int, number: int) -> bool:
+        """Kill the child if it still runs this call. Whether it did."""
+        for child in self._all():
+            status = child.status()
+            if child.generation == generation and not child.killed and status.running:
+                if (status.client, status.number) == (client, number):
+                    self._kill(child, "cancelled")
+                    return True
+        return False
+
+    def report(self) -> list[ChildStatus]:
+        """Its children, for an operator."""
+        now = clock.monotonic()
+        return [self._report(child, now) for child in self._all()]
+
+    async def run(self, stop: asyncio.Event, *, tick: Callable[[], None] = lambda: None) -> None:
+        """Until `stop`, and until the child has ended its call then. Cancelled, it kills."""
+        clean_directory(Path(self.spec.directory), self.spec.worker)
+        try:
+            async with asyncio.TaskGroup() as group:
+                waking = group.create_task(self._wake_at(stop))
+                while not (self._stopping and not self._all()):
+                    tick()
+                    if stop.is_set() and not self._stopping:
+                        self._stop()
+                    self.run_once(clock.monotonic())
+                    await self._sleep()
+                waking.cancel()
+        finally:
+            for child in self._all():
+                child.destroy()
+
+    def run_once(self, now: float) -> None:
+        """One look at everything."""
+        for child in (child for child in self._all() if not child.killed):
+            self._look(child, now)
+        if self._stopping or now < self._start_at:
+            return
+        if self.child is None:
+            self.child = self._start(now)
+        elif self._due and self._spare is None and self.up:
+            self._spare = self._start(now, spare=True)
+
+    def _look(self, child: ChildProcess, now: float) -> None:
+        found = self._judge(child, now)
+        if found and found != PING:
+            # After a pause of this process its answer may lie there unread, and the page is newer.
+            child.hear()
+            found = self._judge(child, now)
+        if found == PING:
+            child.send(Ping())
+        elif found:
+            self._kill(child, found)
+        elif child is self.child and child.health.up and not self._due:
+            limit = self._outgrown(child, now)
+            if limit is not None:
+                self._set_due(limit)
+
+    def _judge(self, child: ChildProcess, now: float) -> str:
+        status = child.status()
+        return child.health.look(
+            running=status.running, deadline=status.deadline, now=now, config=self._config
+        )
+
+    def _kill(self, child: ChildProcess, why: str) -> None:
+        status = child.status()
+        if status.running:
+            log.warning(
+                "call %s of %s does not end: its child is killed (%s)",
+                *(call_id(status.client, status.id), status.command, why),
+                extra=self._extra(
+                    child,
+                    events.POOL_CALL_KILLED,
+                    call_id=call_id(status.client, status.id),
+                    command=status.command,
+                    reason=why,
+                ),
+            )
+        elif why == "unhealthy":
+            text = "child %d does not answer: it is killed"
+            log.warning(text, child.pid, extra=self._extra(child, events.POOL_CHILD_UNHEALTHY))
+        else:
+            log.warning("child %d is killed: %s", child.pid, why, extra=self._extra(child))
+        child.kill(why)
+
+    def _outgrown(self, child: ChildProcess, now: float) -> str | None:
+        config = self._config
+        return recycle_reason(
+            config,
+            worker=self.spec.worker,
+            calls=child.status().ended,
+            age_s=now - child.started_at,
+            rss_bytes=child.rss_bytes() if config.max_rss_bytes else 0,
+        )
+
+    async def _sleep(self) -> None:
+        now = clock.monotonic()
+        waits = [_LOOK_S]
+        if not self._stopping and (self.child is None or (self._due and self._spare is None)):
+            waits.append(self._start_at - now)
+        for status in (child.status() for child in self._all() if not child.killed):
+            if status.running and status.deadline:
+                waits.append(status.deadline + self._config.kill_grace_s - now)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.001, min(waits))):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _wake_at(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._wake.set()
+
+    def _start(self, now: float, *, spare: bool = False) -> ChildProcess | None:
+        spec = replace(self.spec, generation=next(self._generations))
+        try:
+            child = ChildProcess(spec, spare=spare, on_message=self._heard, on_exit=self._exited)
+        except OSError as error:
+            self.start_error = f"no process could be started: {error.strerror or error}"[:_LINE]
+            log.error("a child of worker %s could not be started: %s", self.spec.worker, error)
+            self._pause(now)
+            return None
+        self.started += 1
+        child.set_drained(self._drained)
+        log.debug(
+            "child %d is started", child.pid, extra=self._extra(child, events.POOL_CHILD_STARTING)
+        )
+        return child
+
+    def _pause(self, now: float) -> None:
+        """Before the next start, longer with each that failed."""
+        self._failures += 1
+        self._start_at = now + next_delay_s(
+            self._failures,
+            random.random(),
+            first_s=self._config.restart_min_s,
+            longest_s=self._config.restart_max_s,
+        )
+
+    def _heard(self, child: ChildProcess, message: ChildToWorker) -> None:
+        now = clock.monotonic()
+        if isinstance(message, Pong):
+            child.health.say_pong(now)
+        elif isinstance(message, Up):
+            self._warm(child, now)
+        elif isinstance(message, Due):
+            if child is self.child and not self._due:
+                self._set_due(message.why)
+        elif isinstance(message, StartFailed):
+            child.blame("init")
+            child.start_error = " ".join(message.message.split())[:_LINE]
+            extra = self._extra(child, events.POOL_CHILD_CRASHED, reason="init")
+            log.error("child %d could not warm up: %s", child.pid, message.message, extra=extra)
+            for line in message.traceback.splitlines():
+                log.error("%s", line, extra=extra)
+        self._wake.set()
+
+    def _warm(self, child: ChildProcess, now: float) -> None:
+        child.health.say_up(now)
+        if child.leaving:
+            return
+        try:
+            child.publish()
+        except OSError as error:
+            log.error("the socket of child %d cannot be published: %s", child.pid, error)
+            child.kill("init")
+            return
+        self.start_error = ""
+        self.warmed.set()
+        log.info(
+            "child %d takes calls after %.2f s",
+            *(child.pid, now - child.started_at),
+            extra=self._extra(child, events.POOL_CHILD_READY),
+        )
+        if child is self._spare and self.child is not None:
+            self._replace(self.child)
+
+    def _set_due(self, why: str) -> None:
+        self._due = why
+
+    def _replace(self, former: ChildProcess) -> None:
+        """The spare is the child; the former one leaves after the call in hand."""
+        assert self._spare is not None
+        log.info(
+            "child %d is replaced by %d after %d calls: %s",
+            *(former.pid, self._spare.pid, former.status().ended, self._due),
+            extra=self._extra(former, events.POOL_CHILD_RECYCLED),
+        )
+        self._succeed()
+        self._leaving.add(former)
+        former.leave()
+
+    def _succeed(self) -> None:
+        self.child, self._spare, self._due = self._spare, None, ""
+        if self.child is not None:
+            self.child.spare = False
+
+    def _exited(self, child: ChildProcess, end: Exit) -> None:
+        now = clock.monotonic()
+        self._log_exit(child, end)
+        if not child.health.up and end.why != "stop":
+            self.start_error = child.start_error or (
+                "it was not warm within init_timeout_s"
+                if end.why == "init"
+                else f"it ended {end.how()} before it was warm"
+            )
+        if not end.why:
+            self.crashed += 1
+        elif end.why != "stop":
+            self.killed += 1
+        self.deaths[child.generation] = end
+        while len(self.deaths) > _DEATHS:
+            self.deaths.popitem(last=False)
+        self._on_death(child.generation, end)
+        self._leaving.discard(child)
+        if child is self.child:
+            self._succeed()
+        elif child is self._spare:
+            self._spare = None
+        if now - child.started_at >= _SETTLED_S:
+            self._failures = 0
+        if end.why not in _AT_ONCE and not child.leaving:
+            self._pause(now)
+        self._wake.set()
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for child in self._all():
+            child.leave()
+
+    def _all(self) -> list[ChildProcess]:
+        """Every process that is not gone."""
+        current = [child for child in (self.child, self._spare) if child is not None]
+        return [*current, *self._leaving]
+
+    def _report(self, child: ChildProcess, now: float) -> ChildStatus:
+        status = child.status()
+        state = "busy" if status.running else "ready"
+        if not child.health.up:
+            state = "starting"
+        elif child.leaving:
+            state = "leaving"
+        elif status.drained:
+            state = "draining" if status.running or status.waiting else "drained"
+        running = status.running
+        return ChildStatus(
+            generation=child.generation,
+            pid=child.pid,
+            state=state,
+            age_s=now - child.started_at,
+            rss_bytes=child.rss_bytes(),
+            calls=status.ended,
+            failed=status.failed,
+            waiting=status.waiting,
+            command=status.command if running else "",
+            call_id=call_id(status.client, status.id) if running else "",
+            running_s=max(0.0, now - status.started) if running else 0.0,
+            left_s=max(0.0, status.deadline - now) if running else 0.0,
+            due=self._due if child is self.child else "",
+            spare=child.spare,
+        )
+
+    def _log_exit(self, child: ChildProcess, end: Exit) -> None:
+        """A child's end, in the journal: an error when it died by itself, a warning when killed."""
+        more: dict[str, object] = {"reason": end.why}
+        if end.code is not None:
+            more["exit_status"] = end.code
+        if end.status.running:
+            more["call_id"] = call_id(end.status.client, end.status.id)
+        extra = self._extra(child, "", **more)
+        where = " in a call" if end.status.running else ""
+        if end.why == "stop" and (end.signal is None or not child.health.up):
+            log.debug("child %d ended as it was asked to", child.pid, extra=extra)
+        elif end.why == "init" and end.signal is None:
+            log.warning("child %d ended before it was warm", child.pid, extra=extra)
+        elif end.why:
+            log.warning("child %d was killed%s: %s", child.pid, where, end.why, extra=extra)
+        else:
+            # Not what it said last: errors are mailed, and its lines are in the journal.
+            log.error(
+                "child %d of worker %s ended%s %s",
+                *(child.pid, self.spec.worker, where, end.how()),
+                extra=self._extra(child, events.POOL_CHILD_CRASHED, **more),
+            )
+
+    def _extra(
+        self, child: ChildProcess, message_id: str = "", **more: object
+    ) -> dict[str, object]:
+        return fields(
+            message_id,
+            pool=self.spec.pool,
+            worker=self.spec.worker,
+            child_pid=child.pid,
+            **more,
+        )
+
+
+def recycle_reason(
+    config: PoolConfig, *, worker: str, calls: int, age_s: float, rss_bytes: int
+) -> str | None:
+    """Which limit a child has reached, as a word for the journal; None: none. 0: no limit."""
+    if config.max_calls and calls >= config.max_calls:
+        return f"max_calls: {calls} calls"
+    if config.max_age_s and age_s >= longest_age_s(config.max_age_s, worker):
+        return f"max_age_s: {age_s:.0f} s"
+    if config.max_rss_bytes and rss_bytes >= config.max_rss_bytes:
+        return f"max_rss_bytes: {rss_bytes // 1_048_576} MiB"
+    return None
+
+
+def longest_age_s(max_age_s: float, worker: str) -> float:
+    """The age limit of this worker's child: up to a tenth less or more, always the same."""
+    share = crc32(worker.encode()) / 0xFFFF_FFFF
+    return max_age_s * (1.0 - _JITTER + 2.0 * _JITTER * share)

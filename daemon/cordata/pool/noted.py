@@ -1,0 +1,115 @@
+"""A call's session and the globals as a command sees them: mappings that note what it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+from msgspec import Raw, msgpack
+
+from cordata.pool.protocol import MAX_NAME, check_names
+
+#: In place of each dictionary that a call has no use for, as most have none; never written.
+_NOTHING: dict[Any, Any] = {}
+
+
+class Noted(MutableMapping[str, Any]):
+    """Values by name. What is read is decoded anew for each call, and kept for that call.
+
+    A value is encoded when it is assigned: to change a list that was read, assign it again.
+    """
+
+    __slots__ = ("_before", "_decoded", "deleted", "set")
+
+    def __init__(self, before: Mapping[str, Raw]) -> None:
+        self._before = before
+        self._decoded: dict[str, Any] = _NOTHING
+        #: What this call assigned, and what it deleted.
+        self.set: dict[str, Raw] = _NOTHING
+        self.deleted: dict[str, None] = _NOTHING
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self._decoded:
+            return self._decoded[key]
+        raw = self.set.get(key)
+        if raw is None:
+            if key in self.deleted:
+                raise KeyError(key)
+            raw = self._before[key]
+        if self._decoded is _NOTHING:
+            self._decoded = {}
+        value = self._decoded[key] = msgpack.decode(raw)
+        return value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Raises: TypeError when MessagePack has no such value, ValueError for a key that is too
+        long.
+        """
+        if not isinstance(key, str):
+            raise TypeError(f"a key is a str, not {type(key).__name__}")
+        if len(key) > MAX_NAME:
+            check_names((key,))
+        raw = Raw(msgpack.encode(value))
+        if self.set is _NOTHING:
+            self.set = {}
+        self.set[key] = raw
+        self.deleted.pop(key, None)
+        self._decoded.pop(key, None)
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self.set.pop(key, None)
+        self._decoded.pop(key, None)
+        if key in self._before:
+            if self.deleted is _NOTHING:
+                self.deleted = {}
+            self.deleted[key] = None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.set or (key in self._before and key not in self.deleted)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (key for key in self._before if key not in self.deleted)
+        yield from (key for key in self.set if key not in self._before)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Session(Noted):
+    """The session of a call. Its changes are kept when the call succeeds, and lost when it fails;
+    of two calls that change one key at the same time the later one counts.
+    """
+
+    __slots__ = ("_counters", "counted", "id", "worker")
+
+    def __init__(
+        self, id: str, worker: str, data: Mapping[str, Raw], counters: Mapping[str, int]
+    ) -> None:
+        super().__init__(data)
+        self.id = id
+        #: The worker that it prefers; "": any.
+        self.worker = worker
+        self._counters = counters
+        #: What this call counted.
+        self.counted: dict[str, int] = _NOTHING
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Counters by name, with what this call counted."""
+        return {
+            name: self._counters.get(name, 0) + self.counted.get(name, 0)
+            for name in {**self._counters, **self.counted}
+        }
+
+    def count(self, **by: int) -> None:
+        """Add to counters: `session.count(seen=1)`. Calls at the same time add up."""
+        check_names(tuple(by))
+        for name, number in by.items():
+            if not isinstance(number, int):
+                raise TypeError(f"a counter counts by int, not {type(number).__name__}")
+            if number:
+                if self.counted is _NOTHING:
+                    self.counted = {}
+                self.counted[name] = self.counted.get(name, 0) + number

@@ -1,0 +1,254 @@
+"""Two pages of shared memory: the status of a child for all, and what a connection has begun.
+
+The status page (`W.G.status`) is written by the child, but for `drained`, its worker's. All clients
+map it read-only. The child may be killed between any two stores, so `begin` writes what it says of
+the call first and then, in one aligned store of 8 bytes, that the call runs.
+
+```
+  0  state     u64  STARTING READY LEAVING    40  begun     u64  calls begun; runs: begun != ended
+  8  drained   u64  the worker's: no calls    48  ended     u64
+ 16  pid       u64                            56  failed    u64
+ 24  start     u64  fingerprint.start_of      64  waiting   u64  read and not begun
+ 32  born      f64  monotonic seconds         72  client    u64  of the call that runs:
+ 80  number    u64    on its connection       88  id        u64    the client's own
+ 96  started   f64    monotonic seconds       104 deadline  f64
+112  command   u16 bytes, then the text
+```
+The page of a connection is a memory file that the client makes and sends with its hello.
+```
+  0  begun      u64  the child's: number of the last call of this connection that it began
+  8  taken_back u64  the client's: no call up to this number may begin any more
+```
+Taking back: the client writes `taken_back`, waits for longer than a store takes to be seen by
+another core (SETTLE_S), then reads `begun`. The child writes `begun` and reads `taken_back` after
+it. So of the two at least one sees what the other wrote: a call that the client finds not begun
+will not begin. When both see it, the client finds it begun and the child does not run it, and
+answers `NotRun`. When the connection ends, `begun` alone says which calls had begun.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+SIZE = 4096
+#: From the mark to the look at what was begun.
+SETTLE_S = 0.001
+#: States of a child.
+STARTING, READY, LEAVING = 0, 1, 2
+
+_ALL = Struct("@QQQQdQQQQQQQdd")
+_COMMAND = Struct("@H")
+#: In words of 8 bytes.
+_STATE, _DRAINED, _PID, _START, _BORN, _BEGUN, _ENDED, _FAILED, _WAITING = range(9)
+_CLIENT, _NUMBER, _ID, _STARTED, _DEADLINE = range(9, 14)
+_COMMAND_AT = 112
+#: A file that shrinks kills by SIGBUS who has mapped it.
+_SEALS = fcntl.F_SEAL_SHRINK
+
+
+class Status(NamedTuple):
+    """A status page as it was read; of a child that runs no call the last one."""
+
+    state: int
+    drained: int
+    pid: int
+    #: Of the process: with the pid its fingerprint.
+    start: int
+    born: float
+    begun: int
+    ended: int
+    failed: int
+    waiting: int
+    client: int
+    number: int
+    id: int
+    started: float
+    deadline: float
+    command: str
+
+    @property
+    def running(self) -> bool:
+        """Whether a call runs."""
+        return self.begun != self.ended
+
+    @property
+    def takes_calls(self) -> bool:
+        """Whether new calls may be sent."""
+        return self.state == READY and not self.drained
+
+
+class StatusWriter:
+    """The child's side of its status page."""
+
+    __slots__ = ("_begun", "_bytes", "_command", "_failed", "_times", "_words")
+
+    def __init__(self, page: memoryview) -> None:
+        self._bytes = page
+        # A store through such a view takes a third of the time that `pack_into` takes.
+        self._words, self._times = page.cast("Q"), page.cast("d")
+        self._begun = self._words[_BEGUN]
+        self._failed = self._words[_FAILED]
+        self._command = ""
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._words.release()
+        self._times.release()
+        self._bytes.release()
+
+    def introduce(self, pid: int, start: int, born: float) -> None:
+        """Who the child is."""
+        words, self._times[_BORN] = self._words, born
+        words[_PID], words[_START] = pid, start
+
+    def set_state(self, state: int) -> None:
+        """STARTING, READY or LEAVING."""
+        self._words[_STATE] = state
+
+    def set_waiting(self, count: int) -> None:
+        """Calls that were read and not begun."""
+        self._words[_WAITING] = count
+
+    def begin(
+        self, client: int, number: int, id: int, command: str, started: float, deadline: float
+    ) -> None:
+        """A call starts."""
+        words, times = self._words, self._times
+        if command != self._command:
+            data = command.encode()[: SIZE - _COMMAND_AT - _COMMAND.size]
+            _COMMAND.pack_into(self._bytes, _COMMAND_AT, len(data))
+            at = _COMMAND_AT + _COMMAND.size
+            self._bytes[at : at + len(data)] = data
+            self._command = command
+        words[_CLIENT], words[_NUMBER], words[_ID] = client, number, id
+        times[_STARTED], times[_DEADLINE] = started, deadline
+        self._begun += 1
+        words[_BEGUN] = self._begun
+
+    def end(self, *, failed: bool = False) -> None:
+        """The call is over."""
+        if failed:
+            self._failed += 1
+            self._words[_FAILED] = self._failed
+        self._words[_ENDED] = self._begun
+
+
+class StatusReader:
+    """The status page for everybody else: `peek` for what a choice needs, `read` for all."""
+
+    __slots__ = ("_bytes", "_map", "_times", "_words")
+
+    def __init__(self, file: int | Path) -> None:
+        """`file`: its descriptor, which stays the caller's, or its path. Raises: OSError."""
+        opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC) if isinstance(file, Path) else file
+        try:
+            self._map = mmap.mmap(opened, SIZE, prot=mmap.PROT_READ)
+        except ValueError as error:  # an empty file
+            raise OSError(f"not a status page: {error}") from None
+        finally:
+            if isinstance(file, Path):
+                os.close(opened)
+        self._bytes = memoryview(self._map)
+        self._words, self._times = self._bytes.cast("Q"), self._bytes.cast("d")
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._words.release()
+        self._times.release()
+        self._bytes.release()
+        self._map.close()
+
+    @property
+    def takes_calls(self) -> bool:
+        """Whether new calls may be sent."""
+        return self._words[_STATE] == READY and not self._words[_DRAINED]
+
+    @property
+    def in_hand(self) -> int:
+        """Calls of all clients that the child has read and not ended; 0: it is free."""
+        words = self._words
+        return words[_WAITING] + (words[_BEGUN] != words[_ENDED])
+
+    @property
+    def busy_since(self) -> float:
+        """Monotonic time at which the call began that runs; 0.0: none runs."""
+        words = self._words
+        return self._times[_STARTED] if words[_BEGUN] != words[_ENDED] else 0.0
+
+    @property
+    def begun(self) -> int:
+        """Calls begun. While it stays the same, and one runs, that is the same call."""
+        return self._words[_BEGUN]
+
+    def read(self) -> Status:
+        """All of it; read until it says the same twice, since the child goes on meanwhile."""
+        page = self._bytes
+        before = _ALL.unpack_from(page)
+        command = _command(page)
+        for _ in range(100):
+            after = _ALL.unpack_from(page)
+            if after == before:
+                break
+            before, command = after, _command(page)
+        return Status._make((*before, command))
+
+
+def set_drained(page: memoryview | mmap.mmap, drained: bool) -> None:
+    """The worker's: whether the child is to get no more calls."""
+    page[8 * _DRAINED : 8 * _DRAINED + 8] = int(drained).to_bytes(8, "little")
+
+
+class ConnectionPage:
+    """The page of a connection; each side uses its own half of the methods."""
+
+    __slots__ = ("_map", "_words")
+
+    def __init__(self, file: int) -> None:
+        """`file` stays the caller's. Raises: OSError, also for a file that is too short."""
+        if os.fstat(file).st_size < SIZE or not fcntl.fcntl(file, fcntl.F_GET_SEALS) & _SEALS:
+            raise OSError("not the page of a connection: too short, or its size is not sealed")
+        self._map = mmap.mmap(file, SIZE)
+        self._words = memoryview(self._map).cast("Q")
+
+    @staticmethod
+    def create() -> int:
+        """The client's: a new memory file for a page; the caller closes it."""
+        file = os.memfd_create("cordata-connection", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(file, SIZE)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
+        return file
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._words.release()
+        self._map.close()
+
+    def may_begin(self, number: int) -> bool:
+        """The child's: begin this call, or learn that it was taken back."""
+        words = self._words
+        if number <= words[1]:
+            return False
+        words[0] = number
+        return number > words[1]
+
+    def take_back(self, number: int) -> None:
+        """The client's: no call up to this number may begin any more. Wait SETTLE_S, then read
+        `begun`.
+        """
+        self._words[1] = number
+
+    @property
+    def begun(self) -> int:
+        """Number of the last call that began; those after it have not."""
+        return self._words[0]
+
+
+def _command(page: memoryview) -> str:
+    (size,) = _COMMAND.unpack_from(page, _COMMAND_AT)
+    at = _COMMAND_AT + _COMMAND.size
+    return bytes(page[at : at + min(size, SIZE - at)]).decode(errors="replace")

@@ -1,0 +1,515 @@
+"""The packets of the pool: between a client and a child, and between a client and a worker.
+
+```
+  client --Hello, Call, Credit, Cancel--> child        RUNTIME/pool/NAME/W.G.sock
+         <--Welcome, Result, Chunk, End, Failure, NotRun--
+  client --StatusRequest, DeathRequest, KillRequest, WorkerOrder, SessionRequest, GlobalRequest-->
+         <--WorkerStatus, Death, Reply, Failure-- worker    RUNTIME/pool/NAME/W.control.sock
+  worker --Ping, Stop--> child --Pong, Up, Due, StartFailed--> worker       a socket pair
+```
+One packet of a SOCK_SEQPACKET socket is one message: a MessagePack array, its type first. A message
+above 64 KB travels as a memory file (memfd_create(2)): the packet is one byte, 0xC1, which no
+MessagePack begins with, and the file comes with it (unix(7), SCM_RIGHTS).
+
+`W` names the place of a child: the worker's instance, `2-1` for a second child of worker 2. `G` is
+its generation, a number that grows with each child that a worker starts. `W.G.status` is the status
+page of the child (page.py). Both files are there while the child takes calls.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+from msgspec import DecodeError, Meta, Raw, Struct, ValidationError, field, msgpack
+
+from cordata.errors import (
+    FrameTooLarge,
+    PoolError,
+    PoolPermanent,
+    PoolTransient,
+    ProtocolError,
+)
+
+T = TypeVar("T")
+#: Version of the protocol; a hello of another one is refused.
+VERSION = 1
+#: The MessagePack value nil.
+NIL: Final = Raw(b"\xc0")
+#: The MessagePack values [] and {}.
+NO_ARGUMENTS: Final = Raw(b"\x90")
+NO_KEYWORDS: Final = Raw(b"\x80")
+#: Bytes of a packet; what is longer travels as a memory file.
+INLINE_BYTES = 65_536
+#: Characters of a name: of a command, session, worker, request, counter, value or global.
+MAX_NAME = 200
+#: Entries of one map or list that a peer sends.
+MAX_ENTRIES = 65_536
+_LARGE = b"\xc1"
+_ANCILLARY = socket.CMSG_SPACE(4 * array.array("i").itemsize)
+_FLAGS = socket.MSG_CMSG_CLOEXEC
+
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Name = Annotated[str, Meta(max_length=MAX_NAME)]
+Seconds = Annotated[float, Meta(ge=0.0, le=1e9)]
+Values = Annotated[dict[Name, Raw], Meta(max_length=MAX_ENTRIES)]
+Counts = Annotated[dict[Name, int], Meta(max_length=MAX_ENTRIES)]
+Names = Annotated[list[Name], Meta(max_length=MAX_ENTRIES)]
+Affinity: TypeAlias = Literal["hint", "strict_queue", "strict_fail"]
+
+
+class Packet(Struct, array_like=True, gc=False):
+    """A message. Its records form no cycles, so the collector need not know them."""
+
+
+# --- client to child ---
+
+
+class Hello(Packet, tag="hello"):
+    """The first packet of a client; with it comes the memory file of the connection's page."""
+
+    version: Number
+    #: A random number of the client process: with the number of a call it is the call's id.
+    client: Number
+    pid: Number = 0
+
+
+class Call(Packet, tag="call"):
+    """Run a command."""
+
+    #: Number of the call on this connection: 1, 2, 3 ... in the order in which they are sent.
+    number: Number
+    command: Name
+    #: A MessagePack array and a map: what the command is called with.
+    arguments: Raw
+    keywords: Raw
+    #: CLOCK_MONOTONIC seconds.
+    deadline: float
+    #: The client's own number of the call, the same for each of its attempts.
+    id: Number
+    session: Name = ""
+    request_id: Name = ""
+    #: Chunks that may be sent; 0: the caller wants one result, no stream.
+    credits: Annotated[int, Meta(ge=0, le=1024)] = 0
+
+
+class Credit(Packet, tag="credit"):
+    """So many more chunks of the stream may come."""
+
+    number: Number
+    count: Annotated[int, Meta(ge=1, le=1024)]
+
+
+class Cancel(Packet, tag="cancel"):
+    """Nobody waits for the call any more. If it has not begun it is answered `NotRun`."""
+
+    number: Number
+
+
+# --- child to client ---
+
+
+class CommandOptions(Struct, array_like=True, gc=False, frozen=True):
+    """What `@app.command` says of a command; None: as the configuration has it."""
+
+    timeout_s: float | None = None
+    idempotent: bool = False
+    retries: int | None = None
+
+
+class Welcome(Packet, tag="welcome"):
+    """The answer to a hello: the child takes calls."""
+
+    version: Number
+    worker: Name
+    generation: Number
+    pid: Number
+    pool: Name
+    commands: dict[Name, CommandOptions]
+    #: Of a message of this client.
+    max_frame_bytes: Number
+
+
+class Result(Packet, tag="result"):
+    """The value of a call."""
+
+    number: Number
+    value: Raw
+    run_us: Number = 0
+    #: Of a call with a session: the worker that it prefers, and how much.
+    session_worker: Name = ""
+    affinity: str = ""
+
+
+class Chunk(Packet, tag="chunk"):
+    """One part of a stream."""
+
+    number: Number
+    value: Raw
+
+
+class End(Packet, tag="end"):
+    """The stream is complete."""
+
+    number: Number
+    run_us: Number = 0
+    session_worker: Name = ""
+    affinity: str = ""
+
+
+class Failure(Packet, tag="failure"):
+    """The call, or the request, failed. `number` 0: the connection, which ends.
+
+    Codes are those of cordata.errors, `failed` when the command raised; then `data` has `type`
+    (module.name), `module`, `name`, `traceback`, `permanent`, and `arguments`, those of the
+    exception, if they are plain values.
+    """
+
+    number: Number
+    code: Name
+    message: str
+    data: dict[str, Any] = field(default_factory=dict)
+    run_us: Number = 0
+
+
+class NotRun(Packet, tag="not_run"):
+    """The call has not begun here, and never will.
+
+    `reason`: "taken_back", "cancelled", "leaving", "unknown_command", "moved" (the session is at
+    `worker`, and strict) or "deadline".
+    """
+
+    number: Number
+    reason: Name
+    worker: Name = ""
+    affinity: str = ""
+
+
+FromClient: TypeAlias = Hello | Call | Credit | Cancel
+FromChild: TypeAlias = Welcome | Result | Chunk | End | Failure | NotRun
+
+
+# --- client to worker (control socket) ---
+
+
+class StatusRequest(Packet, tag="status"):
+    """What of the worker and its children?"""
+
+    number: Number
+
+
+class DeathRequest(Packet, tag="death"):
+    """How did the child of this generation die? Answered when it has, after a second at most."""
+
+    number: Number
+    generation: Number
+
+
+class KillRequest(Packet, tag="kill"):
+    """Kill the child if it still runs this call of this client after `grace_s` seconds."""
+
+    number: Number
+    generation: Number
+    client: Number
+    #: Number of the call on the client's connection.
+    call: Number
+
+
+class WorkerOrder(Packet, tag="order"):
+    """An operator's order to the worker; only its own user and root may give one."""
+
+    number: Number
+    order: Literal["drain", "undrain", "recycle"]
+
+
+class SessionRequest(Packet, tag="session"):
+    """An operation on a session."""
+
+    number: Number
+    operation: Literal["create", "get", "update", "delete", "touch", "count", "page"]
+    session: Name = ""
+    ttl_s: Seconds | None = None
+    set: Values = field(default_factory=dict)
+    delete: Names = field(default_factory=list)
+    affinity: Literal["", "hint", "strict_queue", "strict_fail"] = ""
+    worker: Name | None = None
+    count: Counts = field(default_factory=dict)
+    #: `get`: do not count it as a use.
+    peek: bool = False
+    #: `page`: sessions after this one, so many.
+    after: Name = ""
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
+
+
+class GlobalRequest(Packet, tag="global"):
+    """An operation on what all sessions share; `get` gives `keys`, or all without them."""
+
+    number: Number
+    operation: Literal["get", "change", "stats"]
+    set: Values = field(default_factory=dict)
+    delete: Names = field(default_factory=list)
+    keys: Names = field(default_factory=list)
+
+
+FromControlClient: TypeAlias = (
+    StatusRequest | DeathRequest | KillRequest | WorkerOrder | SessionRequest | GlobalRequest
+)
+
+
+# --- worker to client ---
+
+
+class ChildStatus(Struct, array_like=True, gc=False):
+    """One child, as its worker knows it."""
+
+    generation: Number
+    pid: Number
+    #: starting, ready, busy, draining, leaving.
+    state: str
+    age_s: float
+    rss_bytes: Number
+    calls: Number
+    failed: Number
+    #: Calls that the child has read and not begun.
+    waiting: Number
+    #: Of the call that runs; "": none.
+    command: str = ""
+    call_id: str = ""
+    running_s: float = 0.0
+    #: Seconds to its deadline.
+    left_s: float = 0.0
+    #: Why it is to be replaced; "": it is not.
+    due: str = ""
+    #: It warms up to replace another one.
+    spare: bool = False
+
+
+class WorkerStatus(Packet, tag="worker"):
+    """A worker and its children."""
+
+    number: Number
+    worker: Name
+    pool: Name
+    pid: Number
+    drained: bool
+    #: Children that were started by this worker, and those of them that crashed or were killed.
+    started: Number
+    crashed: Number
+    killed: Number
+    #: Why its last child could not start; "": it could.
+    start_error: str
+    commands: list[Name]
+    children: list[ChildStatus]
+
+
+class Death(Packet, tag="dead"):
+    """How a child died. `known` False: the worker knows no such child, or it lives."""
+
+    number: Number
+    known: bool
+    #: Why its worker killed it: "deadline", "cancelled", "unhealthy", "init", "stop" ...; "": by
+    #: itself.
+    why: str = ""
+    code: int | None = None
+    signal: int | None = None
+    #: The last lines that the call wrote in which it died.
+    lines: list[str] = field(default_factory=list)
+
+
+class SessionState(Struct, array_like=True, gc=False):
+    """A session, for a reply; `page` leaves data and counters out."""
+
+    id: str
+    version: Number
+    ttl_s: float
+    expires_in_s: float
+    bytes: Number
+    affinity: str
+    worker: str
+    data: dict[str, Raw] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+class Reply(Packet, tag="reply"):
+    """The answer to an order, a session or a global request."""
+
+    number: Number
+    #: `delete`, `touch`: whether there was one. An order: True.
+    found: bool = True
+    sessions: list[SessionState] = field(default_factory=list)
+    values: dict[str, Raw] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+ToControlClient: TypeAlias = WorkerStatus | Death | Reply | Failure
+
+
+# --- worker to child and back ---
+
+
+class Ping(Packet, tag="ping"):
+    """Are you there?"""
+
+
+class Stop(Packet, tag="stop"):
+    """End after the call in hand."""
+
+
+class Pong(Packet, tag="pong"):
+    """Yes."""
+
+
+class Up(Packet, tag="up"):
+    """The child is warm."""
+
+
+class Due(Packet, tag="due"):
+    """The child has run as many calls as it may."""
+
+    why: str
+
+
+class StartFailed(Packet, tag="start_failed"):
+    """The child could not warm up, and ends."""
+
+    message: str
+    traceback: str
+
+
+WorkerToChild: TypeAlias = Ping | Stop
+ChildToWorker: TypeAlias = Pong | Up | Due | StartFailed
+
+
+# --- bytes ---
+
+encode = msgpack.Encoder().encode
+
+#: What a `Failure` becomes at the client, by its code.
+POOL_ERRORS: dict[str, type[PoolError]] = {
+    kind.code: kind
+    for family in (PoolError, PoolTransient, PoolPermanent)
+    for kind in family.__subclasses__()
+    if kind not in (PoolTransient, PoolPermanent)
+}
+
+
+class Decoder(Generic[T]):
+    """Decodes the packets of one direction."""
+
+    __slots__ = ("_decode",)
+
+    def __init__(self, kinds: Any) -> None:
+        self._decode = msgpack.Decoder(kinds).decode
+
+    def decode(self, data: bytes) -> T:
+        """The message; its payloads stay views into `data`. Raises: ProtocolError."""
+        try:
+            return self._decode(data)  # type: ignore[no-any-return]
+        except (ValidationError, DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ProtocolError(f"not a packet of this direction: {error}") from None
+
+
+from_client: Decoder[FromClient] = Decoder(FromClient)
+from_child: Decoder[FromChild] = Decoder(FromChild)
+from_control_client: Decoder[FromControlClient] = Decoder(FromControlClient)
+to_control_client: Decoder[ToControlClient] = Decoder(ToControlClient)
+worker_to_child: Decoder[WorkerToChild] = Decoder(WorkerToChild)
+child_to_worker: Decoder[ChildToWorker] = Decoder(ChildToWorker)
+
+
+class Received(NamedTuple):
+    """One packet; b"" is the end of the connection."""
+
+    data: bytes
+    #: File descriptors that came with it, now the receiver's.
+    files: Sequence[int] = ()
+
+
+def send(sock: socket.socket, data: bytes, files: Sequence[int] = ()) -> None:
+    """Send one packet, whole. Raises: BlockingIOError when a socket that does not block is full
+    (nothing was sent then), OSError when the other side is gone.
+    """
+    if len(data) <= INLINE_BYTES:
+        if files:
+            socket.send_fds(sock, [data], list(files))
+        else:
+            sock.send(data)
+        return
+    memory = os.memfd_create("cordata-packet", os.MFD_CLOEXEC)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(memory, view) :]
+        socket.send_fds(sock, [_LARGE], [memory, *files])
+    finally:
+        os.close(memory)
+
+
+def receive(sock: socket.socket, max_bytes: int) -> Received:
+    """Receive one packet, with blocking as the socket has it.
+
+    Raises: BlockingIOError; OSError; FrameTooLarge for a message of more than `max_bytes`, which is
+    dropped.
+    """
+    data, ancillary, _, _ = sock.recvmsg(INLINE_BYTES, _ANCILLARY, _FLAGS)
+    if not ancillary:
+        return Received(data)
+    files = _files(ancillary)
+    if data != _LARGE or not files:
+        return Received(data, files)
+    memory = files.pop(0)
+    try:
+        size = os.fstat(memory).st_size
+        if size > max_bytes:
+            close(files)
+            raise too_large(size, max_bytes)
+        # Read, not mapped: the sender may still write to it, or cut it.
+        return Received(_read(memory, size), files)
+    finally:
+        os.close(memory)
+
+
+def too_large(size: int, limit: int) -> FrameTooLarge:
+    """The error for a message that is longer than max_frame_bytes."""
+    text = f"a message of {size} bytes, the limit is {limit} (max_frame_bytes)"
+    return FrameTooLarge(text, length_bytes=size, limit_bytes=limit)
+
+
+def close(files: Sequence[int]) -> None:
+    """Close descriptors that nobody wants."""
+    for file in files:
+        os.close(file)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raises: ValueError for one that is longer than MAX_NAME, TypeError for what is no text."""
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a name is text, not {type(name).__name__}")
+        if len(name) > MAX_NAME:
+            text = f"the name {name[:30]!r}.. has {len(name)} characters, the limit is {MAX_NAME}"
+            raise ValueError(text)
+
+
+def call_id(client: int, id: int) -> str:
+    """As the journal has it in CALL_ID."""
+    return f"{client:x}-{id}"
+
+
+def _files(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
+    found = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return found.tolist()
+
+
+def _read(memory: int, size: int) -> bytes:
+    parts, at = [], 0
+    while at < size and (part := os.pread(memory, size - at, at)):
+        parts.append(part)
+        at += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,0 +1,97 @@
+"""The calls of one pool that wait in a client, in order, bounded.
+
+A call's place is its arrival less one second per priority: the highest priority is ahead of at most
+nine seconds of others, so that nobody starves. Calls wait by command and, where the session binds
+them to a worker, by worker: a child takes the first of those that it may run.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from cordata.config.pool import PoolConfig
+from cordata.errors import PoolSaturated
+from cordata.pool.call import Call
+
+#: The only worker that may run a call ("": any), and the command.
+Kind = tuple[str, str]
+_Entry = tuple[float, int, Call]
+
+
+class CallQueue:
+    """See the module. No operation looks at all that wait."""
+
+    __slots__ = ("_heaps", "_limits", "bytes", "count")
+
+    def __init__(self, limits: PoolConfig) -> None:
+        self._limits = limits
+        self._heaps: dict[Kind, list[_Entry]] = {}
+        self.count = 0
+        self.bytes = 0
+
+    def add(self, call: Call, *, back: bool = False) -> None:
+        """Let a call wait; `back`: it was admitted before, and gets the place it had.
+
+        Raises: PoolSaturated when as many wait as may.
+        """
+        limits = self._limits
+        if not back:
+            if self.count >= limits.max_waiting:
+                raise PoolSaturated(f"{self.count} calls wait, as many as may (max_waiting)")
+            if self.bytes + call.size_bytes > limits.max_waiting_bytes:
+                raise PoolSaturated(
+                    f"the calls that wait have {self.bytes} bytes, {call.size_bytes} more are too"
+                    f" many (max_waiting_bytes)"
+                )
+        call.queued = True
+        self.count += 1
+        self.bytes += call.size_bytes
+        heap = self._heaps.setdefault((call.pinned, call.command), [])
+        heappush(heap, (call.enqueued - call.priority, call.sequence, call))
+
+    def take(self, worker: str, commands: frozenset[str]) -> Call | None:
+        """The first call that this worker's child may run, out of the queue; None: none."""
+        found: Kind | None = None
+        first: _Entry | None = None
+        for kind in tuple(self._heaps):
+            if kind[1] not in commands or kind[0] not in ("", worker):
+                continue
+            head = self._head(kind)
+            if head is not None and (first is None or head < first):
+                found, first = kind, head
+        if found is None or first is None:
+            return None
+        heappop(self._heaps[found])
+        call = first[2]
+        self._leave(call)
+        return call
+
+    def drop(self, call: Call) -> None:
+        """Take a call out, wherever it stands. It must be queued here."""
+        self._leave(call)
+        heap = self._heaps.get((call.pinned, call.command), [])
+        if len(heap) > 2 * self.count + 64:  # mostly calls that were dropped
+            self._heaps[call.pinned, call.command] = sorted(e for e in heap if e[2].queued)
+
+    def commands(self) -> set[str]:
+        """The commands that calls wait for."""
+        return {kind[1] for kind in list(self._heaps) if self._head(kind) is not None}
+
+    def calls(self) -> list[Call]:
+        """All that wait, in no order."""
+        return [entry[2] for heap in self._heaps.values() for entry in heap if entry[2].queued]
+
+    def _leave(self, call: Call) -> None:
+        call.queued = False
+        self.count -= 1
+        self.bytes -= call.size_bytes
+
+    def _head(self, kind: Kind) -> _Entry | None:
+        """The first that still waits; removes the dropped ones before it, and an empty heap."""
+        heap = self._heaps[kind]
+        while heap and not heap[0][2].queued:
+            heappop(heap)
+        if not heap:
+            del self._heaps[kind]
+            return None
+        return heap[0]

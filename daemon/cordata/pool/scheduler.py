@@ -1,0 +1,282 @@
+"""Which child gets which call. Pure rules of one pool in one client; time is an argument.
+
+A child gets at most two calls of a client at a time, so that it need not wait for the client
+between them, or up to DEPTH_SHORT while all of them take less than BUDGET_US; all others wait in
+the client's queue. The next call goes to
+
+1. a child that is at work for us, if it is done with all it has within AWAKE_US: to wake another
+   one costs as much;
+2. a child with nothing in hand, the one that the session prefers first, then the one that was used
+   last (its caches are warm);
+3. else, the one that has least of ours in hand;
+4. else, if all children compute for longer than STUCK_S, one that has none of ours: as soon as it
+   ends what another client gave it, it begins.
+
+A call that lies at a child which computes for longer than that is taken back when another child
+could begin it sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cordata.config.pool import PoolConfig
+from cordata.pool.call import Call
+from cordata.pool.queue import CallQueue
+
+#: Calls of one client at one child; the same while they are very short. With 2 of an echo at a time
+#: the processor time of a call is 1.6 times that with 16: each is a wake-up of its own.
+DEPTH, DEPTH_SHORT = 2, 16
+#: Work of one client at one child, as far as it has more than DEPTH calls there.
+BUDGET_US = 1000
+#: To wake a process takes about so much of its own time, and of those whose caches it takes.
+AWAKE_US = 150
+#: A child that computes for so long at one call is not about to begin the next one.
+STUCK_S = 0.010
+#: Workers that a reason names at most.
+_NAMED = 10
+
+
+class Load(Protocol):
+    """What the status page of a child says."""
+
+    @property
+    def takes_calls(self) -> bool:
+        """Whether new calls may be sent."""
+
+    @property
+    def in_hand(self) -> int:
+        """Calls of all clients; 0: it is free."""
+
+    @property
+    def busy_since(self) -> float:
+        """When the call that runs began (monotonic); 0.0: none runs."""
+
+
+@dataclass(eq=False, slots=True)
+class Lane:
+    """One child, as a client sees it."""
+
+    worker: str
+    load: Load
+    #: Whether it has answered the client's hello; then `commands` are known.
+    ready: bool = False
+    commands: frozenset[str] = frozenset()
+    #: Our calls that it has, by their number on the connection, oldest first.
+    calls: dict[int, Call] = field(default_factory=dict)
+    #: Calls of ours that it may have.
+    depth: int = DEPTH
+    #: Its socket is full.
+    blocked: bool = False
+    #: The connection behind it, of which these rules know nothing.
+    owner: object = None
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether the call that runs there runs for long."""
+        since = self.load.busy_since
+        return since > 0.0 and now - since > STUCK_S
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it has nothing in hand, of anybody."""
+        return not self.calls and not self.load.in_hand
+
+
+class Scheduler:
+    """The children of one pool, and the calls that wait for one."""
+
+    def __init__(self, name: str, config: PoolConfig) -> None:
+        self.name = name
+        self.queue = CallQueue(config)
+        self._instances = config.workers
+        #: How long a call of each command runs, about.
+        self._run_us: dict[str, int] = {}
+        #: That some child knows.
+        self.commands: frozenset[str] = frozenset()
+        #: The one that was used last comes first.
+        self.lanes: list[Lane] = []
+        #: Workers whose control socket is there, with or without a child.
+        self.workers: set[str] = set()
+
+    def add(self, lane: Lane) -> None:
+        """A child came."""
+        self.lanes.append(lane)
+
+    def learn(self) -> None:
+        """A child has said, or taken back, which commands it knows."""
+        known = (lane.commands for lane in self.lanes if lane.ready)
+        self.commands = frozenset().union(*known)
+
+    def remove(self, lane: Lane) -> None:
+        """A child went."""
+        if lane in self.lanes:
+            self.lanes.remove(lane)
+            self.learn()
+
+    def ran(self, lane: Lane, command: str, run_us: int) -> None:
+        """A call took so long."""
+        # Up slowly: the one call that was stopped by a busy processor says nothing of the next.
+        before = self._run_us.get(command, run_us)
+        run_us = self._run_us[command] = max(1, min(run_us, before + before // 4 + 1))
+        lane.depth = min(DEPTH_SHORT, max(DEPTH, BUDGET_US // run_us))
+
+    def choose(self, call: Call, now: float, *, prefer: str = "") -> Lane | None:
+        """The child that gets the call now; None: it has to wait. `prefer`: the worker whose child
+        the session prefers.
+        """
+        free: Lane | None = None
+        shallow: Lane | None = None
+        stuck: Lane | None = None
+        all_stuck = True
+        run_us = self._run_us.get(call.command, BUDGET_US)
+        awake = 0 if prefer else min(DEPTH_SHORT, AWAKE_US // run_us)
+        for lane in self.lanes:
+            if not lane.ready or lane.blocked or not lane.load.takes_calls:
+                continue
+            if (call.pinned and place_of(lane.worker) != call.pinned) or (
+                call.command not in lane.commands
+            ):
+                continue
+            ours = len(lane.calls)
+            if not ours and not lane.load.in_hand:
+                if not prefer or place_of(lane.worker) == prefer:
+                    return self._used(lane)
+                free, all_stuck = free or lane, False
+            elif 0 < ours < awake and not lane.is_stuck(now):
+                return self._used(lane)
+            elif lane.is_stuck(now):
+                if not ours:
+                    stuck = stuck or lane
+            else:
+                all_stuck = False
+                if ours < lane.depth and (shallow is None or ours < len(shallow.calls)):
+                    shallow = lane
+        found = free or shallow or (stuck if all_stuck else None)
+        return None if found is None else self._used(found)
+
+    def next_call(self, lane: Lane, now: float) -> Call | None:
+        """The first call that waits and may go to this child, out of the queue; None: there is
+        none, or the child has enough.
+        """
+        if not self.queue.count or len(lane.calls) >= lane.depth or not lane.ready or lane.blocked:
+            return None
+        if not lane.load.takes_calls or lane.is_stuck(now):
+            return None
+        return self.queue.take(place_of(lane.worker), lane.commands)
+
+    def next_pair(self, now: float) -> tuple[Lane, Call] | None:
+        """The same for the child that has the least in hand; None: all have enough."""
+        lanes = sorted(self.lanes, key=lambda lane: (not lane.is_free, len(lane.calls)))
+        for lane in lanes:
+            call = self.next_call(lane, now)
+            if call is not None:
+                return lane, call
+        if any(lane.ready and not lane.is_stuck(now) for lane in lanes):
+            return None
+        for lane in lanes:  # they all compute for long: the next call waits there
+            if lane.ready and not (lane.calls or lane.blocked) and lane.load.takes_calls:
+                call = self.queue.take(place_of(lane.worker), lane.commands)
+                if call is not None:
+                    return lane, call
+        return None
+
+    def free_lane(self, call: Call) -> Lane | None:
+        """A child that would begin the call at once."""
+        for lane in self.lanes:
+            if lane.ready and lane.is_free and lane.load.takes_calls:
+                if call.command in lane.commands and call.pinned in ("", place_of(lane.worker)):
+                    return self._used(lane)
+        return None
+
+    def misplaced(self, now: float) -> list[tuple[Lane, int]]:
+        """Children with calls of ours that have to be taken back: the lane, and the number of the
+        last of them. Whether they have begun is for the caller to find out.
+        """
+        stuck = [lane for lane in self.lanes if lane.calls and lane.is_stuck(now)]
+        if not stuck:
+            return []
+        found = []
+        for lane in stuck:
+            number, last = next(reversed(lane.calls.items()))
+            if not last.pinned and self._could_begin(last, lane, now):
+                found.append((lane, number))
+        return found
+
+    def is_greeting(self, worker: str = "") -> bool:
+        """Whether a free child, of this worker if one is named, has yet to answer our hello."""
+        return any(
+            not lane.ready and lane.is_free and worker in ("", place_of(lane.worker))
+            for lane in self.lanes
+        )
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether a child has yet to say which commands it knows."""
+        return not all(lane.ready for lane in self.lanes)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each worker has a child, and all of these have said which commands they know."""
+        present = {place_of(lane.worker) for lane in self.lanes}
+        return bool(present) and self.workers <= present and all(ln.ready for ln in self.lanes)
+
+    def why_nobody(self, call: Call) -> str:
+        """What keeps the children from the call; "": they are busy, some of them."""
+        name = self.name
+        lanes = [lane for lane in self.lanes if lane.ready]
+        if call.pinned:
+            if call.pinned not in self.workers | {place_of(lane.worker) for lane in lanes}:
+                there = names(self.workers) or "none"
+                return f"worker {call.pinned} is not connected (there are: {there})"
+            lanes = [lane for lane in lanes if place_of(lane.worker) == call.pinned]
+            if not lanes:
+                return f"worker {call.pinned} has no warm child"
+            drained = not any(lane.load.takes_calls for lane in lanes)
+            return f"worker {call.pinned} is drained" if drained else ""
+        knowing = [lane for lane in lanes if call.command in lane.commands]
+        if any(lane.load.takes_calls for lane in knowing):
+            return ""
+        if knowing:
+            drained_ones = names(lane.worker for lane in knowing)
+            return f"all workers of pool {name} are drained: {drained_ones}"
+        if lanes:
+            there = names(lane.worker for lane in lanes)
+            return f"no worker of pool {name} that is connected knows {call.command!r}: {there}"
+        if self.workers or self.lanes:
+            return f"no child of pool {name} is warm"
+        own = f" (its workers: {names(self._instances)})" if self._instances else ""
+        return f"no worker of pool {name} is connected{own}"
+
+    def _could_begin(self, call: Call, holder: Lane, now: float) -> bool:
+        """Whether another child than the holder would begin the call soon."""
+        for lane in self.lanes:
+            if lane is holder or not lane.ready or not lane.load.takes_calls:
+                continue
+            if (
+                call.command in lane.commands
+                and not lane.is_stuck(now)
+                and len(lane.calls) < lane.depth
+            ):
+                return True
+        return False
+
+    def _used(self, lane: Lane) -> Lane:
+        lanes = self.lanes
+        if lanes[0] is not lane:
+            lanes.remove(lane)
+            lanes.insert(0, lane)
+        return lane
+
+
+def place_of(worker: str) -> str:
+    """The worker of a child's place: `2` of `2-1`."""
+    return worker.partition("-")[0]
+
+
+def names(workers: Iterable[str]) -> str:
+    """In order, 2 before 10; of many the first ones."""
+    found: Sequence[str] = sorted(workers, key=lambda name: (len(name), name))
+    more = len(found) - _NAMED
+    return ", ".join(found[:_NAMED]) + (f" and {more} more" if more > 0 else "")

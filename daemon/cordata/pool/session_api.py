@@ -1,0 +1,185 @@
+"""Sessions and globals as callers of the pool see them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from msgspec import Raw
+
+from cordata.pool.protocol import (
+    Affinity,
+    GlobalRequest,
+    Reply,
+    SessionRequest,
+    SessionState,
+    check_names,
+)
+from cordata.pool.values import packed, unpacked
+
+Ask = Callable[[SessionRequest | GlobalRequest], Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """A session, as it was when the pool answered."""
+
+    id: str
+    #: Grows with every change of its data or counters.
+    version: int
+    #: Seconds until it ends, if nobody uses it before.
+    ttl_s: float
+    data: Mapping[str, Any]
+    counters: Mapping[str, int]
+    #: What its calls do when its worker is not free: `hint`, `strict_queue` or `strict_fail`.
+    affinity: str
+    #: The worker at which its calls run; "": none yet.
+    worker: str
+
+
+def info_of(state: SessionState) -> SessionInfo:
+    """A session as it came."""
+    return SessionInfo(
+        id=state.id,
+        version=state.version,
+        ttl_s=state.expires_in_s,
+        data=unpacked(state.data),
+        counters=dict(state.counters),
+        affinity=state.affinity,
+        worker=state.worker,
+    )
+
+
+class Sessions:
+    """Data that outlives a call, with an end: a session unused for its `ttl_s` is gone.
+
+    A call names its session; its command reads and changes it without a round trip. All of these
+    raise PoolUnavailable, PoolRestarted (a change that may have been made) and DeadlineExceeded.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def create(
+        self,
+        id: str = "",
+        *,
+        data: Mapping[str, object] | None = None,
+        ttl_s: float | None = None,
+        affinity: Affinity | None = None,
+        worker: str = "",
+    ) -> SessionInfo:
+        """A new session; "" makes an id. Raises: SessionExists, SessionQuotaExceeded."""
+        request = SessionRequest(
+            number=0,
+            operation="create",
+            session=id,
+            ttl_s=ttl_s,
+            set=_values(data or {}),
+            affinity=_known(affinity),
+            worker=worker or None,
+        )
+        return await self._one(request)
+
+    async def get(self, id: str, *, peek: bool = False) -> SessionInfo:
+        """What it holds. It counts as a use, unless `peek`. Raises: SessionNotFound."""
+        return await self._one(SessionRequest(number=0, operation="get", session=id, peek=peek))
+
+    async def update(
+        self,
+        id: str,
+        *,
+        set: Mapping[str, object] | None = None,
+        delete: Iterable[str] = (),
+        ttl_s: float | None = None,
+        affinity: Affinity | None = None,
+        worker: str | None = None,
+    ) -> SessionInfo:
+        """Change it by key. Raises: SessionNotFound, SessionQuotaExceeded (nothing is changed)."""
+        request = SessionRequest(
+            number=0,
+            operation="update",
+            session=id,
+            ttl_s=ttl_s,
+            set=_values(set or {}),
+            delete=list(delete),
+            affinity=_known(affinity),
+            worker=worker,
+        )
+        return await self._one(request)
+
+    async def delete(self, id: str) -> None:
+        """End it. Raises: SessionNotFound."""
+        await self._ask(_checked(SessionRequest(number=0, operation="delete", session=id)))
+
+    async def touch(self, id: str, ttl_s: float | None = None) -> None:
+        """Use it: it lives on, `ttl_s` from now on and from each later use. Raises:
+        SessionNotFound.
+        """
+        request = SessionRequest(number=0, operation="touch", session=id, ttl_s=ttl_s)
+        await self._ask(_checked(request))
+
+    async def count(self, id: str, **by: int) -> Mapping[str, int]:
+        """Add to its counters; gives their new values. Raises: SessionNotFound,
+        SessionQuotaExceeded.
+        """
+        request = SessionRequest(number=0, operation="count", session=id, count=by)
+        return (await self._ask(_checked(request))).counts
+
+    async def page(self, after: str, limit: int) -> list[SessionState]:
+        """Sessions by id, without their data; for operators."""
+        request = SessionRequest(number=0, operation="page", after=after, limit=limit)
+        return (await self._ask(request)).sessions
+
+    async def _one(self, request: SessionRequest) -> SessionInfo:
+        return info_of((await self._ask(_checked(request))).sessions[0])
+
+
+class Globals:
+    """Values that all sessions share. They raise as Sessions do."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def get(self, *keys: str) -> Mapping[str, Any]:
+        """Those of `keys` that exist; without keys all."""
+        check_names(keys)
+        request = GlobalRequest(number=0, operation="get", keys=list(keys))
+        return unpacked((await self._ask(request)).values)
+
+    async def set(self, **values: object) -> None:
+        """Change some by name: `set(season="winter")`, or `set(**{"tax.it": 0.22})`. Raises:
+        SessionQuotaExceeded.
+        """
+        check_names([*values])
+        await self._ask(GlobalRequest(number=0, operation="change", set=_values(values)))
+
+    async def delete(self, *keys: str) -> None:
+        """Forget some."""
+        check_names(keys)
+        await self._ask(GlobalRequest(number=0, operation="change", delete=list(keys)))
+
+
+def may_repeat(request: SessionRequest | GlobalRequest) -> bool:
+    """Whether it may be asked twice: the second time finds what the first has left."""
+    return request.operation in ("get", "touch", "page", "stats")
+
+
+def _values(data: Mapping[str, object]) -> dict[str, Raw]:
+    return {key: packed(value) for key, value in data.items()}
+
+
+def _checked(request: SessionRequest) -> SessionRequest:
+    """Raises: ValueError for a name that is too long, TypeError for one that is no text."""
+    names = (request.session, request.worker or "", *request.set, *request.delete, *request.count)
+    check_names(names)
+    return request
+
+
+def _known(affinity: Affinity | None) -> Any:
+    """As it travels. Raises: ValueError."""
+    known = get_args(Affinity)
+    if affinity and affinity not in known:
+        raise ValueError(f"affinity is {affinity!r}, it must be one of {', '.join(known)}")
+    return affinity or ""

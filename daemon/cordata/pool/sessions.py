@@ -1,0 +1,706 @@
+"""Sessions and globals: one SQLite file that all children of the host's pools read and write.
+
+    use(id) --> the command runs --> save(id, delta) --> the answer leaves
+
+A session ends `ttl_s` after its last use. Every commit reaches the kernel before it returns, so it
+survives any process; a power cut may lose the last ones (WAL with `synchronous=NORMAL`). All writes
+and checkpoints of all processes happen under one file lock, as those of the store do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+from urllib.parse import quote
+
+from msgspec import Raw, Struct
+from msgspec import field as struct_field
+
+from cordata import events, log
+from cordata.errors import (
+    PoolUnavailable,
+    SessionExists,
+    SessionNotFound,
+    SessionQuotaExceeded,
+)
+
+Affinity = Literal["hint", "strict_queue", "strict_fail"]
+Values: TypeAlias = dict[str, Raw]
+
+_log = log.logger("cordata.pool")
+
+#: Layout of the file; another one is put aside.
+_FORMAT = 1
+_SCHEMA = f"""
+CREATE TABLE pool (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    version INTEGER NOT NULL DEFAULT 0,          -- the last one given to a session
+    sessions INTEGER NOT NULL DEFAULT 0,
+    bytes INTEGER NOT NULL DEFAULT 0,            -- of all sessions
+    globals_version INTEGER NOT NULL DEFAULT 0,
+    globals_deleted INTEGER NOT NULL DEFAULT 0,  -- globals_version at the last deletion
+    globals_bytes INTEGER NOT NULL DEFAULT 0,
+    seen_us INTEGER NOT NULL DEFAULT 0,          -- the boot clock when the file was last looked at
+    offset_us INTEGER NOT NULL DEFAULT 0         -- boot clock + offset_us is the time of the rows
+);
+INSERT INTO pool (id) VALUES (1);
+CREATE TABLE session (
+    id TEXT PRIMARY KEY,
+    version INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    ttl_us INTEGER NOT NULL,
+    expires_us INTEGER NOT NULL,
+    affinity TEXT NOT NULL,
+    worker TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX session_expires ON session (expires_us);
+CREATE TABLE session_value (
+    session TEXT NOT NULL REFERENCES session ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (session, name)
+) WITHOUT ROWID;
+CREATE TABLE session_counter (
+    session TEXT NOT NULL REFERENCES session ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    value INTEGER NOT NULL,
+    PRIMARY KEY (session, name)
+) WITHOUT ROWID;
+CREATE TABLE global (
+    name TEXT PRIMARY KEY,
+    value BLOB NOT NULL,
+    version INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX global_version ON global (version);
+CREATE TRIGGER session_added AFTER INSERT ON session BEGIN
+    UPDATE pool SET sessions = sessions + 1, bytes = bytes + new.bytes;
+END;
+CREATE TRIGGER session_changed AFTER UPDATE OF bytes ON session WHEN old.bytes <> new.bytes BEGIN
+    UPDATE pool SET bytes = bytes + new.bytes - old.bytes;
+END;
+CREATE TRIGGER session_deleted AFTER DELETE ON session BEGIN
+    UPDATE pool SET sessions = sessions - 1, bytes = bytes - old.bytes;
+END;
+PRAGMA user_version = {_FORMAT};
+"""
+_SETTINGS = (
+    "PRAGMA synchronous = NORMAL",
+    "PRAGMA wal_autocheckpoint = 1000",  # pages; by whoever commits, so under the file lock
+    "PRAGMA journal_size_limit = 16777216",
+    "PRAGMA mmap_size = 0",  # an I/O error is an error, not a SIGBUS
+    "PRAGMA cache_size = -2048",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA trusted_schema = OFF",
+    "PRAGMA secure_delete = ON",  # what is deleted is no longer in the file; Debian's default
+)
+_ROW = "SELECT id, version, bytes, ttl_us, expires_us, affinity, worker FROM session"
+
+#: What an entry takes beside its name and value, about: many tiny ones are not free.
+_ENTRY_BYTES = 64
+_COUNTER_BYTES = 8 + _ENTRY_BYTES
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+#: Sessions whose values one process keeps in memory.
+_CACHED = 256
+_CACHED_BYTES = 16 * 1024 * 1024
+#: Expiry is written this much later than asked for, so that most uses need no write.
+_SLACK_PART, _SLACK_US = 20, 60_000_000
+#: Another program (sqlite3 in a shell) may hold a write transaction for so long.
+_FOREIGN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLimits:
+    """How many sessions, how large, how long. The keys are those of `[pool]`."""
+
+    session_ttl_s: float = 3600.0
+    affinity: Affinity = "hint"
+    max_sessions: int = 100_000
+    max_session_bytes: int = 1_048_576
+    max_sessions_bytes: int = 268_435_456
+    max_globals_bytes: int = 16_777_216
+
+
+class Delta(Struct, omit_defaults=True, gc=False):
+    """What a call changed in its session and in the globals."""
+
+    set: Values = struct_field(default_factory=dict)
+    delete: list[str] = struct_field(default_factory=list)
+    count: dict[str, int] = struct_field(default_factory=dict)
+    globals_set: Values = struct_field(default_factory=dict)
+    globals_delete: list[str] = struct_field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session as it was when it was read. `data` and `counters` are shared: do not change."""
+
+    id: str
+    #: Grows with every change of data or counters; never given twice, not even to another session.
+    version: int
+    #: Names and values, and what it takes to keep them.
+    bytes: int
+    ttl_s: float
+    #: Seconds until it ends, if nobody uses it before.
+    expires_in_s: float
+    affinity: Affinity
+    #: The worker that it prefers; "": none yet.
+    worker: str
+    data: Values = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+class SessionStore:
+    """The file, as one process sees it. Its methods block, for milliseconds at most; threads may
+    share it. All of them raise PoolUnavailable when the file cannot be read or written.
+    """
+
+    def __init__(
+        self, path: Path, limits: SessionLimits, *, now_us: Callable[[], int] | None = None
+    ) -> None:
+        """The file is opened, or made, at the first use. `now_us`: a clock in place of the
+        machine's, for tests.
+        """
+        self._path = path
+        self.limits = limits
+        self._clock = now_us
+        self._offset_us = 0
+        self._mutex = threading.RLock()
+        self._db: sqlite3.Connection | None = None
+        self._identity = (0, 0)
+        self._lock_fd = -1
+        #: Data and counters by id, of the version that the Session has.
+        self._cache: OrderedDict[str, Session] = OrderedDict()
+        self._cache_bytes = 0
+        self._globals: Values = {}
+        self._globals_version = 0
+        #: Where a damaged file was put, or one of another version; None: there was none.
+        self.aside: Path | None = None
+
+    def close(self) -> None:
+        """Close the file. The store opens it again when it is used."""
+        with self._mutex:
+            if self._db is not None:
+                # The last connection to close copies the log into the file: under the lock.
+                with contextlib.suppress(PoolUnavailable), self._locked():
+                    self._disconnect()
+            if self._lock_fd >= 0:
+                os.close(self._lock_fd)
+                self._lock_fd = -1
+
+    # Calls
+
+    def use(self, id: str, worker: str = "") -> Session:
+        """The session of a call that is about to run at this worker; counts as a use.
+
+        The worker of its first call becomes the one that it prefers, until `update` names another.
+        Raises: SessionNotFound.
+        """
+        with self._reading() as db:
+            session, expires_us = self._find(db, id)
+            worker = session.worker or worker
+            due_us = self._now_us() + _us(session.ttl_s)
+            if expires_us >= due_us and worker == session.worker:
+                return session
+            # A disk that is full is no reason to refuse a call that only reads.
+            with contextlib.suppress(PoolUnavailable), self._writing() as db:
+                session, _ = self._find(db, id)
+                session = replace(session, worker=session.worker or worker)
+                db.execute(
+                    "UPDATE session SET expires_us = max(expires_us, ?), worker = ? WHERE id = ?",
+                    (due_us + _slack_us(session.ttl_s), session.worker, id),
+                )
+            return session
+
+    def save(self, id: str, delta: Delta) -> None:
+        """What a call changed, in one transaction; "" is a call without a session.
+
+        The change of a session that is gone is dropped. Raises: SessionQuotaExceeded, nothing
+        changed.
+        """
+        with self._writing() as db:
+            if delta.globals_set or delta.globals_delete:
+                self._change_globals(db, delta.globals_set, delta.globals_delete)
+            if id and (delta.set or delta.delete or delta.count):
+                with contextlib.suppress(SessionNotFound):
+                    self._change(db, id, delta.set, delta.delete, delta.count)
+
+    def globals(self) -> Values:
+        """The values that all sessions share, up to date; not to be changed."""
+        with self._reading() as db:
+            version, deleted = db.execute(
+                "SELECT globals_version, globals_deleted FROM pool"
+            ).fetchone()
+            known = self._globals_version
+            if version != known:
+                whole = known < deleted or known > version
+                rows = db.execute(
+                    "SELECT name, value, version FROM global WHERE version > ?",
+                    (-1 if whole else known,),
+                ).fetchall()
+                found = {name: Raw(value) for name, value, _ in rows}
+                self._globals = found if whole else {**self._globals, **found}
+                # A change between the two reads is in the rows already.
+                self._globals_version = max([version, *(row[2] for row in rows)])
+            return self._globals
+
+    # Operations of clients and operators
+
+    def create(
+        self,
+        id: str = "",
+        *,
+        data: Mapping[str, Raw] | None = None,
+        ttl_s: float | None = None,
+        affinity: Affinity | None = None,
+        worker: str = "",
+    ) -> Session:
+        """A new session; "" makes an id. Raises: SessionExists, SessionQuotaExceeded."""
+        id = id or uuid.uuid4().hex
+        ttl_s = self.limits.session_ttl_s if ttl_s is None else ttl_s
+        with self._writing() as db:
+            now_us = self._now_us()
+            row = db.execute("SELECT expires_us FROM session WHERE id = ?", (id,)).fetchone()
+            if row is not None and row[0] > now_us:
+                raise SessionExists(f"session {id!r} exists")
+            db.execute("DELETE FROM session WHERE id = ?", (id,))
+            if self._count(db) >= self.limits.max_sessions:
+                db.execute("DELETE FROM session WHERE expires_us <= ?", (now_us,))
+                if (count := self._count(db)) >= self.limits.max_sessions:
+                    raise SessionQuotaExceeded(f"there are {count} sessions, the limit")
+            db.execute(
+                "INSERT INTO session VALUES (?, 0, 0, ?, ?, ?, ?)",
+                (
+                    id,
+                    _us(ttl_s),
+                    now_us + _us(ttl_s) + _slack_us(ttl_s),
+                    affinity or self.limits.affinity,
+                    worker,
+                ),
+            )
+            return self._change(db, id, data or {}, (), {})
+
+    def get(self, id: str, *, peek: bool = False) -> Session:
+        """What it holds; counts as a use, unless `peek`. Raises: SessionNotFound."""
+        if not peek:
+            return self.use(id)
+        with self._reading() as db:
+            return self._find(db, id)[0]
+
+    def update(
+        self,
+        id: str,
+        *,
+        set: Mapping[str, Raw] | None = None,
+        delete: Iterable[str] = (),
+        ttl_s: float | None = None,
+        affinity: Affinity | None = None,
+        worker: str | None = None,
+    ) -> Session:
+        """Change it by key. Raises: SessionNotFound, SessionQuotaExceeded (nothing changed)."""
+        with self._writing() as db:
+            session, _ = self._find(db, id)
+            db.execute(
+                "UPDATE session SET ttl_us = ?, affinity = ?, worker = ? WHERE id = ?",
+                (
+                    _us(session.ttl_s if ttl_s is None else ttl_s),
+                    affinity or session.affinity,
+                    session.worker if worker is None else worker,
+                    id,
+                ),
+            )
+            return self._change(db, id, set or {}, tuple(delete), {})
+
+    def delete(self, id: str) -> None:
+        """End it. Raises: SessionNotFound."""
+        with self._writing() as db:
+            self._find(db, id)
+            db.execute("DELETE FROM session WHERE id = ?", (id,))
+
+    def touch(self, id: str, ttl_s: float | None = None) -> Session:
+        """Use it: it lives `ttl_s` from now on, and from each later use. Raises: SessionNotFound"""
+        return self.use(id) if ttl_s is None else self.update(id, ttl_s=ttl_s)
+
+    def count(self, id: str, by: Mapping[str, int]) -> dict[str, int]:
+        """Add to counters; their new values. Raises: SessionNotFound, SessionQuotaExceeded."""
+        with self._writing() as db:
+            counters = self._change(db, id, {}, (), by).counters
+        return {name: counters[name] for name in by}
+
+    def change_globals(
+        self, *, set: Mapping[str, Raw] | None = None, delete: Iterable[str] = ()
+    ) -> None:
+        """Change globals by name. Raises: SessionQuotaExceeded, nothing changed."""
+        with self._writing() as db:
+            self._change_globals(db, set or {}, tuple(delete))
+
+    def page(self, after: str = "", limit: int = 100) -> list[Session]:
+        """The next ones by id, without what they hold."""
+        with self._reading() as db:
+            now_us = self._now_us()
+            rows = db.execute(
+                f"{_ROW} WHERE id > ? AND expires_us > ? ORDER BY id LIMIT ?",
+                (after, now_us, limit),
+            )
+            return [_session(row, now_us) for row in rows]
+
+    def stats(self) -> dict[str, int]:
+        """Number and bytes of sessions, expired ones with them, and of globals."""
+        with self._reading() as db:
+            count, size, globals_bytes = db.execute(
+                "SELECT sessions, bytes, globals_bytes FROM pool"
+            ).fetchone()
+            names = db.execute("SELECT count(*) FROM global").fetchone()[0]
+        return {"count": count, "bytes": size, "globals": names, "globals_bytes": globals_bytes}
+
+    def sweep(self, limit: int = 1000) -> int:
+        """Delete expired sessions, this many at most; gives how many there were."""
+        ended = "SELECT id FROM session WHERE expires_us <= ? LIMIT ?"
+        with self._writing() as db:
+            db.execute("UPDATE pool SET seen_us = max(seen_us, ?)", (_boot_us(),))
+            what = (self._now_us(), limit)
+            return db.execute(f"DELETE FROM session WHERE id IN ({ended})", what).rowcount
+
+    # Rows
+
+    def _find(self, db: sqlite3.Connection, id: str) -> tuple[Session, int]:
+        """The session with its data, and when it ends. Raises: SessionNotFound."""
+        row = db.execute(f"{_ROW} WHERE id = ?", (id,)).fetchone()
+        now_us = self._now_us()
+        if row is None or row[4] <= now_us:
+            self._forget(id)
+            raise SessionNotFound(f"there is no session {id!r}")
+        cached = self._cache.get(id)
+        if cached is not None and cached.version == row[1]:
+            self._cache.move_to_end(id)
+            data, counters = cached.data, cached.counters
+        elif not db.in_transaction:  # the reads of one session have to see one state
+            db.execute("BEGIN")
+            try:
+                return self._find(db, id)
+            finally:
+                db.execute("ROLLBACK")
+        else:
+            values = "SELECT name, value FROM session_value WHERE session = ?"
+            data = {name: Raw(value) for name, value in db.execute(values, (id,))}
+            counts = "SELECT name, value FROM session_counter WHERE session = ?"
+            counters = dict(db.execute(counts, (id,)).fetchall())
+        session = replace(_session(row, now_us), data=data, counters=counters)
+        if cached is None or cached.version != session.version:
+            self._remember(session)
+        return session, row[4]
+
+    def _change(
+        self,
+        db: sqlite3.Connection,
+        id: str,
+        set: Mapping[str, Raw],
+        delete: Iterable[str],
+        by: Mapping[str, int],
+    ) -> Session:
+        """Change data and counters, which is a use. Raises: SessionNotFound,
+        SessionQuotaExceeded.
+        """
+        before, _ = self._find(db, id)
+        data, counters = before.data, before.counters
+        if set or delete:
+            data = {**data, **set}
+            for name in delete:
+                if name not in set:
+                    data.pop(name, None)
+            db.executemany(
+                "DELETE FROM session_value WHERE session = ? AND name = ?",
+                [(id, name) for name in delete],
+            )
+            db.executemany(
+                "INSERT OR REPLACE INTO session_value VALUES (?, ?, ?)",
+                [(id, name, bytes(value)) for name, value in set.items()],
+            )
+        if by:
+            counted = {
+                name: min(max(counters.get(name, 0) + number, _LOWEST), _HIGHEST)
+                for name, number in by.items()
+            }
+            counters = {**counters, **counted}
+            db.executemany(
+                "INSERT OR REPLACE INTO session_counter VALUES (?, ?, ?)",
+                [(id, name, value) for name, value in counted.items()],
+            )
+        size = before.bytes
+        for name in {*set, *delete}:
+            size += _size(name, data.get(name)) - _size(name, before.data.get(name))
+        size += sum(len(name.encode()) + _COUNTER_BYTES for name in by.keys() - before.counters)
+        self._check_size(db, before, size)
+        (version,) = db.execute(
+            "UPDATE pool SET version = version + 1 RETURNING version"
+        ).fetchone()
+        expires_us = self._now_us() + _us(before.ttl_s) + _slack_us(before.ttl_s)
+        db.execute(
+            "UPDATE session SET version = ?, bytes = ?, expires_us = ? WHERE id = ?",
+            (version, size, expires_us, id),
+        )
+        session = replace(
+            before,
+            version=version,
+            bytes=size,
+            expires_in_s=before.ttl_s,
+            data=data,
+            counters=counters,
+        )
+        self._remember(session)  # a transaction that fails clears the cache
+        return session
+
+    def _check_size(self, db: sqlite3.Connection, before: Session, size: int) -> None:
+        """Raises: SessionQuotaExceeded."""
+        if size <= before.bytes:
+            return
+        limit = self.limits.max_session_bytes
+        if size > limit:
+            text = f"session {before.id!r} would have {size} bytes, {limit} are allowed"
+            raise SessionQuotaExceeded(text)
+        limit = self.limits.max_sessions_bytes
+        (total,) = db.execute("SELECT bytes FROM pool").fetchone()
+        if total - before.bytes + size > limit:
+            raise SessionQuotaExceeded(f"all sessions would have more than {limit} bytes")
+
+    def _change_globals(
+        self, db: sqlite3.Connection, set: Mapping[str, Raw], delete: Iterable[str]
+    ) -> None:
+        version, size = db.execute("SELECT globals_version, globals_bytes FROM pool").fetchone()
+        version += 1
+        after, deleted = size, False
+        for name in {*delete, *set}:
+            former = db.execute("SELECT value FROM global WHERE name = ?", (name,)).fetchone()
+            after -= 0 if former is None else _size(name, former[0])
+            if former is not None and name not in set:
+                deleted = True
+                db.execute("DELETE FROM global WHERE name = ?", (name,))
+        after += sum(_size(name, value) for name, value in set.items())
+        if after > self.limits.max_globals_bytes and after > size:
+            text = f"the globals would have {after} bytes, {self.limits.max_globals_bytes}"
+            raise SessionQuotaExceeded(f"{text} are allowed")
+        db.executemany(
+            "INSERT OR REPLACE INTO global VALUES (?, ?, ?)",
+            [(name, bytes(value), version) for name, value in set.items()],
+        )
+        if set or deleted:
+            db.execute(
+                "UPDATE pool SET globals_version = ?1, globals_bytes = ?2,"
+                " globals_deleted = CASE WHEN ?3 THEN ?1 ELSE globals_deleted END",
+                (version, after, deleted),
+            )
+
+    @staticmethod
+    def _count(db: sqlite3.Connection) -> int:
+        return int(db.execute("SELECT sessions FROM pool").fetchone()[0])
+
+    # The cache
+
+    def _remember(self, session: Session) -> None:
+        self._forget(session.id)
+        self._cache[session.id] = session
+        self._cache_bytes += session.bytes
+        while len(self._cache) > _CACHED or (
+            self._cache_bytes > _CACHED_BYTES and len(self._cache) > 1
+        ):
+            self._forget(next(iter(self._cache)))
+
+    def _forget(self, id: str) -> None:
+        session = self._cache.pop(id, None)
+        self._cache_bytes -= 0 if session is None else session.bytes
+
+    # The file
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._mutex, self._translated():
+            yield self._connect()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._mutex, self._translated(), self._locked():
+            db = self._connect(locked=True)
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                self._cache.clear()
+                self._cache_bytes = 0
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            with contextlib.suppress(OSError), self._locked():
+                # Another process may have made a new file meanwhile.
+                if _is_damaged(error) and _identity(self._path) == self._identity:
+                    self._put_aside(error)
+                self._disconnect()
+            raise PoolUnavailable(f"sessions are not available: {self._path}: {error}") from error
+        except OSError as error:
+            self._disconnect()
+            text = f"sessions are not available: {self._path}: {error.strerror}"
+            raise PoolUnavailable(text) from error
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the file lock; the kernel gives it back when the process dies."""
+        while True:
+            if self._lock_fd < 0:
+                self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+                lock = self._path.with_name(self._path.name + ".lock")
+                self._lock_fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
+            if os.fstat(self._lock_fd).st_nlink:
+                break
+            os.close(self._lock_fd)  # the lock of a file that was deleted excludes nobody
+            self._lock_fd = -1
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+
+    def _connect(self, *, locked: bool = False) -> sqlite3.Connection:
+        """The connection to the file that is at the path now."""
+        if self._db is not None and _identity(self._path) == self._identity:
+            return self._db
+        self._disconnect()
+        with contextlib.nullcontext() if locked else self._locked():
+            try:
+                self._open()
+            except sqlite3.Error as error:
+                if not _is_damaged(error):
+                    raise
+                self._put_aside(error)
+                self._open()
+        assert self._db is not None
+        return self._db
+
+    def _open(self) -> None:
+        """Open the file, and make what is missing; with the lock held."""
+        if not self._path.exists():
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._db = db = sqlite3.connect(
+            f"file:{quote(str(self._path.absolute()))}?mode=rw",
+            uri=True,
+            timeout=_FOREIGN_S,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        empty = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+        if version != _FORMAT and not empty:
+            raise _OtherFormat(f"its version is {version}, this program knows {_FORMAT}")
+        if empty:
+            db.execute("PRAGMA journal_mode = WAL")
+        for setting in _SETTINGS:
+            db.execute(setting)
+        if empty:
+            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+        self._identity = _identity(self._path)
+        if self._clock is None:
+            self._set_clock(db)
+
+    def _set_clock(self, db: sqlite3.Connection) -> None:
+        """Rows have the wall time that it was at the first use since the machine started, plus the
+        time since then: setting the clock ends no session. The boot clock runs backwards at a start
+        only (the kernel's boot_id is hidden from services with ProcSubset=pid).
+        """
+        seen_us, offset_us = db.execute("SELECT seen_us, offset_us FROM pool").fetchone()
+        now_us = _boot_us()
+        if not 0 < seen_us <= now_us:
+            offset_us = time.time_ns() // 1000 - now_us
+        db.execute("UPDATE pool SET seen_us = ?, offset_us = ?", (now_us, offset_us))
+        self._offset_us = offset_us
+
+    def _now_us(self) -> int:
+        return _boot_us() + self._offset_us if self._clock is None else self._clock()
+
+    def _disconnect(self) -> None:
+        self._cache.clear()
+        self._cache_bytes = 0
+        self._globals, self._globals_version = {}, 0
+        if self._db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.close()
+            self._db = None
+
+    def _put_aside(self, error: sqlite3.Error) -> None:
+        """Rename the file and its log, so that a new one is made at the next use."""
+        self._disconnect()
+        self.aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns() // 10**9}")
+        for suffix in ("-wal", "-shm", ""):
+            with contextlib.suppress(OSError):
+                os.rename(f"{self._path}{suffix}", f"{self.aside}{suffix}")
+        _log.error(
+            "the file of sessions cannot be used (%s); it was put aside as %s",
+            error,
+            self.aside,
+            extra=log.fields(events.POOL_SESSIONS_DAMAGED),
+        )
+
+
+class _OtherFormat(sqlite3.DatabaseError):
+    """The file is of another version of this program."""
+
+
+def _is_damaged(error: sqlite3.Error) -> bool:
+    codes = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, _OtherFormat) or _code(error) & 0xFF in codes
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) or 0
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Which file is at the path; (0, 0): none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+def _session(row: tuple[Any, ...], now_us: int) -> Session:
+    id, version, size, ttl_us, expires_us, affinity, worker = row
+    return Session(
+        id=id,
+        version=version,
+        bytes=size,
+        ttl_s=ttl_us / 1e6,
+        expires_in_s=min(expires_us - now_us, ttl_us) / 1e6,
+        affinity=affinity,
+        worker=worker,
+    )
+
+
+def _size(name: str, value: Raw | bytes | None) -> int:
+    return 0 if value is None else len(name.encode()) + memoryview(value).nbytes + _ENTRY_BYTES
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def _slack_us(ttl_s: float) -> int:
+    return min(_us(ttl_s) // _SLACK_PART, _SLACK_US)
+
+
+def _boot_us() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000

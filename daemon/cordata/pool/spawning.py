@@ -1,0 +1,204 @@
+"""Starting a child: `posix_spawn`, since a worker has threads and must not fork."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from cordata.pool import page
+from cordata.pool import spec as specs
+from cordata.pool.fingerprint import start_of
+from cordata.pool.paths import CONTROL, ChildName, parse, socket_address
+from cordata.pool.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
+
+#: What is between the worker and systemd, or a secret: nothing for a process that may crash.
+_WITHHELD = (
+    *("NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "CREDENTIALS_DIRECTORY", "JOURNAL_STREAM"),
+    *("MAINPID", "MANAGERPID", "CORDATA_"),
+)
+#: Above what a child gets, so that no descriptor lies where another one has to go.
+_PARKED = 16
+#: Clients that connect while a command runs.
+_BACKLOG = 1024
+#: Of sockets and status pages: who may call is said by the group of the directory.
+_SOCKET_MODE, _STATUS_MODE, _DIRECTORY_MODE = 0o660, 0o640, 0o750
+
+
+class ChildFiles:
+    """The socket and the status page of one child, hidden until it takes calls."""
+
+    def __init__(self, directory: Path, name: ChildName) -> None:
+        """Create both. Raises: OSError."""
+        self._directory, self._name = directory, name
+        hidden = directory / f".{name.status}"
+        self.status = os.open(
+            hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _STATUS_MODE
+        )
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            os.fchmod(self.status, _STATUS_MODE)  # whatever the umask is
+            os.ftruncate(self.status, page.SIZE)
+            path = directory / f".{name.socket}"
+            with socket_address(path) as address:
+                self.listener.bind(address)
+            path.chmod(_SOCKET_MODE)
+            self.listener.listen(_BACKLOG)
+        except BaseException:
+            self.close()
+            self.remove()
+            raise
+
+    def status_path(self) -> Path:
+        """Where the status page is while it is hidden."""
+        return self._directory / f".{self._name.status}"
+
+    def publish(self) -> None:
+        """Clients may connect. The status page first: they look at it when the socket is there."""
+        for name in (self._name.status, self._name.socket):
+            (self._directory / f".{name}").rename(self._directory / name)
+
+    def close(self) -> None:
+        """Our descriptors; the child has its own."""
+        os.close(self.status)
+        self.listener.close()
+
+    def remove(self) -> None:
+        """No client is to connect any more."""
+        for name in (self._name.socket, self._name.status):
+            for file in (self._directory / name, self._directory / f".{name}"):
+                file.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawned:
+    """A process that was just started, and our ends of what we share with it."""
+
+    pid: int
+    #: Field 22 of its stat: with the pid its fingerprint.
+    start: int
+    #: Readable when it has died.
+    pidfd: int
+    #: What it writes on stdout and stderr, not blocking.
+    output: int
+    #: To tell it something, not blocking.
+    channel: socket.socket
+    #: Its status page, which we may write to.
+    status: mmap.mmap
+    files: ChildFiles
+
+    def close(self) -> None:
+        """Our ends, and the files."""
+        os.close(self.pidfd)
+        os.close(self.output)
+        self.channel.close()
+        self.status.close()
+        self.files.remove()
+
+
+def make_directory(directory: Path) -> None:
+    """RUNTIME/pool/NAME, which the group of the service may look into. Raises: OSError."""
+    for one in (directory.parent, directory):
+        with contextlib.suppress(FileExistsError):
+            one.mkdir(parents=True)
+            one.chmod(_DIRECTORY_MODE)
+
+
+def clean_directory(directory: Path, worker: str) -> None:
+    """Remove what children of this place left behind that died with a worker that was killed."""
+    for file in directory.iterdir():
+        found = parse(file.name.removeprefix("."))
+        if found is not None and found.worker == worker and not file.name.endswith(CONTROL):
+            file.unlink(missing_ok=True)
+
+
+def spawn(spec: ChildSpec) -> Spawned:
+    """Start a child, in a session of its own: a signal to its group reaches what it starts, too.
+
+    It is killed when the thread that called this ends, so that must be the main one. Raises:
+    OSError.
+    """
+    files = ChildFiles(Path(spec.directory), ChildName(spec.worker, spec.generation))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    try:
+        with _told(replace(spec, parent=os.getpid())) as told, contextlib.ExitStack() as stack:
+            status = mmap.mmap(files.status, page.SIZE)
+            parked = []
+            for fd in (writing, theirs.fileno(), told, files.status, files.listener.fileno()):
+                parked.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PARKED))
+                stack.callback(os.close, parked[-1])
+            pid = _start(spec.worker, *parked)
+        pidfd = os.pidfd_open(pid)
+    except BaseException:
+        ours.close()
+        os.close(reading)
+        files.remove()
+        raise
+    finally:
+        theirs.close()
+        os.close(writing)
+        files.close()
+    ours.setblocking(False)
+    os.set_blocking(reading, False)
+    return Spawned(
+        pid=pid,
+        start=start_of(pid),
+        pidfd=pidfd,
+        output=reading,
+        channel=ours,
+        status=status,
+        files=files,
+    )
+
+
+@contextlib.contextmanager
+def _told(spec: ChildSpec) -> Iterator[int]:
+    memory = os.memfd_create("cordata-child", os.MFD_CLOEXEC)
+    try:
+        data = specs.write(spec)
+        if os.write(memory, data) != len(data):
+            raise OSError("the memory file is too short")
+        yield memory
+    finally:
+        os.close(memory)
+
+
+def _start(worker: str, writing: int, channel: int, told: int, status: int, listener: int) -> int:
+    # The last argument is for whoever reads a list of processes.
+    argv = [sys.executable, "-P", _main(), f"child@{worker}"]
+    return os.posix_spawn(
+        argv[0],
+        argv,
+        _environment(os.environ),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, writing, 1),
+            (os.POSIX_SPAWN_DUP2, writing, 2),
+            (os.POSIX_SPAWN_DUP2, channel, CHANNEL_FD),
+            (os.POSIX_SPAWN_DUP2, told, SPEC_FD),
+            (os.POSIX_SPAWN_DUP2, status, STATUS_FD),
+            (os.POSIX_SPAWN_DUP2, listener, LISTEN_FD),
+        ],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE),
+    )
+
+
+def _main() -> str:
+    """By path: a package in a private directory is not on the interpreter's own path."""
+    return os.fspath(Path(__file__).with_name("child.py"))
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in environ.items() if not key.startswith(_WITHHELD)}

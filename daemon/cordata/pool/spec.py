@@ -1,0 +1,68 @@
+"""What a worker tells the child that it starts, as JSON in a memory file."""
+
+from __future__ import annotations
+
+from msgspec import DecodeError, Struct, json
+
+from cordata.errors import ProtocolError
+from cordata.pool.protocol import Affinity, CommandOptions
+
+#: Descriptors of a child, beside 0, 1 and 2: the channel to the worker, the spec, its status page
+#: and the socket on which it listens.
+CHANNEL_FD, SPEC_FD, STATUS_FD, LISTEN_FD = 3, 4, 5, 6
+
+
+class ChildSpec(Struct, frozen=True, kw_only=True):
+    """One child: its place, what it imports, its limits."""
+
+    worker: str
+    generation: int = 0
+    pool: str
+    #: Of a named pool: its workers. Of the default one: those that others name.
+    pool_workers: tuple[str, ...] = ()
+    other_workers: tuple[str, ...] = ()
+    #: The directory of its socket: RUNTIME/pool/NAME.
+    directory: str
+    #: Pid of the worker: a child that has another parent was left alone while it started.
+    parent: int = 0
+    #: `sys.path` of the worker.
+    path: tuple[str, ...]
+    #: Place (`module:function`) by name.
+    commands: dict[str, str]
+    options: dict[str, CommandOptions] = {}
+    inits: tuple[str, ...] = ()
+    max_frame_bytes: int
+    #: Calls after which it says that it is due; 0: no limit.
+    max_calls: int = 0
+    #: A stream whose reader takes nothing for so long ends.
+    unread_timeout_s: float = 60.0
+    #: The file of the sessions, and their limits.
+    sessions: str
+    session_ttl_s: float
+    affinity: Affinity
+    max_sessions: int
+    max_session_bytes: int
+    max_sessions_bytes: int
+    max_globals_bytes: int
+    #: What its loggers pass on.
+    log_level: str = "INFO"
+
+    def is_of_pool(self, worker: str) -> bool:
+        """Whether the place of a child is one of this pool."""
+        instance = worker.partition("-")[0]
+        if self.pool_workers:
+            return instance in self.pool_workers
+        return instance not in self.other_workers
+
+
+def write(spec: ChildSpec) -> bytes:
+    """The file."""
+    return json.encode(spec)
+
+
+def read(data: bytes) -> ChildSpec:
+    """The spec of such a file. Raises: ProtocolError."""
+    try:
+        return json.decode(data, type=ChildSpec)
+    except DecodeError as error:
+        raise ProtocolError(f"not a child's spec: {error}") from None

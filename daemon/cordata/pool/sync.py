@@ -1,0 +1,413 @@
+"""The pool's client for threads: the async one, on an event loop in a thread of its own.
+
+All threads of a process share it; each waits for its own calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import suppress
+from contextvars import copy_context
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from cordata.config.pool import PoolConfig
+from cordata.errors import PoolClosed
+from cordata.pool.call import Call, Stream
+from cordata.pool.client import Client
+from cordata.pool.protocol import NO_KEYWORDS, Affinity, CommandOptions
+from cordata.pool.session_api import SessionInfo
+from cordata.pool.values import FORKED, check_credit, packed
+
+T = TypeVar("T")
+#: Calls of a `map` that are under way at a time.
+_MAP_WINDOW = 64
+#: How often a thread that waits looks for a signal.
+_INTERRUPT_S = 0.25
+
+
+class SyncClient:
+    """As `Client`, for code without an event loop; any thread may use it.
+
+    `hard_cancel`: a call that is interrupted (Ctrl-C) has its child killed if it does not end
+    within the pool's `cancel_grace_s`. A process that is forked connects anew.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        timeout: float | Callable[[str], float] | None = None,
+        pools: Mapping[str, PoolConfig] | None = None,
+        options: Mapping[str, CommandOptions] | None = None,
+        hard_cancel: bool = False,
+    ) -> None:
+        self._client = Client(path, timeout=timeout, pools=pools, options=options)
+        self._hard = hard_cancel
+        self._lock = threading.Lock()
+        self._thread: _LoopThread | None = None
+        self._closed = False
+        self.sessions = SyncSessions(self._client, self._run)
+        self.globals = SyncGlobals(self._client, self._run)
+        _clients.add(self)
+
+    def execute(
+        self,
+        command: str,
+        payload: object = None,
+        *,
+        session: str = "",
+        timeout: float | None = None,
+        queue_timeout: float | None = None,
+        idempotent: bool | None = None,
+        retries: int | None = None,
+        priority: int = 0,
+        type: Any = None,
+    ) -> Any:
+        """As `Client.execute`. Raises the same."""
+        future = self._begin(
+            command,
+            packed((payload,)),
+            NO_KEYWORDS,
+            session,
+            timeout,
+            queue_timeout,
+            idempotent,
+            retries,
+            priority,
+            type,
+        )
+        try:
+            return wait(future)
+        except BaseException:
+            if not future.done():  # interrupted
+                future.cancel_call(hard=self._hard)
+            raise
+
+    def submit(
+        self, command: str, /, *arguments: object, **keywords: object
+    ) -> concurrent.futures.Future[Any]:
+        """As `Client.submit`; gives a future, whose `cancel` cancels the call."""
+        packed_keywords = packed(keywords) if keywords else NO_KEYWORDS
+        return self._begin(command, packed(arguments), packed_keywords)
+
+    def map(
+        self, command: str, items: Iterable[object], *, window: int = 0
+    ) -> Generator[Any, None, None]:
+        """As `Client.map`: a generator of the results, in the order of the items."""
+        pending: deque[concurrent.futures.Future[Any]] = deque()
+        window = window or _MAP_WINDOW
+        try:
+            for item in items:
+                pending.append(self.submit(command, item))
+                if len(pending) >= window:
+                    yield wait(pending.popleft())
+            while pending:
+                yield wait(pending.popleft())
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def stream(
+        self,
+        command: str,
+        payload: object = None,
+        *,
+        credit: int = 16,
+        session: str = "",
+        timeout: float | None = None,
+        queue_timeout: float | None = None,
+        idempotent: bool | None = None,
+        retries: int | None = None,
+        priority: int = 0,
+        type: Any = None,
+    ) -> Generator[Any, None, None]:
+        """As `Client.stream`: closing the generator cancels the call. Raises the same."""
+        stream, arguments = Stream(check_credit(credit)), packed((payload,))
+
+        async def begin() -> Call:
+            return self._client.start_packed(
+                command,
+                arguments,
+                NO_KEYWORDS,
+                session,
+                timeout,
+                queue_timeout,
+                idempotent,
+                retries,
+                priority,
+                type,
+                stream,
+            )
+
+        call, thread = self._run(begin()), self._thread
+        hard = self._hard
+        try:
+            while True:
+                if self._thread is not thread or thread is None:
+                    raise PoolClosed(FORKED)
+                part = thread.run(stream.next(call))
+                if not part:
+                    hard = False
+                    return
+                yield part[0]
+        except GeneratorExit:
+            hard = False
+            raise
+        except Exception:
+            hard = False
+            raise
+        finally:
+            if self._thread is thread and thread is not None:
+                thread.post(lambda: call.cancel(hard=hard))
+
+    def status(self) -> dict[str, Any]:
+        """As `Client.status`."""
+        return self._run(self._client.status())
+
+    def list_sessions(self, *, after: str = "", limit: int = 100) -> dict[str, Any]:
+        """As `Client.list_sessions`."""
+        return self._run(self._client.list_sessions(after=after, limit=limit))
+
+    def drain(self, worker: str, on: bool = True) -> Any:
+        """As `Client.drain`."""
+        return self._run(self._client.drain(worker, on))
+
+    def recycle(self, worker: str) -> Any:
+        """As `Client.recycle`."""
+        return self._run(self._client.recycle(worker))
+
+    def close(self) -> None:
+        """End the connections; calls of other threads raise PoolClosed. Twice is once."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._closed = True
+        if thread is not None:
+            thread.run(self._client.close())
+            thread.close()
+
+    def _begin(self, command: str, *options: Any) -> CallFuture:
+        """Start a call on the loop's thread, in the context of this one."""
+        thread, future = self._running(), CallFuture()
+
+        def begin() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.began(self._client.start_packed(command, *options))
+            except Exception as error:  # noqa: BLE001 - told to whoever waits for it
+                future.set_exception(error)
+
+        future.thread = thread
+        thread.post(begin)
+        return future
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            thread = self._running()
+        except PoolClosed:
+            work.close()
+            raise
+        return thread.run(work)
+
+    def _running(self) -> _LoopThread:
+        thread = self._thread
+        if thread is not None:
+            return thread
+        with self._lock:
+            if self._closed:
+                raise PoolClosed("the client is closed")
+            if self._thread is None:
+                self._thread = _LoopThread()
+            return self._thread
+
+    def _forked(self) -> None:
+        """In a forked child: the thread is the parent's, and so is who holds the lock."""
+        self._lock = threading.Lock()
+        self._thread = None
+
+    def __enter__(self) -> SyncClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class CallFuture(concurrent.futures.Future[Any]):
+    """The future of a call that runs in the loop's thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thread: _LoopThread | None = None
+        self._call: Call | None = None
+        self._unwanted, self._hard = False, False
+
+    def cancel(self) -> bool:
+        """Cancel the call: it does not begin any more; when it runs, it is told."""
+        if self.done():
+            return False
+        self.cancel_call(hard=False)
+        return True
+
+    def cancel_call(self, *, hard: bool) -> None:
+        """As `Call.cancel`, from any thread."""
+        assert self.thread is not None
+        self.thread.post(lambda: self._cancel(hard=hard))
+
+    def began(self, call: Call) -> None:
+        """In the loop's thread: the call is on its way."""
+        self._call = call
+        call.add_done_callback(self._over)
+        if self._unwanted:
+            call.cancel(hard=self._hard)
+
+    def _cancel(self, *, hard: bool) -> None:
+        if self._call is None:
+            self._unwanted, self._hard = True, hard
+        else:
+            self._call.cancel(hard=hard)
+
+    def _over(self, future: asyncio.Future[Any]) -> None:
+        error = future.exception()
+        if error is None:
+            self.set_result(future.result())
+        else:
+            self.set_exception(error)
+
+
+class _LoopThread:
+    """An event loop that runs in a thread until it is closed."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="pool", daemon=True)
+        self._thread.start()
+
+    def post(self, work: Callable[[], object]) -> None:
+        """Have it called there, in the context of this thread."""
+        with suppress(RuntimeError):  # it was closed
+            self._loop.call_soon_threadsafe(work, context=copy_context())
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Its result; when this thread is interrupted, it is cancelled."""
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise PoolClosed("the client is closed") from None
+        try:
+            return wait(future)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def wait(future: concurrent.futures.Future[T]) -> T:
+    """Its result. A signal that another thread took interrupts this one within a moment."""
+    while True:
+        try:
+            return future.result(_INTERRUPT_S)
+        except TimeoutError:
+            if future.done():
+                raise
+
+
+class SyncSessions:
+    """As `Sessions`."""
+
+    def __init__(self, client: Client, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._client, self._run = client, run
+
+    def create(
+        self,
+        id: str = "",
+        *,
+        data: Mapping[str, object] | None = None,
+        ttl_s: float | None = None,
+        affinity: Affinity | None = None,
+        worker: str = "",
+    ) -> SessionInfo:
+        """A new session; "" makes an id."""
+        work = self._client.sessions.create(
+            id, data=data, ttl_s=ttl_s, affinity=affinity, worker=worker
+        )
+        return self._run(work)  # type: ignore[no-any-return]
+
+    def get(self, id: str, *, peek: bool = False) -> SessionInfo:
+        """What it holds."""
+        return self._run(self._client.sessions.get(id, peek=peek))  # type: ignore[no-any-return]
+
+    def update(
+        self,
+        id: str,
+        *,
+        set: Mapping[str, object] | None = None,
+        delete: Iterable[str] = (),
+        ttl_s: float | None = None,
+        affinity: Affinity | None = None,
+        worker: str | None = None,
+    ) -> SessionInfo:
+        """Change it by key."""
+        work = self._client.sessions.update(
+            id, set=set, delete=delete, ttl_s=ttl_s, affinity=affinity, worker=worker
+        )
+        return self._run(work)  # type: ignore[no-any-return]
+
+    def delete(self, id: str) -> None:
+        """End it."""
+        self._run(self._client.sessions.delete(id))
+
+    def touch(self, id: str, ttl_s: float | None = None) -> None:
+        """Use it."""
+        self._run(self._client.sessions.touch(id, ttl_s))
+
+    def count(self, id: str, **by: int) -> Mapping[str, int]:
+        """Add to its counters."""
+        return self._run(self._client.sessions.count(id, **by))  # type: ignore[no-any-return]
+
+
+class SyncGlobals:
+    """As `Globals`."""
+
+    def __init__(self, client: Client, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._client, self._run = client, run
+
+    def get(self, *keys: str) -> Mapping[str, Any]:
+        """Those of `keys` that exist; without keys all."""
+        return self._run(self._client.globals.get(*keys))  # type: ignore[no-any-return]
+
+    def set(self, **values: object) -> None:
+        """Change some by name: `set(season="winter")`, or `set(**{"tax.it": 0.22})`."""
+        self._run(self._client.globals.set(**values))
+
+    def delete(self, *keys: str) -> None:
+        """Forget some."""
+        self._run(self._client.globals.delete(*keys))
+
+
+_clients: WeakSet[SyncClient] = WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client._forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,174 @@
+"""What callers give and get, as it travels: options, values, results and errors. No IO."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from msgspec import DecodeError, Raw, json, msgpack
+
+from cordata.errors import (
+    CommandFailed,
+    CommandRefused,
+    CordataError,
+    DeadlineExceeded,
+    FrameTooLarge,
+    PoolError,
+    PoolTransient,
+    ProtocolError,
+    WorkerCrashed,
+)
+from cordata.log import request_id
+from cordata.pool.protocol import MAX_NAME, POOL_ERRORS, Failure, check_names
+
+#: Where the sockets of a host's children are unless the configuration says otherwise.
+DEFAULT_PATH = "/run/cordata/pool"
+#: A deadline is never further away: poll(2) and epoll_wait(2) take milliseconds of 31 bits.
+LONGEST_S = 2e6
+#: For what a forked process has inherited.
+FORKED = "this process was forked from the one that began it: begin it again here"
+_encode = msgpack.Encoder().encode
+
+
+def check_call(
+    command: str,
+    session: str,
+    timeout_s: float,
+    queue_timeout_s: float | None,
+    priority: int,
+) -> None:
+    """Raises: ValueError for an option that cannot be, TypeError for a name that is no text."""
+    if not 0.0 < timeout_s:
+        raise ValueError(f"timeout is {timeout_s}, it must be more than 0")
+    if not (isinstance(command, str) and isinstance(session, str)):
+        kind = type(session if isinstance(command, str) else command).__name__
+        raise TypeError(f"command and session are text (a session's is its .id), not {kind}")
+    if len(command) > MAX_NAME or len(session) > MAX_NAME:
+        check_names((command, session))
+    if not (command.isascii() and session.isascii()):
+        (command + session).encode()  # what UTF-8 cannot say is found here, and not when it is sent
+    if queue_timeout_s is not None and not 0.0 <= queue_timeout_s:
+        raise ValueError(f"queue_timeout is {queue_timeout_s}, it must not be less than 0")
+    if not 0 <= priority <= 9:
+        raise ValueError(f"priority is {priority}, it must be 0 to 9")
+
+
+def check_credit(credit: int) -> int:
+    """The window of a stream. Raises: ValueError."""
+    if not 1 <= credit <= 1024:
+        raise ValueError(f"credit is {credit}, it must be 1 to 1024")
+    return credit
+
+
+def bounded(timeout_s: float) -> float:
+    """A timeout that timers can be set to."""
+    return min(timeout_s, LONGEST_S)
+
+
+def current_request() -> str:
+    """The id of the request in hand, as a call carries it."""
+    cause = request_id.get()[:MAX_NAME]
+    return cause if cause.isascii() else cause.encode(errors="replace").decode()
+
+
+def packed(value: object) -> Raw:
+    """A value as it travels. Raises: TypeError for what MessagePack does not know."""
+    try:
+        return Raw(_encode(value))
+    except (OverflowError, RecursionError, UnicodeEncodeError) as error:
+        raise TypeError(f"not a value of MessagePack: {error}") from None
+
+
+def unpacked(values: Mapping[str, Raw]) -> dict[str, Any]:
+    """Values of a session as they were."""
+    return {key: msgpack.decode(value) for key, value in values.items()}
+
+
+def from_json(text: bytes | str, name: str) -> Raw:
+    """A payload that comes as JSON. Raises: ValueError, which says what is wrong with `name`."""
+    try:
+        return Raw(msgpack.encode(json.decode(text)))
+    except (DecodeError, UnicodeError) as error:
+        raise ValueError(f"the {name} is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(f"the {name} is nested too deeply") from None
+    except OverflowError:
+        raise ValueError(f"the {name} has an integer of more than 64 bits") from None
+
+
+@lru_cache(maxsize=256)
+def decoder_of(kind: Any) -> Callable[[Raw], Any]:
+    """Turns a result into a `kind`; None: into plain values."""
+    return msgpack.decode if kind is None else msgpack.Decoder(kind).decode
+
+
+def new_client_id() -> int:
+    """A random number of a client process."""
+    return int.from_bytes(os.urandom(6), "little")
+
+
+def error_of(failure: Failure) -> CordataError:
+    """What a `Failure` raises at the caller."""
+    code, text, data = failure.code, failure.message, failure.data
+    if code == CommandFailed.code:
+        return _failed(text, data)
+    if code == WorkerCrashed.code:
+        return WorkerCrashed(text, worker=_text(data, "worker"))
+    if code == DeadlineExceeded.code:
+        return DeadlineExceeded(text, ran=data.get("ran") is not False)
+    if code == FrameTooLarge.code:
+        length, limit = data.get("length_bytes"), data.get("limit_bytes")
+        return FrameTooLarge(
+            text,
+            length_bytes=length if isinstance(length, int) else 0,
+            limit_bytes=limit if isinstance(limit, int) else 0,
+        )
+    if code in ("protocol", "version", "forbidden"):
+        return ProtocolError(text or code)
+    kind = POOL_ERRORS.get(code, PoolError)
+    error = kind(text or ("" if code in POOL_ERRORS else code))
+    after = data.get("retry_after_s")
+    if isinstance(error, PoolTransient) and isinstance(after, int | float):
+        error.retry_after_s = float(after)
+    return error
+
+
+def _failed(text: str, data: Mapping[str, Any]) -> CommandFailed:
+    """With the exception itself as its cause, where this process can make it."""
+    kind = CommandRefused if data.get("permanent") is True else CommandFailed
+    name = _text(data, "type")
+    # One that said nothing, as a MemoryError: its name says more than nothing.
+    error = kind(text or name, type=name, traceback=_text(data, "traceback"))
+    error.__cause__ = _original(data)
+    return error
+
+
+def _original(data: Mapping[str, Any]) -> Exception | None:
+    """The exception that the command raised, with the same class and arguments.
+
+    Its module is not imported for that: that is what children are for. None where this process has
+    not imported it, or the class wants something else than its arguments.
+    """
+    module = sys.modules.get(_text(data, "module"))
+    found: Any = module
+    for part in _text(data, "name").split("."):
+        found = getattr(found, part, None)
+    arguments = data.get("arguments")
+    if not (isinstance(found, type) and issubclass(found, Exception)):
+        return None
+    if not isinstance(arguments, list):
+        return None
+    try:
+        error = found(*arguments)
+        error.add_note(f"In the child:\n{_text(data, 'traceback')}")
+    except Exception:  # noqa: BLE001 - the application's own __init__
+        return None
+    return error
+
+
+def _text(data: Mapping[str, Any], key: str) -> str:
+    value = data.get(key)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,188 @@
+"""Calls of four client processes, as four workers are, and of a lone one, beside another checkout.
+
+    python -m tests.bench.pool_clients [--other CHECKOUT] [--rounds N] [--seconds S]
+
+Each checkout has a pool of four processes of its own; they take turns, case by case. Beside the
+rate stands the processor time of a call in all processes: on a busy machine that says more. The
+gate is what was asked of a pool without a process in between: with four clients 1.5 times the rate
+of the manager that was there before, alone 0.8 times that of its leases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.servers.reaper import watched
+
+#: Client processes and calls that each keeps under way.
+CASES = {"4 clients x 16": (4, 16), "1 client x 64": (1, 64), "1 client x 1": (1, 1)}
+_GATE = {"4 clients x 16": 1.5, "1 client x 64": 0.8}
+_ROOT = Path(__file__).parents[2]
+_PAYLOAD = "x" * 100
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+async def call(path: str, outstanding: int, seconds: float) -> None:
+    """A client process: prints how many calls it made, and how long they took."""
+    from cordata.pool import Client
+
+    took: list[float] = []
+
+    async def one() -> None:
+        while (began := time.perf_counter()) < end:
+            await client.execute("echo", _PAYLOAD, timeout=10.0)
+            took.append(time.perf_counter() - began)
+
+    async with Client(path) as client:
+        for _ in range(50):
+            await asyncio.gather(*(client.execute("echo", _PAYLOAD) for _ in range(outstanding)))
+        print("ready", flush=True)
+        sys.stdin.readline()
+        end = time.perf_counter() + seconds
+        began, used = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(one() for _ in range(outstanding)))
+        spent = time.perf_counter() - began
+    took.sort()
+    figures = {
+        "rate": len(took) / spent,
+        "p50": took[len(took) // 2] * 1e3,
+        "p99": took[int(len(took) * 0.99)] * 1e3,
+        "calls": len(took),
+        "cpu_s": time.process_time() - used,
+    }
+    print(json.dumps(figures), flush=True)
+
+
+def serve() -> None:
+    """A pool of this checkout; measures what each line of the input says."""
+    from tests.contract.pool.running import running
+
+    with tempfile.TemporaryDirectory(prefix="cordata-pool-") as directory:
+        with running(Path(directory), app="tests.bench.pool_app:app", workers=4) as path:
+            print("ready", flush=True)
+            for line in sys.stdin:
+                clients, outstanding, seconds = json.loads(line)
+                print(json.dumps(_measure(path, clients, outstanding, seconds)), flush=True)
+
+
+def _measure(path: Path, clients: int, outstanding: int, seconds: float) -> dict[str, float]:
+    argv = [sys.executable, "-P", __file__, "call", str(path), str(outstanding), str(seconds)]
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                watched(
+                    subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                )
+            )
+            for _ in range(clients)
+        ]
+        for process in started:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        used = _cpu_s(os.getpid(), {one.pid for one in started})
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        found = [json.loads(process.stdout.readline()) for process in started if process.stdout]
+        pool_s = _cpu_s(os.getpid(), {one.pid for one in started}) - used
+    calls = sum(one["calls"] for one in found)
+    return {
+        "rate": sum(one["rate"] for one in found),
+        "p50": median(one["p50"] for one in found),
+        "p99": max(one["p99"] for one in found),
+        "us": (pool_s + sum(one["cpu_s"] for one in found)) / calls * 1e6,
+    }
+
+
+def _cpu_s(pid: int, without: set[int]) -> float:
+    """Processor time of a process and all below it."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        children = [int(one) for task in tasks for one in (task / "children").read_text().split()]
+    except OSError:
+        return 0.0
+    own = (int(fields[11]) + int(fields[12])) / _TICKS
+    return own + sum(_cpu_s(child, without) for child in children if child not in without)
+
+
+@contextmanager
+def _pool(checkout: Path) -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, "PYTHONPATH": f"{checkout / 'daemon'}:{checkout}"}
+    argv = [sys.executable, "-P", __file__, "serve"]
+    with watched(
+        subprocess.Popen(
+            argv,
+            cwd=checkout,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+
+
+def _ask(pool: subprocess.Popen[str], clients: int, outstanding: int, seconds: float) -> Any:
+    assert pool.stdin is not None and pool.stdout is not None
+    pool.stdin.write(json.dumps([clients, outstanding, seconds]) + "\n")
+    pool.stdin.flush()
+    return json.loads(pool.stdout.readline())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--other", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    options = parser.parse_args()
+    checkouts = {"this": _ROOT, **({"other": options.other} if options.other else {})}
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    with ExitStack() as stack:
+        pools = {name: stack.enter_context(_pool(one)) for name, one in checkouts.items()}
+        for number in range(options.rounds):
+            for case, (clients, outstanding) in CASES.items():
+                for name in sorted(pools, reverse=bool(number % 2)):
+                    figures = _ask(pools[name], clients, outstanding, options.seconds)
+                    found.setdefault((case, name), []).append(figures)
+    print(f"{os.cpu_count()} cores, Python {platform.python_version()}")
+    print(f"{'':28}{'calls/s':>10}{'us/call':>10}{'p50 ms':>10}{'p99 ms':>10}")
+    for (case, name), rounds in found.items():
+        row = [median(one[key] for one in rounds) for key in ("rate", "us", "p50", "p99")]
+        print(f"{case:20}{name:8}{row[0]:10,.0f}{row[1]:10.1f}{row[2]:10.2f}{row[3]:10.2f}")
+    if options.other:
+        for case, least in _GATE.items():
+            pairs = list(zip(found[case, "this"], found[case, "other"], strict=True))
+            share = median(own["rate"] / other["rate"] for own, other in pairs)
+            time_of = median(own["us"] / other["us"] for own, other in pairs)
+            good = "pass" if share >= least else "FAIL"
+            print(
+                f"{good}  {case}: {share:.2f} of the rate (>= {least}), {time_of:.2f} of the time"
+            )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        serve()
+    elif sys.argv[1:2] == ["call"]:
+        import uvloop
+
+        uvloop.run(call(sys.argv[2], int(sys.argv[3]), float(sys.argv[4])))
+    else:
+        main()

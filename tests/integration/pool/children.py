@@ -1,0 +1,257 @@
+"""The children of one worker, kept by a thread of the test, and raw connections to them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec import msgpack
+from msgspec.structs import replace
+
+from cordata.config.pool import PoolConfig
+from cordata.pool import protocol
+from cordata.pool.page import ConnectionPage, Status, StatusReader
+from cordata.pool.paths import ChildName, control_name, parse, socket_address
+from cordata.pool.protocol import (
+    Call,
+    ChildStatus,
+    Failure,
+    Hello,
+    Packet,
+    Result,
+    StatusRequest,
+    Welcome,
+    WorkerStatus,
+    encode,
+)
+from cordata.pool.sessions import SessionLimits, SessionStore
+from cordata.pool.spec import ChildSpec
+from cordata.services.poolchild import PoolChildService
+
+P = TypeVar("P", bound=Packet)
+COMMANDS = "tests.integration.pool.child.commands"
+CLIENT = 0x7E57
+
+
+def spec_of(path: Path, **fields: Any) -> ChildSpec:
+    """A child of worker 0, with all commands of the module."""
+    from tests.integration.pool.child import commands
+
+    places = {
+        name: f"{COMMANDS}:{name}" for name, value in vars(commands).items() if callable(value)
+    }
+    spec = ChildSpec(
+        worker="0",
+        pool="default",
+        directory=str(path / "pool" / "default"),
+        path=tuple(sys.path),
+        commands=places,
+        max_frame_bytes=100_000,
+        sessions=str(path / "sessions.db"),
+        **asdict(SessionLimits()),
+    )
+    return replace(spec, **fields)
+
+
+class Peer:
+    """One connection to a child."""
+
+    def __init__(self, path: Path, *, greet: bool = True) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(10.0)
+        with socket_address(path) as address:
+            self.socket.connect(address)
+        file = ConnectionPage.create()
+        self.page = ConnectionPage(file)
+        self.number = 0
+        if greet:
+            protocol.send(self.socket, encode(Hello(protocol.VERSION, CLIENT, os.getpid())), [file])
+            self.welcome = self.expect(Welcome)
+        os.close(file)
+
+    def send(self, packet: Packet) -> None:
+        protocol.send(self.socket, encode(packet))
+
+    def order(self, command: str, *arguments: Any, timeout_s: float = 10.0, **fields: Any) -> int:
+        """Send a call; its number."""
+        self.number += 1
+        keywords = fields.pop("keywords", {})
+        call = Call(
+            self.number,
+            command,
+            list(arguments),  # type: ignore[arg-type]  # encoded with the packet
+            keywords,
+            time.monotonic() + timeout_s,
+            fields.pop("id", self.number),
+            **fields,
+        )
+        self.send(call)
+        return self.number
+
+    def receive(self) -> Any:
+        """The next packet; None: the end of the connection."""
+        try:
+            data = protocol.receive(self.socket, 2**24).data
+        except ConnectionResetError:
+            return None
+        return protocol.from_child.decode(data) if data else None
+
+    def expect(self, kind: type[P]) -> P:
+        found = self.receive()
+        assert isinstance(found, kind), found
+        return found
+
+    def call(self, command: str, *arguments: Any, **fields: Any) -> Any:
+        """The value of its result."""
+        number = self.order(command, *arguments, **fields)
+        result = self.expect(Result)
+        assert result.number == number
+        return msgpack.decode(result.value)
+
+    def failure(self, command: str, *arguments: Any, **fields: Any) -> Failure:
+        number = self.order(command, *arguments, **fields)
+        failure = self.expect(Failure)
+        assert failure.number == number
+        return failure
+
+    def silent(self, seconds: float) -> bool:
+        self.socket.settimeout(seconds)
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            return True
+        finally:
+            self.socket.settimeout(10.0)
+
+    def closed(self) -> bool:
+        return self.receive() is None
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Pool:
+    """What a test asks of the children."""
+
+    def __init__(self, directory: Path, service: PoolChildService) -> None:
+        self.directory = directory
+        self.service = service
+        self._peers: list[Peer] = []
+        self._control: socket.socket | None = None
+        self._number = 0
+
+    def names(self) -> list[ChildName]:
+        """The children that take calls, the oldest one first."""
+        files = [file.name for file in self.directory.iterdir()] if self.directory.exists() else []
+        found = [parse(name) for name in files if name.endswith(".sock")]
+        return sorted(
+            (name for name in found if name is not None), key=lambda name: name.generation
+        )
+
+    def name(self, worker: str = "0") -> ChildName:
+        """The newest child of this place."""
+        until(lambda: any(name.worker == worker for name in self.names()))
+        return [name for name in self.names() if name.worker == worker][-1]
+
+    def connect(self, name: ChildName | None = None, *, greet: bool = True) -> Peer:
+        peer = Peer(self.directory / (name or self.name()).socket, greet=greet)
+        self._peers.append(peer)
+        return peer
+
+    def page(self, name: ChildName | None = None) -> Status:
+        reader = StatusReader(self.directory / (name or self.name()).status)
+        try:
+            return reader.read()
+        finally:
+            reader.close()
+
+    def ask(self, packet: Packet) -> Any:
+        """What the worker answers on its control socket."""
+        if self._control is None:
+            until((self.directory / control_name("0")).exists)
+            self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._control.settimeout(10.0)
+            with socket_address(self.directory / control_name("0")) as address:
+                self._control.connect(address)
+        protocol.send(self._control, encode(packet))
+        return protocol.to_control_client.decode(protocol.receive(self._control, 2**24).data)
+
+    def status(self) -> WorkerStatus:
+        found = self.ask(StatusRequest(1))
+        assert isinstance(found, WorkerStatus)
+        return found
+
+    def child(self) -> ChildStatus:
+        """The worker's word on its only child."""
+        [child] = self.status().children
+        return child
+
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.close()
+        if self._control is not None:
+            self._control.close()
+
+
+@contextmanager
+def children(path: Path, *, spec: dict[str, Any] | None = None, **config: Any) -> Iterator[Pool]:
+    """The children of worker 0, while inside; at the end they leave as at a worker's stop."""
+    of_child = spec_of(path, **(spec or {}))
+    fields = {"restart_min_s": 0.01, "restart_max_s": 0.05, "kill_grace_s": 0.3, **config}
+    started = threading.Event()
+    holder: dict[str, Any] = {}
+
+    async def keep() -> None:
+        stop = asyncio.Event()
+        store = SessionStore(path / "sessions.db", SessionLimits())
+        service = PoolChildService(of_child, PoolConfig(**fields), store)
+        holder.update(service=service, stop=stop, loop=asyncio.get_running_loop())
+        started.set()
+        await service.run(stop)
+
+    def run() -> None:
+        try:
+            asyncio.run(keep())
+        except BaseException as error:  # noqa: BLE001 - raised again in the test's thread
+            holder["error"] = error
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    started.wait()
+    pool = Pool(Path(of_child.directory), holder["service"])
+    try:
+        yield pool
+    finally:
+        with suppress(RuntimeError):  # its loop may have ended by an error
+            holder["loop"].call_soon_threadsafe(holder["stop"].set)
+        thread.join(20.0)
+        pool.close()
+        assert not thread.is_alive(), "the children do not end"
+    if "error" in holder:
+        raise holder["error"]
+
+
+def until(true: Callable[[], bool], timeout_s: float = 15.0) -> float:
+    """Wait for it; the seconds that it took."""
+    began = time.monotonic()
+    while not true():
+        assert time.monotonic() < began + timeout_s, "it did not come true"
+        time.sleep(0.005)
+    return time.monotonic() - began
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that only waits to be reaped does not."""
+    with suppress(OSError):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] not in "ZX"
+    return False

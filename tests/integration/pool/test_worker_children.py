@@ -1,0 +1,380 @@
+"""A worker keeps its children alive, replaces them, kills what does not end, answers for them."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import socket
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.integration.pool.children import CLIENT, COMMANDS, Peer, Pool, alive, children, until
+
+from cordata import events
+from cordata.errors import CordataError
+from cordata.pool.protocol import (
+    Cancel,
+    DeathRequest,
+    Failure,
+    KillRequest,
+    NotRun,
+    Reply,
+    Result,
+    SessionRequest,
+    WorkerOrder,
+)
+
+
+def running(pool: Pool, command: str, *arguments: object, **fields: object) -> Peer:
+    """A connection whose call runs."""
+    peer = pool.connect()
+    number = peer.order(command, *arguments, **fields)  # type: ignore[arg-type]
+    until(lambda: peer.page.begun == number)
+    return peer
+
+
+def test_files_of_the_children_say_who_may_call(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with children(tmp_path, children=2) as pool:
+            names = [pool.name("0"), pool.name("0-1")]
+            directory = pool.directory
+            assert stat.S_IMODE(directory.stat().st_mode) == 0o750
+            for name in names:
+                assert stat.S_IMODE((directory / name.socket).stat().st_mode) == 0o660
+                assert stat.S_IMODE((directory / name.status).stat().st_mode) == 0o640
+            assert stat.S_IMODE((directory / "0.control.sock").stat().st_mode) == 0o660
+            pids = {pool.connect(name).call("about", None)["pid"] for name in names}
+            assert pids == {child.pid for child in pool.status().children}
+    finally:
+        os.umask(before)
+    assert [file.name for file in directory.iterdir()] == ["0.lock"]
+
+
+def test_path_may_be_longer_than_an_address(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    with children(long) as pool:
+        assert pool.connect().call("echo", 1) == 1
+
+
+def test_files_of_a_worker_that_was_killed_are_removed(tmp_path: Path) -> None:
+    directory = tmp_path / "pool" / "default"
+    directory.mkdir(parents=True)
+    for name in ("0.1.sock", "0.1.status", ".0.2.sock", "1.1.sock"):
+        (directory / name).touch()
+    with children(tmp_path) as pool:
+        until(lambda: pool.names() != [] and pool.name().generation > 1)
+        pool.connect()
+        left = {file.name for file in directory.iterdir()}
+        assert "1.1.sock" in left, "another worker's"
+        assert not left & {"0.1.sock", "0.1.status", ".0.2.sock"}
+
+
+def test_second_worker_of_one_name_does_not_start(tmp_path: Path) -> None:
+    with children(tmp_path) as pool:
+        with pytest.raises(CordataError, match="another process is worker 0"):
+            with children(tmp_path):
+                pass
+        assert pool.connect().call("echo", 1) == 1
+
+
+def test_killed_child_is_reported_and_followed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with children(tmp_path) as pool:
+        first = pool.name()
+        peer = running(pool, "hang", None, id=42)
+        until(lambda: "hanging" in caplog.text)
+        pid, began = pool.child().pid, time.monotonic()
+        assert (pool.child().command, pool.child().call_id) == ("hang", f"{CLIENT:x}-42")
+        os.kill(pid, signal.SIGKILL)
+        assert peer.closed()
+        death = pool.ask(DeathRequest(5, first.generation))
+        assert time.monotonic() - began < 0.5
+        assert (death.number, death.known, death.signal, death.code) == (5, True, 9, None)
+        assert (death.why, death.lines) == ("", ["hanging"])
+        until(lambda: pool.names() != [] and pool.name() != first)
+        assert pool.connect().call("about", None)["pid"] != pid
+        [crash] = [r for r in caplog.records if r.levelname == "ERROR"]
+        assert crash.getMessage().endswith("ended in a call by SIGKILL")
+        assert crash.__dict__["MESSAGE_ID"] == events.POOL_CHILD_CRASHED
+        assert crash.__dict__["CALL_ID"] == f"{CLIENT:x}-42"
+        assert (pool.status().started, pool.status().crashed) == (2, 1)
+        assert first.generation < pool.name().generation
+
+
+def test_exit_of_a_command_is_a_death(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with children(tmp_path) as pool:
+        name, peer = pool.name(), pool.connect()
+        peer.order("die", "exit")
+        assert peer.closed() and peer.page.begun == 1
+        death = pool.ask(DeathRequest(1, name.generation))
+        assert (death.code, death.signal, death.why, death.lines) == (3, None, "", ["last words"])
+        # What a command writes may name somebody: it goes to the caller, and into no mail.
+        [error] = [one for one in caplog.records if one.levelname == "ERROR"]
+        assert error.getMessage().endswith("ended in a call with status 3")
+
+
+def test_memory_limit_of_the_kernel_is_a_death_by_signal(tmp_path: Path) -> None:
+    """As the OOM killer ends it: SIGKILL, which nobody of ours sent."""
+    with children(tmp_path) as pool:
+        name, peer = pool.name(), pool.connect()
+        peer.order("die", int(signal.SIGKILL))
+        assert peer.closed()
+        death = pool.ask(DeathRequest(1, name.generation))
+        assert (death.signal, death.why) == (9, "")
+
+
+def test_hang_is_killed_at_deadline_and_grace_though_its_caller_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with children(tmp_path) as pool:
+        name, began = pool.name(), time.monotonic()
+        running(pool, "hang", None, timeout_s=0.4).close()
+        until(lambda: name not in pool.names())
+        assert 0.7 <= time.monotonic() - began < 1.5
+        death = pool.ask(DeathRequest(1, name.generation))
+        assert (death.why, death.signal) == ("deadline", 9)
+        until(lambda: bool(pool.names()))
+        assert pool.connect().call("echo", 1) == 1
+    assert caplog.text.count("does not end: its child is killed (deadline)") == 1
+
+
+def test_computing_without_a_pause_is_killed_at_its_deadline(tmp_path: Path) -> None:
+    """A command that holds the interpreter's lock cannot be asked anything."""
+    with children(tmp_path) as pool:
+        peer = running(pool, "compute", 60.0, timeout_s=0.2)
+        waiting = peer.order("echo", 1)
+        began = time.monotonic()
+        peer.page.take_back(waiting)
+        time.sleep(0.001)
+        assert peer.page.begun == 1, "it is certain without the child"
+        assert peer.closed()
+        assert time.monotonic() - began < 3.0
+
+
+def test_call_is_killed_on_request_but_no_other(tmp_path: Path) -> None:
+    with children(tmp_path, cancel_grace_s=0.1) as pool:
+        generation = pool.name().generation
+        peer = running(pool, "hang", None)
+        for asked in (
+            KillRequest(1, generation + 1, CLIENT, 1),
+            KillRequest(2, generation, CLIENT + 1, 1),
+            KillRequest(3, generation, CLIENT, 2),
+        ):
+            assert pool.ask(asked) == Reply(asked.number)
+        time.sleep(0.5)
+        assert peer.silent(0.1)
+        assert isinstance(pool.ask(KillRequest(4, generation, CLIENT, 1)), Reply)
+        assert peer.closed()
+        assert pool.ask(DeathRequest(5, generation)).why == "cancelled"
+
+
+def test_call_that_ends_within_its_grace_is_not_killed(tmp_path: Path) -> None:
+    with children(tmp_path, cancel_grace_s=0.3) as pool:
+        peer = running(pool, "wait", 30.0)
+        pool.ask(KillRequest(1, pool.name().generation, CLIENT, 1))
+        peer.send(Cancel(1))
+        peer.expect(Result)
+        number = peer.order("wait", 0.6)  # which runs when the time is over
+        assert peer.expect(Result).number == number
+
+
+@pytest.mark.parametrize("limit", ["max_calls", "max_age_s", "max_rss_bytes", "order"])
+def test_child_is_replaced_by_a_warm_one_without_a_gap(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, limit: str
+) -> None:
+    caplog.set_level("INFO")
+    limits = {"max_calls": 3, "max_age_s": 1.0, "max_rss_bytes": 60_000_000}
+    config = {limit: limits[limit]} if limit in limits else {}
+    spec = {"max_calls": 3} if limit == "max_calls" else {}
+    with children(tmp_path, spec=spec, **config) as pool:
+        first, peer = pool.name(), pool.connect()
+        pid = peer.call("about", None)["pid"]
+        if limit == "max_calls":
+            peer.call("echo", 1), peer.call("echo", 2)
+        elif limit == "max_rss_bytes":
+            peer.call("grow", 80_000_000)
+        elif limit == "order":
+            assert isinstance(pool.ask(WorkerOrder(1, "recycle")), Reply)
+        in_hand = peer.order("wait", 0.6)
+        waiting = peer.order("echo", 1)
+        until(lambda: pool.name() != first)
+        assert pool.connect().call("about", None)["pid"] != pid
+        assert peer.expect(Result).number == in_hand
+        # What had not begun is given back; or the former child was told to leave after it.
+        assert isinstance(peer.receive(), NotRun | Result) and waiting
+        assert peer.closed()
+        until(lambda: not alive(pid))
+        replaced = [r for r in caplog.records if "is replaced by" in r.getMessage()]
+        assert replaced[0].__dict__["MESSAGE_ID"] == events.POOL_CHILD_RECYCLED
+        assert ("asked for" if limit == "order" else limit) in replaced[0].getMessage()
+
+
+def test_spare_takes_over_from_a_child_that_dies(tmp_path: Path) -> None:
+    with children(tmp_path, spec={"inits": (f"{COMMANDS}:slow_init",)}) as pool:
+        pid = pool.child().pid
+        until(lambda: pool.child().state == "ready")
+        pool.ask(WorkerOrder(1, "recycle"))
+        until(lambda: len(pool.status().children) == 2)
+        spare = next(child for child in pool.status().children if child.spare)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: [(c.pid, c.spare) for c in pool.status().children] == [(spare.pid, False)])
+        until(lambda: pool.child().state == "ready")
+
+
+def test_reload_changes_the_limits(tmp_path: Path) -> None:
+    from cordata.config.pool import PoolConfig
+
+    with children(tmp_path) as pool:
+        first = pool.name()
+        pool.connect().call("echo", 1)
+        pool.service.reload(PoolConfig(max_calls=1), log_level="DEBUG")
+        until(lambda: pool.name() != first)
+
+
+def test_drained_child_is_shown_as_such_at_once(tmp_path: Path) -> None:
+    with children(tmp_path) as pool:
+        peer = running(pool, "wait", 1.0)
+        pool.ask(WorkerOrder(1, "drain"))
+        assert (pool.page().takes_calls, pool.child().state) == (False, "draining")
+        peer.expect(Result)
+        until(lambda: pool.child().state == "drained")
+        assert pool.status().drained
+        pool.ask(WorkerOrder(2, "undrain"))
+        assert (pool.page().takes_calls, pool.child().state) == (True, "ready")
+
+
+def test_child_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
+    with children(tmp_path, health_s=0.2, health_timeout_s=0.3) as pool:
+        name = pool.name()
+        time.sleep(1.5)  # several pings, all answered
+        assert pool.name() == name
+        os.kill(pool.child().pid, signal.SIGSTOP)
+        until(lambda: pool.ask(DeathRequest(1, name.generation)).known)
+        assert pool.ask(DeathRequest(1, name.generation)).why == "unhealthy"
+        until(lambda: pool.names() not in ([], [name]))
+
+
+@pytest.mark.parametrize(
+    ("init", "told", "why"),
+    [
+        ("broken_init", r"RuntimeError at commands\.py:\d+", "init"),
+        ("lengthy_init", "ImportError: no fonts " + 278 * "x", "init"),
+        ("deadly_init", "it ended by SIGKILL before it was warm", ""),
+        ("slow_init", "it was not warm within init_timeout_s", "init"),
+    ],
+)
+def test_child_that_cannot_warm_up_is_tried_again_and_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, init: str, told: str, why: str
+) -> None:
+    spec = {"inits": (f"{COMMANDS}:{init}",)}
+    with children(tmp_path, spec=spec, init_timeout_s=0.5) as pool:
+        until(lambda: pool.status().started >= 3)
+        assert re.fullmatch(told, pool.status().start_error)
+        assert pool.names() == []
+        assert pool.status().crashed + pool.status().killed >= 2
+    if init == "broken_init":
+        assert "could not warm up: RuntimeError" in caplog.text
+        assert "in broken_init" in caplog.text and "no fonts" not in caplog.text
+
+
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_trace_of_a_missing_module_is_without_the_frames_of_the_import(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, level: str
+) -> None:
+    spec = {"commands": {"x": "not_there:x"}, "log_level": level}
+    with children(tmp_path, spec=spec) as pool:
+        until(lambda: pool.status().start_error != "")
+        assert pool.status().start_error == "ModuleNotFoundError: No module named 'not_there'"
+        assert "calling.py" in caplog.text and "<frozen importlib" not in caplog.text
+
+
+def test_pauses_between_starts_grow_to_the_longest(tmp_path: Path) -> None:
+    spec = {"inits": (f"{COMMANDS}:broken_init",)}
+    with children(tmp_path, spec=spec, restart_min_s=0.1, restart_max_s=0.8) as pool:
+        began = time.monotonic()
+        until(lambda: pool.status().started >= 8, 30.0)
+        assert time.monotonic() - began > 8 * 0.1, "longer than if each were the first one"
+
+
+def test_child_for_which_the_machine_lacks_something_is_tried_again(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with children(tmp_path) as pool:
+        pid = pool.child().pid
+        until(lambda: pool.child().state == "ready")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # what is open stays
+        try:
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: pool.status().start_error != "")
+            assert "Too many open files" in pool.status().start_error
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        until(lambda: pool.status().start_error == "" and pool.names() != [])
+
+
+def test_children_warm_up_at_the_same_time(tmp_path: Path) -> None:
+    spec = {"inits": (f"{COMMANDS}:slow_init",)}
+    began = time.monotonic()
+    with children(tmp_path, spec=spec, children=4) as pool:
+        until(lambda: len(pool.names()) == 4)
+        took_s = time.monotonic() - began
+        print(f"four children with an init of 2 s were warm after {took_s:.2f} s")
+        assert 2.0 <= took_s < 4.0
+
+
+def test_stop_waits_for_the_call_in_hand(tmp_path: Path) -> None:
+    with children(tmp_path) as pool:
+        peer = Peer(pool.directory / pool.name().socket)  # ours, so that it outlives the pool
+        peer.order("wait", 0.5)
+        until(lambda: peer.page.begun == 1)
+        waiting = peer.order("echo", 1)
+        pid = pool.child().pid
+    assert isinstance(peer.receive(), Result)
+    assert peer.receive() == NotRun(waiting, "leaving")
+    assert peer.closed()
+    assert not alive(pid)
+    peer.close()
+
+
+def test_control_socket_answers_while_the_child_computes(tmp_path: Path) -> None:
+    with children(tmp_path) as pool:
+        running(pool, "compute", 2.0)
+        began = time.monotonic()
+        assert pool.ask(SessionRequest(1, "create", "s")).sessions[0].id == "s"
+        error = pool.ask(SessionRequest(2, "create", "s"))
+        assert isinstance(error, Failure) and error.code == "session_exists"
+        assert [one.id for one in pool.ask(SessionRequest(3, "page")).sessions] == ["s"]
+        assert pool.child().state == "busy"
+        assert time.monotonic() - began < 1.0
+
+
+def test_question_about_a_child_that_lives_is_answered_when_it_dies(tmp_path: Path) -> None:
+    with children(tmp_path) as pool:
+        child = pool.child()
+        until(lambda: pool.child().state == "ready")
+        threading.Timer(0.3, os.kill, (child.pid, signal.SIGTERM)).start()
+        death = pool.ask(DeathRequest(1, child.generation))
+        assert (death.known, death.signal) == (True, signal.SIGTERM)
+        assert not pool.ask(DeathRequest(2, 7)).known
+        began = time.monotonic()
+        assert not pool.ask(DeathRequest(3, pool.name().generation)).known
+        assert 0.9 < time.monotonic() - began < 3.0
+
+
+def test_control_socket_closes_who_sends_nonsense(tmp_path: Path) -> None:
+    with children(tmp_path) as pool:
+        pool.status()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.connect(str(pool.directory / "0.control.sock"))
+            sock.send(b"nonsense")
+            assert sock.recv(1000)
+            assert sock.recv(1000) == b""
+        assert pool.status().worker == "0"
