@@ -28,6 +28,8 @@ log = logger("cordata.engine")
 _WAIT_S = 3600.0
 #: Scheduled messages that become ready at once.
 _PROMOTED = 500
+#: The group that runs no handler: see broker/redis/relay.py.
+_RELAY = "redis"
 #: Below and beyond every position.
 _FIRST, _LAST = -1, 2**63 - 1
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
@@ -319,8 +321,9 @@ class Queue(Broker):
             if lease is not None and not gone and lease["expires_at"] > tx.now_us:
                 return 0
             rows = await tx.fetch_all("queue.held", owner=owner, lock=True)
-            for row in rows:
-                if row["suspect"] or len(rows) == 1:
+            tried = [row for row in rows if row["group"] != _RELAY]
+            for row in tried:
+                if row["suspect"] or len(tried) == 1:
                     await self._count_death(tx, owner, row)
             await tx.write("queue.suspect", owner=owner, now_us=tx.now_us)
             await tx.write("process.leave", id=owner)
