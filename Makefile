@@ -19,7 +19,7 @@ BENCH ?=
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-debian test-venv test-smoke test-alone oracle test-system lint deb bench versus fuzz soak boot clean clean-cache
+.PHONY: help run test test-all test-debian test-venv test-smoke test-alone oracle test-system lint reference deb bench versus fuzz soak boot clean clean-cache
 
 build := packaging/build
 # The tests that use the official AlpineBits material where it is there.
@@ -87,6 +87,10 @@ lint: ## ruff, mypy, import-linter, shellcheck; systemd-analyze and lintian in D
 	@$(build)/need venv tree lint && venv=$$($(build)/venv $(extras)) && $(build)/lint "$$venv/bin" && \
 		$(root) $(build)/deb dist >/dev/null && \
 		$(root) env OUT="$$PWD/dist" $(build)/in-tree sh /src/packaging/build/lint-inside
+
+reference: ## Write the commands and settings into docs/reference/
+	@$(build)/need venv && venv=$$($(build)/venv $(extras)) && \
+		PYTHONPATH=daemon "$$venv/bin/python" packaging/man/pages.py --docs docs/reference
 
 deb: ## The Debian package, into dist/
 	@$(build)/need tree && $(root) $(build)/deb dist

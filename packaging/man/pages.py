@@ -1,7 +1,7 @@
-"""Writes what the commands and the sample configuration say of themselves: man pages, completion.
+"""Writes what the commands and the sample configuration say of themselves.
 
-`pages.py DIRECTORY` makes cordata.1, alpinehub.1, cordata.toml.5 and a bash completion for each
-command there.
+`pages.py DIRECTORY` writes cordata.1, alpinehub.1, cordata.toml.5 and a bash completion for each
+command there. `pages.py --docs DIRECTORY` writes commands.md and configuration.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -23,11 +24,95 @@ COMMANDS = {"cordata": "cordata.cli.commands:cordata", "alpinehub": "alpinehub.c
 SAMPLE = HERE.parent / "cordata.toml"
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command, as its `--help` describes it."""
+
+    #: With those it belongs to: `cordata pool status`.
+    path: str
+    usage: str
+    #: Click's help text; after a line `\b` a paragraph keeps its line breaks.
+    text: str
+    #: Spelling and description of each option.
+    options: list[tuple[str, str]]
+    #: What `--help` shows last, mostly examples; written as `text` is.
+    epilog: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the sample configuration."""
+
+    name: str
+    #: As TOML writes it.
+    value: str
+    #: False: the sample sets it, as it has none.
+    is_default: bool
+    text: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One section of the sample configuration."""
+
+    name: str
+    text: list[str]
+    keys: list[Key] = field(default_factory=list)
+
+
 def load(place: str) -> click.Command:
     """The click command at `module:attribute`."""
     module, attribute = place.split(":")
     command: click.Command = getattr(importlib.import_module(module), attribute)
     return command
+
+
+def commands(name: str) -> Iterator[Command]:
+    """A program and all its commands, in the order of `--help`."""
+    return _commands(load(COMMANDS[name]), name, None)
+
+
+def _commands(command: click.Command, path: str, parent: click.Context | None) -> Iterator[Command]:
+    context = click.Context(command, info_name=path.split()[-1], parent=parent)
+    records = (parameter.get_help_record(context) for parameter in command.get_params(context))
+    options = [record for record in records if record and not ("--help" in record[0] and parent)]
+    usage = " ".join(command.collect_usage_pieces(context))
+    text, epilog = inspect.cleandoc(command.help or ""), inspect.cleandoc(command.epilog or "")
+    yield Command(path, usage, text, options, epilog)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            if child and not child.hidden:
+                yield from _commands(child, f"{path} {name}", context)
+
+
+def sections() -> list[Section]:
+    """Every section and key of the sample file, each with the comment above it."""
+    found: list[Section] = []
+    comment: list[str] = []
+    for line in SAMPLE.read_text().splitlines():
+        section = re.fullmatch(r"(?:# ?)?\[([\w.]+)\].*", line)
+        key = re.fullmatch(r"(#?) ?([a-z_]+) = (.*)", line)
+        if section:
+            found.append(Section(section[1], comment))
+            comment = []
+        elif key:
+            found[-1].keys.append(Key(key[2], key[3], key[1] == "#", comment))
+            comment = []
+        elif text := line.lstrip("# ").rstrip():
+            comment.append(text)
+        elif not line:  # the head of the file, of which each page has its own
+            comment = []
+    return found
+
+
+def paragraphs(text: str) -> Iterator[tuple[str, bool]]:
+    """Click's help text by paragraphs, and whether one keeps its line breaks."""
+    for block in filter(None, re.split(r"\n\s*\n", text.strip("\n"))):
+        if block.startswith("\b"):
+            yield textwrap.dedent(block.removeprefix("\b").strip("\n")), True
+        else:
+            yield " ".join(block.split()), False
 
 
 def escape(text: str) -> str:
@@ -42,69 +127,98 @@ def tag(text: str) -> str:
     return ".TP\n.B " + escape(text).replace('"', "\\(dq")
 
 
-def paragraphs(text: str) -> Iterator[str]:
-    """Click's help text: paragraphs are filled, those after a line `\\b` are kept as they are."""
-    for block in re.split(r"\n\s*\n", inspect.cleandoc(text)):
-        if block.startswith("\b"):
-            kept = textwrap.dedent(block.removeprefix("\b").strip("\n"))
-            yield ".PP\n.nf\n.RS 4\n" + escape(kept) + "\n.RE\n.fi"
-        else:
-            yield ".PP\n" + escape(" ".join(block.split()))
-
-
-def first_then_rest(text: str) -> tuple[str, str]:
-    """The first paragraph of a help text, and what follows it."""
-    head, _, tail = inspect.cleandoc(text).partition("\n\n")
-    return head, tail
-
-
-def describe(command: click.Command, path: str, parent: click.Context | None) -> Iterator[str]:
-    """Usage, help, options and subcommands of one command, as roff."""
-    context = click.Context(command, info_name=path.split()[-1], parent=parent)
-    usage = " ".join(command.collect_usage_pieces(context))
-    yield f".SS {escape(path)} {escape(usage)}"
-    yield from paragraphs(command.help or "")
-    for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
-        if record and not ("--help" in record[0] and parent):
-            yield tag(record[0]) + "\n" + escape(record[1])
-    if command.epilog:
-        yield from paragraphs(command.epilog)
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            child = command.get_command(context, name)
-            if child and not child.hidden:
-                yield from describe(child, f"{path} {name}", context)
-
-
 def command_page(name: str) -> str:
     """The whole man page of a command: `NAME.1.in` with the commands' own help in it."""
-    frame = (HERE / f"{name}.1.in").read_text()
-    return frame.replace("@COMMANDS@", "\n".join(describe(load(COMMANDS[name]), name, None)))
+    out: list[str] = []
+    for command in commands(name):
+        out.append(f".SS {escape(command.path)} {escape(command.usage)}")
+        out += map(_roff, paragraphs(command.text))
+        out += [f"{tag(option)}\n{escape(text)}" for option, text in command.options]
+        out += map(_roff, paragraphs(command.epilog))
+    return (HERE / f"{name}.1.in").read_text().replace("@COMMANDS@", "\n".join(out))
+
+
+def _roff(paragraph: tuple[str, bool]) -> str:
+    text, kept = paragraph
+    return f".PP\n.nf\n.RS 4\n{escape(text)}\n.RE\n.fi" if kept else f".PP\n{escape(text)}"
 
 
 def sample_page() -> str:
     """cordata.toml(5): every key of the sample file, with the comment above it."""
     out: list[str] = []
-    comment: list[str] = []
-    for line in SAMPLE.read_text().splitlines():
-        section = re.fullmatch(r"(?:# ?)?\[([\w.]+)\].*", line)
-        key = re.fullmatch(r"#? ?([a-z_]+ = .*)", line)
-        if section:
-            out += [f".SS [{escape(section[1])}]", *_told(comment)]
-            comment = []
-        elif key:
-            out += [tag(key[1]), *(_told(comment) or ["\\&"])]
-            comment = []
-        elif line.startswith("#"):
-            comment.append(line.lstrip("# ").rstrip())
-        else:  # the head of the file, of which the page has its own
-            comment = []
+    for section in sections():
+        out += [f".SS [{escape(section.name)}]", *map(escape, section.text)]
+        for key in section.keys:
+            out += [
+                tag(f"{key.name} = {key.value}"),
+                *(map(escape, key.text) if key.text else ["\\&"]),
+            ]
     return (HERE / "cordata.toml.5.in").read_text().replace("@KEYS@", "\n".join(out))
 
 
-def _told(comment: list[str]) -> list[str]:
-    return [escape(line) for line in comment if line]
+def command_reference() -> str:
+    """docs/reference/commands.md: what `--help` says of every command."""
+    out = ["# Commands", _WRITTEN + "`--help` says the same; so do cordata(1) and alpinehub(1)."]
+    for name in COMMANDS:
+        out.append(f"## {name}")
+        for command in commands(name):
+            out.append(f"### {command.path}")
+            out.append(f"    {command.path} {command.usage}")
+            out += map(_markdown, paragraphs(command.text))
+            if command.options:
+                rows = [(f"`{option}`", _plain(text)) for option, text in command.options]
+                out.append(_table(("option", "meaning"), rows))
+            out += map(_markdown, paragraphs(command.epilog))
+    return "\n\n".join(out) + "\n"
+
+
+def configuration_reference() -> str:
+    """docs/reference/configuration.md: every key of the sample file, with its default."""
+    out = [
+        "# Configuration",
+        _WRITTEN
+        + "The file is `/etc/cordata/cordata.toml`, or what `--config` or `$CORDATA_CONFIG`\n"
+        "names, or `./cordata.toml`; cordata.toml(5) says the same. Times are in seconds, sizes\n"
+        "in bytes. `cordata config check` reports every mistake, `cordata config show` prints the\n"
+        "settings in effect.",
+    ]
+    for section in sections():
+        out.append(f"## [{section.name}]")
+        if section.text:
+            out.append(_plain(" ".join(section.text)))
+        if section.keys:
+            rows = [
+                (
+                    f"`{key.name}`",
+                    f"`{key.value}`" if key.is_default else "",
+                    _plain(" ".join(key.text)),
+                )
+                for key in section.keys
+            ]
+            out.append(_table(("key", "default", "meaning"), rows))
+    return "\n\n".join(out) + "\n"
+
+
+_WRITTEN = "<!-- Written by `make reference`; do not edit. -->\n\n"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    cells = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def _markdown(paragraph: tuple[str, bool]) -> str:
+    text, kept = paragraph
+    return textwrap.indent(text, "    ") if kept else _plain(text)
+
+
+def _plain(text: str) -> str:
+    """Text in which no character outside of backquotes is markup."""
+    parts = text.split("`")
+    return "`".join(
+        re.sub(r"([<>*_])", r"\\\1", part) if n % 2 == 0 else part for n, part in enumerate(parts)
+    )
 
 
 def completion(name: str) -> str:
@@ -115,7 +229,12 @@ def completion(name: str) -> str:
 
 
 def main() -> None:
-    """Write all into the directory named on the command line."""
+    """Write all into the directory named on the command line; with --docs, the reference."""
+    if sys.argv[1] == "--docs":
+        target = Path(sys.argv[2])
+        (target / "commands.md").write_text(command_reference())
+        (target / "configuration.md").write_text(configuration_reference())
+        return
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
     for name in COMMANDS:
