@@ -1,10 +1,12 @@
 """The connections of one process.
 
-Not psycopg_pool, whose connections are psycopg's AsyncConnections: `Connection` drives libpq's
-pipeline itself, and psycopg_pool resets what it gets back by cursors. Also, there a server that is
-gone shows only as a timeout, after `timeout` seconds and without the reason, while background tasks
-try on; here whoever needs a connection makes it and gets the reason at once. Connections are made
-when needed and kept as a stack, so that a process with little to do keeps few of them.
+Not psycopg_pool, for what happens when the server is gone: there it shows as a timeout, after
+`timeout` seconds and without the reason, while background tasks try on; here whoever needs a
+connection makes it and gets the reason at once. It also resets each connection by cursors, which
+`Connection` does without. Borrowing costs 4 us of processor time here and 14 to 30 us there, a
+SELECT on `Connection` 60 to 80 us and on psycopg's own 190 to 320 us (tests/bench/store_pool.py).
+Connections are made when needed and kept as a stack, so that a process with little to do keeps few
+of them.
 """
 
 from __future__ import annotations
