@@ -13,7 +13,7 @@ from tests.host.documents import CHECKOUT, text_of
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("reference")
-    command = [sys.executable, "packaging/man/pages.py", "--docs", directory]
+    command = [sys.executable, "packaging/man/pages.py", "--docs", str(directory)]
     subprocess.run(command, cwd=CHECKOUT, env={"PYTHONPATH": "daemon"}, check=True)
     return directory
 
