@@ -31,7 +31,6 @@ from cordata.broker.message import (
     Outcome,
     Want,
     Wants,
-    give_back,
 )
 from cordata.broker.redis.consumer import Consumer
 from cordata.broker.redis.pending import move_claims
@@ -40,7 +39,7 @@ from cordata.broker.redis.server import RedisServer
 from cordata.broker.redis.state import NEW, REDIS_TOPIC, load, make_groups
 from cordata.broker.redis.stream import Keys
 from cordata.core.delivery import Verdict
-from cordata.errors import BrokerUnavailable, StoreUnavailable
+from cordata.errors import BrokerUnavailable
 from cordata.log import logger
 from cordata.store import QUEUE_TOPIC, Store, Tx
 
@@ -74,8 +73,8 @@ class RedisBroker(Broker):
         self._next_at: int | None = None
         self._suspects = False
         self._look_deadline = 0.0
-        #: Claimed in the store, but not delivered: in hand from a stream, or an error came then.
-        self._unclaimed: list[Outcome] = []
+        #: Messages of the store that are in hand from a stream.
+        self._doubles: list[Outcome] = []
 
     def status(self) -> str:
         """As in Broker."""
@@ -106,19 +105,19 @@ class RedisBroker(Broker):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.listen(groups, ring_for_store))
             tasks.create_task(self._consumer.listen(ring))
+            tasks.create_task(self._consumer.keep_marking(ring))
 
     async def exchange(
         self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool = False
     ) -> Claimed:
         """As in Broker. While Redis is away it brings what is in the store."""
-        done = [o for o in outcomes if not o.message.claim and o.verdict is Verdict.DONE]
-        failed = [o for o in outcomes if not o.message.claim and o.verdict is not Verdict.DONE]
-        if failed:
-            await self._consumer.settle(failed)
+        streamed = [one for one in outcomes if not one.message.claim]
+        await self._consumer.settle(streamed)
+        if any(one.verdict is not Verdict.DONE for one in streamed):
             self._look_deadline = 0.0  # they are in the store now, due at some time
         stored = [one for one in outcomes if one.message.claim]
-        claimed = await self._from_store([*stored, *self._unclaimed], wants, alone=alone)
-        self._unclaimed = [
+        claimed = await self._from_store([*stored, *self._doubles], wants, alone=alone)
+        self._doubles = [
             Outcome(message=message, verdict=Verdict.DEFER, delay_us=_LATER_US)
             for message in claimed.messages
             if self._consumer.holds(message.id)
@@ -127,7 +126,8 @@ class RedisBroker(Broker):
         left = {group: _left(want, group, messages) for group, want in wants.items()}
         if claimed.suspects and (not alone or any(message.suspect for message in messages)):
             left.clear()  # the hands are to be empty for one of them
-        found = await self._settle_and_read(done, left, messages)
+        # From here on nothing may fail: what was claimed would be in nobody's hands.
+        found = await self._consumer.read(left)
         more = {group for group in left if self._consumer.may_have(group)}
         return Claimed(
             messages=[*messages, *found],
@@ -135,32 +135,6 @@ class RedisBroker(Broker):
             next_at=claimed.next_at,
             suspects=claimed.suspects,
         )
-
-    async def _settle_and_read(
-        self, done: Sequence[Outcome], wanted: Mapping[str, int], claimed: Sequence[Message]
-    ) -> list[Message]:
-        """Both at once: neither waits for the other. Raises: StoreUnavailable.
-
-        What was read or claimed then is delivered later.
-        """
-        if not done:
-            return await self._consumer.read(wanted)
-        async with asyncio.TaskGroup() as tasks:
-            settling = tasks.create_task(self._try_to_settle(done))
-            reading = tasks.create_task(self._consumer.read(wanted))
-        found, error = reading.result(), settling.result()
-        if error is not None:
-            self._consumer.keep_undelivered(found)
-            self._unclaimed += map(give_back, claimed)
-            raise error
-        return found
-
-    async def _try_to_settle(self, done: Sequence[Outcome]) -> StoreUnavailable | None:
-        try:
-            await self._consumer.settle(done)
-        except StoreUnavailable as error:
-            return error
-        return None
 
     async def _from_store(
         self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool

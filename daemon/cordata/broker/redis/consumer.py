@@ -36,7 +36,7 @@ from cordata.broker.redis.server import RedisServer, code_of
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
 from cordata.broker.redis.stream import Keys, StreamEvent, decode, position_of
 from cordata.core.delivery import Verdict
-from cordata.errors import BrokerUnavailable, TransientError
+from cordata.errors import BrokerUnavailable, StoreUnavailable, TransientError
 from cordata.log import logger
 from cordata.store import QUEUE_TOPIC, Store, Tx
 
@@ -46,6 +46,10 @@ log = logger("cordata.redis")
 _PAGE = 500
 #: A group that Redis does not know, or refuses to read, is not read for so long.
 _PAUSE_S = 0.5
+#: Handled messages that wait for their mark, before a claim waits for them.
+_UNMARKED = 1000
+#: What is marked is acknowledged with the next read; if none comes, after so long.
+_ACKNOWLEDGE_S = 0.05
 
 
 class Consumer:
@@ -65,10 +69,11 @@ class Consumer:
         self._held: dict[MessageId, Message] = {}
         #: Held, and unknown to the caller of the last `give_back_unknown`.
         self._unknown: frozenset[MessageId] = frozenset()
+        #: Handled, and to be marked: their handlers wrote nothing.
+        self._unmarked: dict[MessageId, Message] = {}
+        self._marking = asyncio.Event()
         #: Settled, to be acknowledged, by group and entry id.
         self._settled: dict[tuple[str, str], Message] = {}
-        #: For the next read.
-        self._undelivered: list[Message] = []
         #: Perhaps handled already: looked up before a handler gets it.
         self._doubtful: list[Message] = []
         #: An answer was lost: entries may be pending in our name that were never seen here.
@@ -143,14 +148,14 @@ class Consumer:
     async def read(self, wanted: Mapping[str, int]) -> list[Message]:
         """Acknowledge, and read what groups want. Raises nothing: what is away comes later."""
         wanted = {group: count for group, count in wanted.items() if count > 0}
-        found, self._undelivered = self._undelivered, []
+        found = list[Message]()
         try:
             if not self._is_listening or self._server.is_available:
                 await self._server.connect()
                 await self._adopt()
                 reads = {group: count for group, count in wanted.items() if self.may_have(group)}
                 if reads or self._settled:
-                    found += await self._exchange(reads)
+                    found = await self._exchange(reads)
         except TransientError as error:
             log.debug("streams are not read: %s", error)
         try:
@@ -241,7 +246,7 @@ class Consumer:
                 log.error("%s: entry %s of %s: %s", group, token, self._keys.of(type), error)
                 self._settled[group, token] = _message(group, type, token, _FOREIGN)
                 continue
-            held = self._held.get(message.id)
+            held = self._held.get(message.id) or self._unmarked.get(message.id)
             if held is None:
                 self._held[message.id] = message
                 found.append(message)
@@ -279,48 +284,71 @@ class Consumer:
 
     def holds(self, id: MessageId) -> bool:
         """Whether a message of a stream is in hand."""
-        return id in self._held
+        return id in self._held or id in self._unmarked
 
     async def settle(self, outcomes: Sequence[Outcome]) -> None:
-        """Mark what was handled, move the rest to the store; the next read acknowledges all.
+        """Move what failed to the store, and have the rest marked; later reads acknowledge all.
 
-        Raises: StoreUnavailable; then nothing was settled, and the same outcomes may come again.
+        Raises: StoreUnavailable; then the same outcomes may come again.
         """
         outcomes = [one for one in outcomes if one.message.id in self._held]
-        done = [one for one in outcomes if one.verdict is Verdict.DONE]
-        unmarked = sorted(one.message.id for one in done if not one.marked)
         rest = [one for one in outcomes if one.verdict is not Verdict.DONE]
-
-        async def mark(tx: Tx) -> None:
-            await tx.write("redis.mark", events=json.dumps(unmarked), now_us=tx.now_us)
-            # What a crash of the server takes back is given again: the handler wrote nothing.
-            await tx.write("commit.unsynced")
 
         async def keep(tx: Tx) -> None:
             rows = sorted(_row(outcome, tx.now_us) for outcome in rest)
             await tx.write("redis.keep", messages=json.dumps(rows))
             tx.notify(QUEUE_TOPIC)
 
-        if unmarked:
-            await self._store.run(mark)
         if rest:
             await self._store.run(keep)
         for outcome in outcomes:
-            self._settle(outcome.message)
+            if outcome.verdict is Verdict.DONE and not outcome.marked:
+                self._unmarked[outcome.message.id] = self._held.pop(outcome.message.id)
+            else:
+                self._settle(outcome.message)
+        self._marking.set()
+        if not self._is_listening or len(self._unmarked) > _UNMARKED:
+            await self.mark()
+
+    async def mark(self) -> None:
+        """Mark what was handled, so that it may be acknowledged. Raises: StoreUnavailable."""
+        messages = list(self._unmarked.values())
+        ids = sorted(message.id for message in messages)
+
+        async def unit(tx: Tx) -> None:
+            await tx.write("redis.mark", events=json.dumps(ids), now_us=tx.now_us)
+            # What a crash of the server takes back is given again: the handler wrote nothing.
+            await tx.write("commit.unsynced")
+
+        self._marking.clear()
+        if messages:
+            await self._store.run(unit)
+        for message in messages:
+            if self._unmarked.pop(message.id, None) is not None:
+                self._settled[message.group, message.token] = message
+
+    async def keep_marking(self, ring: Callable[[], None]) -> None:
+        """Until cancelled: mark what was handled. `ring`: it may be acknowledged."""
+        while True:
+            await self._marking.wait()
+            try:
+                await self.mark()
+            except StoreUnavailable as error:
+                log.debug("not marked: %s", error)
+                await asyncio.sleep(_PAUSE_S)
+                self._marking.set()
+                continue
+            asyncio.get_running_loop().call_later(_ACKNOWLEDGE_S, ring)
 
     async def give_back_unknown(self, known: Collection[MessageId]) -> None:
         """Give back what is held here, but not `known` to the caller, twice in a row.
 
         Raises: StoreUnavailable.
         """
-        doubtful = {message.id for message in (*self._doubtful, *self._undelivered)}
+        doubtful = {message.id for message in self._doubtful}
         unknown = frozenset(self._held.keys() - doubtful - set(known))
         stray, self._unknown = unknown & self._unknown, unknown
         await self.settle([give_back(self._held[id]) for id in sorted(stray)])
-
-    def keep_undelivered(self, messages: Sequence[Message]) -> None:
-        """These were read, and the caller did not get them: the next read brings them."""
-        self._undelivered += messages
 
     def _settle(self, message: Message) -> None:
         del self._held[message.id]
@@ -329,11 +357,15 @@ class Consumer:
     async def quiet(self) -> None:
         """Read nothing any more; what is doubtful goes to the store. Raises: StoreUnavailable."""
         self._is_stopping = True
-        await self.settle([give_back(one) for one in (*self._doubtful, *self._undelivered)])
-        self._doubtful, self._undelivered = [], []
+        await self.settle([give_back(one) for one in self._doubtful])
+        self._doubtful = []
 
     async def leave(self) -> None:
-        """Acknowledge the rest, and leave the groups. Raises nothing."""
+        """Mark and acknowledge the rest, and leave the groups. Raises nothing."""
+        try:
+            await self.mark()
+        except StoreUnavailable as error:
+            log.warning("%d messages that are done come again: %s", len(self._unmarked), error)
         pipe = self._server.pipeline()
         settled = list(self._settled.values())
         acks = self._acknowledge(pipe, settled)
