@@ -14,14 +14,12 @@ from asyncio import AbstractEventLoop, CancelledError, Future
 from collections import deque
 from collections.abc import Callable, Generator
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec import Raw
 
 from cordata.errors import CallCancelled
-
-if TYPE_CHECKING:
-    from cordata.pool.connection import Connection
+from cordata.pool.paths import ChildAddress
 
 #: A slow reader of a stream says at least this often that it reads, also before half of its window
 #: is used: the child ends streams that nobody reads.
@@ -52,7 +50,7 @@ class Call:
     """A call that was started: await it for its result, once. Cancelling that cancels the call."""
 
     __slots__ = (
-        *("_decode", "_future", "arguments", "attempts", "command", "connection", "deadline"),
+        *("_decode", "_future", "address", "arguments", "attempts", "command", "deadline"),
         *("engine", "enqueued", "idempotent", "keywords", "late", "nested", "number", "pinned"),
         *("pool", "priority", "queue_deadline", "queued", "request_id", "retries", "sequence"),
         *("session", "size_bytes", "stream"),
@@ -100,7 +98,7 @@ class Call:
         #: Runs that ended with a dead child.
         self.attempts = 0
         #: The child that has it, and its number on that connection.
-        self.connection: Connection | None = None
+        self.address: ChildAddress | None = None
         self.number = 0
         #: It is being taken back, and then fails with this.
         self.late: Exception | None = None

@@ -16,10 +16,9 @@ from typing import Protocol
 from cordata.errors import FrameTooLarge, ProtocolError
 from cordata.pool import protocol
 from cordata.pool.call import Call
-from cordata.pool.directory import Place
 from cordata.pool.page import SETTLE_S, ConnectionPage, StatusReader
-from cordata.pool.paths import socket_address
-from cordata.pool.scheduler import Lane
+from cordata.pool.paths import ChildAddress, socket_address
+from cordata.pool.scheduler import ChildState
 
 #: The largest message that a client takes: the child has the configured bound.
 MAX_TAKEN = 1 << 30
@@ -49,8 +48,8 @@ class Connection:
     BlockingIOError when too many others are connecting.
     """
 
-    def __init__(self, place: Place, owner: Owner, client_id: int) -> None:
-        self.place = place
+    def __init__(self, address: ChildAddress, owner: Owner, client_id: int) -> None:
+        self.address = address
         self.closed = False
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -59,11 +58,11 @@ class Connection:
         self._max_bytes = MAX_TAKEN
         #: Number of the last call that was sent.
         self._number = 0
-        status = StatusReader(place.status)
+        status = StatusReader(address.status)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._socket.setblocking(False)
-            connect(self._socket, place.socket)
+            connect(self._socket, address.socket)
             file = ConnectionPage.create()
             try:
                 self._page = ConnectionPage(file)
@@ -76,7 +75,7 @@ class Connection:
             status.close()
             raise
         self.status = status
-        self.lane = Lane(place.child.worker, status, owner=self)
+        self.child = ChildState(address, status)
         #: Of the child, once it has said it.
         self.pid = 0
         self._loop.add_reader(self._socket, self._readable)
@@ -89,8 +88,8 @@ class Connection:
     def welcome(self, packet: protocol.Welcome) -> None:
         """The child takes calls, of these commands."""
         self._max_bytes, self.pid = packet.max_frame_bytes, packet.pid
-        self.lane.commands = frozenset(packet.commands)
-        self.lane.ready = True
+        self.child.commands = frozenset(packet.commands)
+        self.child.ready = True
 
     def send_call(self, call: Call) -> None:
         """Send a call. Raises: FrameTooLarge, before anything was sent."""
@@ -111,8 +110,8 @@ class Connection:
         if len(data) > self._max_bytes:
             raise protocol.too_large(len(data), self._max_bytes)
         self._number = call.number = number
-        call.connection = self
-        self.lane.calls[number] = call
+        call.address = self.address
+        self.child.calls[number] = call
         self._send(data)
 
     def cancel(self, call: Call) -> None:
@@ -154,7 +153,7 @@ class Connection:
             except OSError:
                 return  # the reader finds out
         self._outbox.append(data)
-        self.lane.blocked = True
+        self.child.blocked = True
 
     def _write(self) -> None:
         while self._outbox:
@@ -167,11 +166,11 @@ class Connection:
                 break
             self._outbox.popleft()
         self._loop.remove_writer(self._socket)
-        self.lane.blocked = False
+        self.child.blocked = False
         self._owner.writable(self)
 
     def _readable(self) -> None:
-        receive, decode, calls = protocol.receive, protocol.from_child.decode, self.lane.calls
+        receive, decode, calls = protocol.receive, protocol.from_child.decode, self.child.calls
         while not self.closed:
             try:
                 data, files = receive(self._socket, MAX_TAKEN)

@@ -87,8 +87,3 @@ def set_own_pool(directory: str) -> None:
     """At a child's start."""
     global _own_pool
     _own_pool = directory
-
-
-def in_child() -> bool:
-    """Whether this process runs commands for a pool."""
-    return bool(_own_pool)

@@ -15,10 +15,9 @@ import ctypes
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from cordata.log import logger
-from cordata.pool.paths import CONTROL, SOCKET, ChildName, parse
+from cordata.pool.paths import CONTROL, SOCKET, ChildAddress, parse
 
 log = logger("cordata.pool")
 
@@ -27,24 +26,6 @@ _CHANGES = 0x100 | 0x40 | 0x80 | 0x200 | 0x400 | 0x800
 #: First and longest pause before a directory that is not there is looked for again.
 _LOOK_MIN_S, _LOOK_MAX_S = 0.02, 1.0
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-class Place(NamedTuple):
-    """A child: where it listens, and which it is."""
-
-    directory: Path
-    pool: str
-    child: ChildName
-
-    @property
-    def socket(self) -> Path:
-        """Its socket."""
-        return self.directory / self.child.socket
-
-    @property
-    def status(self) -> Path:
-        """Its status page."""
-        return self.directory / self.child.status
 
 
 class Directory:
@@ -56,7 +37,7 @@ class Directory:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._pause_s = _LOOK_MIN_S
-        self.children: set[Place] = set()
+        self.children: set[ChildAddress] = set()
         #: (pool, worker) with a control socket, and where that is.
         self.workers: dict[tuple[str, str], Path] = {}
         #: Why the root cannot be read; "": it can.
@@ -89,7 +70,7 @@ class Directory:
         """Read all directories. They are watched before they are read, so that nothing is missed
         in between.
         """
-        children: set[Place] = set()
+        children: set[ChildAddress] = set()
         workers: dict[tuple[str, str], Path] = {}
         complete = self._watch(self._root)
         for directory in self._directories():
@@ -98,7 +79,7 @@ class Directory:
                 if name.endswith(CONTROL):
                     workers[directory.name, name.removesuffix(CONTROL)] = directory / name
                 elif name.endswith(SOCKET) and (child := parse(name)) is not None:
-                    children.add(Place(directory, directory.name, child))
+                    children.add(ChildAddress(directory, directory.name, child))
         self._pause_s = _LOOK_MIN_S if complete else min(2 * self._pause_s, _LOOK_MAX_S)
         if not complete and self._timer is None:
             self._timer = self._loop.call_later(self._pause_s, self._look_again)

@@ -42,10 +42,10 @@ from cordata.pool.call import Call
 from cordata.pool.connection import Connection
 from cordata.pool.control_client import ControlClient
 from cordata.pool.current import own_pool
-from cordata.pool.directory import Directory, Place
+from cordata.pool.directory import Directory
 from cordata.pool.near import nearest
-from cordata.pool.paths import control_name
-from cordata.pool.scheduler import STUCK_S, Lane, Scheduler, place_of
+from cordata.pool.paths import ChildAddress, control_name
+from cordata.pool.scheduler import STUCK_S, ChildState, Scheduler, worker_of
 from cordata.pool.timer_wheel import Alarm
 from cordata.pool.values import FORKED, error_of, new_client_id
 
@@ -81,9 +81,9 @@ class Dispatcher:
         self._pools: dict[str, Scheduler] = {}
         #: Commands that some child knows, or knew: their workers may be restarting.
         self._known = set(declared)
-        self._connections: dict[Place, Connection] = {}
+        self._connections: dict[ChildAddress, Connection] = {}
         #: Children whose connection ended, or that refuse us, until their files are gone.
-        self._gone: set[Place] = set()
+        self._gone: set[ChildAddress] = set()
         #: Nested calls, until a free child has said that it takes calls.
         self._nested: list[Call] = []
         #: Worker and affinity of sessions that this process called.
@@ -141,12 +141,12 @@ class Dispatcher:
     def cancel(self, call: Call, *, hard: bool) -> None:
         """Nobody waits for the call: it does not begin any more; its child is told, or killed."""
         self._alarm.clear(call)
-        connection = call.connection
+        connection = self._connection_with(call)
         if call.queued:
             self._pools[call.pool].queue.drop(call)
         elif call in self._nested:
             self._nested.remove(call)
-        elif connection is not None and connection.lane.calls.get(call.number) is call:
+        elif connection is not None and connection.child.calls.get(call.number) is call:
             if connection.begun < call.number:
                 connection.take_back(call.number, self._settled)
             connection.cancel(call)
@@ -155,15 +155,16 @@ class Dispatcher:
 
     def credit(self, call: Call, count: int) -> None:
         """So many more parts of its stream may come."""
-        if call.connection is not None:
-            call.connection.credit(call, count)
+        connection = self._connection_with(call)
+        if connection is not None:
+            connection.credit(call, count)
 
     def remember(self, session: str, worker: str, affinity: str) -> None:
         """Where a session's calls run."""
         if not worker:
             self._sessions.pop(session, None)
             return
-        self._sessions[session] = (place_of(worker), affinity)
+        self._sessions[session] = (worker_of(worker), affinity)
         self._sessions.move_to_end(session)
         if len(self._sessions) > _SESSIONS:
             self._sessions.popitem(last=False)
@@ -243,7 +244,7 @@ class Dispatcher:
         if not pools or not all(one.is_complete for one in pools):
             return
         error = CommandUnknown(f"no worker knows {call.command!r}")
-        known = sorted({name for one in pools for lane in one.lanes for name in lane.commands})
+        known = sorted({name for one in pools for child in one.children for name in child.commands})
         if near := nearest(call.command, tuple(known)):
             error.hint = f"did you mean {near!r}?"
         raise error
@@ -257,22 +258,22 @@ class Dispatcher:
                 prefer = ""  # a session has a worker in one pool
             call.pinned = prefer if affinity not in ("", "hint") else ""
             if call.pinned and affinity == "strict_fail" and not pool.is_greeting(call.pinned):
-                lane = pool.free_lane(call)
-                if lane is None:
+                child = pool.free_child(call)
+                if child is None:
                     why = pool.why_nobody(call) or f"worker {call.pinned} is not free"
                     self._fail(call, PreferredWorkerBusy(why))
                 else:
-                    self._send(call, lane)
+                    self._send(call, child)
                 return True
         if call.nested:
             self._place_nested(pool, call)
             return True
         if pool.queue.count and not call.pinned:
             return False
-        lane = pool.choose(call, now, prefer=prefer)
-        if lane is None:
+        child = pool.choose(call, now, prefer=prefer)
+        if child is None:
             return False
-        self._send(call, lane)
+        self._send(call, child)
         return True
 
     def _may_be_of(self, pool: Scheduler, worker: str) -> bool:
@@ -284,11 +285,11 @@ class Dispatcher:
 
     def _place_nested(self, pool: Scheduler, call: Call) -> None:
         """It must not wait for the child that its own caller holds."""
-        lane = pool.free_lane(call)
+        child = pool.free_child(call)
         others = [one for one in self._pools.values() if one is not pool]
         unknown = call.command not in pool.commands
-        if lane is not None:
-            self._send(call, lane)
+        if child is not None:
+            self._send(call, child)
         elif pool.is_greeting() or (unknown and any(one.has_unknown for one in others)):
             self._nested.append(call)
         else:
@@ -298,16 +299,18 @@ class Dispatcher:
             )
             self._fail(call, PoolSaturated(text))
 
-    def _send(self, call: Call, lane: Lane) -> None:
+    def _send(self, call: Call, child: ChildState) -> None:
         try:
-            self._connection_of(lane).send_call(call)
+            self._connection_of(child).send_call(call)
         except FrameTooLarge as error:
             self._fail(call, error)
 
-    def _connection_of(self, lane: Lane) -> Connection:
-        connection = lane.owner
-        assert isinstance(connection, Connection)
-        return connection
+    def _connection_of(self, child: ChildState) -> Connection:
+        return self._connections[child.address]
+
+    def _connection_with(self, call: Call) -> Connection | None:
+        """To the child that has the call; None: no child has it, or that is gone."""
+        return None if call.address is None else self._connections.get(call.address)
 
     def _pump(self, pool: Scheduler) -> None:
         """Send what can go."""
@@ -325,7 +328,7 @@ class Dispatcher:
     def _again(self, call: Call) -> None:
         """Let a call that is not over wait at the place that it had."""
         now = monotonic()
-        call.connection, call.late = None, None
+        call.address, call.late = None, None
         pool = self._scheduler(call.pool)
         try:
             if now >= call.deadline:
@@ -365,21 +368,21 @@ class Dispatcher:
 
     def received(self, connection: Connection, packet: protocol.FromChild) -> None:
         """A packet came from a child."""
-        lane = connection.lane
+        child = connection.child
         if isinstance(packet, protocol.Welcome):
             connection.welcome(packet)
-            self._known |= lane.commands
-            self._pools[connection.place.pool].learn()
+            self._known |= child.commands
+            self._pools[connection.address.pool].learn()
             self._welcomed(connection)
             return
         number = packet.number
         if isinstance(packet, protocol.Chunk):
-            call = lane.calls.get(number)
+            call = child.calls.get(number)
             if call is not None and call.stream is not None and not call.over:
                 call.stream.add(packet.value)
             return
-        call = lane.calls.pop(number, None)
-        pool = self._pools[connection.place.pool]
+        call = child.calls.pop(number, None)
+        pool = self._pools[connection.address.pool]
         if call is None:
             if isinstance(packet, protocol.Failure) and number == 0:
                 self._refused(connection, error_of(packet))
@@ -389,7 +392,7 @@ class Dispatcher:
         else:
             self._alarm.clear(call)
             self._breaker.succeeded(call.command)
-            pool.ran(lane, call.command, packet.run_us)
+            pool.ran(child, call.command, packet.run_us)
             if isinstance(packet, protocol.Result):
                 call.succeed(packet.value)
             elif isinstance(packet, protocol.End):
@@ -400,22 +403,22 @@ class Dispatcher:
                 self.remember(call.session, packet.session_worker, packet.affinity)
         if pool.queue.count:
             now = monotonic()
-            while (following := pool.next_call(lane, now)) is not None:
-                self._send(following, lane)
+            while (following := pool.next_call(child, now)) is not None:
+                self._send(following, child)
 
     def writable(self, connection: Connection) -> None:
         """The socket of a child takes calls again."""
-        self._pump(self._pools[connection.place.pool])
+        self._pump(self._pools[connection.address.pool])
 
     def lost(self, connection: Connection) -> None:
         """A child is gone: what it had not begun goes to another one."""
-        begun, place = connection.begun, connection.place
+        begun, address = connection.begun, connection.address
         connection.close()
-        self._connections.pop(place, None)
-        self._gone.add(place)
-        pool = self._pools[place.pool]
-        pool.remove(connection.lane)
-        calls, connection.lane.calls = connection.lane.calls, {}
+        self._connections.pop(address, None)
+        self._gone.add(address)
+        pool = self._pools[address.pool]
+        pool.remove(connection.child)
+        calls, connection.child.calls = connection.child.calls, {}
         for number, call in calls.items():
             if number <= begun:
                 self._ask_death(connection, call)
@@ -428,7 +431,7 @@ class Dispatcher:
     def _welcomed(self, connection: Connection) -> None:
         for pool in list(self._pools.values()):
             self._recheck(pool)
-        self._pump(self._pools[connection.place.pool])
+        self._pump(self._pools[connection.address.pool])
 
     def _recheck(self, pool: Scheduler) -> None:
         """Calls wait for commands: another pool may know one by now, or nobody."""
@@ -452,10 +455,10 @@ class Dispatcher:
 
     def _refused(self, connection: Connection, error: Exception) -> None:
         """The child takes no calls of this process."""
-        log.warning("child %s refuses this process: %s", connection.place.socket, error)
-        pool = self._pools[connection.place.pool]
+        log.warning("child %s refuses this process: %s", connection.address.socket, error)
+        pool = self._pools[connection.address.pool]
         self.lost(connection)
-        if isinstance(error, ProtocolError) and not pool.lanes:
+        if isinstance(error, ProtocolError) and not pool.children:
             for call in pool.queue.calls():
                 pool.queue.drop(call)
                 self._fail(call, error)
@@ -470,8 +473,8 @@ class Dispatcher:
             self._fail(call, DeadlineExceeded(text, ran=call.attempts > 0))
         else:
             if packet.reason == "unknown_command":
-                connection.lane.commands -= {call.command}
-                self._pools[connection.place.pool].learn()
+                connection.child.commands -= {call.command}
+                self._pools[connection.address.pool].learn()
             elif packet.reason == "moved":
                 self.remember(call.session, packet.worker, packet.affinity)
             self._again(call)
@@ -481,14 +484,14 @@ class Dispatcher:
     def _due(self, call: Call) -> None:
         """The call's deadline has passed, or that of its wait."""
         now = monotonic()
-        connection = call.connection
+        connection = self._connection_with(call)
         if call.queued:
             self._pools[call.pool].queue.drop(call)
             self._waited_too_long(call, now)
         elif call in self._nested:
             self._nested.remove(call)
             self._waited_too_long(call, now)
-        elif connection is None or connection.closed:  # how its child died is being asked
+        elif connection is None:  # how its child died is being asked
             call.fail(DeadlineExceeded("the deadline passed as its child died", ran=True))
         elif call.number <= connection.begun:
             if now < call.deadline:
@@ -504,7 +507,7 @@ class Dispatcher:
         """Calls up to this number were taken back: it is certain now which of them began."""
         if connection.closed:
             return
-        begun, calls = connection.begun, connection.lane.calls
+        begun, calls = connection.begun, connection.child.calls
         back = []
         for each, call in list(calls.items()):
             if each > number:
@@ -520,7 +523,7 @@ class Dispatcher:
                 self._fail(call, call.late)
             elif not call.over:
                 self._again(call)
-        self._pump(self._pools[connection.place.pool])
+        self._pump(self._pools[connection.address.pool])
 
     def _late(self, call: Call, now: float) -> CordataError:
         """What a call fails with that did not begin in time."""
@@ -529,7 +532,7 @@ class Dispatcher:
         more = f": {why}" if why else ""
         if now < call.deadline:
             return QueueTimeout(f"no child was free in time{more}")
-        if not (pool.lanes or pool.workers):
+        if not (pool.children or pool.workers):
             return PoolUnavailable(f"nobody took the call{more} ({self.problem or self._path})")
         text = f"the deadline passed in the queue{more}"
         return DeadlineExceeded(text, ran=call.attempts > 0)
@@ -548,14 +551,14 @@ class Dispatcher:
         now = monotonic()
         waiting = False
         for pool in self._pools.values():
-            for lane, number in pool.misplaced(now):
-                connection = self._connection_of(lane)
+            for child, number in pool.misplaced(now):
+                connection = self._connection_of(child)
                 if connection.begun < number:
                     connection.take_back(number, self._settled)
             self._pump(pool)
             waiting = waiting or bool(pool.queue.count)
         waiting = waiting or any(
-            connection.lane.calls and connection.begun < next(reversed(connection.lane.calls))
+            connection.child.calls and connection.begun < next(reversed(connection.child.calls))
             for connection in self._connections.values()
         )
         if waiting and not self.closed:
@@ -564,15 +567,15 @@ class Dispatcher:
 
     # --- children that died, and those to be killed ---
 
-    def _control_path(self, place: Place) -> Path:
-        return place.directory / control_name(place.child.worker)
+    def _control_path(self, address: ChildAddress) -> Path:
+        return address.directory / control_name(address.child.worker)
 
     def _ask_death(self, connection: Connection, call: Call) -> None:
         """A child died in this call: its worker knows how."""
-        place = connection.place
-        request = protocol.DeathRequest(number=0, generation=place.child.generation)
+        address = connection.address
+        request = protocol.DeathRequest(number=0, generation=address.child.generation)
         try:
-            asked = self.control.ask(self._control_path(place), request)
+            asked = self.control.ask(self._control_path(address), request)
         except OSError:
             self._died(connection, call, None)
             return
@@ -619,14 +622,14 @@ class Dispatcher:
     def _kill(self, connection: Connection, call: Call) -> None:
         request = protocol.KillRequest(
             number=0,
-            generation=connection.place.child.generation,
+            generation=connection.address.child.generation,
             client=self._client_id,
             call=call.number,
         )
         try:
-            self.control.ask(self._control_path(connection.place), request)
+            self.control.ask(self._control_path(connection.address), request)
         except OSError:
-            log.warning("worker %s was not reached for a hard cancel", connection.lane.worker)
+            log.warning("worker %s was not reached for a hard cancel", connection.child.worker)
 
     # --- children that come ---
 
@@ -635,31 +638,31 @@ class Dispatcher:
         directory = self._directory
         if directory is None or self.closed:
             return
-        for name in {place.pool for place in directory.children} | {
+        for name in {address.pool for address in directory.children} | {
             pool for pool, _ in directory.workers
         }:
             self._scheduler(name)
         for name, pool in self._pools.items():
             pool.workers = {worker for where, worker in directory.workers if where == name}
         self._gone &= directory.children
-        for place in directory.children - self._connections.keys() - self._gone:
-            self._connect(place)
+        for address in directory.children - self._connections.keys() - self._gone:
+            self._connect(address)
         for pool in list(self._pools.values()):
             self._recheck(pool)
             self._pump(pool)
 
-    def _connect(self, place: Place) -> None:
+    def _connect(self, address: ChildAddress) -> None:
         try:
-            connection = Connection(place, self, self._client_id)
+            connection = Connection(address, self, self._client_id)
         except BlockingIOError:
             if self._retry is None:
                 self._retry = self.loop.call_later(_CONNECT_AGAIN_S, self._connect_again)
         except OSError as error:
-            self._gone.add(place)
-            log.debug("child %s is not reached: %s", place.socket, error)
+            self._gone.add(address)
+            log.debug("child %s is not reached: %s", address.socket, error)
         else:
-            self._connections[place] = connection
-            self._pools[place.pool].add(connection.lane)
+            self._connections[address] = connection
+            self._pools[address.pool].add(connection.child)
 
     def _connect_again(self) -> None:
         self._retry = None
@@ -668,7 +671,7 @@ class Dispatcher:
 
 def _crash(connection: Connection, call: Call, death: protocol.Death | None) -> WorkerCrashed:
     """What the caller of a call is told whose child died."""
-    lane, pid = connection.lane, connection.pid
+    child, pid = connection.child, connection.pid
     how = "is gone"
     if death is not None and death.signal is not None:
         how = f"was killed by signal {death.signal}"
@@ -676,10 +679,10 @@ def _crash(connection: Connection, call: Call, death: protocol.Death | None) -> 
         how = f"ended with {death.code}"
     more = f", at try {call.attempts + 1}" if call.attempts else ""
     return WorkerCrashed(
-        f"the child {pid} of worker {lane.worker} {how}{more}",
+        f"the child {pid} of worker {child.worker} {how}{more}",
         exit_code=None if death is None else death.code,
         signal=None if death is None else death.signal,
         lines=() if death is None else tuple(death.lines),
-        worker=lane.worker,
+        worker=child.worker,
         pid=pid,
     )

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
-import struct
 import time
 
-_CREDENTIALS = struct.Struct("3i")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -36,15 +33,6 @@ def gone(pid: int, start: int) -> bool:
     except OSError:
         return False
     return start_of(pid) > start
-
-
-def other_end(sock: socket.socket) -> tuple[int, int]:
-    """(pid, uid) of who connected a unix socket: unix(7), SO_PEERCRED. Pid 0 is in another name
-    space.
-    """
-    found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(found)
-    return pid, uid
 
 
 def age_s(start: int) -> float:

@@ -29,6 +29,24 @@ class ChildName(NamedTuple):
         return f"{self.worker}.{self.generation}{STATUS}"
 
 
+class ChildAddress(NamedTuple):
+    """A child: where it listens, and which it is."""
+
+    directory: Path
+    pool: str
+    child: ChildName
+
+    @property
+    def socket(self) -> Path:
+        """Its socket."""
+        return self.directory / self.child.socket
+
+    @property
+    def status(self) -> Path:
+        """Its status page."""
+        return self.directory / self.child.status
+
+
 def parse(name: str) -> ChildName | None:
     """The child whose socket or status page has this name; None: it is another file."""
     stem, _, suffix = name.rpartition(".")

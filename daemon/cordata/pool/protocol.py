@@ -37,10 +37,7 @@ from cordata.errors import (
 T = TypeVar("T")
 #: Version of the protocol; a hello of another one is refused.
 VERSION = 1
-#: The MessagePack value nil.
-NIL: Final = Raw(b"\xc0")
-#: The MessagePack values [] and {}.
-NO_ARGUMENTS: Final = Raw(b"\x90")
+#: The MessagePack value {}.
 NO_KEYWORDS: Final = Raw(b"\x80")
 #: Bytes of a packet; what is longer travels as a memory file.
 INLINE_BYTES = 65_536

@@ -24,6 +24,7 @@ from typing import Protocol
 
 from cordata.config.pool import PoolConfig
 from cordata.pool.call import Call
+from cordata.pool.paths import ChildAddress
 from cordata.pool.queue import CallQueue
 
 #: Calls of one client at one child; the same while they are very short. With 2 of an echo at a time
@@ -56,10 +57,10 @@ class Load(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Lane:
+class ChildState:
     """One child, as a client sees it."""
 
-    worker: str
+    address: ChildAddress
     load: Load
     #: Whether it has answered the client's hello; then `commands` are known.
     ready: bool = False
@@ -70,8 +71,11 @@ class Lane:
     depth: int = DEPTH
     #: Its socket is full.
     blocked: bool = False
-    #: The connection behind it, of which these rules know nothing.
-    owner: object = None
+
+    @property
+    def worker(self) -> str:
+        """Its place at its worker: `2-1` is a second child of worker 2."""
+        return self.address.child.worker
 
     def is_stuck(self, now: float) -> bool:
         """Whether the call that runs there runs for long."""
@@ -96,183 +100,188 @@ class Scheduler:
         #: That some child knows.
         self.commands: frozenset[str] = frozenset()
         #: The one that was used last comes first.
-        self.lanes: list[Lane] = []
+        self.children: list[ChildState] = []
         #: Workers whose control socket is there, with or without a child.
         self.workers: set[str] = set()
 
-    def add(self, lane: Lane) -> None:
+    def add(self, child: ChildState) -> None:
         """A child came."""
-        self.lanes.append(lane)
+        self.children.append(child)
 
     def learn(self) -> None:
         """A child has said, or taken back, which commands it knows."""
-        known = (lane.commands for lane in self.lanes if lane.ready)
+        known = (child.commands for child in self.children if child.ready)
         self.commands = frozenset().union(*known)
 
-    def remove(self, lane: Lane) -> None:
+    def remove(self, child: ChildState) -> None:
         """A child went."""
-        if lane in self.lanes:
-            self.lanes.remove(lane)
+        if child in self.children:
+            self.children.remove(child)
             self.learn()
 
-    def ran(self, lane: Lane, command: str, run_us: int) -> None:
+    def ran(self, child: ChildState, command: str, run_us: int) -> None:
         """A call took so long."""
         # Up slowly: the one call that was stopped by a busy processor says nothing of the next.
         before = self._run_us.get(command, run_us)
         run_us = self._run_us[command] = max(1, min(run_us, before + before // 4 + 1))
-        lane.depth = min(DEPTH_SHORT, max(DEPTH, BUDGET_US // run_us))
+        child.depth = min(DEPTH_SHORT, max(DEPTH, BUDGET_US // run_us))
 
-    def choose(self, call: Call, now: float, *, prefer: str = "") -> Lane | None:
+    def choose(self, call: Call, now: float, *, prefer: str = "") -> ChildState | None:
         """The child that gets the call now; None: it has to wait. `prefer`: the worker whose child
         the session prefers.
         """
-        free: Lane | None = None
-        shallow: Lane | None = None
-        stuck: Lane | None = None
+        free: ChildState | None = None
+        shallow: ChildState | None = None
+        stuck: ChildState | None = None
         all_stuck = True
         run_us = self._run_us.get(call.command, BUDGET_US)
         awake = 0 if prefer else min(DEPTH_SHORT, AWAKE_US // run_us)
-        for lane in self.lanes:
-            if not lane.ready or lane.blocked or not lane.load.takes_calls:
+        for child in self.children:
+            if not child.ready or child.blocked or not child.load.takes_calls:
                 continue
-            if (call.pinned and place_of(lane.worker) != call.pinned) or (
-                call.command not in lane.commands
+            if (call.pinned and worker_of(child.worker) != call.pinned) or (
+                call.command not in child.commands
             ):
                 continue
-            ours = len(lane.calls)
-            if not ours and not lane.load.in_hand:
-                if not prefer or place_of(lane.worker) == prefer:
-                    return self._used(lane)
-                free, all_stuck = free or lane, False
-            elif 0 < ours < awake and not lane.is_stuck(now):
-                return self._used(lane)
-            elif lane.is_stuck(now):
+            ours = len(child.calls)
+            if not ours and not child.load.in_hand:
+                if not prefer or worker_of(child.worker) == prefer:
+                    return self._used(child)
+                free, all_stuck = free or child, False
+            elif 0 < ours < awake and not child.is_stuck(now):
+                return self._used(child)
+            elif child.is_stuck(now):
                 if not ours:
-                    stuck = stuck or lane
+                    stuck = stuck or child
             else:
                 all_stuck = False
-                if ours < lane.depth and (shallow is None or ours < len(shallow.calls)):
-                    shallow = lane
+                if ours < child.depth and (shallow is None or ours < len(shallow.calls)):
+                    shallow = child
         found = free or shallow or (stuck if all_stuck else None)
         return None if found is None else self._used(found)
 
-    def next_call(self, lane: Lane, now: float) -> Call | None:
+    def next_call(self, child: ChildState, now: float) -> Call | None:
         """The first call that waits and may go to this child, out of the queue; None: there is
         none, or the child has enough.
         """
-        if not self.queue.count or len(lane.calls) >= lane.depth or not lane.ready or lane.blocked:
+        if (
+            not self.queue.count
+            or len(child.calls) >= child.depth
+            or not child.ready
+            or child.blocked
+        ):
             return None
-        if not lane.load.takes_calls or lane.is_stuck(now):
+        if not child.load.takes_calls or child.is_stuck(now):
             return None
-        return self.queue.take(place_of(lane.worker), lane.commands)
+        return self.queue.take(worker_of(child.worker), child.commands)
 
-    def next_pair(self, now: float) -> tuple[Lane, Call] | None:
+    def next_pair(self, now: float) -> tuple[ChildState, Call] | None:
         """The same for the child that has the least in hand; None: all have enough."""
-        lanes = sorted(self.lanes, key=lambda lane: (not lane.is_free, len(lane.calls)))
-        for lane in lanes:
-            call = self.next_call(lane, now)
+        children = sorted(self.children, key=lambda child: (not child.is_free, len(child.calls)))
+        for child in children:
+            call = self.next_call(child, now)
             if call is not None:
-                return lane, call
-        if any(lane.ready and not lane.is_stuck(now) for lane in lanes):
+                return child, call
+        if any(child.ready and not child.is_stuck(now) for child in children):
             return None
-        for lane in lanes:  # they all compute for long: the next call waits there
-            if lane.ready and not (lane.calls or lane.blocked) and lane.load.takes_calls:
-                call = self.queue.take(place_of(lane.worker), lane.commands)
+        for child in children:  # they all compute for long: the next call waits there
+            if child.ready and not (child.calls or child.blocked) and child.load.takes_calls:
+                call = self.queue.take(worker_of(child.worker), child.commands)
                 if call is not None:
-                    return lane, call
+                    return child, call
         return None
 
-    def free_lane(self, call: Call) -> Lane | None:
+    def free_child(self, call: Call) -> ChildState | None:
         """A child that would begin the call at once."""
-        for lane in self.lanes:
-            if lane.ready and lane.is_free and lane.load.takes_calls:
-                if call.command in lane.commands and call.pinned in ("", place_of(lane.worker)):
-                    return self._used(lane)
+        for child in self.children:
+            if child.ready and child.is_free and child.load.takes_calls:
+                if call.command in child.commands and call.pinned in ("", worker_of(child.worker)):
+                    return self._used(child)
         return None
 
-    def misplaced(self, now: float) -> list[tuple[Lane, int]]:
-        """Children with calls of ours that have to be taken back: the lane, and the number of the
+    def misplaced(self, now: float) -> list[tuple[ChildState, int]]:
+        """Children with calls of ours that have to be taken back: the child, and the number of the
         last of them. Whether they have begun is for the caller to find out.
         """
-        stuck = [lane for lane in self.lanes if lane.calls and lane.is_stuck(now)]
+        stuck = [child for child in self.children if child.calls and child.is_stuck(now)]
         if not stuck:
             return []
         found = []
-        for lane in stuck:
-            number, last = next(reversed(lane.calls.items()))
-            if not last.pinned and self._could_begin(last, lane, now):
-                found.append((lane, number))
+        for child in stuck:
+            number, last = next(reversed(child.calls.items()))
+            if not last.pinned and self._could_begin(last, child, now):
+                found.append((child, number))
         return found
 
     def is_greeting(self, worker: str = "") -> bool:
         """Whether a free child, of this worker if one is named, has yet to answer our hello."""
         return any(
-            not lane.ready and lane.is_free and worker in ("", place_of(lane.worker))
-            for lane in self.lanes
+            not child.ready and child.is_free and worker in ("", worker_of(child.worker))
+            for child in self.children
         )
 
     @property
     def has_unknown(self) -> bool:
         """Whether a child has yet to say which commands it knows."""
-        return not all(lane.ready for lane in self.lanes)
+        return not all(child.ready for child in self.children)
 
     @property
     def is_complete(self) -> bool:
         """Whether each worker has a child, and all of these have said which commands they know."""
-        present = {place_of(lane.worker) for lane in self.lanes}
-        return bool(present) and self.workers <= present and all(ln.ready for ln in self.lanes)
+        present = {worker_of(child.worker) for child in self.children}
+        return bool(present) and self.workers <= present and all(one.ready for one in self.children)
 
     def why_nobody(self, call: Call) -> str:
         """What keeps the children from the call; "": they are busy, some of them."""
         name = self.name
-        lanes = [lane for lane in self.lanes if lane.ready]
+        children = [child for child in self.children if child.ready]
         if call.pinned:
-            if call.pinned not in self.workers | {place_of(lane.worker) for lane in lanes}:
+            if call.pinned not in self.workers | {worker_of(child.worker) for child in children}:
                 there = names(self.workers) or "none"
                 return f"worker {call.pinned} is not connected (there are: {there})"
-            lanes = [lane for lane in lanes if place_of(lane.worker) == call.pinned]
-            if not lanes:
+            children = [child for child in children if worker_of(child.worker) == call.pinned]
+            if not children:
                 return f"worker {call.pinned} has no warm child"
-            drained = not any(lane.load.takes_calls for lane in lanes)
+            drained = not any(child.load.takes_calls for child in children)
             return f"worker {call.pinned} is drained" if drained else ""
-        knowing = [lane for lane in lanes if call.command in lane.commands]
-        if any(lane.load.takes_calls for lane in knowing):
+        knowing = [child for child in children if call.command in child.commands]
+        if any(child.load.takes_calls for child in knowing):
             return ""
         if knowing:
-            drained_ones = names(lane.worker for lane in knowing)
+            drained_ones = names(child.worker for child in knowing)
             return f"all workers of pool {name} are drained: {drained_ones}"
-        if lanes:
-            there = names(lane.worker for lane in lanes)
+        if children:
+            there = names(child.worker for child in children)
             return f"no worker of pool {name} that is connected knows {call.command!r}: {there}"
-        if self.workers or self.lanes:
+        if self.workers or self.children:
             return f"no child of pool {name} is warm"
         own = f" (its workers: {names(self._instances)})" if self._instances else ""
         return f"no worker of pool {name} is connected{own}"
 
-    def _could_begin(self, call: Call, holder: Lane, now: float) -> bool:
+    def _could_begin(self, call: Call, holder: ChildState, now: float) -> bool:
         """Whether another child than the holder would begin the call soon."""
-        for lane in self.lanes:
-            if lane is holder or not lane.ready or not lane.load.takes_calls:
+        for child in self.children:
+            if child is holder or not child.ready or not child.load.takes_calls:
                 continue
             if (
-                call.command in lane.commands
-                and not lane.is_stuck(now)
-                and len(lane.calls) < lane.depth
+                call.command in child.commands
+                and not child.is_stuck(now)
+                and len(child.calls) < child.depth
             ):
                 return True
         return False
 
-    def _used(self, lane: Lane) -> Lane:
-        lanes = self.lanes
-        if lanes[0] is not lane:
-            lanes.remove(lane)
-            lanes.insert(0, lane)
-        return lane
+    def _used(self, child: ChildState) -> ChildState:
+        children = self.children
+        if children[0] is not child:
+            children.remove(child)
+            children.insert(0, child)
+        return child
 
 
-def place_of(worker: str) -> str:
-    """The worker of a child's place: `2` of `2-1`."""
-    return worker.partition("-")[0]
+def worker_of(place: str) -> str:
+    """The worker that has a child at this place: `2` of `2-1`."""
+    return place.partition("-")[0]
 
 
 def names(workers: Iterable[str]) -> str:

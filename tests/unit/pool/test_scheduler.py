@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,7 @@ from msgspec import Raw
 from cordata.config.pool import PoolConfig
 from cordata.errors import PoolSaturated
 from cordata.pool.call import Call, Engine
+from cordata.pool.paths import ChildAddress, ChildName
 from cordata.pool.queue import CallQueue
 from cordata.pool.scheduler import (
     AWAKE_US,
@@ -19,7 +21,7 @@ from cordata.pool.scheduler import (
     DEPTH,
     DEPTH_SHORT,
     STUCK_S,
-    Lane,
+    ChildState,
     Scheduler,
 )
 
@@ -70,26 +72,27 @@ def call(engine: Any, sequence: int = 1, command: str = "echo", **fields: Any) -
     return made
 
 
-def pool(*lanes: Lane, **config: Any) -> Scheduler:
+def pool(*children: ChildState, **config: Any) -> Scheduler:
     made = Scheduler("default", PoolConfig(**config))
-    for lane in lanes:
-        made.add(lane)
-    made.workers = {lane.worker for lane in lanes}
+    for child in children:
+        made.add(child)
+    made.workers = {child.worker for child in children}
     made.learn()
     return made
 
 
-def lane(worker: str, commands: frozenset[str] = ECHO, **page: Any) -> Lane:
-    return Lane(worker, Page(**page), ready=True, commands=commands)
+def child(worker: str, commands: frozenset[str] = ECHO, **page: Any) -> ChildState:
+    address = ChildAddress(Path("/pool"), "default", ChildName(worker, 1))
+    return ChildState(address, Page(**page), ready=True, commands=commands)
 
 
-def busy(engine: Any, of: Lane, count: int) -> None:
+def busy(engine: Any, of: ChildState, count: int) -> None:
     for number in range(1, count + 1):
         of.calls[number] = call(engine, number)
 
 
 def test_call_goes_to_a_free_child_and_of_these_to_the_one_used_last(engine: Any) -> None:
-    first, second = lane("0"), lane("1")
+    first, second = child("0"), child("1")
     scheduler = pool(first, second)
     busy(engine, first, 1)
     assert scheduler.choose(call(engine), 0.0) is second
@@ -97,7 +100,7 @@ def test_call_goes_to_a_free_child_and_of_these_to_the_one_used_last(engine: Any
 
 
 def test_session_prefers_its_worker_when_that_is_free(engine: Any) -> None:
-    first, second = lane("0"), lane("1-1")
+    first, second = child("0"), child("1-1")
     scheduler = pool(first, second)
     assert scheduler.choose(call(engine), 0.0, prefer="1") is second
     busy(engine, second, 1)
@@ -105,8 +108,8 @@ def test_session_prefers_its_worker_when_that_is_free(engine: Any) -> None:
 
 
 def test_child_gets_two_calls_and_the_next_one_waits(engine: Any) -> None:
-    scheduler = pool(lane("0"))
-    (only,) = scheduler.lanes
+    scheduler = pool(child("0"))
+    (only,) = scheduler.children
     for number in range(1, DEPTH + 1):
         assert scheduler.choose(call(engine, number), 0.0) is only
         only.calls[number] = call(engine, number)
@@ -114,7 +117,7 @@ def test_child_gets_two_calls_and_the_next_one_waits(engine: Any) -> None:
 
 
 def test_short_calls_share_an_awake_child_while_that_is_soon_done(engine: Any) -> None:
-    awake, asleep = lane("0"), lane("1")
+    awake, asleep = child("0"), child("1")
     scheduler = pool(awake, asleep)
     scheduler.ran(awake, "echo", run_us=30)
     busy(engine, awake, AWAKE_US // 30 - 1)
@@ -124,7 +127,7 @@ def test_short_calls_share_an_awake_child_while_that_is_soon_done(engine: Any) -
 
 
 def test_depth_follows_how_long_calls_run(engine: Any) -> None:
-    only = lane("0")
+    only = child("0")
     scheduler = pool(only)
     depths = []
     for command, run_us in (("a", 0), ("b", 100), ("c", 5_000), ("b", 5_000), ("c", 0)):
@@ -138,7 +141,7 @@ def test_depth_follows_how_long_calls_run(engine: Any) -> None:
 
 
 def test_child_that_computes_for_long_gets_one_only_when_all_do(engine: Any) -> None:
-    long, short = lane("0", in_hand=1, busy_since=1.0), lane("1", in_hand=1, busy_since=9.999)
+    long, short = child("0", in_hand=1, busy_since=1.0), child("1", in_hand=1, busy_since=9.999)
     scheduler = pool(long, short)
     assert scheduler.choose(call(engine), 10.0) is short
     later = 10.0 + STUCK_S
@@ -150,7 +153,7 @@ def test_child_that_computes_for_long_gets_one_only_when_all_do(engine: Any) -> 
 
 @pytest.mark.parametrize("why", ["drained", "unready", "blocked", "unknown", "pinned"])
 def test_child_that_cannot_run_it_gets_nothing(engine: Any, why: str) -> None:
-    only = lane("0", takes_calls=why != "drained")
+    only = child("0", takes_calls=why != "drained")
     only.ready, only.blocked = why != "unready", why == "blocked"
     command, pinned = ("other" if why == "unknown" else "echo"), ("1" if why == "pinned" else "")
     asked = call(engine, command=command, pinned=pinned)
@@ -161,7 +164,7 @@ def test_child_that_cannot_run_it_gets_nothing(engine: Any, why: str) -> None:
 
 
 def test_waiting_call_goes_first_to_the_child_with_least_in_hand(engine: Any) -> None:
-    first, second = lane("0"), lane("1")
+    first, second = child("0"), child("1")
     scheduler = pool(first, second)
     busy(engine, first, 1)
     for number in (1, 2, 3, 4):
@@ -178,7 +181,7 @@ def test_waiting_call_goes_first_to_the_child_with_least_in_hand(engine: Any) ->
 def test_call_behind_a_long_one_is_misplaced_when_another_child_could_begin_it(
     engine: Any,
 ) -> None:
-    long, other = lane("0", in_hand=2, busy_since=1.0), lane("1", in_hand=1, busy_since=1.0)
+    long, other = child("0", in_hand=2, busy_since=1.0), child("1", in_hand=1, busy_since=1.0)
     scheduler = pool(long, other)
     busy(engine, long, 2)
     assert scheduler.misplaced(2.0) == []  # the other one computes as well
@@ -196,13 +199,13 @@ def test_reason_says_what_keeps_the_children(engine: Any) -> None:
     )
     nobody.workers = {"7"}
     assert nobody.why_nobody(asked) == "no child of pool default is warm"
-    assert pool(lane("0")).why_nobody(asked) == ""
-    drained = pool(lane("2", takes_calls=False), lane("10", takes_calls=False))
+    assert pool(child("0")).why_nobody(asked) == ""
+    drained = pool(child("2", takes_calls=False), child("10", takes_calls=False))
     assert drained.why_nobody(asked) == "all workers of pool default are drained: 2, 10"
-    lacking = pool(lane("0", frozenset()))
+    lacking = pool(child("0", frozenset()))
     assert "knows 'echo': 0" in lacking.why_nobody(asked)
     asked.pinned = "5"
-    assert pool(lane("0")).why_nobody(asked) == "worker 5 is not connected (there are: 0)"
+    assert pool(child("0")).why_nobody(asked) == "worker 5 is not connected (there are: 0)"
 
 
 def test_queue_gives_the_oldest_less_a_second_for_each_priority(engine: Any) -> None:
