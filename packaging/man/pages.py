@@ -74,8 +74,10 @@ def commands(name: str) -> Iterator[Command]:
 
 def _commands(command: click.Command, path: str, parent: click.Context | None) -> Iterator[Command]:
     context = click.Context(command, info_name=path.split()[-1], parent=parent)
-    records = (parameter.get_help_record(context) for parameter in command.get_params(context))
-    options = [record for record in records if record and not ("--help" in record[0] and parent)]
+    # Options alone: newer versions of click describe arguments, too, which stand in the usage.
+    given = [one for one in command.get_params(context) if isinstance(one, click.Option)]
+    records = [one.get_help_record(context) for one in given]
+    options = [one for one in records if one and not ("--help" in one[0] and parent)]
     usage = " ".join(command.collect_usage_pieces(context))
     text, epilog = inspect.cleandoc(command.help or ""), inspect.cleandoc(command.epilog or "")
     yield Command(path, usage, text, options, epilog)

@@ -109,8 +109,8 @@ async def test_what_is_held_undoes_no_intake_beside_it(tmp_path: Path) -> None:
 
         async def note(tx: Tx) -> None:
             runs["note"] += 1
-            mark = {"event_id": "e", "group": "g", "created_at": tx.now_us}
-            assert await tx.execute("seen.add", **mark)
+            mark = {"event_id": "e", "group": "g", "attempts": 1}
+            assert await tx.execute("queue.mark", **mark, now_us=tx.now_us)
             await write_undeliverable(tx, client, [held])
 
         async def store(tx: Tx) -> None:

@@ -129,7 +129,7 @@ def test_server_tells_its_own_manager_when_all_are_ready(tmp_path: Path) -> None
 
 def test_supervisor_runs_from_a_program_of_ones_own(tmp_path: Path) -> None:
     script = (
-        "from cordata import Supervisor\n"
+        "from cordata.supervisor import Supervisor\n"
         "s = Supervisor(app='tests.integration.server.tiny:app', workers=2, test_mode=True,\n"
         f"               state={str(tmp_path)!r})\n"
         "assert s.run() == s.exit_code == 0\n"
@@ -142,7 +142,7 @@ def test_supervisor_runs_from_a_program_of_ones_own(tmp_path: Path) -> None:
 def test_primary_has_time_of_its_own_when_a_worker_does_not_stop(tmp_path: Path) -> None:
     script = f"""
 import logging, os, signal, socket, threading
-from cordata import Supervisor
+from cordata.supervisor import Supervisor
 
 def ready(urls):
     host, port = urls[0].removeprefix("http://").split(":")

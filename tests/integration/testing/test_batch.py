@@ -18,11 +18,11 @@ async def executes(tx: Tx) -> None:
 
 async def reads_after_a_write(tx: Tx) -> None:
     await tx.publish("order.made", {})
-    await tx.fetch_one("seen.has", event_id="1", group="g")
+    await tx.fetch_one("queue.has_handled", event_id="1", group="g")
 
 
 async def locks(tx: Tx) -> None:
-    await tx.fetch_all("seen.has", lock=True, event_id="1", group="g")
+    await tx.fetch_all("queue.has_handled", lock=True, event_id="1", group="g")
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,9 @@ class Marked:
             if not self._is_ours(pid):
                 return False
             signal.pidfd_send_signal(file, signal.SIGKILL)
-            select.select([file], [], [], PATIENCE_S)
+            ended = select.poll()  # select() takes no descriptor above 1023
+            ended.register(file, select.POLLIN)
+            ended.poll(PATIENCE_S * 1000)
         except ProcessLookupError:
             return False
         finally:
