@@ -356,14 +356,15 @@ class Queue(Broker):
 
     async def depth(self, groups: Collection[str]) -> Depth:
         """As in Broker."""
-        names = json.dumps(list(groups))
+        return await self._store.read(lambda tx: depth_of(tx, groups))
 
-        async def unit(tx: Tx) -> Depth:
-            row = await tx.fetch_one("queue.depth", groups=names, now_us=tx.now_us)
-            assert row is not None
-            return Depth(ready=row["ready"], claimed=row["claimed"], dead=row["dead"])
 
-        return await self._store.read(unit)
+async def depth_of(tx: Tx, groups: Collection[str]) -> Depth:
+    """For a unit: what is on the store for these groups."""
+    names = json.dumps(list(groups))
+    row = await tx.fetch_one("queue.depth", groups=names, now_us=tx.now_us)
+    assert row is not None
+    return Depth(ready=row["ready"], claimed=row["claimed"], dead=row["dead"])
 
 
 def _message(row: Row) -> Message:

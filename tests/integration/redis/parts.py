@@ -44,11 +44,13 @@ def broker_of(
     owner: str = "",
     keyed: Collection[str] = (),
     retries: Mapping[str, int] = MappingProxyType({}),
+    timeout_s: float = 5.0,
 ) -> RedisBroker:
     """A broker of one process, with a name of its own."""
     owner = owner or f"process-{next(_numbers)}"
     queue = Queue(store, owner=owner, retries=retries, keyed=keyed)
-    return RedisBroker(store, queue, server_of(url), Keys(PREFIX), owner=owner)
+    server = server_of(url, timeout_s=timeout_s)
+    return RedisBroker(store, queue, server, Keys(PREFIX), owner=owner)
 
 
 def reconciler_of(store: Store, url: str) -> Reconciler:

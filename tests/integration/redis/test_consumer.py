@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from tests.integration.engine.parts import publish, rows
-from tests.integration.redis.parts import RedisParts, on_redis
+from tests.integration.engine.parts import publish, rows, until
+from tests.integration.redis.parts import RedisParts, broker_of, on_redis
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Message
 from cordata.core.delivery import Verdict
-from cordata.store import Tx
+from cordata.store import Store, Tx
 
-STREAM = f"{PREFIX}:stream:thing.done"
+STREAM, WAKE = f"{PREFIX}:stream:thing.done", f"{PREFIX}:wake"
 
 
 @pytest.fixture
@@ -147,3 +151,98 @@ async def test_depth_counts_what_is_in_streams_until_it_is_handled(
         await parts.settle(await parts.claim("a"))
         depth = await broker.depth(["a"])
         assert (depth.ready, depth.claimed, depth.dead) == (0, 0, 0)
+
+
+class _Moving:
+    """A store in which something happens after the first read."""
+
+    def __init__(self, store: Store, act: Callable[[], Awaitable[None]]) -> None:
+        self._store = store
+        self._act: Callable[[], Awaitable[None]] | None = act
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def read(self, unit: Callable[[Tx], Awaitable[Any]]) -> Any:
+        found = await self._store.read(unit)
+        act, self._act = self._act, None
+        if act is not None:
+            await act()
+        return found
+
+
+async def test_depth_counts_what_moves_from_its_stream_to_the_store_meanwhile(
+    state: Path, redis: RedisServer
+) -> None:
+    async with on_redis(state) as parts:
+        await relayed(parts, 1)
+        messages = await parts.claim("a")
+        moving = _Moving(parts.store, lambda: parts.settle(messages, Verdict.RETRY))
+        looks = broker_of(cast(Store, moving), parts.url)
+        depth = await looks.depth(["a"])
+        looks.close()
+        assert depth.ready or depth.claimed
+        assert (await rows(parts.store, "messages"))[0]["attempts"] == 1  # it has moved
+
+
+@asynccontextmanager
+async def listening(parts: RedisParts, redis: RedisServer) -> AsyncIterator[asyncio.Event]:
+    """It waits for entries, and has read all; what is given is set when it is to read again."""
+    ring, broker = asyncio.Event(), await parts.process()
+    listener = asyncio.create_task(broker.listen(["a"], ring.set))
+    async with asyncio.timeout(10):
+        await ring.wait()
+        assert await parts.claim("a") == []
+
+        async def is_waiting() -> bool:
+            return bool(redis.info("clients")["blocked_clients"])
+
+        await until(is_waiting)
+        ring.clear()
+        yield ring
+    listener.cancel()
+    await asyncio.wait([listener])
+
+
+async def next_of(parts: RedisParts, ring: asyncio.Event) -> list[Message]:
+    """What the group gets when its process is woken, as often as that takes."""
+    while True:
+        await ring.wait()
+        ring.clear()
+        if found := await parts.claim("a"):
+            return found
+
+
+async def test_group_is_read_when_its_wake_up_was_trimmed_before_it_was_read(
+    state: Path, redis: RedisServer
+) -> None:
+    """The process was busy, and many other events came behind this one."""
+    async with on_redis(state) as parts:
+        await relayed(parts, 1)
+        await parts.settle(await parts.claim("a"))
+        ((_, fields),) = redis.execute("XRANGE", STREAM, "-", "+")
+        before = fields["id"]
+        async with listening(parts, redis) as ring:
+            redis.execute("XADD", WAKE, "*", "other", 1)  # it is told of this one
+            event = fields["event"].replace(before, "f" * 32)
+            redis.execute("XADD", STREAM, "*", "id", "f" * 32, "event", event)
+            for type in ("thing.done", *["other"] * 400):
+                redis.execute("XADD", WAKE, "MAXLEN", "~", 100, "*", type, 1)
+            assert [one.event_id for one in await next_of(parts, ring)] == ["f" * 32]
+
+
+async def test_streams_are_read_again_when_an_answer_was_late_and_the_wait_goes_on(
+    state: Path, redis: RedisServer
+) -> None:
+    async with on_redis(state) as parts:
+        parts.brokers["me"] = broker_of(parts.store, parts.url, owner="me", timeout_s=0.3)
+        await relayed(parts, 0)
+        async with listening(parts, redis) as ring:
+            await publish(parts.store, 1)
+            await parts.relay_all("other")
+            messages = await next_of(parts, ring)
+            redis.execute("CLIENT", "PAUSE", 600)
+            await parts.settle(messages, Verdict.DEAD)  # its acknowledgement gets no answer
+            ids = await publish(parts.store, 3)
+            assert await parts.relay_all("other") == 3
+            assert sorted(one.event_id for one in await next_of(parts, ring)) == sorted(ids)

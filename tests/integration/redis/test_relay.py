@@ -120,6 +120,29 @@ async def test_event_is_added_again_when_redis_lost_it_before_the_store_knew(
         relay._server.close()
 
 
+async def test_event_is_handled_once_when_its_relay_died_before_the_store_knew(
+    state: Path, redis: RedisServer
+) -> None:
+    """The next one adds it again, and says so."""
+    use(state, redis.url)
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done"})
+        await publish(parts.store, 1)
+        watched = Watched(parts.store)
+        relay = await relay_on(parts, watched)
+        watched.is_deaf = True
+        with pytest.raises(StoreUnavailable):
+            await relay.run_once()
+        relay._server.close()
+        (message,) = await parts.claim("a")
+        await parts.settle([message])
+        (left,) = await rows(parts.store, "messages")
+        assert await (await parts.process()).take_back(left["owner"], gone=True) == 1
+        assert await parts.relay_all() == 1
+        assert redis.execute("XLEN", STREAM) == 2
+        assert await parts.claim("a") == []
+
+
 async def test_events_with_a_priority_and_those_that_nobody_streams_go_through_the_store(
     state: Path, redis: RedisServer
 ) -> None:

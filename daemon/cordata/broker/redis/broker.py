@@ -32,6 +32,7 @@ from cordata.broker.message import (
     Want,
     Wants,
 )
+from cordata.broker.queue import Queue, depth_of
 from cordata.broker.redis.consumer import Consumer
 from cordata.broker.redis.pending import move_claims
 from cordata.broker.redis.relay import GROUP, Relay
@@ -64,7 +65,8 @@ class RedisBroker(Broker):
         self._server = server
         self._keys = keys
         self._consumer = Consumer(store, server, keys, name=owner)
-        self.relay = Relay(store, queue, server, keys)
+        # What it finds of its group says nothing of ours, and the other way round.
+        self.relay = Relay(store, Queue(store, owner=owner, retries={}), server, keys)
         #: Groups of which the store may have something that is due; and something of a priority
         #: below 0, for which there was no room at the last claim.
         self._may_be_in_store: set[str] = set()
@@ -105,6 +107,7 @@ class RedisBroker(Broker):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.listen(groups, ring_for_store))
             tasks.create_task(self._consumer.listen(ring))
+            tasks.create_task(self._consumer.keep_connected(ring))
             tasks.create_task(self._consumer.keep_marking(ring))
 
     async def exchange(
@@ -204,16 +207,19 @@ class RedisBroker(Broker):
         """As in Broker, by what the store knows.
 
         What waits for the relay counts as ready, whatever group it is for; what is in a stream and
-        not handled counts as claimed.
+        not handled counts as claimed. Both are of one snapshot, or what moves from the one to the
+        other meanwhile would be in neither.
         """
-        found = await self._queue.depth([*groups, GROUP])
         names = json.dumps(list(groups))
 
-        async def unit(tx: Tx) -> bool:
-            return await tx.fetch_one("redis.left", groups=names) is not None
+        async def unit(tx: Tx) -> Depth:
+            found = await depth_of(tx, [*groups, GROUP])
+            left = await tx.fetch_one("redis.left", groups=names)
+            return Depth(
+                ready=found.ready, claimed=found.claimed + (left is not None), dead=found.dead
+            )
 
-        left = await self._store.read(unit)
-        return Depth(ready=found.ready, claimed=found.claimed + left, dead=found.dead)
+        return await self._store.read(unit)
 
     def close(self) -> None:
         """As in Broker."""

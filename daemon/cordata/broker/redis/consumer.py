@@ -13,7 +13,8 @@ One exchange is one round trip: acknowledgements, then a read of all groups that
 is skipped while nothing can have come: a group is empty from a read that brought less than was
 wanted until the wake stream says that something was added for its type. Only the wake stream is
 waited for, in a blocking XREAD that claims nothing, so stopping needs no care; each time this wait
-ends without an answer all groups are read once, whatever was missed.
+ends without an answer, or with more of them than that stream is sure to keep, all groups are read
+once, whatever was missed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from cordata.broker.redis.pending import queue_removal
 from cordata.broker.redis.refusal_log import WRONG_TYPE, RefusalLog
 from cordata.broker.redis.server import RedisServer, code_of
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
-from cordata.broker.redis.stream import Keys, StreamEvent, decode, position_of
+from cordata.broker.redis.stream import WAKES, Keys, StreamEvent, decode, position_of
 from cordata.core.delivery import Verdict
 from cordata.errors import BrokerUnavailable, StoreUnavailable, TransientError
 from cordata.log import logger
@@ -81,6 +82,8 @@ class Consumer:
         #: Of the server's connections: what came before was made up for.
         self._generation = 0
         self._is_listening = False
+        #: Set when a read found Redis unavailable.
+        self._cut_off = asyncio.Event()
         self._is_stopping = False
         #: Group -> how often something may have come for it.
         self._wakes = Counter[str]()
@@ -118,7 +121,9 @@ class Consumer:
                 ring()
                 while entries := await self._server.wait_for_entries(self._keys.wake, after):
                     after = entries[-1][0]
-                    self._wake({type.decode() for _, fields in entries for type in fields})
+                    # So many: some before them may have been trimmed meanwhile.
+                    types = {type.decode() for _, fields in entries for type in fields}
+                    self._wake(types if len(entries) < WAKES else None)
                     ring()
             except BrokerUnavailable:
                 self._is_incomplete = True
@@ -126,6 +131,21 @@ class Consumer:
             except ResponseError as error:
                 self._refusal_log.refused(self._keys.wake, error)
                 await asyncio.sleep(1.0)
+
+    async def keep_connected(self, ring: Callable[[], None]) -> None:
+        """Until cancelled: make commands get through again, whatever `listen` waits for.
+
+        Its connection may be well, and busy, when that of the commands was lost.
+        """
+        while True:
+            await self._cut_off.wait()
+            try:
+                await self._server.connect()
+            except BrokerUnavailable:
+                await asyncio.sleep(max(self._server.pause_s, 0.01))
+                continue
+            self._cut_off.clear()
+            ring()
 
     def _wake(self, types: Collection[str] | None) -> None:
         """Something may have come for the groups of these types; None: of all."""
@@ -158,6 +178,8 @@ class Consumer:
                     found = await self._exchange(reads)
         except TransientError as error:
             log.debug("streams are not read: %s", error)
+        if not self._server.is_available:
+            self._cut_off.set()
         try:
             found += await self._sift(wanted)
         except TransientError as error:

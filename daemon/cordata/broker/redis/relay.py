@@ -28,7 +28,7 @@ from cordata.broker.message import Message, MessageId, Outcome, Want
 from cordata.broker.redis.refusal_log import PRIMARY_S, WRONG_TYPE, RefusalLog, UnknownServer
 from cordata.broker.redis.server import RedisServer, describe
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
-from cordata.broker.redis.stream import DOCUMENT, ID, Keys, StreamEvent, encode, position_of
+from cordata.broker.redis.stream import DOCUMENT, ID, WAKES, Keys, StreamEvent, encode, position_of
 from cordata.core.delivery import Verdict
 from cordata.core.retry import next_delay_s
 from cordata.errors import BrokerUnavailable, StoreUnavailable
@@ -43,8 +43,6 @@ GROUP = "redis"
 _BATCH = 500
 #: First and longest pause while Redis is available, but takes nothing.
 _FIRST_S, _LONGEST_S = 0.5, 10.0
-#: Entries that the wake stream keeps.
-_WAKES = 100
 #: KEYS: epoch, wake stream, streams. ARGV: run id, epoch, number of types, types, then the number
 #: of the stream, the event id and the document of each entry. Returns the ids, false where the key
 #: is no stream; nil, and nothing was added, when this is another copy of the data.
@@ -63,7 +61,7 @@ for n = types + 4, #ARGV, 3 do
 end
 local wake = {{}}
 for n = 4, types + 3 do wake[#wake + 1] = ARGV[n]; wake[#wake + 1] = '1' end
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', {_WAKES}, '*', unpack(wake))
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', {WAKES}, '*', unpack(wake))
 return ids
 """
 

@@ -12,6 +12,8 @@ import msgspec
 
 #: The fields of an entry: the event's id, and its document.
 ID, DOCUMENT = b"id", b"event"
+#: Entries that the wake stream keeps at least.
+WAKES = 100
 
 #: Bits of a position for the part of an id after the "-": the sum stays in order as long as no
 #: more than two million entries share a millisecond.

@@ -113,10 +113,11 @@ SELECT event_id, "group", claim, attempts, suspect, history FROM message
 WHERE owner = :owner AND state = 'claimed';
 
 -- name: queue.suspect
--- All that a dead process held, and that may not have been tried. (The relay runs no handler.)
+-- All that a dead process held, and that may not have been tried. The relay runs no handler, so it
+-- is not suspect; but it may have added the event, which its next attempt has to know.
 UPDATE message SET
-    state = 'ready', attempts = attempts - 1, suspect = "group" <> 'redis', next_at = :now_us,
-    owner = NULL
+    state = 'ready', attempts = attempts - CASE WHEN "group" = 'redis' THEN 0 ELSE 1 END,
+    suspect = "group" <> 'redis', next_at = :now_us, owner = NULL
 WHERE owner = :owner AND state = 'claimed';
 
 -- name: queue.owners
