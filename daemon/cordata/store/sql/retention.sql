@@ -2,11 +2,12 @@
 
 -- name: retention.page
 -- Positions grow with time, so old events are a range at the front; no index on the age is needed.
--- An event that some group has not handled stays, however old it is.
+-- An event that some group has not handled stays, however old it is. (Scalar subqueries: looked up
+-- by index; PostgreSQL reads the whole table for NOT EXISTS.)
 SELECT e.position, e.id, e.created_at,
        e.due_at < :before AND e.created_at < :before
-           AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.event_id = e.id)
-           AND NOT EXISTS (SELECT 1 FROM redis_sent AS s WHERE s.event_id = e.id) AS old
+           AND (SELECT 1 FROM message AS m WHERE m.event_id = e.id LIMIT 1) IS NULL
+           AND (SELECT 1 FROM redis_sent AS s WHERE s.event_id = e.id LIMIT 1) IS NULL AS old
 FROM event AS e WHERE e.position > :after ORDER BY e.position LIMIT :limit;
 
 -- name: retention.lock

@@ -269,6 +269,8 @@ CREATE TABLE redis_sent (
     autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
     autovacuum_analyze_scale_factor = 0.0, autovacuum_analyze_threshold = 5000
 );
+-- Retention asks by event.
+CREATE INDEX redis_sent_event ON redis_sent (event_id);
 
 -- Errors by kind: what happened how often, and how much of it was told by mail.
 

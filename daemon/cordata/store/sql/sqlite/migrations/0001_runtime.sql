@@ -263,6 +263,8 @@ CREATE TABLE redis_sent (
     event_id TEXT NOT NULL,
     PRIMARY KEY (type, entry)
 ) STRICT, WITHOUT ROWID;
+-- Retention asks by event.
+CREATE INDEX redis_sent_event ON redis_sent (event_id);
 
 -- Errors by kind: what happened how often, and how much of it was told by mail.
 
