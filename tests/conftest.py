@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from tests.servers.fixtures import database, postgres, redis, redis_url, servers
 
 from cordata.wiring.event_loop import uvloop_runner
@@ -18,6 +19,11 @@ __all__ = ["database", "postgres", "redis", "redis_url", "servers"]
 #: What a service manager (or a container's) may have put into our environment.
 _MANAGERS = ("NOTIFY_", "WATCHDOG_", "LISTEN_", "MONITOR_", "CORDATA_", "JOURNAL_STREAM")
 _DIRECTORIES = ("STATE_DIRECTORY", "CREDENTIALS_DIRECTORY")
+
+
+#: The same examples in each run, however long one takes on a busy machine.
+settings.register_profile("cordata", deadline=None, derandomize=True, database=None)
+settings.load_profile("cordata")
 
 
 @pytest.fixture(autouse=True)
