@@ -51,7 +51,10 @@ SELECT * FROM (
              OR EXISTS (SELECT 1 FROM message AS m
                         WHERE m.event_id = e.id AND m."group" = :group)
              OR EXISTS (SELECT 1 FROM handled AS h
-                        WHERE h.event_id = e.id AND h."group" = :group))) AS found
+                        WHERE h.event_id = e.id AND h."group" = :group)
+             OR EXISTS (SELECT 1 FROM consumer_group AS g
+                        WHERE g."group" = :group AND g.broker = 'redis' AND g.type = e.type
+                            AND g.since < e.position))) AS found
 WHERE CAST(:state AS text) IS NULL OR state = :state
 ORDER BY position DESC LIMIT :limit;
 
@@ -63,19 +66,22 @@ SELECT position FROM message WHERE state <> 'dead' LIMIT :limit;
 SELECT key, payload, headers FROM event WHERE id = :event_id;
 
 -- name: inspection.groups
--- What became of an event in each group that got it.
-SELECT m."group", m.state, m.attempts FROM message AS m WHERE m.event_id = :event_id
+-- What became of an event in each group that got it. One that gets it through Redis has what the
+-- relay's message says while there is one.
+SELECT m."group", m.state, m.attempts FROM message AS m
+WHERE m.event_id = :event_id AND m."group" <> 'redis'
 UNION ALL
 SELECT h."group", 'handled', h.attempts FROM handled AS h
 WHERE h.event_id = :event_id AND NOT EXISTS (
     SELECT 1 FROM message AS m WHERE m.event_id = h.event_id AND m."group" = h."group")
 UNION ALL
-SELECT g."group", 'relayed', 0
+SELECT g."group",
+       CASE r.state WHEN 'scheduled' THEN 'scheduled' WHEN 'ready' THEN 'ready' ELSE 'relayed' END, 0
 FROM event AS e CROSS JOIN consumer_group AS g
+LEFT JOIN message AS r ON r.event_id = e.id AND r."group" = 'redis'
 WHERE e.id = :event_id AND g.type = e.type AND g.broker = 'redis' AND g.since < e.position
     AND NOT EXISTS (SELECT 1 FROM handled AS h WHERE h.event_id = e.id AND h."group" = g."group")
     AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.event_id = e.id AND m."group" = g."group")
-    AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.event_id = e.id AND m."group" = 'redis')
 ORDER BY 1;
 
 -- name: inspection.make_due
