@@ -15,36 +15,36 @@ from cordata.broker.message import Claimed, Depth, MessageId, Outcome, Wants
 class Broker(Protocol):
     """The broker of one process; all methods belong to the loop's thread.
 
-    Unless said otherwise they raise StoreUnavailable, and nothing when Redis is away: then they
-    bring nothing, and make up for it later.
+    Unless said otherwise they raise StoreUnavailable. That Redis is unavailable raises nothing:
+    meanwhile they return what the store has.
     """
 
-    #: Of the store: wakes consumers.
+    #: The topic of the store that wakes consumers.
     topic: str
 
     def status(self) -> str:
-        """For STATUS=: what is wrong with it; "" when nothing is, or it is the store's affair."""
+        """For STATUS=: what is wrong with the broker; "" when nothing is. The store has its own."""
         return ""
 
-    async def listen(self, groups: Collection[str], ring: Callable[[], None]) -> None:
-        """Call `ring` whenever there may be something new for these groups; until cancelled."""
+    async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
+        """Call `wake` whenever there may be something new for these groups; until cancelled."""
         ...
 
-    async def exchange(
+    async def settle_and_claim(
         self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool = False
     ) -> Claimed:
         """Settle what was handled and claim more.
 
         When it raises, call it again with the same outcomes: those that are settled already change
         nothing, and neither do those of messages that this process no longer holds. `alone`: this
-        process has nothing else in hand, so one suspect may be claimed, and then nothing beside it.
+        process holds no other message, so one suspect may be claimed, and then nothing beside it.
         """
         ...
 
     async def renew(self, known: Collection[MessageId]) -> None:
-        """Keep this process' claims; what it holds beyond `known`, twice in a row, goes back.
+        """Give back claims of this process that are not `known` to it, twice in a row.
 
-        (A claim whose answer was lost is in the hands of a process that does not know of it.)
+        When the answer to a claim is lost, the process holds messages without knowing it.
         """
         ...
 
@@ -55,12 +55,12 @@ class Broker(Protocol):
         """
         ...
 
-    async def quiet(self) -> None:
-        """Claim nothing any more: what was read ahead and not claimed goes back."""
+    async def stop_claiming(self) -> None:
+        """Claim nothing any more; what was read and handed to no handler goes back."""
         return
 
     async def leave(self) -> None:
-        """The last: the hands of this process are empty. Raises nothing."""
+        """The last call, when this process holds no message any more. Raises nothing."""
         return
 
     async def depth(self, groups: Collection[str]) -> Depth:

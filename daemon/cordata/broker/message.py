@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cordata.core.delivery import Verdict
 
-#: Names a message: the event and the consumer group.
+#: Names a message: the event id and the consumer group.
 MessageId = tuple[str, str]
 
 
@@ -73,7 +73,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """What one exchange brought."""
+    """What one `settle_and_claim` returned."""
 
     #: Those of one group and key follow each other in their order.
     messages: Sequence[Message]
@@ -81,7 +81,7 @@ class Claimed:
     more: frozenset[str] = frozenset()
     #: Wall time of the store in microseconds at which something is due next, as far as known.
     next_at: int | None = None
-    #: There are messages that are claimed alone: come with empty hands.
+    #: There are suspects: they are claimed only by a process that holds no other message.
     suspects: bool = False
 
 
@@ -91,7 +91,7 @@ class Depth:
 
     #: Messages of the groups asked for (and of the relay) that are due, or wait for a retry.
     ready: int
-    #: Messages in the hands of some process.
+    #: Messages that some process holds.
     claimed: int
     #: Messages in the dead letter.
     dead: int

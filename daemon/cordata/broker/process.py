@@ -110,7 +110,7 @@ async def join(store: Store, process: Process, *, lease_s: float) -> None:
 
 
 async def leave(store: Store, process: Process) -> None:
-    """Delete the row of a process whose hands are empty."""
+    """Delete the row of a process that holds no message."""
     await store.run(lambda tx: tx.execute("process.leave", id=process.id))
 
 

@@ -5,7 +5,7 @@ number its row is changed or deleted. So a process that was taken for dead, and 
 another's by now, does no harm: what it settles changes nothing.
 
 What a dead process held is `suspect`: one message may have killed it. Suspects are claimed one at
-a time, by processes with empty hands, so that such a message ends in the dead letter alone.
+a time, by processes that hold nothing else, so that such a message alone ends in the dead letter.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Queue(Broker):
         retry_min_s: float = 1.0,
         retry_max_s: float = 300.0,
     ) -> None:
-        """`retries`: of each group that this process knows; `keyed` ones want the order of keys."""
+        """`retries`: of each group that this process knows. `keyed`: groups with ordered keys."""
         self._store = store
         self._owner = owner
         self._retries = retries
@@ -66,13 +66,13 @@ class Queue(Broker):
         #: What this process holds and did not know of at the last renewal.
         self._unknown: frozenset[tuple[str, str, int]] = frozenset()
 
-    async def listen(self, groups: Collection[str], ring: Callable[[], None]) -> None:
+    async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
         """As in Broker."""
         while True:
             if await self._store.wait(QUEUE_TOPIC, _WAIT_S):
-                ring()
+                wake()
 
-    async def exchange(
+    async def settle_and_claim(
         self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool = False
     ) -> Claimed:
         """As in Broker: one unit, so that results and the next claim share a commit."""

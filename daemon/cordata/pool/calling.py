@@ -19,7 +19,6 @@ from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, PoolErr
 from cordata.log import request_id
 from cordata.pool.caller import Caller
 from cordata.pool.current import CurrentCall, current
-from cordata.pool.noted import Noted, Session
 from cordata.pool.protocol import (
     MAX_ENTRIES,
     Call,
@@ -33,6 +32,7 @@ from cordata.pool.protocol import (
     too_large,
 )
 from cordata.pool.spec import ChildSpec
+from cordata.pool.tracked import Session, TrackedMapping
 
 if TYPE_CHECKING:  # asyncio and SQLite are imported by the first call that needs them
     from cordata.pool.coroutines import CommandLoop
@@ -204,7 +204,7 @@ class Calling:
             return None
         return value
 
-    def _save(self, session: Session | None, shared: Noted | None, caller: Caller) -> None:
+    def _save(self, session: Session | None, shared: TrackedMapping | None, caller: Caller) -> None:
         """Keep what the call changed, before its result is answered. What an abandoned call
         changed is lost. Raises: FrameTooLarge, PoolError, CallCancelled.
         """
@@ -292,7 +292,7 @@ def _drain(
             sink(value)
 
 
-def _delta(session: Session | None, shared: Noted | None) -> Delta | None:
+def _delta(session: Session | None, shared: TrackedMapping | None) -> Delta | None:
     """What the call changed; None: nothing. Raises: FrameTooLarge for too many changes."""
     of_session = session is not None and bool(session.set or session.deleted or session.counted)
     of_globals = shared is not None and bool(shared.set or shared.deleted)

@@ -8,8 +8,8 @@ from time import monotonic
 
 from msgspec import Raw
 
-from cordata.pool.noted import Noted, Session
 from cordata.pool.protocol import Call, call_id
+from cordata.pool.tracked import Session, TrackedMapping
 
 _own_pool = ""
 
@@ -37,7 +37,7 @@ class CurrentCall:
         self.session = session
         self._client, self._id, self._deadline = client, call.id, call.deadline
         self._read_globals, self._look = read_globals, look
-        self._globals: Noted | None = None
+        self._globals: TrackedMapping | None = None
 
     # What few commands ask for is made when it is asked for.
 
@@ -47,14 +47,14 @@ class CurrentCall:
         return call_id(self._client, self._id)
 
     @property
-    def globals(self) -> Noted:
+    def globals(self) -> TrackedMapping:
         """What all sessions share; assign to change, which counts when the call succeeds."""
         if self._globals is None:
-            self._globals = Noted(self._read_globals())
+            self._globals = TrackedMapping(self._read_globals())
         return self._globals
 
     @property
-    def used_globals(self) -> Noted | None:
+    def used_globals(self) -> TrackedMapping | None:
         """The globals, if the command asked for them."""
         return self._globals
 

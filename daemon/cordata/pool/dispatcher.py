@@ -43,9 +43,9 @@ from cordata.pool.connection import Connection
 from cordata.pool.control_client import ControlClient
 from cordata.pool.current import own_pool
 from cordata.pool.directory import Directory
-from cordata.pool.near import nearest
 from cordata.pool.paths import ChildAddress, control_name
 from cordata.pool.scheduler import STUCK_S, ChildState, Scheduler, worker_of
+from cordata.pool.suggestion import nearest
 from cordata.pool.timer_wheel import Alarm
 from cordata.pool.values import FORKED, error_of, new_client_id
 

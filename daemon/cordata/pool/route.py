@@ -215,13 +215,13 @@ async def _stream(parts: AsyncGenerator[Any, None], send: Send) -> bytes:
         except CordataError as error:
             if not begun:
                 raise
-            return _line(_told(error)[1])
+            return _line(_status_and_body(error)[1])
     if not begun:
         await _begin(send, 200, _LINES)
     return b""
 
 
-def _told(error: CordataError) -> tuple[int, dict[str, str]]:
+def _status_and_body(error: CordataError) -> tuple[int, dict[str, str]]:
     """Status and body for the outside: no traceback, nothing that a process wrote."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     text, more = str(error), {}
@@ -249,7 +249,7 @@ def _told(error: CordataError) -> tuple[int, dict[str, str]]:
 
 async def _report(send: Send, error: CordataError) -> None:
     """Who has left reads nothing, but the server's own line tells the status."""
-    status, body = _told(error)
+    status, body = _status_and_body(error)
     extra: list[tuple[bytes, bytes]] = []
     if status == 405:
         extra.append((b"allow", b"POST"))

@@ -40,15 +40,15 @@ class Attempts:
     """Calls handlers for one process."""
 
     def __init__(
-        self, ctx: Context, config: EngineConfig, *, owner_id: str, hurried: bool = False
+        self, ctx: Context, config: EngineConfig, *, owner_id: str, retry_at_once: bool = False
     ) -> None:
-        """`hurried` (test mode): a failed message is due again at once."""
+        """`retry_at_once` (test mode): a failed message is due again at once."""
         #: Whether a cancelled attempt is to end; else its handler has cancelled itself.
         self.ending: Callable[[], bool] = lambda: True
         self._ctx = ctx
         self._config = config
         self._owner_id = owner_id
-        self._hurried = hurried
+        self._retry_at_once = retry_at_once
 
     async def attempt(self, handler: Handler, message: Message) -> Outcome:
         """Handle one message. Raises nothing but CancelledError, when this task is cancelled."""
@@ -67,7 +67,7 @@ class Attempts:
         try:
             error = await self._call(handler, message, ctx)
             await end_attempt(guard)
-            return self._told(handler, message, ctx, error)
+            return self._outcome_of(handler, message, ctx, error)
         finally:
             request_id.reset(token)
 
@@ -93,7 +93,7 @@ class Attempts:
             ending=self.ending,
         )
 
-    def _told(
+    def _outcome_of(
         self,
         handler: Handler,
         message: Message,
@@ -132,7 +132,7 @@ class Attempts:
         failure = Failure(
             attempt=attempt, at=self._ctx.now_us(), owner=self._owner_id, error=error_text(error)
         )
-        delay_s = 0.0 if self._hurried else self._delay_s(attempt)
+        delay_s = 0.0 if self._retry_at_once else self._delay_s(attempt)
         return Outcome(
             message=message,
             verdict=verdict,

@@ -42,7 +42,7 @@ log = logger("cordata.engine")
 _FIRST_S, _LONGEST_S = 0.25, 5.0
 #: At the stop a store that takes no writes gets this long to take the last results.
 _SETTLE_S = 3.0
-#: Suspects wait so long for this worker's hands to be empty.
+#: Suspects wait so long for this worker to hold nothing else.
 _ALONE_S = 5.0
 #: After these the next message of a key may be handled.
 _NEXT = (Verdict.DONE, Verdict.DEAD)
@@ -65,11 +65,11 @@ class ConsumerService:
         config: EngineConfig,
         *,
         owner: str,
-        hurried: bool = False,
+        retry_at_once: bool = False,
         cut_off_s: float | None = None,
     ) -> None:
-        """`owner`: this process. `hurried`: test mode, in which a failed message is due again at
-        once.
+        """`owner`: this process. `retry_at_once`: test mode, in which a failed message is
+        due again at once.
 
         `cut_off_s` after the stop handlers that still run are cancelled, and their messages given
         back without an attempt being counted; None: never.
@@ -80,7 +80,7 @@ class ConsumerService:
         self._store = ctx.store
         self._broker = broker
         self._config = config
-        self._attempts = Attempts(ctx, config, owner_id=owner, hurried=hurried)
+        self._attempts = Attempts(ctx, config, owner_id=owner, retry_at_once=retry_at_once)
         self._groups = {handler.group: _Group(handler, config) for handler in handlers}
         self._wake = WakeEvent()
         self._finished: list[Outcome] = []
@@ -92,7 +92,7 @@ class ConsumerService:
         #: What was just finished lets the next ones of its key go on.
         self._hurry = False
         self._failures = 0
-        #: Since when suspects wait for empty hands; None: there are none.
+        #: Since when suspects wait until nothing else is held; None: there are none.
         self._suspects_since: float | None = None
 
     def status(self) -> str:
@@ -107,7 +107,7 @@ class ConsumerService:
         return held | {outcome.message.id for outcome in self._finished}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Handle messages until `stop`, then until the hands are empty."""
+        """Handle messages until `stop`, then until none is held."""
         async with (
             wake_on(self._wake, stop),
             background(self._broker.listen(list(self._groups), self._wake.set)),
@@ -121,7 +121,7 @@ class ConsumerService:
                     self._open += 1
                     places.append(tasks.create_task(self._place(group)))
             await self._pump(stop)
-            await self._broker.quiet()
+            await self._broker.stop_claiming()
             self._give_back()
             with after(self._cut_off_s, lambda: self._cut_off_all(places)):
                 await self._drain()
@@ -144,7 +144,7 @@ class ConsumerService:
         if not wants and not self._finished:
             return self._config.poll_s
         try:
-            next_at = await self._exchange(wants)
+            next_at = await self._settle_and_claim(wants)
         except StoreUnavailable as error:
             return self._back_off(error)
         if self._failures:
@@ -156,12 +156,12 @@ class ConsumerService:
             return self._config.poll_s
         return min(max((next_at - self._store.now_us()) / 1e6, 0.001), self._config.poll_s)
 
-    async def _exchange(self, wants: Mapping[str, Want]) -> int | None:
+    async def _settle_and_claim(self, wants: Mapping[str, Want]) -> int | None:
         """Settle and claim. Returns when something is due next."""
         outcomes, self._finished = self._finished, []
         self._hurry = False
         try:
-            claimed = await self._broker.exchange(outcomes, wants, alone=self._is_alone())
+            claimed = await self._broker.settle_and_claim(outcomes, wants, alone=self._is_alone())
         except BaseException:
             self._finished = outcomes + self._finished
             raise
@@ -186,7 +186,7 @@ class ConsumerService:
         return sum(len(group) for group in self._groups.values())
 
     def _is_alone(self) -> bool:
-        """Whether a suspect may be claimed: the hands are empty, or it has waited long enough."""
+        """Whether a suspect may be claimed: nothing else is held, or it has waited long enough."""
         since = self._suspects_since
         return not self._held() or (since is not None and clock.monotonic() - since > _ALONE_S)
 
@@ -209,7 +209,9 @@ class ConsumerService:
                 # A run that was cut off may go on as soon as it is settled.
                 cut = run[0].order_key is not None and len(run) >= group.run_length()
                 self._hurry = self._hurry or cut
-                self._ring(now=cut or run[0].suspect or (group.more and group.want() is not None))
+                self._settle_soon(
+                    now=cut or run[0].suspect or (group.more and group.want() is not None)
+                )
                 if run[0].priority < 0:
                     await asyncio.sleep(0)  # else handlers that never wait keep the loop
         finally:
@@ -233,7 +235,7 @@ class ConsumerService:
                 return count
         return len(run)
 
-    def _ring(self, *, now: bool) -> None:
+    def _settle_soon(self, *, now: bool) -> None:
         """Settle with others: at once if the pump has to claim anyway, else after a moment."""
         if now:
             self._wake.set()
@@ -275,7 +277,7 @@ class ConsumerService:
             self.heartbeat.touch()
             try:
                 if self._finished:
-                    await self._exchange({})
+                    await self._settle_and_claim({})
             except StoreUnavailable as error:
                 pause_s, now = self._back_off(error), clock.monotonic()
                 if not self._open:

@@ -26,7 +26,7 @@ log = logger("cordata.recovery")
 
 #: Notified by each process that joins or leaves, so that the others look at it.
 PROCESS_TOPIC = "process"
-#: A process of this host that dies rings; what expires can wait so many polls.
+#: A death on this host is noticed at once; a lease that expires can wait so many polls.
 _POLLS = 2
 #: Nobody could renew while the store was away: then so long for all who live to do it. It is more
 #: than they wait before they try the store again.
@@ -36,7 +36,7 @@ _RETRY_S = 0.25
 
 
 class RecoveryService:
-    """Ready when the groups are registered; at its end it leaves, and the hands are empty."""
+    """Ready when the groups are registered. It ends last: when it leaves, no message is held."""
 
     name = "recovery"
 
@@ -51,11 +51,11 @@ class RecoveryService:
         known: Callable[[], Collection[MessageId]],
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`known`: the messages in the hands of this process. `prepare`: before it registers."""
+        """`known`: the messages that this process holds. `prepare`: before it registers."""
         self.heartbeat = Heartbeat(max_age_s=30.0 + _POLLS * config.poll_s)
         #: Set when the groups are registered.
         self.ready = asyncio.Event()
-        #: Why they are not, when that is for the store.
+        #: Why they are not: the store is unavailable.
         self.trouble: StoreUnavailable | None = None
         self._store = store
         self._broker = broker
@@ -161,7 +161,7 @@ class RecoveryService:
         return count
 
     def _watch(self, living: Sequence[Process]) -> None:
-        """Ring when one of this host dies."""
+        """Wake up when one of this host dies."""
         for process_id in self._watched.keys() - {one.id for one in living}:
             self._unwatch(process_id)
         for one in living:

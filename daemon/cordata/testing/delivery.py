@@ -43,7 +43,7 @@ class Delivery:
         it waits for the next one.
         """
         wanted = dict.fromkeys(self._handlers, Want(count=1, low=1))
-        claimed = (await self._queue.exchange([], wanted, alone=True)).messages
+        claimed = (await self._queue.settle_and_claim([], wanted, alone=True)).messages
         outcomes: list[Outcome] = []
         failure: Failure | None = None
         for number, message in enumerate(claimed, start=1):
@@ -53,7 +53,7 @@ class Delivery:
                 outcomes += map(give_back, claimed[number:])
                 break
         if outcomes:
-            await self._queue.exchange(outcomes, {})
+            await self._queue.settle_and_claim(outcomes, {})
         return len(claimed), failure
 
     async def next_at(self) -> int | None:

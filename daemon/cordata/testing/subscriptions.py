@@ -40,7 +40,7 @@ class SubscriptionRunner:
             config=config,
             crashed=CrashedAttempts(),
             is_leased=lambda: True,
-            hurried=False,
+            retry_at_once=False,
             on_event_end=lambda runner: None,
             on_give_up=lambda: None,
         )

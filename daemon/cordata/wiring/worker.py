@@ -262,7 +262,7 @@ def _add_engine(
         handlers,
         config.engine,
         owner=process.id,
-        hurried=role.test_mode,
+        retry_at_once=role.test_mode,
         cut_off_s=_cut_off_s(role),
     )
     intake += [consumer, UnhandledTypeService(ctx.store, {one.type for one in handlers})]
@@ -296,7 +296,7 @@ def _subscriptions(role: Role, ctx: Context, stack: ExitStack) -> SubscriptionSe
         Owners(runtime),
         role.app.subscriptions,
         role.config.engine,
-        hurried=role.test_mode,
+        retry_at_once=role.test_mode,
         cut_off_s=_cut_off_s(role),
     )
 

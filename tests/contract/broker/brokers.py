@@ -70,10 +70,10 @@ class Parts:
         """Claim for one group; again when the first one only told that there is something."""
         await self.arrive()
         wants = {group: Want(count=count, low=count if low is None else low, run=run)}
-        claimed = await self.process(owner).exchange([], wants, alone=alone)
+        claimed = await self.process(owner).settle_and_claim([], wants, alone=alone)
         due = claimed.next_at is not None and claimed.next_at <= self.store.now_us()
         if not claimed.messages and (due or alone):
-            claimed = await self.process(owner).exchange([], wants, alone=alone)
+            claimed = await self.process(owner).settle_and_claim([], wants, alone=alone)
         return list(claimed.messages)
 
     async def settle(
@@ -81,7 +81,7 @@ class Parts:
     ) -> None:
         """What became of them."""
         outcomes = [outcome(message, verdict, delay_us=delay_us) for message in messages]
-        await self.process(owner).exchange(outcomes, {})
+        await self.process(owner).settle_and_claim(outcomes, {})
 
     def close(self) -> None:
         """Close what the processes opened."""

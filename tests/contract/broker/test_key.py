@@ -110,7 +110,9 @@ async def test_retry_holds_back_its_own_key_only(broker: Open) -> None:
         failed = outcome(messages[0], Verdict.RETRY, delay_us=200_000)
         rest = [outcome(m, Verdict.DONE) for m in messages[2:]]
         outcomes = [failed, outcome(messages[1], Verdict.BACK), *rest]
-        claimed = await parts.process().exchange(outcomes, {"a": Want(count=9, low=9, run=9)})
+        claimed = await parts.process().settle_and_claim(
+            outcomes, {"a": Want(count=9, low=9, run=9)}
+        )
         assert not claimed.messages
         assert claimed.next_at is not None and claimed.next_at > parts.store.now_us()
         again: list[Message] = []
@@ -294,7 +296,7 @@ async def test_order_holds_when_several_processes_publish_fail_and_die(broker: O
         wants = {"a": Want(count=3, low=3, run=3)}
         for life in range(10_000):
             await one.arrive()
-            claimed = await one.process(owner).exchange(
+            claimed = await one.process(owner).settle_and_claim(
                 outcomes, wants if left() else {}, alone=True
             )
             for message in claimed.messages:

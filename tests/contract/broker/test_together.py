@@ -68,12 +68,12 @@ async def test_nothing_is_lost_or_doubled_when_all_settle_and_claim(broker: Open
             settled: list[Outcome] = []
             while not (ended and len(handled) == 300):
                 await one.arrive()
-                claimed = await one.process(owner).exchange(settled, BOTH)
+                claimed = await one.process(owner).settle_and_claim(settled, BOTH)
                 handled.update(m.event_id for m in claimed.messages if m.group == "a")
                 settled = [outcome(m, Verdict.DONE) for m in claimed.messages]
                 if not claimed.messages:
                     await asyncio.sleep(0.005)
-            await one.process(owner).exchange(settled, {})
+            await one.process(owner).settle_and_claim(settled, {})
 
         async def feed(one: Parts) -> None:
             nonlocal ended
@@ -136,7 +136,7 @@ async def test_marks_are_written_once_when_two_settle_the_same(broker: Open) -> 
         messages = await one.claim("a", 1000)
         done = [outcome(m, Verdict.DONE) for m in messages]
         await asyncio.gather(
-            one.process().exchange(done, {}), two.process().exchange(done[::-1], {})
+            one.process().settle_and_claim(done, {}), two.process().settle_and_claim(done[::-1], {})
         )
         assert (await rows(one.store, "handled_count"))[0]["count"] == 200
 

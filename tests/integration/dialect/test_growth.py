@@ -65,6 +65,6 @@ async def handle_one(store: Store, queue: Queue) -> None:
     await publish(store, 1)
     done: list[Message] = []
     while not done:
-        done += (await queue.exchange([], {"g": Want(100, 100)})).messages
+        done += (await queue.settle_and_claim([], {"g": Want(100, 100)})).messages
     outcomes = [Outcome(message=message, verdict=Verdict.DONE) for message in done]
-    await queue.exchange(outcomes, {})
+    await queue.settle_and_claim(outcomes, {})

@@ -98,9 +98,9 @@ async def test_nobody_claims_what_another_settles_at_this_moment(
         mine = Queue(store, owner="me", retries={"g": 5})
         other = Queue(second, owner="other", retries={"g": 5})
         wants = {"g": Want(9, 9)}
-        (message,) = (await mine.exchange([], wants)).messages
+        (message,) = (await mine.settle_and_claim([], wants)).messages
         async with store.transaction() as tx:
             params = {"event_id": message.event_id, "group": "g", "claim": message.claim}
             await tx.execute("queue.delete", **params)
-            assert not (await other.exchange([], wants)).messages
+            assert not (await other.settle_and_claim([], wants)).messages
         assert await rows(store, "messages") == []

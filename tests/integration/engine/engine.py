@@ -54,7 +54,7 @@ def build(
     app: App,
     config: EngineConfig = QUICK,
     *,
-    hurried: bool = False,
+    retry_at_once: bool = False,
 ) -> Engine:
     """The engine of one worker."""
     process = this_process("worker-test")
@@ -70,7 +70,12 @@ def build(
         streamed = {one.group: one.type for one in app.handlers if not one.key}
         prepare = partial(redis.prepare, streamed)
     consumer = ConsumerService(
-        context_of(store), broker, app.handlers, config, owner=process.id, hurried=hurried
+        context_of(store),
+        broker,
+        app.handlers,
+        config,
+        owner=process.id,
+        retry_at_once=retry_at_once,
     )
     recovery = RecoveryService(
         store,

@@ -78,7 +78,7 @@ async def _settled(store: Store) -> bool:
 
 async def _claim(queue: Queue, group: str) -> list[Message]:
     wants = {group: Want(count=10, low=10, run=10)}
-    return list((await queue.exchange([], wants)).messages)
+    return list((await queue.settle_and_claim([], wants)).messages)
 
 
 async def test_key_is_nobody_elses_when_the_server_dies_right_after_the_claim(

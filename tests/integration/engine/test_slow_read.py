@@ -43,7 +43,7 @@ async def test_worker_handles_all_when_each_read_took_too_long_once(tmp_path: Pa
         ids = await publish(store, 2)
         dead = replace(this_process("dead"), start=1)  # its number is another's now
         await join(store, dead, lease_s=60.0)
-        await Queue(store, owner=dead.id, retries={}).exchange([], {"t.take": Want(1, 1)})
+        await Queue(store, owner=dead.id, retries={}).settle_and_claim([], {"t.take": Want(1, 1)})
         slow = SlowAtFirst(store)
         engine = build(cast(Store, slow), tmp_path, app)
         async with asyncio.timeout(20), running(engine):

@@ -164,7 +164,7 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_its_lease_expires
         await join(store, hanging, lease_s=1.0)
         await publish(store, 2)
         queue = queue_of(store, hanging.id)
-        assert len((await queue.exchange([], {"t.take": Want(10, 10)})).messages) == 2
+        assert len((await queue.settle_and_claim([], {"t.take": Want(10, 10)})).messages) == 2
         recovery = RecoveryService(store, queue_of(store, mine.id), mine, [TAKE], QUICK, known=set)
         assert await recovery.run_once() == 0
         await asyncio.sleep(1.1)

@@ -63,23 +63,33 @@ def service(
     subscriptions: Mapping[str, Subscription],
     config: EngineConfig = QUICK,
     *,
-    hurried: bool = False,
+    retry_at_once: bool = False,
 ) -> tuple[SubscriptionService, Owner]:
     """The service of one worker, and who it is; close the owner at the end."""
     runtime = runtime_of(state) / "subscription"
     owner = Owner.register(runtime, name="worker-test")
     one = SubscriptionService(
-        context_of(store), owner, Owners(runtime), subscriptions, config, hurried=hurried
+        context_of(store),
+        owner,
+        Owners(runtime),
+        subscriptions,
+        config,
+        retry_at_once=retry_at_once,
     )
     return one, owner
 
 
 @asynccontextmanager
 async def running(
-    store: Store, state: Path, app: App, config: EngineConfig = QUICK, *, hurried: bool = False
+    store: Store,
+    state: Path,
+    app: App,
+    config: EngineConfig = QUICK,
+    *,
+    retry_at_once: bool = False,
 ) -> AsyncIterator[SubscriptionService]:
     """Run the subscriptions of an App while inside; the ordered stop at the end."""
-    one, owner = service(store, state, app.subscriptions, config, hurried=hurried)
+    one, owner = service(store, state, app.subscriptions, config, retry_at_once=retry_at_once)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(one.run(stop))

@@ -29,8 +29,8 @@ AFTER = Claim(subscription="p", partition=1, owner="next", term=6)
 MARK = attempt_mark(BEFORE, 2, 1)
 
 
-def processes(path: Path, owner: Owner, *, blind_s: float = 0.0) -> HostProcesses:
-    return HostProcesses(owner, Owners(path), lambda: None, blind_s=blind_s)
+def processes(path: Path, owner: Owner, *, grace_s: float = 0.0) -> HostProcesses:
+    return HostProcesses(owner, Owners(path), lambda: None, grace_s=grace_s)
 
 
 def die(owner: Owner) -> None:
@@ -59,7 +59,7 @@ async def test_nobody_counts_as_dead_when_all_files_are_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = (Owner.register(tmp_path, name=f"worker-{n}") for n in range(2))
-    seen = processes(tmp_path, one, blind_s=60.0)
+    seen = processes(tmp_path, one, grace_s=60.0)
     try:
         shutil.rmtree(tmp_path / "owner")
         assert seen.find_dead([two.id]) == []
@@ -163,7 +163,7 @@ async def test_death_rings_when_a_process_is_killed(tmp_path: Path) -> None:
             rung = asyncio.Event()
             runtime = tmp_path / "run" / "subscription"
             owner = Owner.register(runtime, name="test")
-            seen = HostProcesses(owner, Owners(runtime), rung.set, blind_s=0.0)
+            seen = HostProcesses(owner, Owners(runtime), rung.set, grace_s=0.0)
             seen.find_dead([])
             worker.kill()
             await asyncio.wait_for(rung.wait(), 10)

@@ -327,10 +327,12 @@ async def test_retention_deletes_what_is_old_and_spares_what_is_needed(state: Pa
         await registered(store, {"a": "thing.done"})
         await publish(store, 601)
         wants = {"a": Want(1000, 1000)}
-        handled = [one for _ in range(3) for one in (await queue.exchange([], wants)).messages]
+        handled = [
+            one for _ in range(3) for one in (await queue.settle_and_claim([], wants)).messages
+        ]
         assert len(handled) == 601
         (dead, *others) = handled
-        await queue.exchange(
+        await queue.settle_and_claim(
             [
                 Outcome(message=dead, verdict=Verdict.DEAD, history="[]"),
                 *(Outcome(message=one, verdict=Verdict.DONE) for one in others),

@@ -108,14 +108,16 @@ class RedisParts:
         """Claim for one group."""
         broker = await self.process(owner)
         broker._look_deadline = 0.0
-        return list((await broker.exchange([], {group: Want(count=count, low=count)})).messages)
+        return list(
+            (await broker.settle_and_claim([], {group: Want(count=count, low=count)})).messages
+        )
 
     async def claim_alone(self, group: str, owner: str = "me") -> list[Message]:
-        """Claim a suspect, which takes empty hands: the first exchange tells of it."""
+        """Claim a suspect, which takes a process that holds nothing: the first claim says so."""
         broker, wants = await self.process(owner), {group: Want(count=10, low=10)}
         broker._look_deadline = 0.0
-        await broker.exchange([], wants)
-        return list((await broker.exchange([], wants, alone=True)).messages)
+        await broker.settle_and_claim([], wants)
+        return list((await broker.settle_and_claim([], wants, alone=True)).messages)
 
     async def settle(
         self,
@@ -127,7 +129,7 @@ class RedisParts:
     ) -> None:
         """What became of them; those that are done wrote nothing."""
         outcomes = [Outcome(message=m, verdict=verdict, delay_us=delay_us) for m in messages]
-        await (await self.process(owner)).exchange(outcomes, {})
+        await (await self.process(owner)).settle_and_claim(outcomes, {})
 
     def close(self) -> None:
         """Close all connections."""

@@ -39,7 +39,7 @@ async def test_groups_get_in_the_store_what_they_have_not_handled(
 
         queue = Queue(parts.store, owner="me", retries=dict.fromkeys(groups, 5))
         wants = {group: Want(count=10, low=10) for group in groups}
-        found = (await queue.exchange([], wants)).messages
+        found = (await queue.settle_and_claim([], wants)).messages
         of = {group: {m.event_id for m in found if m.group == group} for group in groups}
         assert of == {"a": {*streamed, *waiting} - {done.event_id}, "b": {*streamed, *waiting}}
         assert {m.attempt for m in found if m.event_id == failed.event_id} == {1, 2}

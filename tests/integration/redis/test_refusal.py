@@ -34,10 +34,12 @@ def state(tmp_path: Path, server: RedisServer) -> Path:
 
 
 async def claimed(parts: RedisParts, *groups: str) -> dict[str, int]:
-    """What one exchange brings each group."""
+    """What one claim gives each group."""
     broker = await parts.process()
     broker._look_deadline = 0.0
-    messages = (await broker.exchange([], {one: Want(count=100, low=0) for one in groups})).messages
+    messages = (
+        await broker.settle_and_claim([], {one: Want(count=100, low=0) for one in groups})
+    ).messages
     return {group: sum(m.group == group for m in messages) for group in groups}
 
 

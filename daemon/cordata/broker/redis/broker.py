@@ -75,7 +75,7 @@ class RedisBroker(Broker):
         self._next_at: int | None = None
         self._suspects = False
         self._look_deadline = 0.0
-        #: Messages of the store that are in hand from a stream.
+        #: Messages of the store that this process already holds from a stream.
         self._doubles: list[Outcome] = []
 
     def status(self) -> str:
@@ -97,20 +97,20 @@ class RedisBroker(Broker):
         except (BrokerUnavailable, ResponseError) as error:
             log.info("the primary makes groups in Redis later: %s", error)
 
-    async def listen(self, groups: Collection[str], ring: Callable[[], None]) -> None:
+    async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
         """As in Broker."""
 
-        def ring_for_store() -> None:
+        def wake_for_store() -> None:
             self._look_deadline = 0.0
-            ring()
+            wake()
 
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._queue.listen(groups, ring_for_store))
-            tasks.create_task(self._consumer.listen(ring))
-            tasks.create_task(self._consumer.keep_connected(ring))
-            tasks.create_task(self._consumer.keep_marking(ring))
+            tasks.create_task(self._queue.listen(groups, wake_for_store))
+            tasks.create_task(self._consumer.listen(wake))
+            tasks.create_task(self._consumer.keep_connected(wake))
+            tasks.create_task(self._consumer.keep_marking(wake))
 
-    async def exchange(
+    async def settle_and_claim(
         self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool = False
     ) -> Claimed:
         """As in Broker. While Redis is away it brings what is in the store."""
@@ -128,8 +128,8 @@ class RedisBroker(Broker):
         messages = [one for one in claimed.messages if not self._consumer.holds(one.id)]
         left = {group: _left(want, group, messages) for group, want in wants.items()}
         if claimed.suspects and (not alone or any(message.suspect for message in messages)):
-            left.clear()  # the hands are to be empty for one of them
-        # From here on nothing may fail: what was claimed would be in nobody's hands.
+            left.clear()  # a suspect is claimed when nothing else is held
+        # From here on nothing may fail: what was claimed would be known to nobody.
         found = await self._consumer.read(left)
         more = {group for group in left if self._consumer.may_have(group)}
         return Claimed(
@@ -155,9 +155,9 @@ class RedisBroker(Broker):
         }
         if not outcomes and not wanted:
             return Claimed(messages=(), next_at=self._next_at, suspects=self._suspects)
-        claimed = await self._queue.exchange(outcomes, wanted, alone=alone)
+        claimed = await self._queue.settle_and_claim(outcomes, wanted, alone=alone)
         self._next_at, self._suspects = claimed.next_at, claimed.suspects
-        if not claimed.suspects:  # else they are claimed when the hands are empty
+        if not claimed.suspects:  # else they are claimed when nothing else is held
             self._may_be_in_store -= wanted.keys()
             self._may_be_in_store |= claimed.more
             for group, want in wanted.items():
@@ -193,10 +193,10 @@ class RedisBroker(Broker):
         rows = await self._store.read(lambda tx: tx.fetch_all("redis.processes"))
         return process_id in {row["id"] for row in rows}
 
-    async def quiet(self) -> None:
+    async def stop_claiming(self) -> None:
         """As in Broker."""
-        await self._consumer.quiet()
-        await self._queue.quiet()
+        await self._consumer.stop_claiming()
+        await self._queue.stop_claiming()
 
     async def leave(self) -> None:
         """As in Broker."""

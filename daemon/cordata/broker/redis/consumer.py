@@ -9,7 +9,7 @@ twice, or when the answer to the read was lost, so that it is pending in our nam
 here. Entries never change hands: what a process holds that is gone, the primary moves to the store
 (reconciler.py). So acknowledging asks nobody: whatever is acknowledged is marked, or in the store.
 
-One exchange is one round trip: acknowledgements, then a read of all groups that want something. It
+A pass is one round trip: acknowledgements, then a read of all groups that want something. It
 is skipped while nothing can have come: a group is empty from a read that brought less than was
 wanted until the wake stream says that something was added for its type. Only the wake stream is
 waited for, in a blocking XREAD that claims nothing, so stopping needs no care; each time this wait
@@ -105,8 +105,8 @@ class Consumer:
 
     # Waiting for new entries
 
-    async def listen(self, ring: Callable[[], None]) -> None:
-        """Until cancelled: `ring` when there may be something to read, or Redis is back."""
+    async def listen(self, wake: Callable[[], None]) -> None:
+        """Until cancelled: `wake` when there may be something to read, or Redis is back."""
         self._is_listening = True
         while True:
             try:
@@ -118,13 +118,13 @@ class Consumer:
                     raise newest
                 after = newest[0][0] if newest else b"0"
                 self._wake(None)
-                ring()
+                wake()
                 while entries := await self._server.wait_for_entries(self._keys.wake, after):
                     after = entries[-1][0]
                     # So many: some before them may have been trimmed meanwhile.
                     types = {type.decode() for _, fields in entries for type in fields}
                     self._wake(types if len(entries) < WAKES else None)
-                    ring()
+                    wake()
             except BrokerUnavailable:
                 self._is_incomplete = True
                 await asyncio.sleep(max(self._server.pause_s, 0.01))
@@ -132,7 +132,7 @@ class Consumer:
                 self._refusal_log.refused(self._keys.wake, error)
                 await asyncio.sleep(1.0)
 
-    async def keep_connected(self, ring: Callable[[], None]) -> None:
+    async def keep_connected(self, wake: Callable[[], None]) -> None:
         """Until cancelled: make commands get through again, whatever `listen` waits for.
 
         Its connection may be well, and busy, when that of the commands was lost.
@@ -145,7 +145,7 @@ class Consumer:
                 await asyncio.sleep(max(self._server.pause_s, 0.01))
                 continue
             self._cut_off.clear()
-            ring()
+            wake()
 
     def _wake(self, types: Collection[str] | None) -> None:
         """Something may have come for the groups of these types; None: of all."""
@@ -175,7 +175,7 @@ class Consumer:
                 await self._adopt()
                 reads = {group: count for group, count in wanted.items() if self.may_have(group)}
                 if reads or self._settled:
-                    found = await self._exchange(reads)
+                    found = await self._acknowledge_and_read(reads)
         except TransientError as error:
             log.debug("streams are not read: %s", error)
         if not self._server.is_available:
@@ -186,7 +186,7 @@ class Consumer:
             log.debug("what was delivered before is not looked up: %s", error)
         return found
 
-    async def _exchange(self, wanted: Mapping[str, int]) -> list[Message]:
+    async def _acknowledge_and_read(self, wanted: Mapping[str, int]) -> list[Message]:
         """Acknowledge and read in one round trip. Raises: BrokerUnavailable."""
         pipe = self._server.pipeline()
         settled = list(self._settled.values())
@@ -256,7 +256,7 @@ class Consumer:
             self._generation = generation
 
     def _take(self, group: str, entries: Sequence[Any]) -> list[Message]:
-        """What was read, and is not in hand."""
+        """What was read and is not held yet."""
         type, found = self._types[group], list[Message]()
         for entry_id, fields in entries:
             token = entry_id.decode()
@@ -305,7 +305,7 @@ class Consumer:
     # What becomes of messages
 
     def holds(self, id: MessageId) -> bool:
-        """Whether a message of a stream is in hand."""
+        """Whether this process holds a message of a stream."""
         return id in self._held or id in self._unmarked
 
     async def settle(self, outcomes: Sequence[Outcome]) -> None:
@@ -349,8 +349,8 @@ class Consumer:
             if self._unmarked.pop(message.id, None) is not None:
                 self._settled[message.group, message.token] = message
 
-    async def keep_marking(self, ring: Callable[[], None]) -> None:
-        """Until cancelled: mark what was handled. `ring`: it may be acknowledged."""
+    async def keep_marking(self, wake: Callable[[], None]) -> None:
+        """Until cancelled: mark what was handled. `wake`: it may be acknowledged."""
         while True:
             await self._marking.wait()
             try:
@@ -360,7 +360,7 @@ class Consumer:
                 await asyncio.sleep(_PAUSE_S)
                 self._marking.set()
                 continue
-            asyncio.get_running_loop().call_later(_ACKNOWLEDGE_S, ring)
+            asyncio.get_running_loop().call_later(_ACKNOWLEDGE_S, wake)
 
     async def give_back_unknown(self, known: Collection[MessageId]) -> None:
         """Give back what is held here, but not `known` to the caller, twice in a row.
@@ -376,7 +376,7 @@ class Consumer:
         del self._held[message.id]
         self._settled[message.group, message.token] = message
 
-    async def quiet(self) -> None:
+    async def stop_claiming(self) -> None:
         """Read nothing any more; what is doubtful goes to the store. Raises: StoreUnavailable."""
         self._is_stopping = True
         await self.settle([give_back(one) for one in self._doubtful])

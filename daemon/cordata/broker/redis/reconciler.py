@@ -157,14 +157,14 @@ class Reconciler:
         await self._drop_groups(state, looks)
         return await self._relieve_the_dead(looks) or moved
 
-    async def watch(self, ring: Callable[[], None]) -> None:
-        """Call `ring` when the connection is lost; until cancelled."""
+    async def watch(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when the connection is lost; until cancelled."""
         while True:
             try:
                 await self._server.connect()
                 await self._server.wait_for_entries(self._keys.wake, _NEVER)
             except BrokerUnavailable:
-                ring()
+                wake()
                 await asyncio.sleep(max(self._server.pause_s, 0.1))
 
     async def _look(self, state: StoredState) -> dict[str, _Look]:

@@ -137,7 +137,7 @@ class Relay:
             raise
         outcomes = list(self._outcomes)
         wants = {GROUP: Want(count=_BATCH, low=_BATCH)}
-        claimed = await self._queue.exchange(outcomes, wants, alone=True)
+        claimed = await self._queue.settle_and_claim(outcomes, wants, alone=True)
         del self._outcomes[: len(outcomes)]
         self._held = claimed.messages
         if self._held:
@@ -149,7 +149,7 @@ class Relay:
     async def give_back(self) -> None:
         """Give back what could not be added. Raises: StoreUnavailable."""
         if self._outcomes:
-            await self._queue.exchange(list(self._outcomes), {})
+            await self._queue.settle_and_claim(list(self._outcomes), {})
             self._outcomes.clear()
 
     async def _relay(self) -> None:

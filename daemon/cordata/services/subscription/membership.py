@@ -20,7 +20,7 @@ from cordata import clock
 from cordata.broker import Owner, Owners, mark_of
 from cordata.core.partition import fair_share
 from cordata.eventstore.partition import Claim, Partitions, PartitionState, PartitionTable
-from cordata.services.neighbours import Neighbours
+from cordata.services.subscription.process_watcher import ProcessWatcher
 from cordata.store import Store
 
 #: Claims before the present one in which a crash counts: whoever came in between may have died of
@@ -112,19 +112,19 @@ class HostProcesses:
     """
 
     def __init__(
-        self, owner: Owner, owners: Owners, on_death: Callable[[], None], *, blind_s: float
+        self, owner: Owner, owners: Owners, on_death: Callable[[], None], *, grace_s: float
     ) -> None:
-        """`on_death()` is called when one dies; `blind_s` as Neighbours."""
+        """`on_death()` is called when one dies; `grace_s` as ProcessWatcher."""
         self.crashed = CrashedAttempts()
         self._owner = owner
         self._owners = owners
-        self._neighbours = Neighbours(owner, owners, on_death, blind_s=blind_s)
+        self._watcher = ProcessWatcher(owner, owners, on_death, grace_s=grace_s)
         #: When each was found dead, and what it ran.
         self._dead: dict[str, tuple[float, frozenset[bytes]]] = {}
 
     def find_dead(self, others: Collection[str]) -> list[str]:
         """Which of `others` are dead, as far as can be known on this host."""
-        now, files_tell = clock.monotonic(), self._neighbours.look()
+        now, files_tell = clock.monotonic(), self._watcher.look()
         ids = set(self._owners.ids()) - {self._owner.id}
         for owner_id in self._owners.dead(ids - self._dead.keys()):
             running = self._owners.running(owner_id)
@@ -137,7 +137,7 @@ class HostProcesses:
 
     def close(self) -> None:
         """Watch nobody any more."""
-        self._neighbours.close()
+        self._watcher.close()
 
 
 class Membership:

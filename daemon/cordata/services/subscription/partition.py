@@ -65,7 +65,7 @@ class Dependencies:
     #: Whether this process may regard its partitions as its own.
     is_leased: Callable[[], bool]
     #: Test mode: a failed event is due again at once.
-    hurried: bool
+    retry_at_once: bool
     #: Called after each event, and when a partition's task has ended.
     on_event_end: Callable[[PartitionRunner], None]
     #: Called when an event is given up, or its partition blocked.
@@ -120,7 +120,7 @@ class PartitionRunner:
         self.blocked = state.blocked_at is not None
         self._failing, self._attempts = state.failing, state.attempts
         self._history = state.history
-        self._failing_due_at = 0 if self._shared.hurried else state.next_at or 0
+        self._failing_due_at = 0 if self._shared.retry_at_once else state.next_at or 0
         self._pause_until = 0
         self._wake.set()
 
@@ -317,7 +317,7 @@ class PartitionRunner:
             self._move_on(position, committed=True)
             return
         blocked = verdict is Verdict.DEAD
-        delay_s = 0.0 if self._shared.hurried else self._delay_s(self._attempts)
+        delay_s = 0.0 if self._shared.retry_at_once else self._delay_s(self._attempts)
         await partitions.fail(
             self.claim,
             position,

@@ -56,10 +56,10 @@ class SubscriptionService:
         subscriptions: Mapping[str, Subscription],
         config: EngineConfig,
         *,
-        hurried: bool = False,
+        retry_at_once: bool = False,
         cut_off_s: float | None = None,
     ) -> None:
-        """`hurried`: test mode, in which a failed event is due again at once.
+        """`retry_at_once`: test mode, in which a failed event is due again at once.
 
         `cut_off_s` after the stop handlers that still run are cancelled, and their partitions given
         back without an attempt being counted; None: never.
@@ -73,7 +73,7 @@ class SubscriptionService:
         self._wake = WakeEvent()
         self._log = EventLog(ctx.store)
         self._partitions = Partitions(ctx.store)
-        self._processes = HostProcesses(owner, owners, self._look_soon, blind_s=2 * config.poll_s)
+        self._processes = HostProcesses(owner, owners, self._look_soon, grace_s=2 * config.poll_s)
         self._membership = Membership(
             ctx.store,
             self._partitions,
@@ -89,7 +89,7 @@ class SubscriptionService:
             config=config,
             crashed=self._processes.crashed,
             is_leased=self._membership.is_leased,
-            hurried=hurried,
+            retry_at_once=retry_at_once,
             on_event_end=self._event_ended,
             on_give_up=self._gave_up,
         )

@@ -13,22 +13,22 @@ from cordata.log import logger
 log = logger("cordata.engine")
 
 
-class Neighbours:
+class ProcessWatcher:
     """Watches them (pidfd: no polling); call `look` now and then, and `close` at the end."""
 
     def __init__(
-        self, owner: Owner, owners: Owners, ring: Callable[[], None], *, blind_s: float
+        self, owner: Owner, owners: Owners, on_death: Callable[[], None], *, grace_s: float
     ) -> None:
-        """`ring()` is called when one dies. `blind_s`: after our own file was missing, the files
-        of others tell nothing for so long, until each of them had time to put his back.
+        """`on_death()` is called when one dies. `grace_s`: after our own file was missing, a
+        missing file tells nothing for so long: the others need time to put theirs back.
         """
         self._owner = owner
         self._owners = owners
-        self._ring = ring
-        self._blind_s = blind_s
-        self._blind_deadline = 0.0
+        self._on_death = on_death
+        self._grace_s = grace_s
+        self._grace_deadline = 0.0
         self._watched: dict[str, int] = {}
-        #: Those whose end rang; their files are there until somebody has seen to what they held.
+        #: Those whose death was reported, until somebody has removed their files.
         self._ended: set[str] = set()
 
     def look(self) -> bool:
@@ -45,8 +45,8 @@ class Neighbours:
         now = clock.monotonic()
         if self._owner.restore():
             log.warning("the runtime directory was emptied while in use; it is made anew")
-            self._blind_deadline = now + self._blind_s
-        return now >= self._blind_deadline
+            self._grace_deadline = now + self._grace_s
+        return now >= self._grace_deadline
 
     def close(self) -> None:
         """Watch nobody any more."""
@@ -59,12 +59,12 @@ class Neighbours:
         except OSError:  # gone already, which its file tells; or not ours to see
             return
         self._watched[owner_id] = pidfd
-        asyncio.get_running_loop().add_reader(pidfd, self._over, owner_id)
+        asyncio.get_running_loop().add_reader(pidfd, self._died, owner_id)
 
-    def _over(self, owner_id: str) -> None:
+    def _died(self, owner_id: str) -> None:
         self._unwatch(owner_id)
         self._ended.add(owner_id)
-        self._ring()
+        self._on_death()
 
     def _unwatch(self, owner_id: str) -> None:
         pidfd = self._watched.pop(owner_id)

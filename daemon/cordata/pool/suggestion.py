@@ -1,4 +1,4 @@
-"""Of the commands that are known the one that was meant by a name that is not, perhaps."""
+"""Did you mean: the known command that is most like an unknown name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call's session and the globals as a command sees them: mappings that note what it changed."""
+"""A call's session and the globals as a command sees them: mappings that record what it changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cordata.pool.protocol import MAX_NAME, check_names
 _NOTHING: dict[Any, Any] = {}
 
 
-class Noted(MutableMapping[str, Any]):
+class TrackedMapping(MutableMapping[str, Any]):
     """Values by name. What is read is decoded anew for each call, and kept for that call.
 
     A value is encoded when it is assigned: to change a list that was read, assign it again.
@@ -77,7 +77,7 @@ class Noted(MutableMapping[str, Any]):
         return sum(1 for _ in self)
 
 
-class Session(Noted):
+class Session(TrackedMapping):
     """The session of a call. Its changes are kept when the call succeeds, and lost when it fails;
     of two calls that change one key at the same time the later one counts.
     """
