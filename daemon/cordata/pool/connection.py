@@ -75,6 +75,8 @@ class Connection:
             status.close()
             raise
         self.status = status
+        #: Once it is closed: see `begun`.
+        self._begun = 0
         self.child = ChildState(address, status)
         #: Of the child, once it has said it.
         self.pid = 0
@@ -83,7 +85,7 @@ class Connection:
     @property
     def begun(self) -> int:
         """Number of the last call that the child began; those after it have not begun."""
-        return self._page.begun
+        return self._begun if self.closed else self._page.begun
 
     def welcome(self, packet: protocol.Welcome) -> None:
         """The child takes calls, of these commands."""
@@ -126,14 +128,19 @@ class Connection:
         """Let no call up to this number begin any more; then `settled` is called, by when `begun`
         says for certain which of them had.
         """
-        self._page.take_back(number)
+        if not self.closed:
+            self._page.take_back(number)
         self._loop.call_later(SETTLE_S, settled, self, number)
 
     def close(self, *, forked: bool = False) -> None:
         """Leave the child; `forked`: the connection is another process's, and stays."""
         if self.closed:
             return
+        if not forked:
+            self._page.take_back(self._number)  # a child that lives begins none of them any more
+        self._begun = self._page.begun
         self.closed = True
+        self._page.close()  # it holds a descriptor
         if not forked:
             self._loop.remove_reader(self._socket)
             if self._outbox:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 import time
@@ -305,6 +306,20 @@ async def test_recycled_child_is_replaced_and_drained_worker_gets_no_call(tmp_pa
             assert (await client.execute("about"))["pid"] != pids["0"]
             with pytest.raises(PoolUnavailable, match="worker 7 is not connected"):
                 await client.recycle("7")
+
+
+async def test_children_that_are_gone_leave_no_descriptors(one: Workers) -> None:
+    async with Client(one.path, timeout=20.0) as client:
+        before = set[int]()
+        held = []
+        for _ in range(4):
+            pid = (await client.execute("about"))["pid"]
+            assert pid not in before
+            before.add(pid)
+            held.append(len(os.listdir("/proc/self/fd")))
+            await client.recycle("0")
+            until(lambda: all(child["pid"] not in before for _, child in one.children()))
+    assert held[-1] <= held[0] + 1
 
 
 async def test_closed_client_ends_its_calls(one: Workers) -> None:
