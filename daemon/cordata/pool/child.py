@@ -22,6 +22,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections import deque
 from collections.abc import Sequence
@@ -342,6 +343,7 @@ class Loop:
         for entry in self._queue:
             if entry[0] is connection and entry[1].number == number:
                 self._queue.remove(entry)
+                self._status.set_waiting(len(self._queue))
                 self._refuse(connection, NotRun(number, "cancelled"))
                 return
 
@@ -397,6 +399,8 @@ class Loop:
     def _serve(self, connection: Connection, call: Call) -> None:
         status, calling = self._status, self._calling
         status.set_waiting(len(self._queue))
+        while status.held:
+            time.sleep(page.SETTLE_S)
         began = monotonic()
         refused = calling.refuse(call, began)
         if refused is not None:

@@ -124,11 +124,13 @@ class Keeper:
     def kill_call(self, generation: int, client: int, number: int) -> bool:
         """Kill the child if it still runs this call. Whether it did."""
         for child in self._all():
-            status = child.status()
-            if child.generation == generation and not child.killed and status.running:
-                if (status.client, status.number) == (client, number):
+            if child.generation == generation and not child.killed:
+                child.hold()
+                status = child.status()
+                if status.running and (status.client, status.number) == (client, number):
                     self._kill(child, "cancelled")
                     return True
+                child.release()
         return False
 
     def report(self) -> list[ChildStatus]:
@@ -168,8 +170,11 @@ class Keeper:
         found = self._judge(child, now)
         if found and found != PING:
             # After a pause of this process its answer may lie there unread, and the page is newer.
+            child.hold()
             child.hear()
             found = self._judge(child, now)
+            if found in ("", PING):
+                child.release()
         if found == PING:
             child.send(Ping())
         elif found:

@@ -12,8 +12,11 @@ the call first and then, in one aligned store of 8 bytes, that the call runs.
  32  born      f64  monotonic seconds         72  client    u64  of the call that runs:
  80  number    u64    on its connection       88  id        u64    the client's own
  96  started   f64    monotonic seconds       104 deadline  f64
-112  command   u16 bytes, then the text
+112  held      u64  the worker's: begin none   120  command   u16 bytes, then the text
 ```
+A worker that is about to kill a child sets `held`, waits for SETTLE_S, and looks once more: if the
+same call still runs, no other one can begin before the signal comes.
+
 The page of a connection is a memory file that the client makes and sends with its hello.
 ```
   0  begun      u64  the child's: number of the last call of this connection that it began
@@ -45,8 +48,8 @@ _ALL = Struct("@QQQQdQQQQQQQdd")
 _COMMAND = Struct("@H")
 #: In words of 8 bytes.
 _STATE, _DRAINED, _PID, _START, _BORN, _BEGUN, _ENDED, _FAILED, _WAITING = range(9)
-_CLIENT, _NUMBER, _ID, _STARTED, _DEADLINE = range(9, 14)
-_COMMAND_AT = 112
+_CLIENT, _NUMBER, _ID, _STARTED, _DEADLINE, _HELD = range(9, 15)
+_COMMAND_AT = 120
 #: A file that shrinks kills by SIGBUS who has mapped it.
 _SEALS = fcntl.F_SEAL_SHRINK
 
@@ -105,6 +108,11 @@ class StatusWriter:
         """Who the child is."""
         words, self._times[_BORN] = self._words, born
         words[_PID], words[_START] = pid, start
+
+    @property
+    def held(self) -> bool:
+        """Whether no call may begin, for the worker may be about to kill this process."""
+        return bool(self._words[_HELD])
 
     def set_state(self, state: int) -> None:
         """STARTING, READY or LEAVING."""
@@ -203,6 +211,11 @@ def set_drained(page: memoryview | mmap.mmap, drained: bool) -> None:
     page[8 * _DRAINED : 8 * _DRAINED + 8] = int(drained).to_bytes(8, "little")
 
 
+def set_held(page: memoryview | mmap.mmap, held: bool) -> None:
+    """The worker's: whether no call may begin."""
+    page[8 * _HELD : 8 * _HELD + 8] = int(held).to_bytes(8, "little")
+
+
 class ConnectionPage:
     """The page of a connection; each side uses its own half of the methods."""
 
@@ -240,7 +253,8 @@ class ConnectionPage:
         """The client's: no call up to this number may begin any more. Wait SETTLE_S, then read
         `begun`.
         """
-        self._words[1] = number
+        words = self._words
+        words[1] = max(words[1], number)  # a mark that was set stays
 
     @property
     def begun(self) -> int:

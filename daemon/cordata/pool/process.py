@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -184,6 +185,17 @@ class ChildProcess:
     def blame(self, why: str) -> None:
         """It will end by itself, but its end accuses no command."""
         self._why = self._why or why
+
+    def hold(self) -> None:
+        """Let no call begin: what the status page says of the call that runs is true until
+        `release`, so that it can be killed in that call and in no other.
+        """
+        page.set_held(self._spawned.status, True)
+        time.sleep(page.SETTLE_S)
+
+    def release(self) -> None:
+        """Let calls begin again."""
+        page.set_held(self._spawned.status, False)
 
     def kill(self, why: str) -> None:
         """With all that it started, as far as that stayed in its session."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ from tests.integration.cli.command import python
 from tests.integration.pool.children import CLIENT, COMMANDS, alive, children, until
 
 from cordata import events
-from cordata.pool import protocol
+from cordata.pool import page, protocol
 from cordata.pool.page import SETTLE_S
 from cordata.pool.protocol import (
     Call,
@@ -135,6 +136,20 @@ def test_call_that_does_not_begin_says_why(tmp_path: Path) -> None:
         answers = [peer.receive(), peer.receive()]  # the command that runs looks, and finds it
         assert NotRun(waiting, "cancelled") in answers
         assert peer.page.begun == 3
+        assert pool.page().waiting == 0, "others would take it for busy"
+
+
+def test_child_begins_nothing_while_its_worker_holds_it(tmp_path: Path) -> None:
+    with children(tmp_path) as pool:
+        peer = pool.connect()
+        with (pool.directory / pool.name().status).open("r+b") as file:
+            shared = mmap.mmap(file.fileno(), page.SIZE)
+        page.set_held(shared, True)
+        peer.order("echo", 1)
+        assert peer.silent(0.1) and peer.page.begun == pool.page().begun == 0
+        page.set_held(shared, False)
+        assert msgpack.decode(peer.expect(Result).value) == 1
+        shared.close()
 
 
 def test_call_that_was_taken_back_never_begins(tmp_path: Path) -> None:

@@ -116,6 +116,9 @@ def test_connection_page_is_shared(page_of_connection: ConnectionPage) -> None:
     assert not client.may_begin(2) and not client.may_begin(3)
     assert client.begun == 1
     assert client.may_begin(4) and client.begun == 4
+    client.take_back(7)
+    client.take_back(6)
+    assert not client.may_begin(7), "a later mark took back an earlier one"
 
 
 @pytest.fixture
