@@ -51,8 +51,8 @@ class Call:
 
     __slots__ = (
         *("_decode", "_future", "address", "arguments", "attempts", "command", "deadline"),
-        *("engine", "enqueued", "idempotent", "keywords", "late", "nested", "number", "pinned"),
-        *("pool", "priority", "queue_deadline", "queued", "request_id", "retries", "sequence"),
+        *("engine", "enqueued", "entry", "idempotent", "keywords", "late", "nested", "number"),
+        *("pinned", "pool", "priority", "queue_deadline", "request_id", "retries", "sequence"),
         *("session", "size_bytes", "stream"),
     )
 
@@ -94,7 +94,8 @@ class Call:
         self.pinned = ""
         #: It comes from a command that holds a child itself.
         self.nested = False
-        self.queued = False
+        #: Its entry in the queue; None: it does not wait there. A dropped one may lie there still.
+        self.entry: object | None = None
         #: Runs that ended with a dead child.
         self.attempts = 0
         #: The child that has it, and its number on that connection.
@@ -132,6 +133,11 @@ class Call:
     def over(self) -> bool:
         """Whether nobody waits for an answer any more."""
         return self._future.done()
+
+    @property
+    def queued(self) -> bool:
+        """Whether it waits in the queue of its pool."""
+        return self.entry is not None
 
     @property
     def untouched(self) -> bool:

@@ -43,11 +43,11 @@ class CallQueue:
                     f"the calls that wait have {self.bytes} bytes, {call.size_bytes} more are too"
                     f" many (max_waiting_bytes)"
                 )
-        call.queued = True
         self.count += 1
         self.bytes += call.size_bytes
         heap = self._heaps.setdefault((call.pinned, call.command), [])
-        heappush(heap, (call.enqueued - call.priority, call.sequence, call))
+        entry = call.entry = (call.enqueued - call.priority, call.sequence, call)
+        heappush(heap, entry)
 
     def take(self, worker: str, commands: frozenset[str]) -> Call | None:
         """The first call that this worker's child may run, out of the queue; None: none."""
@@ -71,7 +71,12 @@ class CallQueue:
         self._leave(call)
         heap = self._heaps.get((call.pinned, call.command), [])
         if len(heap) > 2 * self.count + 64:  # mostly calls that were dropped
-            self._heaps[call.pinned, call.command] = sorted(e for e in heap if e[2].queued)
+            self._heaps[call.pinned, call.command] = sorted(e for e in heap if e is e[2].entry)
+
+    @property
+    def kinds(self) -> int:
+        """How many kinds of calls may wait."""
+        return len(self._heaps)
 
     def commands(self) -> set[str]:
         """The commands that calls wait for."""
@@ -79,17 +84,19 @@ class CallQueue:
 
     def calls(self) -> list[Call]:
         """All that wait, in no order."""
-        return [entry[2] for heap in self._heaps.values() for entry in heap if entry[2].queued]
+        return [
+            entry[2] for heap in self._heaps.values() for entry in heap if entry is entry[2].entry
+        ]
 
     def _leave(self, call: Call) -> None:
-        call.queued = False
+        call.entry = None
         self.count -= 1
         self.bytes -= call.size_bytes
 
     def _head(self, kind: Kind) -> _Entry | None:
         """The first that still waits; removes the dropped ones before it, and an empty heap."""
         heap = self._heaps[kind]
-        while heap and not heap[0][2].queued:
+        while heap and heap[0] is not heap[0][2].entry:
             heappop(heap)
         if not heap:
             del self._heaps[kind]

@@ -249,3 +249,14 @@ def test_queue_is_bounded_in_bytes(engine: Any) -> None:
     queue.add(call(engine, 1, size_bytes=1000))
     with pytest.raises(PoolSaturated, match="max_waiting_bytes"):
         queue.add(call(engine, 2, size_bytes=100))
+
+
+def test_call_that_moved_to_another_queue_is_taken_from_that_one_only(engine: Any) -> None:
+    first, second = CallQueue(PoolConfig()), CallQueue(PoolConfig())
+    moved = call(engine)
+    first.add(moved)
+    first.drop(moved)
+    second.add(moved, back=True)
+    assert (first.take("0", ECHO), first.count, first.calls()) == (None, 0, [])
+    assert second.take("0", ECHO) is moved
+    assert second.take("0", ECHO) is None
