@@ -332,7 +332,10 @@ class PreferredWorkerBusy(PoolTransient):
 
 
 _TRANSIENT = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+        *(errno.ENOBUFS, errno.ETOOMANYREFS),
+    }
 )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from cordata.errors import FrameTooLarge, ProtocolError
+from cordata.errors import FrameTooLarge, ProtocolError, is_transient
 from cordata.pool import protocol
 from cordata.pool.call import Call
 from cordata.pool.page import SETTLE_S, ConnectionPage, StatusReader
@@ -22,6 +22,8 @@ from cordata.pool.scheduler import ChildState
 
 #: The largest message that a client takes: the child has the configured bound.
 MAX_TAKEN = 1 << 30
+#: Pause before a packet is sent again for which no descriptor or memory was left.
+_SEND_AGAIN_S = 0.02
 
 
 def connect(sock: socket.socket, path: Path) -> None:
@@ -51,6 +53,8 @@ class Connection:
     def __init__(self, address: ChildAddress, owner: Owner, client_id: int) -> None:
         self.address = address
         self.closed = False
+        #: The child has left: what it sent has to be read to its end, at once.
+        self._ending = False
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         #: Packets that the socket did not take yet.
@@ -157,24 +161,40 @@ class Connection:
                 return
             except BlockingIOError:
                 self._loop.add_writer(self._socket, self._write)
-            except OSError:
-                return  # the reader finds out
+            except OSError as error:
+                if not is_transient(error):
+                    self._end()
+                    return
+                self._loop.call_later(_SEND_AGAIN_S, self._write)
         self._outbox.append(data)
         self.child.blocked = True
 
     def _write(self) -> None:
-        while self._outbox:
+        while self._outbox and not self.closed:
             try:
                 protocol.send(self._socket, self._outbox[0])
             except BlockingIOError:
+                self._loop.add_writer(self._socket, self._write)
                 return
-            except OSError:
-                self._outbox.clear()
-                break
+            except OSError as error:
+                if not is_transient(error):
+                    self._end()
+                    return
+                self._loop.remove_writer(self._socket)
+                self._loop.call_later(_SEND_AGAIN_S, self._write)
+                return
             self._outbox.popleft()
+        if self.closed:
+            return
         self._loop.remove_writer(self._socket)
         self.child.blocked = False
         self._owner.writable(self)
+
+    def _end(self) -> None:
+        """The child has left. An event loop may report that once only, so nothing is left to it."""
+        if not self._ending:
+            self._ending = True
+            self._loop.call_soon(self._readable)
 
     def _readable(self) -> None:
         receive, decode, calls = protocol.receive, protocol.from_child.decode, self.child.calls
@@ -190,10 +210,13 @@ class Connection:
             except BlockingIOError:
                 return
             except ConnectionResetError:
-                continue  # it left without reading all that we sent; its answers are still there
+                # It left without reading all that we sent; its answers are still there. uvloop does
+                # not call this again after an error.
+                self._ending = True
+                continue
             except (OSError, FrameTooLarge, ProtocolError):
                 self._owner.lost(self)
                 return
             self._owner.received(self, packet)
-            if not calls:
+            if not calls and not self._ending:
                 return

@@ -73,9 +73,15 @@ class Directory:
         children: set[ChildAddress] = set()
         workers: dict[tuple[str, str], Path] = {}
         complete = self._watch(self._root)
-        for directory in self._directories():
+        directories = self._directories()
+        complete &= not self.problem
+        for directory in directories:
             complete &= self._watch(directory)
-            for name in _names(directory):
+            try:
+                names = os.listdir(directory)
+            except OSError:  # it has just gone; or there is no descriptor left
+                names, complete = [], False
+            for name in names:
                 if name.endswith(CONTROL):
                     workers[directory.name, name.removesuffix(CONTROL)] = directory / name
                 elif name.endswith(SOCKET) and (child := parse(name)) is not None:
@@ -106,10 +112,3 @@ class Directory:
             return False
         path = os.fsencode(directory)
         return bool(_libc.inotify_add_watch(self._inotify, path, _CHANGES) >= 0)
-
-
-def _names(directory: Path) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []

@@ -34,6 +34,7 @@ from cordata.errors import (
     ProtocolError,
     QueueTimeout,
     WorkerCrashed,
+    is_transient,
 )
 from cordata.log import fields, logger
 from cordata.pool import protocol
@@ -55,8 +56,10 @@ log = logger("cordata.pool")
 _DEATH_REPORT_S = 1.5
 #: Longest pause between two looks at children that compute, while calls wait for them.
 _LOOK_MAX_S = 0.05
-#: A child at which too many connect at once is tried again after this long.
+#: A child that could not be reached for now, or ended our connection, is tried again after this.
 _CONNECT_AGAIN_S = 0.01
+#: A call that is being taken back is looked at again after this long at most.
+_TAKEN_S = 1.0
 #: Seconds between two lines about refused calls.
 _SATURATED_EVERY_S = 10.0
 #: Sessions whose worker is remembered.
@@ -82,7 +85,7 @@ class Dispatcher:
         #: Commands that some child knows, or knew: their workers may be restarting.
         self._known = set(declared)
         self._connections: dict[ChildAddress, Connection] = {}
-        #: Children whose connection ended, or that refuse us, until their files are gone.
+        #: Children that are dead, or refuse us, until their files are gone.
         self._gone: set[ChildAddress] = set()
         #: Nested calls, until a free child has said that it takes calls.
         self._nested: list[Call] = []
@@ -133,6 +136,8 @@ class Dispatcher:
             except PoolSaturated:
                 self._log_saturation(pool, now)
                 raise
+            if pool.queue.kinds > 1:  # those before it may wait for other children
+                self._pump(pool)
         if not call.over:
             self._alarm.set(call, min(call.deadline, call.queue_deadline))
             if self._tick is None:
@@ -415,7 +420,7 @@ class Dispatcher:
         begun, address = connection.begun, connection.address
         connection.close()
         self._connections.pop(address, None)
-        self._gone.add(address)
+        self._connect_later()  # it may live, and have ended this connection alone
         pool = self._pools[address.pool]
         pool.remove(connection.child)
         calls, connection.child.calls = connection.child.calls, {}
@@ -457,6 +462,8 @@ class Dispatcher:
         """The child takes no calls of this process."""
         log.warning("child %s refuses this process: %s", connection.address.socket, error)
         pool = self._pools[connection.address.pool]
+        if not connection.child.ready:  # as it would again
+            self._gone.add(connection.address)
         self.lost(connection)
         if isinstance(error, ProtocolError) and not pool.children:
             for call in pool.queue.calls():
@@ -498,9 +505,10 @@ class Dispatcher:
                 self._alarm.set(call, call.deadline)
                 return
             connection.cancel(call)
-            call.fail(DeadlineExceeded("the deadline passed while it ran", ran=True))
+            self._fail(call, DeadlineExceeded("the deadline passed while it ran", ran=True))
         else:
             call.late = self._late(call, now)
+            self._alarm.set(call, now + _TAKEN_S)
             connection.take_back(call.number, self._settled)
 
     def _settled(self, connection: Connection, number: int) -> None:
@@ -549,7 +557,7 @@ class Dispatcher:
     def _look(self) -> None:
         self._tick = None
         now = monotonic()
-        waiting = False
+        waiting = bool(self._nested)
         for pool in self._pools.values():
             for child, number in pool.misplaced(now):
                 connection = self._connection_of(child)
@@ -654,15 +662,19 @@ class Dispatcher:
     def _connect(self, address: ChildAddress) -> None:
         try:
             connection = Connection(address, self, self._client_id)
-        except BlockingIOError:
-            if self._retry is None:
-                self._retry = self.loop.call_later(_CONNECT_AGAIN_S, self._connect_again)
         except OSError as error:
-            self._gone.add(address)
             log.debug("child %s is not reached: %s", address.socket, error)
+            if isinstance(error, BlockingIOError) or is_transient(error):
+                self._connect_later()
+            else:
+                self._gone.add(address)
         else:
             self._connections[address] = connection
             self._pools[address.pool].add(connection.child)
+
+    def _connect_later(self) -> None:
+        if self._retry is None:
+            self._retry = self.loop.call_later(_CONNECT_AGAIN_S, self._connect_again)
 
     def _connect_again(self) -> None:
         self._retry = None

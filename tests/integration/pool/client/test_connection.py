@@ -1,0 +1,213 @@
+"""A client and a child that the test plays: what the connection between them can suffer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import uvloop
+from msgspec import Raw
+
+from cordata.errors import DeadlineExceeded, PoolClosed
+from cordata.pool import Client, page, protocol
+from cordata.pool.page import ConnectionPage, StatusWriter
+from cordata.pool.paths import ChildName
+from cordata.pool.protocol import Call, CommandOptions, Hello, Result, Welcome, encode
+
+P = TypeVar("P", bound=protocol.Packet)
+#: Of the test that runs.
+_children: list[Child] = []
+
+
+class Child:
+    """Its files, and the one connection that it has."""
+
+    def __init__(self, path: Path, generation: int) -> None:
+        self.directory = path / "default"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.name = ChildName("0", generation)
+        status = self.directory / self.name.status
+        status.write_bytes(bytes(page.SIZE))
+        self.status = bytearray(page.SIZE)
+        StatusWriter(memoryview(self.status)).set_state(page.READY)
+        status.write_bytes(self.status)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.settimeout(5.0)
+        hidden = self.directory / ".hidden"
+        self.listener.bind(str(hidden))
+        self.listener.listen()
+        self.socket = self.listener
+        _children.append(self)
+        hidden.rename(self.directory / self.name.socket)
+
+    def accept(self) -> None:
+        """The hello of the next connection is answered."""
+        self.socket = self.listener.accept()[0]
+        self.socket.settimeout(5.0)
+        received = protocol.receive(self.socket, 1000)
+        assert isinstance(protocol.from_client.decode(received.data), Hello)
+        [file] = received.files
+        self.page = ConnectionPage(file)
+        os.close(file)
+        commands = {"echo": CommandOptions()}
+        self.send(Welcome(protocol.VERSION, "0", 1, 1, "default", commands, 1_000_000))
+
+    def send(self, packet: protocol.Packet) -> None:
+        protocol.send(self.socket, encode(packet))
+
+    def expect(self, kind: type[P]) -> P:
+        packet = protocol.from_client.decode(protocol.receive(self.socket, 1_000_000).data)
+        assert isinstance(packet, kind), packet
+        return packet
+
+    def begin(self) -> Call:
+        call = self.expect(Call)
+        assert self.page.may_begin(call.number)
+        return call
+
+    def answer(self, call: Call) -> None:
+        self.send(Result(call.number, Raw(b"\x01")))
+
+    def die(self) -> None:
+        self.listener.close()
+        self.socket.close()
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """This process has no descriptor left, inside."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def run(
+    path: Path, test: Callable[[Client, Child], Awaitable[None]], loop: Any = uvloop.new_event_loop
+) -> None:
+    async def whole() -> None:
+        options = {"rare": CommandOptions()}
+        async with Client(path, timeout=4.0, options=options) as client:
+            await test(client, Child(path, 1))
+
+    try:
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(whole())
+    finally:
+        while _children:
+            _children.pop().die()
+
+
+@pytest.mark.parametrize("loop", [None, uvloop.new_event_loop])
+def test_client_finds_that_a_child_died_which_had_not_read_all(tmp_path: Path, loop: Any) -> None:
+    async def test(client: Client, child: Child) -> None:
+        call = client.start("echo", 1)
+        await asyncio.to_thread(child.accept)
+        begun = await asyncio.to_thread(child.begin)
+        call.cancel()  # the child does not read that any more
+        child.answer(begun)
+        child.die()
+        await asyncio.sleep(0.05)
+        following = Child(tmp_path, 2)
+        accepted = asyncio.to_thread(following.accept)
+        call = client.start("echo", 2)
+        await accepted
+        following.answer(await asyncio.to_thread(following.begin))
+        assert await call == 1
+
+    run(tmp_path, test, loop)
+
+
+def test_client_connects_anew_to_a_child_that_lives(tmp_path: Path) -> None:
+    async def test(client: Client, child: Child) -> None:
+        call = client.start("echo", 1)
+        await asyncio.to_thread(child.accept)
+        child.socket.close()  # as of a client that did not read its answers
+        await asyncio.to_thread(child.accept)
+        child.answer(await asyncio.to_thread(child.begin))
+        assert await call == 1
+
+    run(tmp_path, test)
+
+
+def test_client_without_descriptors_sends_a_large_call_later(tmp_path: Path) -> None:
+    async def test(client: Client, child: Child) -> None:
+        call = client.start("echo", 1)
+        await asyncio.to_thread(child.accept)
+        child.answer(await asyncio.to_thread(child.begin))
+        assert await call == 1
+        with no_descriptors():
+            calls = [client.start("echo", bytes(100_000)), client.start("echo", 2)]
+            for _ in range(3):
+                await asyncio.sleep(0.01)
+        for call in calls:
+            child.answer(await asyncio.to_thread(child.begin))
+            assert await call == 1
+
+    run(tmp_path, test)
+
+
+def test_client_without_descriptors_connects_later(tmp_path: Path) -> None:
+    async def test(client: Client, child: Child) -> None:
+        call = client.start("echo", 1)
+        await asyncio.to_thread(child.accept)
+        child.die()
+        following = Child(tmp_path, 2)
+        with no_descriptors():
+            for _ in range(5):
+                await asyncio.sleep(0.01)
+        await asyncio.to_thread(following.accept)
+        following.answer(await asyncio.to_thread(following.begin))
+        assert await call == 1
+
+    run(tmp_path, test)
+
+
+def test_call_that_is_being_taken_back_ends_when_its_client_is_closed(tmp_path: Path) -> None:
+    async def test(client: Client, child: Child) -> None:
+        call = client.start("echo", 1, timeout=0.1)
+        await asyncio.to_thread(child.accept)
+        await asyncio.to_thread(child.expect, Call)
+        while child.page.may_begin(1):  # until it is taken back, of which the client learns later
+            child.page._words[0] = 0
+            await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises((PoolClosed, DeadlineExceeded)):
+            await asyncio.wait_for(call, 2.0)
+
+    run(tmp_path, test)
+
+
+def test_call_that_no_child_knows_delays_no_other(tmp_path: Path) -> None:
+    async def test(client: Client, child: Child) -> None:
+        rare = client.start("rare", 1)
+        await asyncio.to_thread(child.accept)
+        await asyncio.sleep(0.2)
+        call = client.start("echo", 1)
+        child.socket.setblocking(False)
+        child.answer(child.begin())  # without a turn of the event loop
+        assert await call == 1
+        rare.cancel()
+
+    run(tmp_path, test)
+
+
+def test_calls_that_are_cancelled_in_any_order_do_not_begin(tmp_path: Path) -> None:
+    async def test(client: Client, child: Child) -> None:
+        calls = [client.start("echo", number) for number in range(2)]
+        await asyncio.to_thread(child.accept)
+        numbers = [(await asyncio.to_thread(child.expect, Call)).number for _ in calls]
+        for call in reversed(calls):
+            call.cancel()
+        assert not any(child.page.may_begin(number) for number in numbers)
+
+    run(tmp_path, test)
