@@ -28,7 +28,7 @@ HEALED_S = 2 * 5.0
 #: What Redis lost is published again, and handled, this long after it came back.
 AGAIN_S = 2 * 10.0
 #: The stream of new reservations.
-RECEIVED = "cordata:stream:reservation.received:normal"
+RECEIVED = "cordata:stream:reservation.received"
 _numbers = iter(range(0, 10_000_000, 100_000))
 
 

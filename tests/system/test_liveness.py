@@ -143,7 +143,7 @@ BROKEN = f"echo '[http' >>{CONFIG}"
 MENDED = f"sed -i '/^\\[http$/d' {CONFIG}"
 
 
-@pytest.mark.parametrize("unit", ["worker@1", "primary", "pool"])
+@pytest.mark.parametrize("unit", ["worker@1", "primary"])
 def test_reload_fails_and_the_old_settings_go_on_when_the_file_is_broken(
     hub: Host, unit: str
 ) -> None:
