@@ -100,8 +100,8 @@ async def test_each_unit_takes_one_when_all_read_the_stock_and_write_it_less_one
         await tx.execute("account.set", id="stock", balance=row["balance"] - 1)
         return int(row["balance"])
 
-    # Two that share a row's lock and then change it block each other until the server notices,
-    # after a second; with 16 of them that takes longer than a unit may usually wait.
+    # Two that share a row's lock and then change it block each other until the server notices; with
+    # 16 of them, on a busy machine, that takes longer than a unit may usually wait.
     patient = {"write_timeout_s": 60.0}
     async with opened(**patient) as one, opened(**patient) as two:
         await add_account(one, "stock", count * 4)
