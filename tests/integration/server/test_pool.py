@@ -58,10 +58,14 @@ def test_worker_has_as_many_children_as_configured(tmp_path: Path) -> None:
     with server(tmp_path, "--config", str(config), app=APP, workers=1) as running:
         running.ready()
         with client(tmp_path) as pool:
-            futures = [pool.submit("wait", 0.5) for _ in range(3)]
+            futures = [pool.submit("wait", 3.0) for _ in range(3)]
             assert len(set(child_pids(tmp_path))) == 3
-            [worker] = pool.status()["workers"]
-            assert [child["state"] for child in worker["children"]] == ["busy"] * 3
+
+            def states() -> list[str]:
+                [worker] = pool.status()["workers"]
+                return [child["state"] for child in worker["children"]]
+
+            running.until(lambda: states() == ["busy"] * 3, "all children busy")
             for future in futures:
                 future.result(30)
         running.signal(signal.SIGTERM)
