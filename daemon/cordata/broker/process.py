@@ -83,7 +83,7 @@ def boot_id() -> str:
 def start_of(pid: int) -> int:
     """When a process started, in ticks since the boot; 0: there is none, or it is a zombie."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")  # its name may be any bytes
     except OSError:
         return 0
     state, *rest = stat.rpartition(")")[2].split()  # proc_pid_stat(5): from the third field on
