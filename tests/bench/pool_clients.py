@@ -1,11 +1,12 @@
 """Calls of four client processes, as four workers are, and of a lone one, beside another checkout.
 
-    python -m tests.bench.pool_clients [--other CHECKOUT] [--rounds N] [--seconds S]
+    python -m tests.bench.pool_clients [--other CHECKOUT] [--executor] [--rounds N] [--seconds S]
 
 Each checkout has a pool of four processes of its own; they take turns, case by case. Beside the
 rate stands the processor time of a call in all processes: on a busy machine that says more. The
 gate is what was asked of a pool without a process in between: with four clients 1.5 times the rate
-of the manager that was there before, alone 0.8 times that of its leases.
+of the manager that was there before, alone 0.8 times that of its leases. `--executor`: beside four
+processes each of which has a ProcessPoolExecutor(1); 4 times their rate was asked.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import asyncio
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -29,7 +31,11 @@ from tests.servers.reaper import watched
 
 #: Client processes and calls that each keeps under way.
 CASES = {"4 clients x 16": (4, 16), "1 client x 64": (1, 64), "1 client x 1": (1, 1)}
-_GATE = {"4 clients x 16": 1.5, "1 client x 64": 0.8}
+_GATE = {
+    ("4 clients x 16", "other"): 1.5,
+    ("1 client x 64", "other"): 0.8,
+    ("4 clients x 16", "executor"): 4.0,
+}
 _ROOT = Path(__file__).parents[2]
 _PAYLOAD = "x" * 100
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -66,6 +72,26 @@ async def call(path: str, outstanding: int, seconds: float) -> None:
     print(json.dumps(figures), flush=True)
 
 
+def execute(outstanding: int, seconds: float) -> None:
+    """As `call`, by an executor with one process."""
+    from tests.bench import pool_peers
+
+    with pool_peers.executor(1) as start:
+        pool_peers.warm(start)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        found = pool_peers.measure(start, "echo", outstanding=outstanding, seconds=seconds)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    figures = {
+        "rate": found.rate,
+        "p50": found.quantile(0.5),
+        "p99": found.quantile(0.99),
+        "calls": len(found.latencies),
+        "cpu_s": time.process_time() + used.ru_utime + used.ru_stime,  # with the start
+    }
+    print(json.dumps(figures), flush=True)
+
+
 def serve() -> None:
     """A pool of this checkout; measures what each line of the input says."""
     from tests.contract.pool.running import running
@@ -75,11 +101,12 @@ def serve() -> None:
             print("ready", flush=True)
             for line in sys.stdin:
                 clients, outstanding, seconds = json.loads(line)
-                print(json.dumps(_measure(path, clients, outstanding, seconds)), flush=True)
+                argv = ["call", str(path), str(outstanding), str(seconds)]
+                print(json.dumps(_measure(clients, argv)), flush=True)
 
 
-def _measure(path: Path, clients: int, outstanding: int, seconds: float) -> dict[str, float]:
-    argv = [sys.executable, "-P", __file__, "call", str(path), str(outstanding), str(seconds)]
+def _measure(clients: int, arguments: list[str]) -> dict[str, float]:
+    argv = [sys.executable, "-P", __file__, *arguments]
     with ExitStack() as stack:
         started = [
             stack.enter_context(
@@ -149,6 +176,7 @@ def _ask(pool: subprocess.Popen[str], clients: int, outstanding: int, seconds: f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--other", type=Path)
+    parser.add_argument("--executor", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
     options = parser.parse_args()
@@ -161,19 +189,24 @@ def main() -> None:
                 for name in sorted(pools, reverse=bool(number % 2)):
                     figures = _ask(pools[name], clients, outstanding, options.seconds)
                     found.setdefault((case, name), []).append(figures)
+            if options.executor:
+                case, (clients, outstanding) = next(iter(CASES.items()))
+                argv = ["execute", str(outstanding), str(options.seconds)]
+                found.setdefault((case, "executor"), []).append(_measure(clients, argv))
     print(f"{os.cpu_count()} cores, Python {platform.python_version()}")
     print(f"{'':28}{'calls/s':>10}{'us/call':>10}{'p50 ms':>10}{'p99 ms':>10}")
     for (case, name), rounds in found.items():
         row = [median(one[key] for one in rounds) for key in ("rate", "us", "p50", "p99")]
         print(f"{case:20}{name:8}{row[0]:10,.0f}{row[1]:10.1f}{row[2]:10.2f}{row[3]:10.2f}")
-    if options.other:
-        for case, least in _GATE.items():
-            pairs = list(zip(found[case, "this"], found[case, "other"], strict=True))
+    for (case, name), least in _GATE.items():
+        if (case, name) in found:
+            pairs = list(zip(found[case, "this"], found[case, name], strict=True))
             share = median(own["rate"] / other["rate"] for own, other in pairs)
             time_of = median(own["us"] / other["us"] for own, other in pairs)
             good = "pass" if share >= least else "FAIL"
             print(
-                f"{good}  {case}: {share:.2f} of the rate (>= {least}), {time_of:.2f} of the time"
+                f"{good}  {case}, {name}: {share:.2f} of the rate (>= {least}),"
+                f" {time_of:.2f} of the time"
             )
 
 
@@ -184,5 +217,7 @@ if __name__ == "__main__":
         import uvloop
 
         uvloop.run(call(sys.argv[2], int(sys.argv[3]), float(sys.argv[4])))
+    elif sys.argv[1:2] == ["execute"]:
+        execute(int(sys.argv[2]), float(sys.argv[3]))
     else:
         main()

@@ -19,8 +19,8 @@ _CALLS_BEFORE = 200
 
 
 @contextmanager
-def executor() -> Iterator[Start]:
-    with ProcessPoolExecutor(PROCESSES, mp_context=multiprocessing.get_context("spawn")) as pool:
+def executor(processes: int = PROCESSES) -> Iterator[Start]:
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield partial(_future, pool.submit)
 
 

@@ -90,7 +90,7 @@ def sessions(operator: Operator, limit: int, after: str) -> int:
 @click.option("--undo", is_flag=True, help="Give it calls again.")
 @operator_options
 def drain(operator: Operator, worker: str, undo: bool) -> int:
-    """Give WORKER no more calls; the one in hand goes on."""
+    """Give WORKER no more calls; the current one goes on."""
     text = "gets calls again" if undo else "gets no more calls"
     return _ask(
         operator,

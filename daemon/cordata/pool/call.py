@@ -14,16 +14,34 @@ from asyncio import AbstractEventLoop, CancelledError, Future
 from collections import deque
 from collections.abc import Callable, Generator
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from cordata.errors import CallCancelled
-from cordata.pool.paths import ChildAddress
 
 #: A slow reader of a stream says at least this often that it reads, also before half of its window
 #: is used: the child ends streams that nobody reads.
 CREDIT_EVERY_S = 1.0
+
+
+class CallOptions(TypedDict, total=False):
+    """How a call runs. What is not given is as `@app.command` says, then as `[pool]` does."""
+
+    #: Id of the session that its command gets; "": none.
+    session: str
+    #: Seconds for all of it, waiting and running.
+    timeout: float | None
+    #: Of these, at most so many until it runs.
+    queue_timeout: float | None
+    #: It may run more than once, and does when its process dies, ...
+    idempotent: bool | None
+    #: ... up to so many times.
+    retries: int | None
+    #: 0 to 9, higher goes first.
+    priority: int
+    #: What the result is converted to.
+    type: Any
 
 
 class Engine(Protocol):
@@ -46,71 +64,53 @@ class Engine(Protocol):
         """End every call with PoolClosed."""
 
 
-class Call:
+class Call(Struct, eq=False):
     """A call that was started: await it for its result, once. Cancelling that cancels the call."""
 
-    __slots__ = (
-        *("_decode", "_future", "address", "arguments", "attempts", "command", "deadline"),
-        *("engine", "enqueued", "entry", "idempotent", "keywords", "late", "nested", "number"),
-        *("pinned", "pool", "priority", "queue_deadline", "request_id", "retries", "sequence"),
-        *("session", "size_bytes", "stream"),
-    )
+    # A Struct, since one is made for every call.
+    engine: Engine
+    future: Future[Any]
+    command: str
+    #: A MessagePack array and a map.
+    arguments: Raw
+    keywords: Raw
+    #: When it was started, monotonic as the next two: its deadline, and by when it must have begun.
+    enqueued: float
+    deadline: float
+    queue_deadline: float
+    session: str
+    idempotent: bool
+    retries: int
+    priority: int
+    request_id: str
+    #: Makes a value of its result, or of one part of its stream.
+    decode: Callable[[Raw], Any]
+    #: What reads its parts; None: it has one result.
+    stream: Stream | None = None
+    #: Its number in this client, in order of arrival; set by `submit`, as all below.
+    sequence: int = 0
+    pool: str = ""
+    #: The only worker that may run it; "": any.
+    pinned: str = ""
+    #: It comes from a command that holds a child itself.
+    nested: bool = False
+    #: Its entry in the queue; None: it does not wait there. A dropped one may lie there still.
+    entry: object = None
+    #: Runs that ended with a dead child.
+    attempts: int = 0
+    #: The scheduler's ChildState of the child that has it, and its number on that connection.
+    child: Any = None
+    number: int = 0
+    #: It is being taken back, and then fails with this.
+    late: Exception | None = None
 
-    def __init__(
-        self,
-        engine: Engine,
-        command: str,
-        arguments: Raw,
-        keywords: Raw,
-        deadline: float,
-        queue_deadline: float,
-        session: str,
-        idempotent: bool,
-        retries: int,
-        priority: int,
-        request_id: str,
-        decode: Callable[[Raw], Any],
-        stream: Stream | None = None,
-    ) -> None:
-        self.engine = engine
-        self.command = command
-        #: A MessagePack array and a map.
-        self.arguments, self.keywords = arguments, keywords
-        #: Monotonic, as the next; until then it must have begun.
-        self.deadline = deadline
-        self.queue_deadline = queue_deadline
-        self.session = session
-        self.idempotent, self.retries = idempotent, retries
-        self.priority = priority
-        self.request_id = request_id
-        self.size_bytes = len(arguments) + len(keywords)
-        #: What reads its parts; None: it has one result.
-        self.stream = stream
-        #: Its number in this client, in order of arrival; set by `submit`, as all below.
-        self.sequence = 0
-        self.enqueued = 0.0
-        self.pool = ""
-        #: The only worker that may run it; "": any.
-        self.pinned = ""
-        #: It comes from a command that holds a child itself.
-        self.nested = False
-        #: Its entry in the queue; None: it does not wait there. A dropped one may lie there still.
-        self.entry: object | None = None
-        #: Runs that ended with a dead child.
-        self.attempts = 0
-        #: The child that has it, and its number on that connection.
-        self.address: ChildAddress | None = None
-        self.number = 0
-        #: It is being taken back, and then fails with this.
-        self.late: Exception | None = None
-        self._decode = decode
-        self._future: Future[Any] = engine.loop.create_future()
-        if stream is not None:
-            self._future.add_done_callback(stream.wake)
+    def __repr__(self) -> str:
+        """Without what it is called with, which may be personal data."""
+        return f"<Call {self.sequence} {self.command}>"
 
     def __await__(self) -> Generator[Any, None, Any]:
         try:
-            return (yield from self._future.__await__())
+            return (yield from self.future.__await__())
         except CancelledError:
             self.engine.cancel(self, hard=False)
             raise
@@ -127,12 +127,17 @@ class Call:
 
     def done(self) -> bool:
         """Whether awaiting it returns at once."""
-        return self._future.done()
+        return self.future.done()
 
     @property
     def over(self) -> bool:
         """Whether nobody waits for an answer any more."""
-        return self._future.done()
+        return self.future.done()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what its command is called with."""
+        return len(self.arguments) + len(self.keywords)
 
     @property
     def queued(self) -> bool:
@@ -146,47 +151,43 @@ class Call:
 
     def succeed(self, value: Raw) -> None:
         """The command's result."""
-        if self._future.done():
+        if self.future.done():
             return
         if self.stream is not None:
             self.stream.add(value)
-            self._future.set_result(None)
+            self.future.set_result(None)
             return
         try:
-            self._future.set_result(self._decode(value))
+            self.future.set_result(self.decode(value))
         except Exception as error:  # noqa: BLE001 - the result is no `type`: its caller's to know
-            self._future.set_exception(error)
+            self.future.set_exception(error)
 
     def end(self) -> None:
         """A stream is complete."""
-        if not self._future.done():
-            self._future.set_result(None)
+        if not self.future.done():
+            self.future.set_result(None)
 
     def fail(self, error: Exception) -> None:
         """There is no answer but this."""
-        if self._future.done():
+        if self.future.done():
             return
-        self._future.set_exception(error)
+        self.future.set_exception(error)
         if self.stream is not None or isinstance(error, CallCancelled):
-            self._future.exception()  # told by the stream; who cancelled need not await it
+            self.future.exception()  # told by the stream; who cancelled need not await it
 
     def abandon(self, error: Exception) -> None:
         """As `fail`, in a forked process: nobody need await it here."""
         self.fail(error)
-        if not self._future.cancelled():
-            self._future.exception()
+        if not self.future.cancelled():
+            self.future.exception()
 
     def add_done_callback(self, tell: Callable[[Future[Any]], object]) -> None:
         """Have `tell` called by the event loop when the call is over."""
-        self._future.add_done_callback(tell)
-
-    def decode(self, value: Raw) -> Any:
-        """One part of its stream."""
-        return self._decode(value)
+        self.future.add_done_callback(tell)
 
     def error(self) -> BaseException | None:
         """What it failed with; only when it is done."""
-        return CancelledError() if self._future.cancelled() else self._future.exception()
+        return CancelledError() if self.future.cancelled() else self.future.exception()
 
 
 class Stream:

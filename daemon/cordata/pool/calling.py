@@ -59,16 +59,6 @@ class Command:
             self.session_name = next((name for name in _SESSION if name in names), "")
 
 
-class Answer:
-    """What goes back to the caller, and whether the call failed."""
-
-    __slots__ = ("data", "failed")
-
-    def __init__(self, data: bytes, *, failed: bool = False) -> None:
-        self.data = data
-        self.failed = failed
-
-
 def find(place: str) -> Callable[..., Any]:
     """The function at `module:name`. Raises: ImportError for none; what the import raises."""
     module, _, name = place.partition(":")
@@ -136,10 +126,8 @@ class Calling:
             return NotRun(call.number, "deadline")
         return None
 
-    def open_session(self, call: Call) -> tuple[Session | None, str] | Packet:
+    def open_session(self, call: Call) -> tuple[Session, str] | Packet:
         """The session of the call and its affinity; else the packet that says why there is none."""
-        if not call.session:
-            return None, ""
         own = self._spec.worker
         try:
             found = self.store.use(call.session, own)
@@ -152,13 +140,16 @@ class Calling:
             return NotRun(call.number, "moved", found.worker, found.affinity)
         return session, found.affinity
 
-    def run(self, call: Call, session: Session | None, affinity: str, caller: Caller) -> Answer:
-        """Run the call; chunks have been sent when it returns.
+    def run(
+        self, call: Call, session: Session | None, affinity: str, caller: Caller
+    ) -> tuple[bytes, bool]:
+        """Run the call; chunks have been sent when it returns. Gives the answer, and whether the
+        call failed.
 
         Raises: nothing but what is meant to end the process, as SystemExit.
         """
         began = monotonic()
-        seen = CurrentCall(call, caller.client, session, self._globals, caller.look)
+        seen = CurrentCall(call, caller, session, self._globals)
         try:
             value = copy_context().run(self._call, self._commands[call.command], call, seen, caller)
             if session is not None or seen.used_globals is not None:
@@ -166,14 +157,14 @@ class Calling:
             worker = session.worker if session is not None and affinity else ""
             run_us = _microseconds(began)
             if call.credits:
-                return Answer(encode(End(call.number, run_us, worker, affinity)))
+                return encode(End(call.number, run_us, worker, affinity)), False
             # The value is encoded with its packet, in one go.
             data = encode(Result(call.number, value, run_us, worker, affinity))  # type: ignore[arg-type]
             if len(data) > self._limit:
                 raise too_large(len(data), self._limit)
-            return Answer(data)
+            return data, False
         except Exception as error:  # noqa: BLE001 - the boundary of a call
-            return Answer(self._failure(call, error, began), failed=True)
+            return self._failure(call, error, began), True
 
     def _globals(self) -> Mapping[str, Raw]:
         return self.store.globals()
@@ -183,10 +174,9 @@ class Calling:
         current.set(seen)
         if call.request_id:  # else it is what it is without a request
             request_id.set(call.request_id)
-        keywords = msgpack.decode(call.keywords)
         if command.session_name:
-            keywords[command.session_name] = seen.session
-        value = command.function(*msgpack.decode(call.arguments), **keywords)
+            call.keywords[command.session_name] = seen.session
+        value = command.function(*call.arguments, **call.keywords)
         kind = type(value)
         if kind is CoroutineType:
             value = self.loop.run(value, caller, seen.remaining_s())

@@ -35,13 +35,13 @@ if not __package__:
     _up = os.path.dirname
     sys.path.insert(0, _up(_up(_up(os.path.abspath(__file__)))))
 
-from cordata.errors import CallCancelled, FrameTooLarge, ProtocolError
+from cordata.errors import CallCancelled, FrameTooLarge, ProtocolError, is_transient
 from cordata.log import frames, logger, shows_messages, trail
+from cordata.pid import start_of
 from cordata.pool import page, protocol
 from cordata.pool import spec as specs
 from cordata.pool.calling import Calling, Command, find
 from cordata.pool.current import set_own_pool
-from cordata.pool.fingerprint import start_of
 from cordata.pool.output import ChildOutput
 from cordata.pool.page import ConnectionPage, StatusWriter
 from cordata.pool.protocol import (
@@ -65,7 +65,9 @@ _PR_SET_PDEATHSIG = 1
 #: While calls wait, sockets are looked at so often: two system calls for each of the shortest calls
 #: cost more than the calls.
 _LOOK_S = 0.001
-#: Packets that are read from one connection before the others have their turn.
+#: Pause before a connection is accepted for which no descriptor was left.
+_ACCEPT_AGAIN_S = 0.1
+#: Packets that a command's look at its caller reads at most.
 _READS = 16
 #: Calls, and bytes of answers that are not read, that one connection may have here.
 _MAX_CALLS, _MAX_UNREAD = 4096, 67_108_864
@@ -136,7 +138,7 @@ class Connection:
     def look(self) -> bool:
         """See what came, without waiting. Whether the caller of the call waits no more."""
         if not self._over:
-            self.read()
+            self.read(_READS)
         return self._over or self.closed
 
     def take_credit(self) -> bool:
@@ -164,10 +166,11 @@ class Connection:
         if self.closed:
             raise CallCancelled
 
-    def send(self, data: bytes) -> None:
+    def send(self, message: bytes) -> None:
         """Send an answer, as soon as the client reads; who does not read holds no child."""
         if self.closed:
             return
+        data = protocol.batch((message,))
         if self.unread:
             self._keep(data)
             return
@@ -191,13 +194,14 @@ class Connection:
             return
         self._loop.watch(self, select.POLLIN)
 
-    def read(self) -> None:
-        """What has come by now."""
+    def read(self, packets: int = 1) -> None:
+        """Take so many packets, if they have come."""
+        limit = self._loop.spec.max_frame_bytes + protocol.HEAD_BYTES
         try:
-            for _ in range(_READS):
+            for _ in range(packets):
                 if self.closed:
                     return
-                self._take(protocol.receive(self.socket, self._loop.spec.max_frame_bytes))
+                self._take(*protocol.receive(self.socket, limit))
         except BlockingIOError:
             return
         except FrameTooLarge as error:
@@ -221,42 +225,46 @@ class Connection:
                 self.page.close()
             self.unread.clear()
 
-    def _take(self, received: protocol.Received) -> None:
-        if not received.data:
+    def _take(self, data: bytes, files: Sequence[int]) -> None:
+        if not data:
             self.close()
             return
-        message = from_client.decode(received.data)
-        if isinstance(message, Hello):
-            self._greet(message, received.files)
-            return
-        protocol.close(received.files)
-        if self.page is None:
-            raise ProtocolError("the first packet is not a hello")
-        if type(message) is Call:
-            self.calls += 1
-            if self.calls > _MAX_CALLS:
-                raise ProtocolError(f"more than {_MAX_CALLS} calls on one connection")
-            self._loop.add(self, message)
-        elif isinstance(message, Cancel):
-            if self._running is not None and message.number == self._running.number:
-                self._over = True
-            else:
-                self._loop.cancel(self, message.number)
-        elif isinstance(message, Credit):
-            if self._running is not None and message.number == self._running.number:
-                self.credits += message.count
-            else:
-                self._loop.credit(self, message)
-
-    def _greet(self, hello: Hello, files: Sequence[int]) -> None:
         try:
-            if hello.version != protocol.VERSION:
-                raise ProtocolError(f"version {hello.version}, this is {protocol.VERSION}")
-            if len(files) != 1 or self.page is not None:
-                raise ProtocolError("a hello comes once, with the page of the connection")
-            self.page = ConnectionPage(files[0])
+            messages = from_client.decode(data)
+            if self.page is None:
+                first = messages.pop(0) if messages else None
+                if not isinstance(first, Hello):
+                    raise ProtocolError("the first message is not a hello")
+                self._greet(first, files)
         finally:
             protocol.close(files)
+        loop = self._loop
+        for message in messages:
+            if isinstance(message, Call):
+                self.calls += 1
+                if self.calls > _MAX_CALLS:
+                    raise ProtocolError(f"more than {_MAX_CALLS} calls on one connection")
+                loop.add(self, message)
+            elif isinstance(message, Cancel):
+                if self._running is not None and message.number == self._running.number:
+                    self._over = True
+                else:
+                    self._loop.cancel(self, message.number)
+            elif isinstance(message, Credit):
+                if self._running is not None and message.number == self._running.number:
+                    self.credits += message.count
+                else:
+                    self._loop.credit(self, message)
+            else:
+                raise ProtocolError("a hello comes once")
+        loop.tell_waiting()
+
+    def _greet(self, hello: Hello, files: Sequence[int]) -> None:
+        if hello.version != protocol.VERSION:
+            raise ProtocolError(f"version {hello.version}, this is {protocol.VERSION}")
+        if len(files) != 1:
+            raise ProtocolError("a hello comes with the page of the connection")
+        self.page = ConnectionPage(files[0])
         self.client = hello.client
         spec = self._loop.spec
         options = {
@@ -316,6 +324,8 @@ class Loop:
             self._poll.register(sock, select.POLLIN)
         self._connections: dict[int, Connection] = {}
         self._queue: deque[tuple[Connection, Call]] = deque()
+        #: When to accept connections again; 0.0: they are accepted.
+        self._accept_at = 0.0
         #: When to look at the sockets again, though a call waits.
         self._look_at = 0.0
         self._calls = 0
@@ -336,6 +346,9 @@ class Loop:
     def add(self, connection: Connection, call: Call) -> None:
         """A call came."""
         self._queue.append((connection, call))
+
+    def tell_waiting(self) -> None:
+        """Note on the status page how many calls wait."""
         self._status.set_waiting(len(self._queue))
 
     def cancel(self, connection: Connection, number: int) -> None:
@@ -370,7 +383,13 @@ class Loop:
 
     def _look(self, *, wait: bool) -> None:
         """Wait, if no call waits, and read. The worker first: a stop goes before a call."""
-        found = dict(self._poll.poll(None if wait else 0))
+        timeout_s = None if wait else 0.0
+        if self._accept_at and self._accept_at <= monotonic():
+            self._accept_at = 0.0
+            self._poll.register(self._listener, select.POLLIN)
+        elif self._accept_at and wait:
+            timeout_s = self._accept_at - monotonic()
+        found = dict(self._poll.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000.0))
         if self._channel.socket.fileno() in found:
             del found[self._channel.socket.fileno()]
             if isinstance(self._channel.read(), protocol.Ping):
@@ -391,10 +410,15 @@ class Loop:
         self._look_at = monotonic() + _LOOK_S
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # it is gone, or there is no descriptor left for it
+        try:
             sock, _ = self._listener.accept()
-            self._connections[sock.fileno()] = Connection(sock, self)
-            self._poll.register(sock, select.POLLIN)
+        except OSError as error:
+            if is_transient(error):  # no descriptor left: it stays readable
+                self._poll.unregister(self._listener)
+                self._accept_at = monotonic() + _ACCEPT_AGAIN_S
+            return
+        self._connections[sock.fileno()] = Connection(sock, self)
+        self._poll.register(sock, select.POLLIN)
 
     def _serve(self, connection: Connection, call: Call) -> None:
         status, calling = self._status, self._calling
@@ -403,12 +427,15 @@ class Loop:
             time.sleep(page.SETTLE_S)
         began = monotonic()
         refused = calling.refuse(call, began)
+        session, affinity = None, ""
+        if call.session and refused is None:
+            opened = calling.open_session(call)
+            if isinstance(opened, Packet):
+                refused = opened
+            else:
+                session, affinity = opened
         if refused is not None:
             self._refuse(connection, refused)
-            return
-        opened = calling.open_session(call)
-        if isinstance(opened, Packet):
-            self._refuse(connection, opened)
             return
         assert connection.page is not None  # it said hello
         if not connection.page.may_begin(call.number):
@@ -418,12 +445,12 @@ class Loop:
         status.begin(client, call.number, call.id, call.command, began, call.deadline)
         self._output.begin(client, call.id, call.request_id)
         connection.begin(call)
-        answer = calling.run(call, *opened, connection)
+        data, failed = calling.run(call, session, affinity, connection)
         connection.end()
         self._output.end()
         connection.calls -= 1
-        status.end(failed=answer.failed)  # first: who gets the answer finds the child free
-        connection.send(answer.data)
+        status.end(failed=failed)  # first: who gets the answer finds the child free
+        connection.send(data)
         self._calls += 1
         if self._calls == self.spec.max_calls:
             self._channel.send(protocol.Due(f"max_calls: {self._calls} calls"))
@@ -438,7 +465,7 @@ class Loop:
         """
         self._status.set_state(page.LEAVING)
         for connection in list(self._connections.values()):
-            connection.read()
+            connection.read(_READS)
         for connection, call in list(self._queue):
             self._refuse(connection, NotRun(call.number, "leaving"))
         until = monotonic() + 1.0

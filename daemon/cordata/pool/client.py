@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 from weakref import WeakSet
 
 from msgspec import Raw
@@ -26,12 +26,13 @@ from cordata.errors import (
     ProtocolError,
 )
 from cordata.pool import protocol
-from cordata.pool.call import Call, Engine, Stream
+from cordata.pool.call import Call, CallOptions, Engine, Stream
 from cordata.pool.dispatcher import Dispatcher
 from cordata.pool.protocol import NO_KEYWORDS, CommandOptions
 from cordata.pool.session_api import Globals, Sessions, may_repeat
 from cordata.pool.values import (
     DEFAULT_PATH,
+    LONGEST_S,
     bounded,
     check_call,
     check_credit,
@@ -39,12 +40,16 @@ from cordata.pool.values import (
     decoder_of,
     error_of,
     packed,
+    unpack,
 )
 
 #: Pause before a worker is looked for again.
 _AGAIN_S = 0.05
 #: Calls of a `map` that are under way at a time.
 _MAP_WINDOW = 64
+
+
+_DEFAULTS = PoolConfig()
 
 
 class Client:
@@ -71,6 +76,7 @@ class Client:
     ) -> None:
         self._path = Path(path or DEFAULT_PATH)
         self._pools = dict(pools or {})
+        self._config = self._pools.get(DEFAULT_POOL, _DEFAULTS)
         self._options = options or {}
         self._timeout = timeout
         self._engine: Engine = self._new_engine()
@@ -79,24 +85,13 @@ class Client:
         self.globals = Globals(self._ask)
 
     async def execute(
-        self,
-        command: str,
-        payload: object = None,
-        *,
-        session: str = "",
-        timeout: float | None = None,
-        queue_timeout: float | None = None,
-        idempotent: bool | None = None,
-        retries: int | None = None,
-        priority: int = 0,
-        type: Any = None,
+        self, command: str, payload: object = None, **options: Unpack[CallOptions]
     ) -> Any:
         """Run a command with one argument in one of the pool's processes and give its result.
 
-        `timeout`: seconds for all of it, waiting and running. `queue_timeout`: of these, at most
-        so many until it runs. `idempotent`: it may run more than once, and does when its process
-        dies, up to `retries` times. `priority`: 0 to 9, higher goes first. `type`: what the result
-        is converted to. What is not given is as `@app.command` says, then as `[pool]` does.
+        Options: `session`, `timeout`, `queue_timeout`, `idempotent`, `retries`, `priority` and
+        `type`, see `CallOptions`. What is not given is as `@app.command` says, then as `[pool]`
+        does.
 
         Raises: CommandFailed (CommandRefused) when the command raised, with the exception itself as
         its `__cause__` where this process has imported its class; DeadlineExceeded, QueueTimeout,
@@ -105,47 +100,13 @@ class Client:
         MessagePack does not know. Cancelling it cancels the call: it does not start any more; when
         it runs, it is told.
         """
-        return await self.start_packed(
-            command,
-            packed((payload,)),
-            NO_KEYWORDS,
-            session,
-            timeout,
-            queue_timeout,
-            idempotent,
-            retries,
-            priority,
-            type,
-        )
+        return await self.start_packed(command, packed((payload,)), **options)
 
-    def start(
-        self,
-        command: str,
-        payload: object = None,
-        *,
-        session: str = "",
-        timeout: float | None = None,
-        queue_timeout: float | None = None,
-        idempotent: bool | None = None,
-        retries: int | None = None,
-        priority: int = 0,
-        type: Any = None,
-    ) -> Call:
+    def start(self, command: str, payload: object = None, **options: Unpack[CallOptions]) -> Call:
         """As `execute`, without waiting: await the Call, or cancel it. Raises: PoolClosed,
         PoolSaturated, TypeError; the rest is raised by awaiting the Call.
         """
-        return self.start_packed(
-            command,
-            packed((payload,)),
-            NO_KEYWORDS,
-            session,
-            timeout,
-            queue_timeout,
-            idempotent,
-            retries,
-            priority,
-            type,
-        )
+        return self.start_packed(command, packed((payload,)), **options)
 
     def submit(self, command: str, /, *arguments: object, **keywords: object) -> Call:
         """Run a command with these arguments, as `concurrent.futures.Executor.submit` does; its
@@ -183,13 +144,7 @@ class Client:
         payload: object = None,
         *,
         credit: int = 16,
-        session: str = "",
-        timeout: float | None = None,
-        queue_timeout: float | None = None,
-        idempotent: bool | None = None,
-        retries: int | None = None,
-        priority: int = 0,
-        type: Any = None,
+        **options: Unpack[CallOptions],
     ) -> AsyncGenerator[Any, None]:
         """The parts that a command yields, as they come; no more than `credit` lie unread.
 
@@ -198,19 +153,7 @@ class Client:
         stream of which a part was read is not begun again.
         """
         stream = Stream(check_credit(credit))
-        call = self.start_packed(
-            command,
-            packed((payload,)),
-            NO_KEYWORDS,
-            session,
-            timeout,
-            queue_timeout,
-            idempotent,
-            retries,
-            priority,
-            type,
-            stream,
-        )
+        call = self.start_packed(command, packed((payload,)), stream=stream, **options)
         try:
             while part := await stream.next(call):
                 yield part[0]
@@ -222,6 +165,8 @@ class Client:
         command: str,
         arguments: Raw,
         keywords: Raw = NO_KEYWORDS,
+        *,
+        stream: Stream | None = None,
         session: str = "",
         timeout: float | None = None,
         queue_timeout: float | None = None,
@@ -229,46 +174,48 @@ class Client:
         retries: int | None = None,
         priority: int = 0,
         type: Any = None,
-        stream: Stream | None = None,
     ) -> Call:
         """As `start`, with arguments that are MessagePack already: an array and a map."""
         options = self._options.get(command)
         config = self._config_of(command)
         if timeout is None:
             timeout = self._default_timeout(command, options, config)
-        check_call(command, session, timeout, queue_timeout, priority)
         if queue_timeout is None and config.queue_timeout_s:
             queue_timeout = config.queue_timeout_s
+        check_call(command, session, timeout, queue_timeout, priority)
         if idempotent is None:
             idempotent = options is not None and options.idempotent
         if retries is None:
             retries = options.retries if options is not None else None
         now = monotonic()
-        deadline = now + bounded(timeout)
-        # By position: one of these is made for every call.
+        deadline = now + min(timeout, LONGEST_S)
+        engine = self._engine
         call = Call(
-            self._engine,
+            engine,
+            engine.loop.create_future(),
             command,
             arguments,
             keywords,
+            now,
             deadline,
-            deadline if queue_timeout is None else now + bounded(queue_timeout),
+            deadline if queue_timeout is None else min(deadline, now + queue_timeout),
             session,
             idempotent,
             config.retries if retries is None else retries,
             priority,
             current_request(),
-            decoder_of(type),
+            unpack if type is None else decoder_of(type),
             stream,
         )
-        self._engine.submit(call)
+        if stream is not None:
+            call.add_done_callback(stream.wake)
+        engine.submit(call)
         return call
 
     def _config_of(self, command: str) -> PoolConfig:
-        pools = self._pools
-        if len(pools) > 1:
-            return pools.get(pool_of_command(pools, command), _DEFAULTS)
-        return pools.get(DEFAULT_POOL, _DEFAULTS)
+        if len(self._pools) > 1:
+            return self._pools.get(pool_of_command(self._pools, command), _DEFAULTS)
+        return self._config
 
     def _default_timeout(
         self, command: str, options: CommandOptions | None, config: PoolConfig
@@ -429,7 +376,6 @@ async def _items(items: Iterable[object] | AsyncIterable[object]) -> AsyncGenera
             yield item
 
 
-_DEFAULTS = PoolConfig()
 _clients: WeakSet[Client] = WeakSet()
 
 

@@ -22,6 +22,8 @@ from cordata.pool.scheduler import ChildState
 
 #: The largest message that a client takes: the child has the configured bound.
 MAX_TAKEN = 1 << 30
+#: Of a packet with more than one message.
+_BATCH_BYTES = protocol.INLINE_BYTES - protocol.HEAD_BYTES
 #: Pause before a packet is sent again for which no descriptor or memory was left.
 _SEND_AGAIN_S = 0.02
 
@@ -35,8 +37,8 @@ def connect(sock: socket.socket, path: Path) -> None:
 class Owner(Protocol):
     """Who is told what becomes of a connection."""
 
-    def received(self, connection: Connection, packet: protocol.FromChild) -> None:
-        """A packet came."""
+    def received(self, connection: Connection, messages: list[protocol.FromChild]) -> None:
+        """Messages came."""
 
     def writable(self, connection: Connection) -> None:
         """The socket was full, and takes calls again."""
@@ -57,6 +59,10 @@ class Connection:
         self._ending = False
         self._owner = owner
         self._loop = asyncio.get_running_loop()
+        #: Messages of this turn of the event loop, for one packet.
+        self._batch: list[bytes] = []
+        self._batch_bytes = 0
+        self._flushes = False
         #: Packets that the socket did not take yet.
         self._outbox: deque[bytes] = deque()
         self._max_bytes = MAX_TAKEN
@@ -71,7 +77,7 @@ class Connection:
             try:
                 self._page = ConnectionPage(file)
                 hello = protocol.Hello(version=protocol.VERSION, client=client_id, pid=os.getpid())
-                protocol.send(self._socket, protocol.encode(hello), [file])
+                protocol.send(self._socket, protocol.batch([protocol.encode(hello)]), [file])
             finally:
                 os.close(file)
         except BaseException:
@@ -98,7 +104,9 @@ class Connection:
         self.child.ready = True
 
     def send_call(self, call: Call) -> None:
-        """Send a call. Raises: FrameTooLarge, before anything was sent."""
+        """Send a call: at once if the child has none, else with all that follows in this turn of
+        the event loop. Raises: FrameTooLarge, before anything was sent.
+        """
         number = self._number + 1
         data = protocol.encode(
             protocol.Call(
@@ -116,17 +124,22 @@ class Connection:
         if len(data) > self._max_bytes:
             raise protocol.too_large(len(data), self._max_bytes)
         self._number = call.number = number
-        call.address = self.address
-        self.child.calls[number] = call
-        self._send(data)
+        call.child = self.child
+        calls = self.child.calls
+        at_once = not (calls or self._batch)
+        calls[number] = call
+        if at_once:
+            self._send(protocol.batch((data,)))
+        else:
+            self._post(data)
 
     def cancel(self, call: Call) -> None:
         """Tell the child that nobody waits for the call."""
-        self._send(protocol.encode(protocol.Cancel(call.number)))
+        self._post(protocol.encode(protocol.Cancel(call.number)))
 
     def credit(self, call: Call, count: int) -> None:
         """Let so many more parts come."""
-        self._send(protocol.encode(protocol.Credit(call.number, count)))
+        self._post(protocol.encode(protocol.Credit(call.number, count)))
 
     def take_back(self, number: int, settled: Callable[[Connection, int], None]) -> None:
         """Let no call up to this number begin any more; then `settled` is called, by when `begun`
@@ -151,6 +164,24 @@ class Connection:
                 self._loop.remove_writer(self._socket)
         self._socket.close()
         self.status.close()
+
+    def _post(self, message: bytes) -> None:
+        if self._batch_bytes + len(message) > _BATCH_BYTES:
+            self._flush()
+        self._batch.append(message)
+        self._batch_bytes += len(message)
+        if not self._flushes:
+            self._flushes = True
+            self._loop.call_soon(self._turn_ends)
+
+    def _turn_ends(self) -> None:
+        self._flushes = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._batch:
+            messages, self._batch, self._batch_bytes = self._batch, [], 0
+            self._send(protocol.batch(messages))
 
     def _send(self, data: bytes) -> None:
         if self.closed:
@@ -206,7 +237,7 @@ class Connection:
                     return
                 if files:
                     protocol.close(files)
-                packet = decode(data)
+                messages = decode(data)
             except BlockingIOError:
                 return
             except ConnectionResetError:
@@ -217,6 +248,6 @@ class Connection:
             except (OSError, FrameTooLarge, ProtocolError):
                 self._owner.lost(self)
                 return
-            self._owner.received(self, packet)
+            self._owner.received(self, messages)
             if not calls and not self._ending:
                 return

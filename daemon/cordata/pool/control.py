@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from cordata.errors import CordataError, FrameTooLarge, PoolError, ProtocolError
+from cordata.errors import CordataError, FrameTooLarge, PoolError, ProtocolError, is_transient
 from cordata.log import logger
 from cordata.pool import protocol
 from cordata.pool.keeper import Keeper
@@ -49,6 +49,8 @@ _DEATH_S = 1.0
 _SWEEP_S = 60.0
 #: Requests that wait for the thread; above it a request is refused.
 _MAX_WAITING = 10_000
+#: Pause before a connection is accepted for which no descriptor was left.
+_ACCEPT_AGAIN_S = 0.1
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -87,7 +89,7 @@ class ControlServer:
         make_directory(directory)
         with _only_one(directory, self._worker):
             with _listen(directory / control_name(self._worker)) as listener:
-                self._loop.add_reader(listener, self._accept, listener)
+                self._listen(listener)
                 try:
                     yield
                 finally:
@@ -107,21 +109,30 @@ class ControlServer:
             self._send(sock, _death(number, end))
 
     def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # it is gone, or there is no descriptor left for it
+        try:
             sock, _ = listener.accept()
-            sock.setblocking(False)
-            self._connections[sock.fileno()] = sock
-            self._loop.add_reader(sock, self._read, sock)
+        except OSError as error:
+            if is_transient(error):  # no descriptor left: it stays readable
+                self._loop.remove_reader(listener)
+                self._loop.call_later(_ACCEPT_AGAIN_S, self._listen, listener)
+            return
+        sock.setblocking(False)
+        self._connections[sock.fileno()] = sock
+        self._loop.add_reader(sock, self._read, sock)
+
+    def _listen(self, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            self._loop.add_reader(listener, self._accept, listener)
 
     def _read(self, sock: socket.socket) -> None:
         try:
             while sock.fileno() >= 0:
-                received = protocol.receive(sock, self._spec.max_frame_bytes)
-                protocol.close(received.files)
-                if not received.data:
+                data, files = protocol.receive(sock, self._spec.max_frame_bytes)
+                protocol.close(files)
+                if not data:
                     self._close(sock)
                     return
-                self._take(sock, from_control_client.decode(received.data))
+                self._take(sock, from_control_client.decode(data))
         except BlockingIOError:
             return
         except (ProtocolError, FrameTooLarge) as error:

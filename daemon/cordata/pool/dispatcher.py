@@ -43,11 +43,11 @@ from cordata.pool.call import Call
 from cordata.pool.connection import Connection
 from cordata.pool.control_client import ControlClient
 from cordata.pool.current import own_pool
+from cordata.pool.deadlines import Deadlines
 from cordata.pool.directory import Directory
 from cordata.pool.paths import ChildAddress, control_name
 from cordata.pool.scheduler import STUCK_S, ChildState, Scheduler, worker_of
 from cordata.pool.suggestion import nearest
-from cordata.pool.timer_wheel import Alarm
 from cordata.pool.values import FORKED, error_of, new_client_id
 
 log = logger("cordata.pool")
@@ -84,7 +84,7 @@ class Dispatcher:
         self._pools: dict[str, Scheduler] = {}
         #: Commands that some child knows, or knew: their workers may be restarting.
         self._known = set(declared)
-        self._connections: dict[ChildAddress, Connection] = {}
+        self._connections: dict[ChildState, Connection] = {}
         #: Children that are dead, or refuse us, until their files are gone.
         self._gone: set[ChildAddress] = set()
         #: Nested calls, until a free child has said that it takes calls.
@@ -93,7 +93,7 @@ class Dispatcher:
         self._sessions: OrderedDict[str, tuple[str, str]] = OrderedDict()
         first = self._configured.get(DEFAULT_POOL, PoolConfig())
         self._breaker = CircuitBreaker(first.poison_limit, first.poison_pause_s)
-        self._alarm: Alarm[Call] = Alarm(self._due)
+        self._deadlines: Deadlines[Call] = Deadlines(self._due)
         self._tick: asyncio.TimerHandle | None = None
         self._tick_s = STUCK_S
         self._retry: asyncio.TimerHandle | None = None
@@ -115,8 +115,9 @@ class Dispatcher:
         """Send the call, or let it wait. Raises: PoolClosed, PoolSaturated."""
         if self.closed:
             raise PoolClosed("the client is closed")
-        self.open()
-        now = call.enqueued = monotonic()
+        if self._directory is None:
+            self.open()
+        now = call.enqueued
         self._last += 1
         call.sequence = self._last
         call.pool = self._pool_of(call.command)
@@ -139,13 +140,13 @@ class Dispatcher:
             if pool.queue.kinds > 1:  # those before it may wait for other children
                 self._pump(pool)
         if not call.over:
-            self._alarm.set(call, min(call.deadline, call.queue_deadline))
+            self._deadlines.set(call, call.queue_deadline)
             if self._tick is None:
                 self._watch()
 
     def cancel(self, call: Call, *, hard: bool) -> None:
         """Nobody waits for the call: it does not begin any more; its child is told, or killed."""
-        self._alarm.clear(call)
+        self._deadlines.clear(call)
         connection = self._connection_with(call)
         if call.queued:
             self._pools[call.pool].queue.drop(call)
@@ -199,9 +200,9 @@ class Dispatcher:
         if self.closed:
             return
         self.closed = True
-        for call in self._alarm.items():
-            call.fail(PoolClosed("the client was closed"))
-        self._alarm.close()
+        for call in self._deadlines.items():
+            call.abandon(PoolClosed("the client was closed"))
+        self._deadlines.close()
         for timer in (self._tick, self._retry):
             if timer is not None:
                 timer.cancel()
@@ -214,7 +215,7 @@ class Dispatcher:
     def disown(self) -> None:
         """In a forked process: connections and calls are the parent's, which goes on with them."""
         self.closed = True
-        for call in self._alarm.items():
+        for call in self._deadlines.items():
             call.abandon(PoolClosed(FORKED))
         if self._directory is not None:
             self._directory.close(forked=True)
@@ -306,16 +307,13 @@ class Dispatcher:
 
     def _send(self, call: Call, child: ChildState) -> None:
         try:
-            self._connection_of(child).send_call(call)
+            self._connections[child].send_call(call)
         except FrameTooLarge as error:
             self._fail(call, error)
 
-    def _connection_of(self, child: ChildState) -> Connection:
-        return self._connections[child.address]
-
     def _connection_with(self, call: Call) -> Connection | None:
         """To the child that has the call; None: no child has it, or that is gone."""
-        return None if call.address is None else self._connections.get(call.address)
+        return self._connections.get(call.child)
 
     def _pump(self, pool: Scheduler) -> None:
         """Send what can go."""
@@ -333,7 +331,7 @@ class Dispatcher:
     def _again(self, call: Call) -> None:
         """Let a call that is not over wait at the place that it had."""
         now = monotonic()
-        call.address, call.late = None, None
+        call.child, call.late = None, None
         pool = self._scheduler(call.pool)
         try:
             if now >= call.deadline:
@@ -366,46 +364,47 @@ class Dispatcher:
         self._saturated = 0
 
     def _fail(self, call: Call, error: Exception) -> None:
-        self._alarm.clear(call)
+        self._deadlines.clear(call)
         call.fail(error)
 
     # --- what children say ---
 
-    def received(self, connection: Connection, packet: protocol.FromChild) -> None:
-        """A packet came from a child."""
+    def received(self, connection: Connection, messages: list[protocol.FromChild]) -> None:
+        """Messages came from a child."""
         child = connection.child
-        if isinstance(packet, protocol.Welcome):
-            connection.welcome(packet)
-            self._known |= child.commands
-            self._pools[connection.address.pool].learn()
-            self._welcomed(connection)
-            return
-        number = packet.number
-        if isinstance(packet, protocol.Chunk):
-            call = child.calls.get(number)
-            if call is not None and call.stream is not None and not call.over:
-                call.stream.add(packet.value)
-            return
-        call = child.calls.pop(number, None)
         pool = self._pools[connection.address.pool]
-        if call is None:
-            if isinstance(packet, protocol.Failure) and number == 0:
-                self._refused(connection, error_of(packet))
-            return  # else it was taken back
-        if isinstance(packet, protocol.NotRun):
-            self._not_run(connection, call, packet)
-        else:
-            self._alarm.clear(call)
+        for message in messages:
+            if isinstance(message, protocol.Welcome):
+                connection.welcome(message)
+                self._known |= child.commands
+                pool.learn()
+                self._welcomed(connection)
+                continue
+            if isinstance(message, protocol.Chunk):
+                call = child.calls.get(message.number)
+                if call is not None and call.stream is not None and not call.over:
+                    call.stream.add(message.value)
+                continue
+            call = child.calls.pop(message.number, None)
+            if call is None:
+                if isinstance(message, protocol.Failure) and message.number == 0:
+                    self._refused(connection, error_of(message))
+                    return
+                continue  # it was taken back
+            if isinstance(message, protocol.NotRun):
+                self._not_run(connection, call, message)
+                continue
+            self._deadlines.clear(call)
             self._breaker.succeeded(call.command)
-            pool.ran(child, call.command, packet.run_us)
-            if isinstance(packet, protocol.Result):
-                call.succeed(packet.value)
-            elif isinstance(packet, protocol.End):
+            pool.ran(child, call.command, message.run_us)
+            if isinstance(message, protocol.Result):
+                call.succeed(message.value)
+            elif isinstance(message, protocol.End):
                 call.end()
             else:
-                call.fail(error_of(packet))
-            if call.session and not isinstance(packet, protocol.Failure):
-                self.remember(call.session, packet.session_worker, packet.affinity)
+                call.fail(error_of(message))
+            if call.session and not isinstance(message, protocol.Failure):
+                self.remember(call.session, message.session_worker, message.affinity)
         if pool.queue.count:
             now = monotonic()
             while (following := pool.next_call(child, now)) is not None:
@@ -417,11 +416,11 @@ class Dispatcher:
 
     def lost(self, connection: Connection) -> None:
         """A child is gone: what it had not begun goes to another one."""
-        begun, address = connection.begun, connection.address
+        begun = connection.begun
         connection.close()
-        self._connections.pop(address, None)
+        self._connections.pop(connection.child, None)
         self._connect_later()  # it may live, and have ended this connection alone
-        pool = self._pools[address.pool]
+        pool = self._pools[connection.address.pool]
         pool.remove(connection.child)
         calls, connection.child.calls = connection.child.calls, {}
         for number, call in calls.items():
@@ -502,13 +501,13 @@ class Dispatcher:
             call.fail(DeadlineExceeded("the deadline passed as its child died", ran=True))
         elif call.number <= connection.begun:
             if now < call.deadline:
-                self._alarm.set(call, call.deadline)
+                self._deadlines.set(call, call.deadline)
                 return
             connection.cancel(call)
             self._fail(call, DeadlineExceeded("the deadline passed while it ran", ran=True))
         else:
             call.late = self._late(call, now)
-            self._alarm.set(call, now + _TAKEN_S)
+            self._deadlines.set(call, now + _TAKEN_S)
             connection.take_back(call.number, self._settled)
 
     def _settled(self, connection: Connection, number: int) -> None:
@@ -560,7 +559,7 @@ class Dispatcher:
         waiting = bool(self._nested)
         for pool in self._pools.values():
             for child, number in pool.misplaced(now):
-                connection = self._connection_of(child)
+                connection = self._connections[child]
                 if connection.begun < number:
                     connection.take_back(number, self._settled)
             self._pump(pool)
@@ -653,7 +652,8 @@ class Dispatcher:
         for name, pool in self._pools.items():
             pool.workers = {worker for where, worker in directory.workers if where == name}
         self._gone &= directory.children
-        for address in directory.children - self._connections.keys() - self._gone:
+        connected = {child.address for child in self._connections}
+        for address in directory.children - connected - self._gone:
             self._connect(address)
         for pool in list(self._pools.values()):
             self._recheck(pool)
@@ -669,7 +669,7 @@ class Dispatcher:
             else:
                 self._gone.add(address)
         else:
-            self._connections[address] = connection
+            self._connections[connection.child] = connection
             self._pools[address.pool].add(connection.child)
 
     def _connect_later(self) -> None:

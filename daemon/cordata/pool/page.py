@@ -8,7 +8,7 @@ the call first and then, in one aligned store of 8 bytes, that the call runs.
   0  state     u64  STARTING READY LEAVING    40  begun     u64  calls begun; runs: begun != ended
   8  drained   u64  the worker's: no calls    48  ended     u64
  16  pid       u64                            56  failed    u64
- 24  start     u64  fingerprint.start_of      64  waiting   u64  read and not begun
+ 24  start     u64  pid.start_of              64  waiting   u64  read and not begun
  32  born      f64  monotonic seconds         72  client    u64  of the call that runs:
  80  number    u64    on its connection       88  id        u64    the client's own
  96  started   f64    monotonic seconds       104 deadline  f64

@@ -7,9 +7,11 @@
          <--WorkerStatus, Death, Reply, Failure-- worker    RUNTIME/pool/NAME/W.control.sock
   worker --Ping, Stop--> child --Pong, Up, Due, StartFailed--> worker       a socket pair
 ```
-One packet of a SOCK_SEQPACKET socket is one message: a MessagePack array, its type first. A message
-above 64 KB travels as a memory file (memfd_create(2)): the packet is one byte, 0xC1, which no
-MessagePack begins with, and the file comes with it (unix(7), SCM_RIGHTS).
+A message is a MessagePack array, its type first. On control sockets and socket pairs one packet of
+the SOCK_SEQPACKET socket is one message; between client and child it is an array of messages, all
+that were sent in one turn of the event loop. A packet above 64 KB, which holds one message alone,
+travels as a memory file (memfd_create(2)): the packet is one byte, 0xC1, which no MessagePack
+begins with, and the file comes with it (unix(7), SCM_RIGHTS).
 
 `W` names the place of a child: the worker's instance, `2-1` for a second child of worker 2. `G` is
 its generation, a number that grows with each child that a worker starts. `W.G.status` is the status
@@ -22,7 +24,7 @@ import array
 import os
 import socket
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import DecodeError, Meta, Raw, Struct, ValidationError, field, msgpack
 
@@ -45,6 +47,8 @@ INLINE_BYTES = 65_536
 MAX_NAME = 200
 #: Entries of one map or list that a peer sends.
 MAX_ENTRIES = 65_536
+#: Bytes of a packet before its messages, at most.
+HEAD_BYTES = 3
 _LARGE = b"\xc1"
 _ANCILLARY = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 _FLAGS = socket.MSG_CMSG_CLOEXEC
@@ -80,9 +84,9 @@ class Call(Packet, tag="call"):
     #: Number of the call on this connection: 1, 2, 3 ... in the order in which they are sent.
     number: Number
     command: Name
-    #: A MessagePack array and a map: what the command is called with.
-    arguments: Raw
-    keywords: Raw
+    #: A list and a dict: what the command is called with. The client has them as MessagePack (Raw).
+    arguments: Any
+    keywords: Any
     #: CLOCK_MONOTONIC seconds.
     deadline: float
     #: The client's own number of the call, the same for each of its attempts.
@@ -402,27 +406,31 @@ class Decoder(Generic[T]):
         self._decode = msgpack.Decoder(kinds).decode
 
     def decode(self, data: bytes) -> T:
-        """The message; its payloads stay views into `data`. Raises: ProtocolError."""
+        """What the packet holds; `Raw` stays a view into `data`. Raises: ProtocolError."""
         try:
             return self._decode(data)  # type: ignore[no-any-return]
         except (ValidationError, DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"not a packet of this direction: {error}") from None
 
 
-from_client: Decoder[FromClient] = Decoder(FromClient)
-from_child: Decoder[FromChild] = Decoder(FromChild)
+from_client: Decoder[list[FromClient]] = Decoder(list[FromClient])
+from_child: Decoder[list[FromChild]] = Decoder(list[FromChild])
 from_control_client: Decoder[FromControlClient] = Decoder(FromControlClient)
 to_control_client: Decoder[ToControlClient] = Decoder(ToControlClient)
 worker_to_child: Decoder[WorkerToChild] = Decoder(WorkerToChild)
 child_to_worker: Decoder[ChildToWorker] = Decoder(ChildToWorker)
 
 
-class Received(NamedTuple):
-    """One packet; b"" is the end of the connection."""
+#: One packet, b"" being the end of the connection; the descriptors that came with it are now the
+#: receiver's.
+Received: TypeAlias = tuple[bytes, Sequence[int]]
 
-    data: bytes
-    #: File descriptors that came with it, now the receiver's.
-    files: Sequence[int] = ()
+
+def batch(messages: Sequence[bytes]) -> bytes:
+    """One packet of these messages, between client and child."""
+    if len(messages) == 1:
+        return b"\x91" + messages[0]
+    return b"\xdc" + len(messages).to_bytes(2, "big") + b"".join(messages)
 
 
 def send(sock: socket.socket, data: bytes, files: Sequence[int] = ()) -> None:
@@ -453,10 +461,10 @@ def receive(sock: socket.socket, max_bytes: int) -> Received:
     """
     data, ancillary, _, _ = sock.recvmsg(INLINE_BYTES, _ANCILLARY, _FLAGS)
     if not ancillary:
-        return Received(data)
+        return data, ()
     files = _files(ancillary)
     if data != _LARGE or not files:
-        return Received(data, files)
+        return data, files
     memory = files.pop(0)
     try:
         size = os.fstat(memory).st_size
@@ -464,7 +472,7 @@ def receive(sock: socket.socket, max_bytes: int) -> Received:
             close(files)
             raise too_large(size, max_bytes)
         # Read, not mapped: the sender may still write to it, or cut it.
-        return Received(_read(memory, size), files)
+        return _read(memory, size), files
     finally:
         os.close(memory)
 

@@ -201,16 +201,18 @@ class Scheduler:
 
     def misplaced(self, now: float) -> list[tuple[ChildState, int]]:
         """Children with calls of ours that have to be taken back: the child, and the number of the
-        last of them. Whether they have begun is for the caller to find out.
+        last one that another child could begin. Whether they have begun is for the caller to find
+        out.
         """
         stuck = [child for child in self.children if child.calls and child.is_stuck(now)]
         if not stuck:
             return []
         found = []
         for child in stuck:
-            number, last = next(reversed(child.calls.items()))
-            if not last.pinned and self._could_begin(last, child, now):
-                found.append((child, number))
+            for number, call in reversed(child.calls.items()):
+                if not call.pinned and self._could_begin(call, child, now):
+                    found.append((child, number))
+                    break
         return found
 
     def is_greeting(self, worker: str = "") -> bool:

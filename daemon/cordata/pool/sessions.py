@@ -18,13 +18,13 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 
 from msgspec import Raw, Struct
-from msgspec import field as struct_field
+from msgspec.structs import replace
 
 from cordata import events, log
 from cordata.errors import (
@@ -44,7 +44,6 @@ _FORMAT = 1
 _SCHEMA = f"""
 CREATE TABLE pool (
     id INTEGER PRIMARY KEY CHECK (id = 1),
-    version INTEGER NOT NULL DEFAULT 0,          -- the last one given to a session
     sessions INTEGER NOT NULL DEFAULT 0,
     bytes INTEGER NOT NULL DEFAULT 0,            -- of all sessions
     globals_version INTEGER NOT NULL DEFAULT 0,
@@ -134,19 +133,19 @@ class SessionLimits:
 class Delta(Struct, omit_defaults=True, gc=False):
     """What a call changed in its session and in the globals."""
 
-    set: Values = struct_field(default_factory=dict)
-    delete: list[str] = struct_field(default_factory=list)
-    count: dict[str, int] = struct_field(default_factory=dict)
-    globals_set: Values = struct_field(default_factory=dict)
-    globals_delete: list[str] = struct_field(default_factory=list)
+    set: Values = {}
+    delete: list[str] = []
+    count: dict[str, int] = {}
+    globals_set: Values = {}
+    globals_delete: list[str] = []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(Struct, frozen=True, kw_only=True):
     """A session as it was when it was read. `data` and `counters` are shared: do not change."""
 
     id: str
-    #: Grows with every change of data or counters; never given twice, not even to another session.
+    #: Grows with every change of data or counters. Also a session that takes the id of a former one
+    #: has none of its versions: it is the boot clock, or one more than before.
     version: int
     #: Names and values, and what it takes to keep them.
     bytes: int
@@ -156,8 +155,8 @@ class Session:
     affinity: Affinity
     #: The worker that it prefers; "": none yet.
     worker: str
-    data: Values = field(default_factory=dict)
-    counters: dict[str, int] = field(default_factory=dict)
+    data: Values = {}
+    counters: dict[str, int] = {}
 
 
 class SessionStore:
@@ -352,7 +351,7 @@ class SessionStore:
                 f"{_ROW} WHERE id > ? AND expires_us > ? ORDER BY id LIMIT ?",
                 (after, now_us, limit),
             )
-            return [_session(row, now_us) for row in rows]
+            return [_session(row, now_us, {}, {}) for row in rows]
 
     def stats(self) -> dict[str, int]:
         """Number and bytes of sessions, expired ones with them, and of globals."""
@@ -395,7 +394,7 @@ class SessionStore:
             data = {name: Raw(value) for name, value in db.execute(values, (id,))}
             counts = "SELECT name, value FROM session_counter WHERE session = ?"
             counters = dict(db.execute(counts, (id,)).fetchall())
-        session = replace(_session(row, now_us), data=data, counters=counters)
+        session = _session(row, now_us, data, counters)
         if cached is None or cached.version != session.version:
             self._remember(session)
         return session, row[4]
@@ -411,17 +410,15 @@ class SessionStore:
         """Change data and counters, which is a use. Raises: SessionNotFound,
         SessionQuotaExceeded.
         """
-        before, _ = self._find(db, id)
+        before, expires_us = self._find(db, id)
         data, counters = before.data, before.counters
         if set or delete:
             data = {**data, **set}
             for name in delete:
                 if name not in set:
                     data.pop(name, None)
-            db.executemany(
-                "DELETE FROM session_value WHERE session = ? AND name = ?",
-                [(id, name) for name in delete],
-            )
+            for name in delete:
+                db.execute("DELETE FROM session_value WHERE session = ? AND name = ?", (id, name))
             db.executemany(
                 "INSERT OR REPLACE INTO session_value VALUES (?, ?, ?)",
                 [(id, name, bytes(value)) for name, value in set.items()],
@@ -441,14 +438,11 @@ class SessionStore:
             size += _size(name, data.get(name)) - _size(name, before.data.get(name))
         size += sum(len(name.encode()) + _COUNTER_BYTES for name in by.keys() - before.counters)
         self._check_size(db, before, size)
-        (version,) = db.execute(
-            "UPDATE pool SET version = version + 1 RETURNING version"
-        ).fetchone()
-        expires_us = self._now_us() + _us(before.ttl_s) + _slack_us(before.ttl_s)
-        db.execute(
-            "UPDATE session SET version = ?, bytes = ?, expires_us = ? WHERE id = ?",
-            (version, size, expires_us, id),
-        )
+        version = max(before.version + 1, _boot_us())
+        db.execute("UPDATE session SET version = ?, bytes = ? WHERE id = ?", (version, size, id))
+        due_us, slack_us = self._now_us() + _us(before.ttl_s), _slack_us(before.ttl_s)
+        if not due_us <= expires_us <= due_us + slack_us:  # else its index need not be written
+            db.execute("UPDATE session SET expires_us = ? WHERE id = ?", (due_us + slack_us, id))
         session = replace(
             before,
             version=version,
@@ -523,39 +517,42 @@ class SessionStore:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._mutex, self._translated():
-            yield self._connect()
+        with self._mutex:
+            try:
+                yield self._connect()
+            except (sqlite3.Error, OSError) as error:
+                raise self._unavailable(error) from error
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._mutex, self._translated(), self._locked():
-            db = self._connect(locked=True)
-            db.execute("BEGIN IMMEDIATE")
+        with self._mutex:
             try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                self._cache.clear()
-                self._cache_bytes = 0
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
+                with self._locked():
+                    db = self._connect(locked=True)
+                    db.execute("BEGIN IMMEDIATE")
+                    try:
+                        yield db
+                        db.execute("COMMIT")
+                    except BaseException:
+                        self._cache.clear()
+                        self._cache_bytes = 0
+                        if db.in_transaction:
+                            db.execute("ROLLBACK")
+                        raise
+            except (sqlite3.Error, OSError) as error:
+                raise self._unavailable(error) from error
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            with contextlib.suppress(OSError), self._locked():
-                # Another process may have made a new file meanwhile.
-                if _is_damaged(error) and _identity(self._path) == self._identity:
-                    self._put_aside(error)
-                self._disconnect()
-            raise PoolUnavailable(f"sessions are not available: {self._path}: {error}") from error
-        except OSError as error:
+    def _unavailable(self, error: sqlite3.Error | OSError) -> PoolUnavailable:
+        """What callers are told; the file is opened anew at its next use."""
+        if isinstance(error, OSError):
             self._disconnect()
-            text = f"sessions are not available: {self._path}: {error.strerror}"
-            raise PoolUnavailable(text) from error
+            return PoolUnavailable(f"sessions are not available: {self._path}: {error.strerror}")
+        with contextlib.suppress(OSError), self._locked():
+            # Another process may have made a new file meanwhile.
+            if _is_damaged(error) and _identity(self._path) == self._identity:
+                self._put_aside(error)
+            self._disconnect()
+        return PoolUnavailable(f"sessions are not available: {self._path}: {error}")
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -677,7 +674,7 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _session(row: tuple[Any, ...], now_us: int) -> Session:
+def _session(row: tuple[Any, ...], now_us: int, data: Values, counters: dict[str, int]) -> Session:
     id, version, size, ttl_us, expires_us, affinity, worker = row
     return Session(
         id=id,
@@ -687,6 +684,8 @@ def _session(row: tuple[Any, ...], now_us: int) -> Session:
         expires_in_s=min(expires_us - now_us, ttl_us) / 1e6,
         affinity=affinity,
         worker=worker,
+        data=data,
+        counters=counters,
     )
 
 

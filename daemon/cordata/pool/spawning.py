@@ -15,9 +15,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from cordata.pid import start_of
 from cordata.pool import page
 from cordata.pool import spec as specs
-from cordata.pool.fingerprint import start_of
 from cordata.pool.paths import CONTROL, ChildName, parse, socket_address
 from cordata.pool.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
 
@@ -131,10 +131,13 @@ def spawn(spec: ChildSpec) -> Spawned:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reading, writing = os.pipe2(os.O_CLOEXEC)
     try:
-        with _told(replace(spec, parent=os.getpid())) as told, contextlib.ExitStack() as stack:
+        with (
+            _spec_file(replace(spec, parent=os.getpid())) as spec_fd,
+            contextlib.ExitStack() as stack,
+        ):
             status = mmap.mmap(files.status, page.SIZE)
             parked = []
-            for fd in (writing, theirs.fileno(), told, files.status, files.listener.fileno()):
+            for fd in (writing, theirs.fileno(), spec_fd, files.status, files.listener.fileno()):
                 parked.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PARKED))
                 stack.callback(os.close, parked[-1])
             pid = _start(spec.worker, *parked)
@@ -162,7 +165,7 @@ def spawn(spec: ChildSpec) -> Spawned:
 
 
 @contextlib.contextmanager
-def _told(spec: ChildSpec) -> Iterator[int]:
+def _spec_file(spec: ChildSpec) -> Iterator[int]:
     memory = os.memfd_create("cordata-child", os.MFD_CLOEXEC)
     try:
         data = specs.write(spec)
@@ -173,7 +176,9 @@ def _told(spec: ChildSpec) -> Iterator[int]:
         os.close(memory)
 
 
-def _start(worker: str, writing: int, channel: int, told: int, status: int, listener: int) -> int:
+def _start(
+    worker: str, writing: int, channel: int, spec_fd: int, status: int, listener: int
+) -> int:
     # The last argument is for whoever reads a list of processes.
     argv = [sys.executable, "-P", _main(), f"child@{worker}"]
     return os.posix_spawn(
@@ -185,7 +190,7 @@ def _start(worker: str, writing: int, channel: int, told: int, status: int, list
             (os.POSIX_SPAWN_DUP2, writing, 1),
             (os.POSIX_SPAWN_DUP2, writing, 2),
             (os.POSIX_SPAWN_DUP2, channel, CHANNEL_FD),
-            (os.POSIX_SPAWN_DUP2, told, SPEC_FD),
+            (os.POSIX_SPAWN_DUP2, spec_fd, SPEC_FD),
             (os.POSIX_SPAWN_DUP2, status, STATUS_FD),
             (os.POSIX_SPAWN_DUP2, listener, LISTEN_FD),
         ],

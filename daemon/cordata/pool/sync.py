@@ -15,12 +15,14 @@ from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 from weakref import WeakSet
+
+from msgspec import Raw
 
 from cordata.config.pool import PoolConfig
 from cordata.errors import PoolClosed
-from cordata.pool.call import Call, Stream
+from cordata.pool.call import Call, CallOptions, Stream
 from cordata.pool.client import Client
 from cordata.pool.protocol import NO_KEYWORDS, Affinity, CommandOptions
 from cordata.pool.session_api import SessionInfo
@@ -58,32 +60,9 @@ class SyncClient:
         self.globals = SyncGlobals(self._client, self._run)
         _clients.add(self)
 
-    def execute(
-        self,
-        command: str,
-        payload: object = None,
-        *,
-        session: str = "",
-        timeout: float | None = None,
-        queue_timeout: float | None = None,
-        idempotent: bool | None = None,
-        retries: int | None = None,
-        priority: int = 0,
-        type: Any = None,
-    ) -> Any:
+    def execute(self, command: str, payload: object = None, **options: Unpack[CallOptions]) -> Any:
         """As `Client.execute`. Raises the same."""
-        future = self._begin(
-            command,
-            packed((payload,)),
-            NO_KEYWORDS,
-            session,
-            timeout,
-            queue_timeout,
-            idempotent,
-            retries,
-            priority,
-            type,
-        )
+        future = self._begin(command, packed((payload,)), **options)
         try:
             return wait(future)
         except BaseException:
@@ -121,31 +100,13 @@ class SyncClient:
         payload: object = None,
         *,
         credit: int = 16,
-        session: str = "",
-        timeout: float | None = None,
-        queue_timeout: float | None = None,
-        idempotent: bool | None = None,
-        retries: int | None = None,
-        priority: int = 0,
-        type: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Generator[Any, None, None]:
         """As `Client.stream`: closing the generator cancels the call. Raises the same."""
         stream, arguments = Stream(check_credit(credit)), packed((payload,))
 
         async def begin() -> Call:
-            return self._client.start_packed(
-                command,
-                arguments,
-                NO_KEYWORDS,
-                session,
-                timeout,
-                queue_timeout,
-                idempotent,
-                retries,
-                priority,
-                type,
-                stream,
-            )
+            return self._client.start_packed(command, arguments, stream=stream, **options)
 
         call, thread = self._run(begin()), self._thread
         hard = self._hard
@@ -193,7 +154,13 @@ class SyncClient:
             thread.run(self._client.close())
             thread.close()
 
-    def _begin(self, command: str, *options: Any) -> CallFuture:
+    def _begin(
+        self,
+        command: str,
+        arguments: Raw,
+        keywords: Raw = NO_KEYWORDS,
+        **options: Unpack[CallOptions],
+    ) -> CallFuture:
         """Start a call on the loop's thread, in the context of this one."""
         thread, future = self._running(), CallFuture()
 
@@ -201,7 +168,8 @@ class SyncClient:
             if not future.set_running_or_notify_cancel():
                 return
             try:
-                future.began(self._client.start_packed(command, *options))
+                call = self._client.start_packed(command, arguments, keywords, **options)
+                future.began(call)
             except Exception as error:  # noqa: BLE001 - told to whoever waits for it
                 future.set_exception(error)
 

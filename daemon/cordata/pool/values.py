@@ -31,6 +31,8 @@ LONGEST_S = 2e6
 #: For what a forked process has inherited.
 FORKED = "this process was forked from the one that began it: begin it again here"
 _encode = msgpack.Encoder().encode
+#: Turns a result into plain values.
+unpack = msgpack.Decoder().decode
 
 
 def check_call(
@@ -43,17 +45,23 @@ def check_call(
     """Raises: ValueError for an option that cannot be, TypeError for a name that is no text."""
     if not 0.0 < timeout_s:
         raise ValueError(f"timeout is {timeout_s}, it must be more than 0")
-    if not (isinstance(command, str) and isinstance(session, str)):
-        kind = type(session if isinstance(command, str) else command).__name__
-        raise TypeError(f"command and session are text (a session's is its .id), not {kind}")
-    if len(command) > MAX_NAME or len(session) > MAX_NAME:
-        check_names((command, session))
-    if not (command.isascii() and session.isascii()):
-        (command + session).encode()  # what UTF-8 cannot say is found here, and not when it is sent
+    _check_text(command)
+    if session != "":
+        _check_text(session)
     if queue_timeout_s is not None and not 0.0 <= queue_timeout_s:
         raise ValueError(f"queue_timeout is {queue_timeout_s}, it must not be less than 0")
     if not 0 <= priority <= 9:
         raise ValueError(f"priority is {priority}, it must be 0 to 9")
+
+
+def _check_text(name: str) -> None:
+    if not isinstance(name, str):
+        kind = type(name).__name__
+        raise TypeError(f"command and session are text (a session's is its .id), not {kind}")
+    if len(name) > MAX_NAME:
+        check_names((name,))
+    if not name.isascii():
+        name.encode()  # what UTF-8 cannot say is found here, and not when it is sent
 
 
 def check_credit(credit: int) -> int:
@@ -70,8 +78,10 @@ def bounded(timeout_s: float) -> float:
 
 def current_request() -> str:
     """The id of the request in hand, as a call carries it."""
-    cause = request_id.get()[:MAX_NAME]
-    return cause if cause.isascii() else cause.encode(errors="replace").decode()
+    cause = request_id.get()
+    if cause:
+        cause = cause[:MAX_NAME].encode(errors="replace").decode()
+    return cause
 
 
 def packed(value: object) -> Raw:
@@ -101,8 +111,8 @@ def from_json(text: bytes | str, name: str) -> Raw:
 
 @lru_cache(maxsize=256)
 def decoder_of(kind: Any) -> Callable[[Raw], Any]:
-    """Turns a result into a `kind`; None: into plain values."""
-    return msgpack.decode if kind is None else msgpack.Decoder(kind).decode
+    """Turns a result into a `kind`."""
+    return msgpack.Decoder(kind).decode
 
 
 def new_client_id() -> int:

@@ -1,6 +1,6 @@
 """The worker's children in the pool: READY waits for them, but not for long; nothing else does.
 
-Their layer stands after the intake and before the delivery: requests that are still in hand may
+Their layer stands after the intake and before the delivery: requests that are still running may
 call the pool, and on a host with one worker these children are all of it.
 """
 

@@ -35,12 +35,12 @@ from cordata.pool import protocol
 from cordata.pool.call import Call, Engine
 from cordata.pool.calling import Calling, Command, find
 from cordata.pool.client import Client
+from cordata.pool.deadlines import Deadlines
 from cordata.pool.lazy_client import LazyClient
 from cordata.pool.session_answers import answer_globals, answer_session
 from cordata.pool.sessions import SessionLimits, SessionStore
 from cordata.pool.spec import ChildSpec
-from cordata.pool.timer_wheel import Alarm
-from cordata.pool.values import error_of
+from cordata.pool.values import error_of, unpack
 
 
 class InlinePool(Client):
@@ -61,7 +61,7 @@ class InlinePool(Client):
         self._inline.crashes[command] += times
 
     async def close(self) -> None:
-        """End every call, wait for the command in hand."""
+        """End every call, wait for the running command."""
         if not self._inline.closed:
             self._inline.close()
             await asyncio.to_thread(self._inline.join)
@@ -132,7 +132,7 @@ class InlineEngine:
         self._running: Call | None = None
         self._caller: _Caller | None = None
         self._last = 0
-        self._alarm: Alarm[Call] = Alarm(self._due)
+        self._deadlines: Deadlines[Call] = Deadlines(self._due)
         self.loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "pool")
         #: How often a command's process is to die, by command.
@@ -154,7 +154,7 @@ class InlineEngine:
             except SessionNotFound as error:
                 call.fail(error)
                 return
-        self._alarm.set(call, call.deadline)
+        self._deadlines.set(call, call.deadline)
         self._waiting.append(call)
         self._next()
 
@@ -172,13 +172,13 @@ class InlineEngine:
         if self.closed:
             return
         self.closed = True
-        for call in self._alarm.items():
+        for call in self._deadlines.items():
             self._leave(call)
             call.fail(PoolClosed("the client was closed"))
-        self._alarm.close()
+        self._deadlines.close()
 
     def join(self) -> None:
-        """Wait for the command in hand. Blocking; after `close`."""
+        """Wait for the running command. Blocking; after `close`."""
         self._thread.submit(self._end)
         self._thread.shutdown()
         self.store.close()
@@ -204,7 +204,7 @@ class InlineEngine:
             call.attempts += 1
             self._waiting.appendleft(call)
             return
-        self._alarm.clear(call)
+        self._deadlines.clear(call)
         text = f"the child that ran {call.command!r} died of SIGKILL"
         call.fail(WorkerCrashed(text, signal=9, worker="0"))
 
@@ -216,20 +216,22 @@ class InlineEngine:
         packet = protocol.Call(
             number=1,
             command=call.command,
-            arguments=call.arguments,
-            keywords=call.keywords,
+            arguments=unpack(call.arguments),
+            keywords=unpack(call.keywords),
             deadline=call.deadline,
             id=call.sequence,
             session=call.session,
             request_id=call.request_id,
             credits=0 if call.stream is None else call.stream.credits,
         )
-        opened = calling.open_session(packet)
-        if isinstance(opened, protocol.Packet):
-            return protocol.encode(opened)
-        session, affinity = opened
+        session, affinity = None, ""
+        if packet.session:
+            opened = calling.open_session(packet)
+            if isinstance(opened, protocol.Packet):
+                return protocol.encode(opened)
+            session, affinity = opened
         try:
-            return calling.run(packet, session, affinity, caller).data
+            return calling.run(packet, session, affinity, caller)[0]
         finally:
             caller.close()
 
@@ -247,16 +249,17 @@ class InlineEngine:
         if self.closed:
             return
         self._running = self._caller = None
-        self._alarm.clear(call)
+        self._deadlines.clear(call)
         error = ending.exception()
         if error is not None:
             call.fail(error if isinstance(error, Exception) else WorkerCrashed(repr(error)))
         else:
-            _answer(call, protocol.from_child.decode(ending.result()))
+            [message] = protocol.from_child.decode(protocol.batch([ending.result()]))
+            _answer(call, message)
         self._next()
 
     def _leave(self, call: Call) -> None:
-        self._alarm.clear(call)
+        self._deadlines.clear(call)
         if call is self._running and self._caller is not None:
             self._caller.leave()
         elif call in self._waiting:
@@ -324,8 +327,9 @@ class _Caller:
         """A part of the stream. Raises: CallCancelled."""
         if self._gone:
             raise CallCancelled
-        packet: Any = protocol.from_child.decode(data)
-        self._loop.call_soon_threadsafe(self._add, packet.value)
+        [chunk] = protocol.from_child.decode(protocol.batch([data]))
+        assert isinstance(chunk, protocol.Chunk)
+        self._loop.call_soon_threadsafe(self._add, chunk.value)
 
     def fileno(self) -> int:
         """Of what is readable when there is news."""

@@ -31,6 +31,7 @@ from cordata.pool.protocol import (
     StatusRequest,
     Welcome,
     WorkerStatus,
+    batch,
     encode,
 )
 from cordata.pool.sessions import SessionLimits, SessionStore
@@ -74,12 +75,13 @@ class Peer:
         self.page = ConnectionPage(file)
         self.number = 0
         if greet:
-            protocol.send(self.socket, encode(Hello(protocol.VERSION, CLIENT, os.getpid())), [file])
+            hello = Hello(protocol.VERSION, CLIENT, os.getpid())
+            protocol.send(self.socket, batch([encode(hello)]), [file])
             self.welcome = self.expect(Welcome)
         os.close(file)
 
     def send(self, packet: Packet) -> None:
-        protocol.send(self.socket, encode(packet))
+        protocol.send(self.socket, batch([encode(packet)]))
 
     def order(self, command: str, *arguments: Any, timeout_s: float = 10.0, **fields: Any) -> int:
         """Send a call; its number."""
@@ -88,7 +90,7 @@ class Peer:
         call = Call(
             self.number,
             command,
-            list(arguments),  # type: ignore[arg-type]  # encoded with the packet
+            list(arguments),
             keywords,
             time.monotonic() + timeout_s,
             fields.pop("id", self.number),
@@ -100,10 +102,13 @@ class Peer:
     def receive(self) -> Any:
         """The next packet; None: the end of the connection."""
         try:
-            data = protocol.receive(self.socket, 2**24).data
+            data, _ = protocol.receive(self.socket, 2**24)
         except ConnectionResetError:
             return None
-        return protocol.from_child.decode(data) if data else None
+        if not data:
+            return None
+        [message] = protocol.from_child.decode(data)
+        return message
 
     def expect(self, kind: type[P]) -> P:
         found = self.receive()
@@ -183,7 +188,7 @@ class Pool:
             with socket_address(self.directory / control_name("0")) as address:
                 self._control.connect(address)
         protocol.send(self._control, encode(packet))
-        return protocol.to_control_client.decode(protocol.receive(self._control, 2**24).data)
+        return protocol.to_control_client.decode(protocol.receive(self._control, 2**24)[0])
 
     def status(self) -> WorkerStatus:
         found = self.ask(StatusRequest(1))

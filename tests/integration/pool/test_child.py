@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import resource
 import signal
 import time
 from pathlib import Path
@@ -30,6 +31,7 @@ from cordata.pool.protocol import (
     NotRun,
     Result,
     SessionRequest,
+    batch,
     encode,
 )
 
@@ -61,9 +63,11 @@ def test_large_messages_travel_both_ways(tmp_path: Path) -> None:
         peer = pool.connect()
         for size in (65_000, 66_000, 2_500_000):
             assert peer.call("echo", bytes(size)) == bytes(size)
+        peer.call("echo", 1)  # by now the file of the last answer is closed
         files = len(os.listdir(f"/proc/{pool.child().pid}/fd"))
         for _ in range(5):
             peer.call("echo", bytes(100_000))
+        peer.call("echo", 1)
         assert len(os.listdir(f"/proc/{pool.child().pid}/fd")) == files
 
 
@@ -324,7 +328,7 @@ def test_strict_session_of_another_pools_worker_may_run_here(tmp_path: Path) -> 
 def test_peer_that_breaks_the_protocol_is_disconnected_and_no_other(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
         other = pool.connect()
-        for data in (b"\xc1", b"\x91\xa1?", b"x" * 1000, encode(Hello(7, 1))):
+        for data in (b"\xc1", b"\x91\xa1?", b"x" * 1000, batch([encode(Hello(7, 1))])):
             peer = pool.connect(greet=False)
             protocol.send(peer.socket, data)
             assert peer.expect(Failure).number == 0
@@ -333,10 +337,35 @@ def test_peer_that_breaks_the_protocol_is_disconnected_and_no_other(tmp_path: Pa
         peer.order("echo", 1)
         assert "hello" in peer.expect(Failure).message
         peer = pool.connect()
-        protocol.send(peer.socket, encode(Call(1, "echo", b"x" * 200_000, {}, 0.0, 1)))  # type: ignore[arg-type]
+        protocol.send(peer.socket, batch([encode(Call(1, "echo", b"x" * 200_000, {}, 0.0, 1))]))
         assert peer.expect(Failure).code == "frame_too_large"
         assert peer.closed()
         assert other.call("echo", 1) == 1
+
+
+def test_child_without_descriptors_takes_a_connection_later_and_does_not_spin(
+    tmp_path: Path,
+) -> None:
+    with children(tmp_path) as pool:
+        peer = pool.connect()
+        pid = peer.welcome.pid
+        files = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+        free = next(number for number in range(len(files) + 1) if number not in files)
+        before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, before[1]))
+        waiting = pool.connect(greet=False)
+        used_s = _processor_s(pid)
+        assert waiting.silent(1.0)
+        assert _processor_s(pid) - used_s < 0.3
+        assert peer.call("echo", 1) == 1
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        waiting.order("echo", 1)
+        assert "hello" in waiting.expect(Failure).message
+
+
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_page_of_a_connection_that_may_shrink_is_refused(tmp_path: Path) -> None:
@@ -344,7 +373,7 @@ def test_page_of_a_connection_that_may_shrink_is_refused(tmp_path: Path) -> None
         peer = pool.connect(greet=False)
         file = os.memfd_create("test")
         os.ftruncate(file, 4096)
-        protocol.send(peer.socket, encode(Hello(protocol.VERSION, 1)), [file])
+        protocol.send(peer.socket, batch([encode(Hello(protocol.VERSION, 1))]), [file])
         os.close(file)
         assert "sealed" in peer.expect(Failure).message
 

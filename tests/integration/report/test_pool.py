@@ -44,7 +44,7 @@ async def hub_with(folder: Path, pool: Path | None = None) -> AsyncIterator[Hub]
 
 async def report(hub: Hub, folder: Path) -> JobResult:
     task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
-    return await run_job(hub.ctx, task, runtime_dir=folder, scope="H1", period=DAY)
+    return await run_job(hub.ctx, task, scope="H1", period=DAY)
 
 
 def the_mail(hub: Hub) -> str:

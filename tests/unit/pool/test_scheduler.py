@@ -52,9 +52,11 @@ def engine() -> Any:
 def call(engine: Any, sequence: int = 1, command: str = "echo", **fields: Any) -> Call:
     made = Call(
         cast(Engine, engine),
+        engine.loop.create_future(),
         command,
-        Raw(b"\x91\xc0"),
-        Raw(b"\x80"),
+        Raw(bytes(fields.pop("size_bytes", 2))),
+        Raw(b""),
+        0.0,
         100.0,
         100.0,
         "",
@@ -187,7 +189,10 @@ def test_call_behind_a_long_one_is_misplaced_when_another_child_could_begin_it(
     assert scheduler.misplaced(2.0) == []  # the other one computes as well
     cast(Page, other.load).in_hand, cast(Page, other.load).busy_since = 0, 0.0
     assert scheduler.misplaced(2.0) == [(long, 2)]
-    long.calls[2].pinned = "0"
+    busy(engine, long, 3)
+    long.calls[3].pinned = "0"
+    assert scheduler.misplaced(2.0) == [(long, 2)], "a call that has to stay holds no other"
+    long.calls[1].pinned = long.calls[2].pinned = "0"
     assert scheduler.misplaced(2.0) == []
 
 

@@ -17,7 +17,7 @@ from tests.integration.pool.chaos.house import APP, PATIENCE_S, SETTINGS, Marked
 from tests.servers.process import children
 from tests.servers.reaper import watched
 
-from cordata.pool.fingerprint import age_s, start_of
+from cordata.pid import start_of
 
 #: Of a start on a busy machine, and of being ready for as long as the supervisor wants to see.
 _STEADY_S = 3.5
@@ -112,7 +112,8 @@ def _wait_steady(pids: list[int]) -> None:
     """
     for pid in pids:
         start = start_of(pid)
-        time.sleep(max(0.0, _STEADY_S - age_s(start)) if start else 0.0)
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - start / os.sysconf("SC_CLK_TCK")
+        time.sleep(max(0.0, _STEADY_S - age_s) if start else 0.0)
 
 
 def _role(pid: int) -> str:

@@ -19,7 +19,7 @@ from cordata.errors import DeadlineExceeded, PoolClosed
 from cordata.pool import Client, page, protocol
 from cordata.pool.page import ConnectionPage, StatusWriter
 from cordata.pool.paths import ChildName
-from cordata.pool.protocol import Call, CommandOptions, Hello, Result, Welcome, encode
+from cordata.pool.protocol import Call, CommandOptions, Hello, Result, Welcome, batch, encode
 
 P = TypeVar("P", bound=protocol.Packet)
 #: Of the test that runs.
@@ -44,6 +44,7 @@ class Child:
         self.listener.bind(str(hidden))
         self.listener.listen()
         self.socket = self.listener
+        self.messages: list[protocol.FromClient] = []
         _children.append(self)
         hidden.rename(self.directory / self.name.socket)
 
@@ -51,21 +52,24 @@ class Child:
         """The hello of the next connection is answered."""
         self.socket = self.listener.accept()[0]
         self.socket.settimeout(5.0)
-        received = protocol.receive(self.socket, 1000)
-        assert isinstance(protocol.from_client.decode(received.data), Hello)
-        [file] = received.files
+        data, [file] = protocol.receive(self.socket, 1000)
+        [hello] = protocol.from_client.decode(data)
+        assert isinstance(hello, Hello)
         self.page = ConnectionPage(file)
         os.close(file)
         commands = {"echo": CommandOptions()}
         self.send(Welcome(protocol.VERSION, "0", 1, 1, "default", commands, 1_000_000))
 
     def send(self, packet: protocol.Packet) -> None:
-        protocol.send(self.socket, encode(packet))
+        protocol.send(self.socket, batch([encode(packet)]))
 
     def expect(self, kind: type[P]) -> P:
-        packet = protocol.from_client.decode(protocol.receive(self.socket, 1_000_000).data)
-        assert isinstance(packet, kind), packet
-        return packet
+        while not self.messages:
+            data, _ = protocol.receive(self.socket, 1_000_000)
+            self.messages += protocol.from_client.decode(data)
+        message = self.messages.pop(0)
+        assert isinstance(message, kind), message
+        return message
 
     def begin(self) -> Call:
         call = self.expect(Call)
@@ -135,6 +139,30 @@ def test_client_connects_anew_to_a_child_that_lives(tmp_path: Path) -> None:
         await asyncio.to_thread(child.accept)
         child.answer(await asyncio.to_thread(child.begin))
         assert await call == 1
+
+    run(tmp_path, test)
+
+
+def test_calls_of_one_turn_of_the_loop_come_in_one_packet(tmp_path: Path) -> None:
+    async def test(client: Client, child: Child) -> None:
+        call = client.start("echo", 0)
+        await asyncio.to_thread(child.accept)
+        child.answer(await asyncio.to_thread(child.begin))  # it takes no time, so many may follow
+        assert await call == 1
+        calls = [client.start("echo", number) for number in range(5)]
+        packets = []
+        for _ in range(2):
+            await asyncio.sleep(0)
+            data, _ = await asyncio.to_thread(protocol.receive, child.socket, 1_000_000)
+            packets.append(protocol.from_client.decode(data))
+        assert [len(messages) for messages in packets] == [1, 4], "the first call waits for nothing"
+        answers = [
+            encode(Result(message.number, Raw(encode(message.arguments[0]))))
+            for message in packets[0] + packets[1]
+            if isinstance(message, Call)
+        ]
+        protocol.send(child.socket, batch(answers))
+        assert await asyncio.gather(*calls) == [0, 1, 2, 3, 4]
 
     run(tmp_path, test)
 
