@@ -78,6 +78,8 @@ class HttpServer:
             full=self._make_room,
             is_our_turn=self._counts.is_our_turn if self._counts else lambda: True,
         )
+        #: Set when the server runs: the sweep, and connections that are being set up.
+        self._tasks: asyncio.TaskGroup
         self._samples: deque[tuple[float, int]] = deque(maxlen=32)
         self._eviction_logged_at = -_EVICTION_LOGGED_EVERY_S
 
@@ -119,7 +121,7 @@ class HttpServer:
         tick: Callable[[], None] | None,
     ) -> None:
         async with asyncio.TaskGroup() as tasks:
-            self.state.tasks = tasks
+            self._tasks = tasks
             sweeper = tasks.create_task(self._sweep_always(tick))
             self._acceptor.open()
             try:
@@ -133,6 +135,10 @@ class HttpServer:
                 self._acceptor.close()
                 for connection in self._connected():
                     connection.abort()
+                for task in self.state.tasks:
+                    task.cancel()
+                if self.state.tasks:
+                    await asyncio.wait(self.state.tasks)
 
     async def _drain(self) -> None:
         state = self.state
@@ -178,7 +184,7 @@ class HttpServer:
         except OSError:
             sock.close()  # gone already
             return
-        self.state.tasks.create_task(self._connect(self.new_connection(peer), sock))
+        self._tasks.create_task(self._connect(self.new_connection(peer), sock))
 
     def new_connection(self, peer: Peer) -> Connection:
         """The protocol of one more connection; it counts from now until it is closed."""

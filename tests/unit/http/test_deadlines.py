@@ -128,9 +128,16 @@ async def test_client_that_does_not_read_is_cut_off() -> None:
         later(wire, 0.0)
         later(wire, 0.9)
         assert not wire.transport.closing
-    async with wired(sending(start(), body(b"x" * 100, more=True), body()), CONFIG) as wire:
+    paused = asyncio.Event()
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        await paused.wait()
+        await sending(start(), body(b"x" * 100, more=True), body())(scope, receive, send)
+
+    async with wired(http_only(handle), CONFIG) as wire:
         wire.connection.data_received(GET)
         wire.connection.pause_writing()
+        paused.set()
         await wire.settle()
         for unsent, seconds in ((100, 1), (90, 4), (90, 7)):
             wire.transport.unsent = unsent

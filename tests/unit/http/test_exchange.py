@@ -443,10 +443,11 @@ async def test_requests_of_a_client_that_does_not_read_wait_within_bounds() -> N
 
 
 async def test_stream_waits_while_the_client_does_not_read() -> None:
-    sent = 0
+    sent, paused = 0, asyncio.Event()
 
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal sent
+        await paused.wait()
         await send(start())
         for _ in range(5):
             await send(body(b"x", more=True))
@@ -456,6 +457,7 @@ async def test_stream_waits_while_the_client_does_not_read() -> None:
     async with wired(http_only(handle), CONFIG) as wire:
         wire.connection.data_received(GET + GET)
         wire.connection.pause_writing()
+        paused.set()
         await wire.settle()
         assert sent == 0 and wire.output.endswith(b"x\r\n")
         wire.connection.resume_writing()
