@@ -54,8 +54,12 @@ async def test_effect_happens_once_when_worker_dies_between_effect_and_ack(state
             ids = await publish_each(store, [{"die": n == 25} for n in range(50)])
             await until(lambda: all_done(store, ids))
             assert await effects(store) == Counter(ids)
-            codes = [worker.process.returncode for worker in (one, two)]
-            assert codes.count(-signal.SIGKILL) == 1
+
+            async def one_died() -> bool:  # which may be told after its effect was seen
+                codes = [worker.process.returncode for worker in (one, two)]
+                return codes.count(-signal.SIGKILL) == 1
+
+            await until(one_died)
 
 
 async def test_other_worker_takes_over_at_once_when_one_is_killed_in_a_handler(
@@ -74,7 +78,7 @@ async def test_other_worker_takes_over_at_once_when_one_is_killed_in_a_handler(
             done = await rows(store, "effects")
             taken = min(row["at"] for row in done if row["event_id"] in ids[:4]) - killed_at
             print(f"first message of the dead worker handled after {taken / 1000:.0f} ms")
-            assert taken < 1_000_000
+            assert taken < 1_000_000 * QUICK.claim_timeout_s  # not when its lease ends
             assert await effects(store) == Counter(ids)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.engine.children import child
+from tests.integration.engine.parts import until
 from tests.integration.redis.load import GROUP, WORKER, Load, load_on
 from tests.servers.redis import RedisServer, available, wait_for_offset
 from tests.servers.sentinel import Sentinel
@@ -189,6 +190,15 @@ async def test_a_worker_that_dies_between_effect_and_acknowledgement_is_made_up_
             await load.publish(25)
             await load.publish(1, die=True)
             await load.publish(25)
+
+            async def one_died() -> bool:  # which may be told after its effect was seen
+                codes = [worker.process.returncode for worker in load.workers]
+                return codes.count(-signal.SIGKILL) == 1
+
+            await until(one_died)
             await load.settled()
-            codes = [worker.process.returncode for worker in load.workers]
-            assert codes.count(-signal.SIGKILL) == 1
+
+            async def is_acknowledged() -> bool:
+                return server.execute("XPENDING", "test:stream:thing.done", GROUP)["pending"] == 0
+
+            await until(is_acknowledged)
