@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from alpinehub import counts, demo, inbox, retention
 from alpinehub.alpinebits.call import CONVERT_LARGE, READ_LARGE
-from alpinehub.alpinebits.guest_requests import find_undeliverable, write_undeliverable
 from alpinehub.api import alpinebits, api
 from alpinehub.customers.duplicates import merge_duplicates
 from alpinehub.monitoring import watch
@@ -14,10 +13,10 @@ from alpinehub.settings import HubSettings
 from alpinehub.sources import describe_closed, sealed_elsewhere
 from alpinehub.webhooks import form, form_limit, generic, google, wix
 from alpinehub.webhooks.endpoint import Webhooks
-from cordata import App, Context, Event, EventContext, Tx
+from cordata import App, Context, Event, EventContext
 
 #: Handlers of one worker at once.
-VERSIONS_AT_ONCE = 64
+WAKES_AT_ONCE = 64
 INTERPRETED_AT_ONCE = 32
 #: Each of them waits for somebody else's server, for 30 s at worst.
 PUSHED_AT_ONCE = 64
@@ -45,6 +44,8 @@ app.mount(
     logged_segments=2,  # the kind and the hotel: what follows is a secret
 )
 app.settings("alpinehub")(HubSettings)
+# For handlers of whoever extends the hub.
+app.publishes("reservation.received", "reservation.modified", "reservation.cancelled")
 
 
 @app.startup
@@ -74,39 +75,10 @@ async def process_submission(event: Event, ctx: EventContext) -> None:
     await inbox.process_event(event, ctx)
 
 
-@app.on("reservation.received", concurrency=VERSIONS_AT_ONCE)
-async def on_received(event: Event, ctx: EventContext) -> None:
-    """A new guest request."""
-    await _follow_version(event, ctx)
-
-
-@app.on("reservation.modified", concurrency=VERSIONS_AT_ONCE)
-async def on_modified(event: Event, ctx: EventContext) -> None:
-    """A new version of a guest request."""
-    await _follow_version(event, ctx)
-
-
-@app.on("reservation.cancelled", concurrency=VERSIONS_AT_ONCE)
-async def on_cancelled(event: Event, ctx: EventContext) -> None:
-    """The cancellation of a guest request."""
-    await _follow_version(event, ctx)
-
-
-async def _follow_version(event: Event, ctx: EventContext) -> None:
-    """Start the push of a new version, and mark for whom it is undeliverable."""
-    hotel_id = event.payload["hotel_id"]
-    undeliverable = await find_undeliverable(ctx, event)
-    is_pushed = await schedule.is_pushed(ctx.store, hotel_id)
-    if not (undeliverable or is_pushed):
-        return
-
-    async def unit(tx: Tx) -> None:
-        if is_pushed:  # first: what the version of a poll cannot carry, that of the push may
-            await schedule.wake(tx, hotel_id=hotel_id)
-        for client, versions in undeliverable:
-            await write_undeliverable(tx, client, versions)
-
-    await ctx.run(unit)
+@app.on("push.wanted", concurrency=WAKES_AT_ONCE)
+async def wake_push(event: Event, ctx: EventContext) -> None:
+    """A hotel that is pushed to has a new version."""
+    await ctx.run(lambda tx: schedule.wake(tx, hotel_id=event.payload["hotel_id"]))
 
 
 @app.on("push.due", key=True, retries=3, concurrency=PUSHED_AT_ONCE, timeout_s=delivery.TIMEOUT_S)

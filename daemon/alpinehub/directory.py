@@ -110,7 +110,7 @@ async def read_snapshot(tx: Tx, revision: int) -> Snapshot:
 def _hotel(row: Row) -> Hotel:
     """One hotel's settings that cannot be read keep no other hotel away."""
     settings = _decoded(row["settings"], Settings, f"the settings of hotel {row['code']}")
-    return Hotel(**{**row, "settings": settings})
+    return Hotel(**{**row, "settings": settings, "pushed": bool(row["pushed"])})
 
 
 def joined_hotel(row: Row) -> Hotel:

@@ -39,11 +39,6 @@ async def add_once(tx: Tx, *entries: HistoryEntry) -> int:
     return await tx.execute_many("history_add_once", [_columns(tx, entry) for entry in entries])
 
 
-async def write_once(tx: Tx, entry: HistoryEntry) -> None:
-    """As `add_once`, for a unit that need not know whether it was new."""
-    await tx.write("history_add_once", **_columns(tx, entry))
-
-
 def _columns(tx: Tx, entry: HistoryEntry) -> dict[str, str | int | None]:
     return {
         "reservation_id": entry.reservation_id,

@@ -315,6 +315,8 @@ class Version:
     #: Of what the source said: the same once more is a duplicate.
     content_hash: bytes
     request_id: str
+    #: Whether guest requests of the hotel are pushed to somebody, or may be.
+    pushed: bool = True
 
 
 def _version_of(
@@ -330,11 +332,12 @@ def _version_of(
         data=prepared.data,
         content_hash=prepared.content_hash,
         request_id=arrival.request_id,
+        pushed=arrival.source.hotel.pushed,
     )
 
 
 async def add_version(tx: Tx, version: Version) -> None:
-    """Add a version, its deliveries, its line in the history, and its event."""
+    """Add a version, its deliveries, its line in the history, and its events."""
     reservation_id = version.reservation_id
     await tx.insert(
         "reservation_version",
@@ -377,6 +380,8 @@ async def add_version(tx: Tx, version: Version) -> None:
         "status": version.status,
     }  # ids only: whoever handles it reads what they are allowed to read
     await tx.publish(f"reservation.{kind}", payload, key=reservation_id)
+    if version.pushed:
+        await tx.publish("push.wanted", {"hotel_id": version.hotel_id})
 
 
 def ends_on(data: ReservationData) -> str | None:

@@ -138,7 +138,7 @@ class Guesses:
         return True
 
 
-class Lane:
+class LoginQueue:
     """Passwords of one account, or of all unknown names, are computed one at a time."""
 
     __slots__ = ("lock", "waiting")
@@ -151,8 +151,8 @@ class Lane:
 class Memory:
     """Answers given lately, by keyed hash: neither passwords nor anything to guess them by.
 
-    Whoever guesses passwords keeps the lane of that account and their address busy; the others
-    still get their turns. What is in no lane's queue costs nothing.
+    Whoever guesses passwords keeps the queue of that account and their address busy; the others
+    still get their turns. An empty queue costs nothing.
     """
 
     def __init__(self) -> None:
@@ -164,11 +164,11 @@ class Memory:
             False: OrderedDict(),
         }
         self._asking: dict[bytes, asyncio.Lock] = {}
-        self._lanes: dict[str, Lane] = {}
+        self._queues: dict[str, LoginQueue] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def verify(
-        self, name: str, password: str, *stored: str, lane: str, address: str = ""
+        self, name: str, password: str, *stored: str, queue: str, address: str = ""
     ) -> bool:
         """Whether the password is right, by one of what is stored for it. Callers at the same time
         share one computation.
@@ -184,7 +184,7 @@ class Memory:
             async with lock:
                 right = self._remembered(mark)
                 if right is None:
-                    right = await self._judge(name, password, stored, lane, address)
+                    right = await self._judge(name, password, stored, queue, address)
                     self._remember(mark, right)
         finally:
             if not lock.locked():
@@ -192,12 +192,12 @@ class Memory:
         return right
 
     async def _judge(
-        self, name: str, password: str, stored: tuple[str, ...], lane: str, address: str
+        self, name: str, password: str, stored: tuple[str, ...], queue: str, address: str
     ) -> bool:
         guesses = self.guesses
         guesses.begin(name, address)
         try:
-            right = await self._compute(password, stored, f"{lane} {address}")
+            right = await self._compute(password, stored, f"{queue} {address}")
         except BaseException:
             guesses.was_not_computed(name, address)
             raise
@@ -205,19 +205,19 @@ class Memory:
         return right
 
     async def _compute(self, password: str, stored: tuple[str, ...], name: str) -> bool:
-        lane = self._lanes.setdefault(name, Lane())
-        if lane.waiting >= MAX_WAITING:
-            if not lane.waiting:
-                del self._lanes[name]
+        queue = self._queues.setdefault(name, LoginQueue())
+        if queue.waiting >= MAX_WAITING:
+            if not queue.waiting:
+                del self._queues[name]
             raise TooManyLogins("too many passwords wait to be checked; try again", 5)
-        lane.waiting += 1
+        queue.waiting += 1
         try:
-            async with lane.lock, self._turns:
+            async with queue.lock, self._turns:
                 return await asyncio.to_thread(verify_password, password, *stored)
         finally:
-            lane.waiting -= 1
-            if not lane.waiting:
-                del self._lanes[name]
+            queue.waiting -= 1
+            if not queue.waiting:
+                del self._queues[name]
 
     def _remembered(self, mark: bytes) -> bool | None:
         now = monotonic()
@@ -317,9 +317,9 @@ async def authenticate(
     if account is not None and (before := _before(ctx, account)) is not None:
         stored.append(before)
     memory = _memories.get(ctx.store) or _memories.setdefault(ctx.store, Memory())
-    lane = name if account is not None else ""
+    queue = name if account is not None else ""
     try:
-        right = await memory.verify(name, password, *stored, lane=lane, address=_counted(address))
+        right = await memory.verify(name, password, *stored, queue=queue, address=_counted(address))
     except Guessing:
         _alert(ctx, memory, name, address, exists=account is not None)
         raise

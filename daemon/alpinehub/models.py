@@ -67,6 +67,8 @@ class Hotel:
     language: str
     region: str
     settings: Settings = field(default_factory=Settings)
+    #: Whether guest requests are pushed to some account; False only where that is known.
+    pushed: bool = True
 
     def __str__(self) -> str:
         """As an operator reads it."""

@@ -62,6 +62,8 @@ class App:
         self.migration_package: str | None = None
         self.query_packages: list[str] = []
         self.handlers: list[Handler] = []
+        #: Event types for whoever wants them; no group of this App need handle them.
+        self.published: set[str] = set()
         self.startups: list[Startup] = []
         self.checks: list[Check] = []
         self.backfills: dict[str, BackfillTask] = {}
@@ -94,8 +96,17 @@ class App:
 
         return register
 
+    def publishes(self, *types: str) -> None:
+        """Name event types that the App publishes for whoever wants them.
+
+        An event that no group handles is logged as a warning, once for each type: most often its
+        name is misspelt. These are meant so.
+        """
+        self.published.update(types)
+
     def migrations(self, package: str) -> None:
-        """Declare the App's chain: `<package>/<dialect>/migrations/NNNN_name.sql`, from 0001 on.
+        """Declare the App's chain: `<package>/migrations/NNNN_name.sql`, from 0001 on, for both
+        databases, or `<package>/<dialect>/migrations/`; docs/develop/migrations.md has its words.
 
         Each only adds, since older code runs on the new tables during an upgrade. What takes
         something away starts the next thousand (`1000_name.sql`), which older code refuses.

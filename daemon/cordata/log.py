@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from cordata.errors import CommandFailed, CordataError
 
-#: Id of the request, message or job in hand: in every log line and stored row it causes.
+#: Id of the current request, message or job: in every log line and stored row it causes.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 #: Name of the handler of a process that has a log, as a role does; a command has none.

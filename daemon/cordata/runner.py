@@ -28,6 +28,8 @@ from cordata.systemd import Notifier, watchdog_usec
 log = logger("cordata.runner")
 
 EXIT_OK, EXIT_FAILED = 0, 1
+#: Objects that are made before the garbage collector runs.
+_COLLECT_AFTER = 10_000
 _TICK_S = 2.0
 #: After the deadline cancelled everything, cleanup code gets this long.
 _CANCEL_GRACE_S = 2.0
@@ -76,7 +78,6 @@ class Runner:
         notifier: Notifier | None = None,
         stop_timeout_s: float = 30.0,
         reload: Callable[[], Coroutine[Any, Any, str]] | None = None,
-        collect_after: int = 10_000,
         state: str = "ready",
     ) -> None:
         """`reload` is called at SIGHUP and returns a short text for STATUS= ("" for none). `state`
@@ -87,7 +88,6 @@ class Runner:
         self.notifier = notifier or Notifier()
         self._stop_timeout_s = stop_timeout_s
         self._reload = reload
-        self._collect_after = collect_after
         self._state = state
         self._unusable: ConfigError | None = None
         self._stopping = asyncio.Event()
@@ -139,7 +139,7 @@ class Runner:
                 extra=fields(events.WORKER_READY, role=self.role),
             )
             self.notifier.ready(self.status_text())
-            freeze_gc(self._collect_after)
+            freeze_gc()
 
     async def _wait_ready(self, layer: Layer) -> None:
         """Until every service of the layer is up, or the role stops."""
@@ -317,16 +317,16 @@ async def _first_of(*wanted: asyncio.Event) -> None:
             waiter.cancel()
 
 
-def freeze_gc(collect_after: int) -> None:
+def freeze_gc() -> None:
     """Exempt all objects that exist now from garbage collection, and make it run less often.
 
     What was imported and opened so far stays for good. And a collection for every 700 new
     containers took 5 to 10 % of a worker's time: a request makes hundreds, nearly all of which are
-    freed without it. It runs after `collect_after` now.
+    freed without it. It runs after _COLLECT_AFTER now.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(collect_after, 20, 50)
+    gc.set_threshold(_COLLECT_AFTER, 20, 50)
     _return_large_blocks()
 
 

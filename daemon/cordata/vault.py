@@ -80,7 +80,7 @@ class Vault:
 
     def _new_box(self, context: str) -> SecretBox:
         key = self._derive(context)
-        from nacl.secret import SecretBox  # 12 ms and 3 MB, not before a secret is in hand
+        from nacl.secret import SecretBox  # 12 ms and 3 MB, not before there is a secret
 
         return SecretBox(key)
 

@@ -136,12 +136,12 @@ async def consume(
             processes = [stack.enter_context(make(state, n)) for n in range(count)]
             before_s = sum(cpu_s(process.pid) for process in processes)
             go(processes)
-            value = await asyncio.to_thread(rate, place.redis, messages)
+            value = await asyncio.to_thread(rate, place.redis, messages, processes)
             used_s = sum(cpu_s(process.pid) for process in processes) - before_s
             return value, used_s / (messages * engine_peers.TO) * 1e6
 
 
-def rate(server: RedisServer, messages: int) -> float:
+def rate(server: RedisServer, messages: int, processes: Sequence[subprocess.Popen[str]]) -> float:
     """As the peers' rates: between two shares of the messages, without start and end."""
     marks: dict[float, tuple[int, float]] = {}
     with server.client() as client:
@@ -151,6 +151,8 @@ def rate(server: RedisServer, messages: int) -> float:
             for share in (engine_peers.FROM, engine_peers.TO):
                 if done >= share * messages:
                     marks.setdefault(share, (done, now))
+            died = [process for process in processes if process.poll()]
+            assert not died, f"a process ended with {died[0].returncode}"
             time.sleep(0.005)
     (first, begun), (last, ended) = marks.values()
     return (last - first) / (ended - begun)

@@ -1,4 +1,4 @@
-"""The engine on a store alone: consume with 1 and 4 workers, latency, idle cost.
+"""The engine on a store alone: consume with 1 and 4 workers, or writing; latency, idle cost.
 
 python -m tests.bench.engine_store [--store sqlite|postgres] [--messages 20000] [--alone] [part ...]
 """
@@ -63,16 +63,16 @@ async def left(store: Store, group: str) -> bool:
     return depth.ready > 0 or depth.claimed > 0
 
 
-async def consume(state: Path, workers: int, messages: int) -> float:
-    """Messages per second, pre-loaded, no-op handler; from the start to the last ack."""
+async def consume(state: Path, workers: int, messages: int, type_: str = "bench.noop") -> float:
+    """Messages per second of one type, pre-loaded; from the start to the last ack."""
     async with opened(state) as store:
-        await registered(store, {"bench.noop": "bench.noop"})
-        await publish(store, messages, "bench.noop")
+        await registered(store, {type_: type_})
+        await publish(store, messages, type_)
         with ExitStack() as stack:
             processes = [stack.enter_context(worker(state, n)) for n in range(workers)]
             begun = clock.monotonic()
             go(processes)
-            while await left(store, "bench.noop"):  # noqa: ASYNC110 - other processes empty it
+            while await left(store, type_):  # noqa: ASYNC110 - other processes empty it
                 await asyncio.sleep(0.02)
             return messages / (clock.monotonic() - begun)
 
@@ -161,6 +161,10 @@ async def measure(
         theirs = (await asyncio.to_thread(engine_peers.run, (PEER,), (1,)))[PEER][1]
         often = f"{rates[1] / theirs:.0f}x" if theirs else "(it took too long)"
         print(f"  1 worker as much as {PEER}: {often} (to reach: {to_reach}x)", flush=True)
+    for kind in ("ordinary", "batched"):
+        if "write" in parts:
+            rate = await consume(fresh(), 1, messages // 4, f"bench.{kind}")
+            print(f"consume, {kind} handlers that write: {rate:,.0f} messages/s", flush=True)
     for workers in (1, 4):
         if "latency" in parts:
             times = await latency(fresh(), workers)
@@ -175,9 +179,9 @@ async def main() -> None:
     parser.add_argument("--store", choices=STORES, default="sqlite")
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--alone", action="store_true", help=f"without {PEER}")
-    parser.add_argument("part", nargs="*", help="consume, latency, idle; default: all")
+    parser.add_argument("part", nargs="*", help="consume, write, latency, idle; default: all")
     args = parser.parse_args()
-    parts = set(args.part or ("consume", "latency", "idle"))
+    parts = set(args.part or ("consume", "write", "latency", "idle"))
     with ExitStack() as stack:
         where = tempfile.TemporaryDirectory(prefix="bench-", dir=os.environ.get("BENCH_DIR"))
         name = stack.enter_context(where)

@@ -16,6 +16,7 @@ from cordata.app import App
 from cordata.config.sections import EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
+from cordata.store import Tx
 
 app = App("bench")
 started: list[tuple[str, int]] = []
@@ -24,6 +25,19 @@ started: list[tuple[str, int]] = []
 @app.on("bench.noop")
 async def noop(event: Event, ctx: EventContext) -> None:
     """What the issue compares: a handler that does nothing."""
+
+
+async def write_effect(event: Event, ctx: EventContext) -> None:
+    """One row, with the mark that the event is handled."""
+
+    async def unit(tx: Tx) -> None:
+        await tx.write("add_effect", event_id=event.id, owner="", at=tx.now_us)
+
+    await ctx.run(unit)
+
+
+app.on("bench.ordinary", group="bench.ordinary")(write_effect)
+app.on("bench.batched", group="bench.batched", batch=True)(write_effect)
 
 
 @app.on("bench.latency")

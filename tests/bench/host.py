@@ -28,7 +28,6 @@ _CLIENTS = (
     " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 )
 _COMMITS = "SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database"
-_HANDLED = "SELECT count(*) FROM reservation_event WHERE event = 'received'"
 _ACCEPTED = "SELECT count(*) FROM reservation"
 #: Of the events and their marks, each with its indexes.
 _BYTES = (
@@ -100,21 +99,13 @@ def memory(host: Server) -> None:
 
 
 def busy(where: Place, host: Server, seconds: int, run: str) -> None:
-    """Print what it takes in and handles when it is asked for all it can do."""
-    accepted, handled = where.number(_ACCEPTED), where.number(_HANDLED)
-    begun = time.monotonic()
+    """Print what it takes in when it is asked for all it can do."""
+    accepted = where.number(_ACCEPTED)
     measured = wrk(host, seconds=seconds, run=run)
-    clients, late = where.number(_CLIENTS), where.number(_HANDLED)
-    ended = time.monotonic()
-    while where.number(_HANDLED) < where.number(_ACCEPTED):
-        time.sleep(0.05)
-    left = where.number(_HANDLED) - late
-    rate = (late - handled) / (ended - begun)
-    drain = f", then {left / (time.monotonic() - ended):.0f}/s" if left > 1000 else ""
     print(
         f"  busy: {measured.per_s:.0f} requests/s (p99 {measured.p99_ms:.0f} ms, {CONNECTIONS}"
-        f" connections, {where.number(_ACCEPTED) - accepted} in all), meanwhile {rate:.0f} events/s"
-        f" handled{drain}; {clients} connections to PostgreSQL, {where.clients()} to Redis"
+        f" connections, {where.number(_ACCEPTED) - accepted} in all);"
+        f" {where.number(_CLIENTS)} connections to PostgreSQL, {where.clients()} to Redis"
     )
 
 

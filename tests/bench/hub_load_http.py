@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 
-from alpinehub.pms.http import read_answer_of
+from alpinehub.pms.http import read_response
 
 _TIMEOUT_S = 30.0
 _MAX_BYTES = 64 << 20
@@ -43,7 +43,7 @@ class Connections:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 writer.write(request)
-                (status, said), answer = await read_answer_of(reader, _MAX_BYTES)
+                (status, said), answer = await read_response(reader, _MAX_BYTES)
             whole = said.get("connection", "").lower() != "close"
         finally:
             if whole:

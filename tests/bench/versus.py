@@ -134,7 +134,8 @@ def bench(module: str, *arguments: str) -> Part:
 
 def read(text: str, where: str) -> Iterator[tuple[str, tuple[float, str]]]:
     """The figures of a bench's output: rates, and medians of times."""
-    for name, number in re.findall(r"^(relay|consume, \d workers): ([\d,]+) ", text, re.MULTILINE):
+    rates = r"^(relay|consume, \d workers|consume, \w+ handlers that write): ([\d,]+) "
+    for name, number in re.findall(rates, text, re.MULTILINE):
         yield f"{where}: {name}", (float(number.replace(",", "")), "/s")
     for name, number in re.findall(r"^(.*): p50 ([\d.]+) ms", text, re.MULTILINE):
         yield f"{where}: {name}, p50", (float(number), "ms")

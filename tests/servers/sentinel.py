@@ -101,23 +101,43 @@ class Sentinel:
         return str(host), int(port)
 
     def wait_for_master(self, server: RedisServer, *, timeout_s: float = 15.0) -> None:
-        """Wait until `server` is the master, by the Sentinels' word and its own."""
-        wait_until(
-            lambda: (
-                self.master_address()[1] == server.port
-                and server.info("replication")["role"] == "master"
-            ),
-            timeout_s=timeout_s,
-            what="the failover",
-        )
+        """Wait until `server` is the master, by its own word and that of every Sentinel.
+
+        One that learns it from the others calls it down for a moment.
+        """
+        import redis
+
+        def is_master() -> bool:
+            states = [self._state(one) for one in self.servers if one.running]
+            try:
+                role = server.info("replication")["role"]
+            except redis.ConnectionError:  # the Sentinel that promotes it ends its connections
+                return False
+            return role == "master" and all(
+                state.get("flags") == "master" and int(state["port"]) == server.port
+                for state in states
+            )
+
+        wait_until(is_master, timeout_s=timeout_s, what="the failover")
+
+    def _state(self, server: _Sentinel) -> dict[str, str]:
+        """What a Sentinel says of the master; empty: it takes no connection at this moment."""
+        import redis
+
+        try:
+            answer = server.execute("SENTINEL", "MASTER", self.service)
+        except redis.ConnectionError:  # as it does while it resets what it knows
+            return {}
+        # redis-py 6 leaves the pairs as they come
+        pairs = zip(answer[::2], answer[1::2], strict=True) if isinstance(answer, list) else ()
+        return dict(pairs) or answer
 
     def _know_each_other(self) -> bool:
         replicas = self.master.info("replication")["connected_slaves"]
         for server in self.servers:
-            answer = server.execute("SENTINEL", "MASTER", self.service)
-            # redis-py 6 leaves the pairs as they come
-            pairs = zip(answer[::2], answer[1::2], strict=True) if isinstance(answer, list) else ()
-            state = dict(pairs) or answer
+            state = self._state(server)
+            if not state:
+                return False
             others, known = int(state["num-other-sentinels"]), int(state["num-slaves"])
             if others < len(self.servers) - 1 or known < replicas:
                 return False

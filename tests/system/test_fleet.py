@@ -152,7 +152,8 @@ def test_workers_lose_nothing_when_they_are_killed_and_redis_has_the_events(
 ) -> None:
     kill_workers(with_redis)
     groups = with_redis.servers.redis.execute("XINFO GROUPS", RECEIVED)
-    assert len(groups) == 2 and all(group["entries-read"] > 0 for group in groups)
+    (group,) = groups  # that of say_received: the hub handles none of these
+    assert group["entries-read"] > 0
 
 
 @pytest.mark.parametrize("harm", ["stop", "kill", "empty", "lose_data"])

@@ -39,12 +39,11 @@ from alpinehub.alpinebits.guest import (
     mark,
     render,
 )
-from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
-from alpinehub.directory import directory_of
+from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.history import HistoryEntry
 from alpinehub.models import Hotel
 from alpinehub.reservations import decode
-from cordata import Context, Event, Row, Store, StoreUnavailable, Tx, from_us
+from cordata import Context, Row, Store, StoreUnavailable, Tx, from_us
 
 #: Rows read, rendered, checked and recorded at once; between pages the loop serves others (6 ms),
 #: and webhooks write. No more than a page is in memory, whatever waits: 250 KB.
@@ -171,7 +170,7 @@ async def reservations(
     """Pages of HotelReservations, each recorded as sent before it is yielded.
 
     `since_us`: all created since then; None: all that wait, behind `after_id`. `sent` is filled
-    with the versions of the page in hand. Raises: StoreUnavailable, with nothing recorded of the
+    with the versions of the current page. Raises: StoreUnavailable, with nothing recorded of the
     page. A page that is lost afterwards is no loss: what is not acknowledged comes again. A version
     made meanwhile is in a later page, or in the next list.
     """
@@ -255,17 +254,6 @@ async def _mark_undeliverable(
     return new
 
 
-async def write_undeliverable(
-    tx: Tx, client: Client, versions: Sequence[UndeliverableVersion]
-) -> None:
-    """As `_mark_undeliverable`, for callers that need not know which are new: it reads nothing, so
-    that the unit of work can share its transaction with those that add deliveries.
-    """
-    for one in _in_lock_order(versions):
-        await tx.write("listing_mark_undeliverable", **_values(tx, client, one))
-        await history.write_once(tx, _undeliverable_entry(one, client))
-
-
 def _in_lock_order(versions: Sequence[UndeliverableVersion]) -> list[UndeliverableVersion]:
     """The order in which everybody locks deliveries, so that nobody deadlocks."""
     return sorted(versions, key=lambda one: (one.reservation_id, one.version))
@@ -328,42 +316,6 @@ def alert_undeliverable(
             f"see: alpinehub requests list --hotel {hotel.code} --state undeliverable",
             ids=[hotel.code],
         )
-
-
-async def find_undeliverable(
-    ctx: Context, event: Event
-) -> list[tuple[Client, list[UndeliverableVersion]]]:
-    """Pre-render the new version of an event for each account: those that cannot be given it, and
-    why. Each is an alert, so that the operator need not wait for the next poll.
-
-    The protocol version is the one in which the account's software last came, or that of its push
-    target. Whether the XML is valid is checked when it is fetched: if it is not, that is a bug of
-    ours. Raises: StoreUnavailable.
-    """
-    version = event.payload
-
-    async def look(tx: Tx) -> list[Row]:
-        return await tx.fetch_all(
-            "listing_prerender",
-            reservation_id=version["reservation_id"],
-            version=version["version"],
-        )
-
-    rows = [row for row in await ctx.store.read(look) if row["protocol"] is not None]
-    hotels = (await directory_of(ctx).current()).hotels.values() if rows else ()
-    hotel = next((one for one in hotels if one.id == version["hotel_id"]), None)
-    found: list[tuple[Client, list[UndeliverableVersion]]] = []
-    for row in rows:
-        protocol = PROTOCOLS.get(row["protocol"])
-        if hotel is None or protocol is None:
-            continue
-        batch = Batch()
-        batch.render(row, hotel, protocol)
-        if batch.undeliverable:
-            client = Client(account_id=row["account_id"], protocol=protocol, client_id="")
-            found.append((client, batch.undeliverable))
-            alert_undeliverable(ctx, hotel, protocol, batch.undeliverable)
-    return found
 
 
 #: By account and hotel, until when (us) a poll is not recorded again.

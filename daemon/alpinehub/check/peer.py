@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS, READ, Protocol
 from alpinehub.pms import message
 from alpinehub.pms.client import Login, form
-from alpinehub.pms.http import Answer, Caller
+from alpinehub.pms.http import HttpClient, HttpResponse
 from alpinehub.pms.message import HotelName
 from alpinehub.pms.offer import NoCapabilities, offer, read_common
 from alpinehub.pms.reply import Reply, read_reply
@@ -26,7 +26,7 @@ class Peer:
     """A server, spoken to in one of its versions."""
 
     login: Login
-    caller: Caller
+    http: HttpClient
     #: The hotel whose guest requests are read; "": none is known.
     hotel: str = ""
     #: One of somebody else, if known.
@@ -45,24 +45,24 @@ class Peer:
 
     async def call(
         self, action: str, document: bytes | None = None, headers: Headers | None = None
-    ) -> Answer:
+    ) -> HttpResponse:
         """A request whose form is as it should be."""
         content_type, body = form(action, document)
         return await self.post(body, {"Content-Type": content_type, **(headers or {})})
 
-    async def post(self, body: bytes, headers: Headers, *, method: str = "POST") -> Answer:
+    async def post(self, body: bytes, headers: Headers, *, method: str = "POST") -> HttpResponse:
         """Any request; a header of None is left out."""
         merged = {**self.login.headers, **headers}
         kept = {name: value for name, value in merged.items() if value is not None}
-        return await self.caller.call(self.login.url, kept, body, method=method)
+        return await self.http.call(self.login.url, kept, body, method=method)
 
-    async def call_packed(self, action: str, document: bytes | None) -> Answer:
+    async def call_packed(self, action: str, document: bytes | None) -> HttpResponse:
         """A request whose body is packed by gzip."""
         content_type, body = form(action, document)
         packed = await asyncio.to_thread(gzip.compress, body)
         return await self.post(packed, {"Content-Type": content_type, "Content-Encoding": "gzip"})
 
-    async def harmless(self, headers: Headers | None = None) -> Answer:
+    async def harmless(self, headers: Headers | None = None) -> HttpResponse:
         """A request that changes nothing, and that every server of this version must answer."""
         if self.protocol.housekeeping:
             return await self.call("getVersion", headers=headers)
@@ -78,7 +78,7 @@ class Peer:
         document = message.read_requests(HotelName(code=code), since)
         return self.read(await self.call(READ, document), "OTA_ResRetrieveRS")
 
-    def read(self, answer: Answer, expected: str) -> Reply:
+    def read(self, answer: HttpResponse, expected: str) -> Reply:
         """An answer to what was asked in the version that is spoken."""
         return read_reply(answer, expected, self.protocol)
 

@@ -10,8 +10,8 @@ from alpinehub.alpinebits.protocol import HANDSHAKE, READ
 from alpinehub.check.peer import NO_HOTEL, NO_VERSION, Peer
 from alpinehub.check.suite import PASSED, Check, Result, failed, skipped, warning
 from alpinehub.pms import message
-from alpinehub.pms.client import form, takes_packed
-from alpinehub.pms.http import Answer
+from alpinehub.pms.client import accepts_gzip, form
+from alpinehub.pms.http import HttpResponse
 from alpinehub.pms.message import HotelName
 from alpinehub.pms.offer import offer
 
@@ -20,7 +20,7 @@ _BOMB_BYTES, _LARGE_BYTES, _DEPTH = 64 * 1024 * 1024, 3 * 1024 * 1024, 20_000
 _PATIENCE_S = 5.0
 
 
-def refused(answer: Answer, *statuses: int) -> Result:
+def refused(answer: HttpResponse, *statuses: int) -> Result:
     """Whether it is an error of the transport: one of these statuses, and "ERROR:" as text."""
     if answer.status not in statuses:
         due = " or ".join(map(str, statuses))
@@ -32,7 +32,7 @@ def refused(answer: Answer, *statuses: int) -> Result:
     return PASSED
 
 
-def answered(answer: Answer) -> Result:
+def answered(answer: HttpResponse) -> Result:
     """Whether a request was taken."""
     if answer.status != 200 or answer.body.startswith(b"ERROR:"):
         return failed(f"HTTP {answer.status} where the request must be taken")
@@ -50,7 +50,7 @@ async def wrong_password(peer: Peer) -> Result:
     return _asks_for_basic(await peer.harmless({"Authorization": f"Basic {token}"}))
 
 
-def _asks_for_basic(answer: Answer) -> Result:
+def _asks_for_basic(answer: HttpResponse) -> Result:
     result = refused(answer, 401)
     if result.outcome == "failed":
         return result
@@ -179,7 +179,7 @@ async def external_entity(peer: Peer) -> Result:
 async def packed(peer: Peer) -> Result:
     """gzip is taken where it is announced."""
     first = await peer.harmless()
-    if not takes_packed(first):
+    if not accepts_gzip(first):
         return skipped("the server does not announce gzip")
     document = _read()
     plain, packed_too = await peer.call(READ, document), await peer.call_packed(READ, document)
@@ -197,7 +197,7 @@ async def not_packed(peer: Peer) -> Result:
 
 async def bomb(peer: Peer) -> Result:
     """A small body that unpacks to a large one."""
-    if not takes_packed(await peer.harmless()):
+    if not accepts_gzip(await peer.harmless()):
         return skipped("the server does not announce gzip")
     return _bounded(await peer.call_packed(READ, b" " * _BOMB_BYTES))
 
@@ -213,7 +213,7 @@ async def deep(peer: Peer) -> Result:
     return _bounded(await peer.call(READ, b"<a>" * _DEPTH + b"</a>" * _DEPTH))
 
 
-def _bounded(answer: Answer) -> Result:
+def _bounded(answer: HttpResponse) -> Result:
     if answer.took_ms > _PATIENCE_S * 1000:
         return failed(f"it took {answer.took_ms / 1000:.1f} s to refuse it")
     return refused(answer, 400, 413)

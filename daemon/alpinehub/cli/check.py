@@ -76,7 +76,7 @@ def check(
     server = make_server(url=url, **login)
     peer = Peer(
         login=server.client().login,
-        caller=server.caller,
+        http=server.http,
         hotel=hotel,
         foreign_hotel=foreign_hotel,
     )

@@ -14,9 +14,9 @@ import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.cli.session import first_line
-from alpinehub.pms.address import UnusableUrl, Url, is_local, parse_url, read_address
+from alpinehub.pms.address import InvalidUrl, Url, is_local, parse_url, read_address
 from alpinehub.pms.client import Client, Login
-from alpinehub.pms.http import Caller, Unreachable
+from alpinehub.pms.http import HttpClient, Unreachable
 from cordata.terminal import printable
 
 T = TypeVar("T")
@@ -62,18 +62,18 @@ class Server:
     password: str
     protocol: str
     client_id: str
-    caller: Caller
+    http: HttpClient
 
-    def client(self, protocol: str = "") -> Client:
-        """A conversation in the version of the options, or another one."""
+    def client(self) -> Client:
+        """A conversation in the version of the options."""
         login = Login(
             url=self.url,
             user=self.user,
             password=self.password,
-            protocol=PROTOCOLS[protocol or self.protocol],
+            protocol=PROTOCOLS[self.protocol],
             client_id=self.client_id,
         )
-        return Client(login=login, caller=self.caller)
+        return Client(login=login, http=self.http)
 
 
 def server_options(function: F) -> F:
@@ -130,7 +130,7 @@ def make_server(
     """From the options. Raises: UsageError."""
     try:
         where = parse_url(url)
-    except UnusableUrl as error:
+    except InvalidUrl as error:
         raise click.UsageError(str(error)) from None
     for name, value in (("user", user), ("client id", client_id)):
         if not (value.isprintable() and (name == "user" or value.isascii())):
@@ -145,7 +145,7 @@ def make_server(
         password=read_password(password_file),
         protocol=protocol or list(PROTOCOLS)[-1],
         client_id=client_id,
-        caller=Caller(timeout_s=timeout, ca_file=ca_file, insecure=insecure),
+        http=HttpClient(timeout_s=timeout, ca_file=ca_file, insecure=insecure),
     )
 
 

@@ -13,8 +13,8 @@ from alpinehub.alpinebits.guest.parse import Received, read
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.cli.peer import Failed, Server, TransportFailed
 from alpinehub.cli.session import show_document
-from alpinehub.pms.client import takes_packed
-from alpinehub.pms.http import Answer
+from alpinehub.pms.client import accepts_gzip
+from alpinehub.pms.http import HttpResponse
 from alpinehub.pms.offer import NoCapabilities, read_common
 from alpinehub.pms.reply import HANDSHAKE_STATUS, Reply, read_reply, refusal
 from cordata.terminal import printable, show_table
@@ -22,7 +22,7 @@ from cordata.terminal import printable, show_table
 _DONE = ("success", "advisory")
 
 
-def show_handshake(server: Server, answers: Sequence[Answer], json_: bool) -> None:
+def show_handshake(server: Server, answers: Sequence[HttpResponse], json_: bool) -> None:
     """What both can, by version. Raises: Failed, TransportFailed."""
     if PROTOCOLS[server.protocol].housekeeping:
         _show_housekeeping(server, answers, json_)
@@ -32,7 +32,7 @@ def show_handshake(server: Server, answers: Sequence[Answer], json_: bool) -> No
     common, problem = _common(reply)
     record = {
         **_record(server, answer, reply),
-        "gzip": takes_packed(answer),
+        "gzip": accepts_gzip(answer),
         "versions": common,
     }
     if problem:
@@ -41,7 +41,7 @@ def show_handshake(server: Server, answers: Sequence[Answer], json_: bool) -> No
         click.echo(json.dumps(record))
     else:
         _headline(server, answer, reply)
-        click.echo(f"bodies packed by gzip: {'taken' if takes_packed(answer) else 'not announced'}")
+        click.echo(f"bodies packed by gzip: {'taken' if accepts_gzip(answer) else 'not announced'}")
         rows = list(_lines(common))
         if rows:
             show_table(rows, ("version", "action", "supports"))
@@ -76,7 +76,7 @@ def _common(reply: Reply) -> tuple[Mapping[str, Mapping[str, Sequence[str]]], st
         return {}, "what both can is not the JSON of a handshake"
 
 
-def _show_housekeeping(server: Server, answers: Sequence[Answer], json_: bool) -> None:
+def _show_housekeeping(server: Server, answers: Sequence[HttpResponse], json_: bool) -> None:
     """The answers to getVersion and getCapabilities: "OK:" and what it is."""
     said = []
     for answer in answers:
@@ -90,7 +90,7 @@ def _show_housekeeping(server: Server, answers: Sequence[Answer], json_: bool) -
         said.append(printable(text.removeprefix("OK:")))
     version, names = said[0], [name for name in said[1].split(",") if name]
     if json_:
-        record = {"outcome": "success", "status": 200, "gzip": takes_packed(answers[0])}
+        record = {"outcome": "success", "status": 200, "gzip": accepts_gzip(answers[0])}
         click.echo(json.dumps({**record, "version": version, "capabilities": names}))
         return
     click.echo(f"{server.url.shown}  speaks AlpineBits {version}")
@@ -98,7 +98,7 @@ def _show_housekeeping(server: Server, answers: Sequence[Answer], json_: bool) -
 
 
 def show_requests(
-    server: Server, answer: Answer, *, raw: bool, json_: bool, last: bool
+    server: Server, answer: HttpResponse, *, raw: bool, json_: bool, last: bool
 ) -> list[tuple[str, str]]:
     """The guest requests that came; (UniqueID type, ID) of each.
 
@@ -157,7 +157,7 @@ def answered_by(action: str) -> str:
 
 
 def finish(
-    server: Server, answer: Answer, action: str, done: str, json_: bool, *, body: bool = False
+    server: Server, answer: HttpResponse, action: str, done: str, json_: bool, *, body: bool = False
 ) -> None:
     """What came of something that was sent; with `body` the answer itself, for people.
 
@@ -176,7 +176,7 @@ def finish(
         raise Failed
 
 
-def _reply(server: Server, answer: Answer, expected: str, json_: bool) -> Reply:
+def _reply(server: Server, answer: HttpResponse, expected: str, json_: bool) -> Reply:
     """The answer, read. Raises: TransportFailed where it is no AlpineBits."""
     reply = read_reply(answer, expected, PROTOCOLS[server.protocol])
     if reply.root is None:
@@ -186,7 +186,7 @@ def _reply(server: Server, answer: Answer, expected: str, json_: bool) -> Reply:
     return reply
 
 
-def _record(server: Server, answer: Answer, reply: Reply) -> dict[str, Any]:
+def _record(server: Server, answer: HttpResponse, reply: Reply) -> dict[str, Any]:
     """What every answer has, as JSON."""
     return {
         "outcome": reply.outcome,
@@ -202,7 +202,7 @@ def _record(server: Server, answer: Answer, reply: Reply) -> dict[str, Any]:
     }
 
 
-def _headline(server: Server, answer: Answer, reply: Reply) -> None:
+def _headline(server: Server, answer: HttpResponse, reply: Reply) -> None:
     """The outcome in one line, and the server's remarks below it."""
     what = f"AlpineBits {server.protocol}, {answer.took_ms} ms"
     click.echo(f"{server.url.shown}  {what}: {reply.outcome}")

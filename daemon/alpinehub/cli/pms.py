@@ -14,7 +14,7 @@ from alpinehub.cli.peer import Server, converse, make_server, server_options, ve
 from alpinehub.cli.peer_view import finish, show_handshake, show_requests
 from alpinehub.cli.session import as_json
 from alpinehub.pms import message
-from alpinehub.pms.client import Client, takes_packed
+from alpinehub.pms.client import Client, accepts_gzip
 from alpinehub.pms.message import HotelName, Period
 from alpinehub.pms.offer import offer
 
@@ -250,7 +250,7 @@ async def _send(client: Client, action: str, document: bytes, packed: bool) -> A
     if packed:
         protocol = client.login.protocol
         first = ("getVersion", None) if protocol.housekeeping else (HANDSHAKE, message.ping("{}"))
-        if not takes_packed(await client.call(*first)):
+        if not accepts_gzip(await client.call(*first)):
             raise click.ClickException("the server does not say that it takes gzip")
     return await client.call(action, document, packed=packed)
 

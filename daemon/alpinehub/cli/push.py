@@ -112,7 +112,7 @@ def test(hub: Hub, name: str) -> None:
         password=target.password,
         protocol=target.protocol.name,
         client_id=targets.CLIENT_ID,
-        caller=client.caller,
+        http=client.http,
     )
     answer = converse(client.call(HANDSHAKE, message.ping(offer())), hub.json)
     show_handshake(server, [answer], hub.json)

@@ -15,8 +15,8 @@ import click
 from alpinehub.cli.peer import Failed, converse
 from alpinehub.cli.sample import LANGUAGES, Sample, sample
 from alpinehub.cli.session import as_json, first_line
-from alpinehub.pms.address import UnusableUrl, Url, parse_url
-from alpinehub.pms.http import Answer, Caller
+from alpinehub.pms.address import InvalidUrl, Url, parse_url
+from alpinehub.pms.http import HttpClient, HttpResponse
 from alpinehub.sources import KINDS, path_of
 from cordata.terminal import printable
 
@@ -96,7 +96,7 @@ def send(
     secret = _secret(secret_file)
     where, headers = _target(url, kind, hotel, secret)
     given = file.read() if file is not None else None
-    caller = Caller(timeout_s=timeout, ca_file=ca_file, insecure=insecure)
+    http = HttpClient(timeout_s=timeout, ca_file=ca_file, insecure=insecure)
     refused = False
     for _ in range(count):
         made = sample(
@@ -111,7 +111,7 @@ def send(
         if given is not None:
             made = Sample(content_type or made.content_type, given)
         sent = {**headers, "Content-Type": made.content_type}
-        answer = converse(caller.call(where, sent, made.body), json_)
+        answer = converse(http.call(where, sent, made.body), json_)
         refused |= answer.status >= 400
         _show(kind, answer, secret, json_)
     if refused:
@@ -125,7 +125,7 @@ def _target(url: str, kind: str, hotel: str, secret: str) -> tuple[Url, dict[str
         headers["X-Webhook-Secret"] = secret
     try:
         return parse_url(url.rstrip("/") + path_of(kind, hotel, secret)), headers
-    except UnusableUrl as error:
+    except InvalidUrl as error:
         raise click.UsageError(str(error)) from None
 
 
@@ -141,7 +141,7 @@ def _secret(file: IO[str] | None) -> str:
     return line
 
 
-def _show(kind: str, answer: Answer, secret: str, json_: bool) -> None:
+def _show(kind: str, answer: HttpResponse, secret: str, json_: bool) -> None:
     """What came back. The secret is not shown, though a server might repeat it: whole in what it
     says, and as a part of the path in where it sends to.
     """

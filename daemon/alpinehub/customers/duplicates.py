@@ -49,10 +49,7 @@ async def merge_duplicates(store: Store, *, step: int = STEP) -> int:
 
 
 async def process_step(store: Store, after: int, limit: int) -> Sequence[int]:
-    """Process the next customers that are due, in one unit; their ids.
-
-    One whose row is locked, or changed while the number was read, stays due.
-    """
+    """Process the next customers that are due, in one unit; their ids."""
 
     async def due(tx: Tx) -> list[Row]:
         return await tx.fetch_all("customer_due", after=after, limit=limit)
@@ -62,12 +59,12 @@ async def process_step(store: Store, after: int, limit: int) -> Sequence[int]:
         return ()
     written = {_written(row) for row in rows if row["phone"]}
     numbers = await asyncio.to_thread(_read_numbers, written)
-    ids = [int(row["id"]) for row in rows]
+    found = [(row, numbers.get(_written(row))) for row in rows]
     try:
-        await store.run(partial(_process, ids=ids, numbers=numbers))
+        await store.run(partial(_process, found=found))
     except Conflict:
         pass  # a request came for a customer who was to be merged: all of it is done again
-    return ids
+    return [int(row["id"]) for row in rows]
 
 
 def _written(customer: Mapping[str, Any] | Row) -> Written:
@@ -78,28 +75,17 @@ def _read_numbers(written: Iterable[Written]) -> Numbers:
     return {one: e164(*one) for one in written}
 
 
-async def _process(tx: Tx, ids: Sequence[int], numbers: Numbers) -> None:
-    locked = [dict(row) for row in await tx.fetch_all("customer_lock_due", ids=encode_list(ids))]
-    customers = [one for one in locked if not one["phone"] or _written(one) in numbers]
-    changed = []
-    for one in customers:
-        number = numbers.get(_written(one))
-        if number != one["phone_e164"]:
-            one["phone_e164"] = number
-            changed.append({"id": one["id"], "phone_e164": number})
-    if changed:
-        await tx.execute_many("customer_set_number", changed)
-    shared = {(one["hotel_id"], one["phone_e164"]) for one in customers if one["phone_e164"]}
-    merged = await _merge_shared(tx, shared)
-    if left := [one["id"] for one in customers if one["id"] not in merged]:
-        await tx.execute("customer_not_due", ids=encode_list(left))
+async def _process(tx: Tx, found: Sequence[tuple[Row, str | None]]) -> None:
+    """`found`: customers that were due, and their numbers."""
+    made = [(c["id"], number, c["phone"], c["country"], c["region"]) for c, number in found]
+    await tx.write("customer_set_numbers", numbers=encode_list(made))
+    await _merge_shared(tx, {(one["hotel_id"], number) for one, number in found if number})
 
 
-async def _merge_shared(tx: Tx, numbers: Collection[tuple[int, str]]) -> set[int]:
-    """Merge those who share a (hotel, number); ids of all whose row changed or went."""
+async def _merge_shared(tx: Tx, numbers: Collection[tuple[int, str]]) -> None:
+    """Merge those who share a (hotel, number). Who absorbs others is due again."""
     if not numbers:
-        return set()
-    touched: set[int] = set()
+        return
     for group in await tx.fetch_all("customer_shared", numbers=encode_list(sorted(numbers))):
         number = {"hotel_id": group["hotel_id"], "phone_e164": group["phone_e164"]}
         found = await tx.fetch_all("customer_nameless", **number, owner=group["owner"])
@@ -109,8 +95,6 @@ async def _merge_shared(tx: Tx, numbers: Collection[tuple[int, str]]) -> set[int
         customers.sort(key=lambda one: (one["email"] is None, one["id"]))
         if len(customers) > 1:
             await _merge(tx, customers[0], customers[1:])
-            touched |= {int(one["id"]) for one in customers}
-    return touched
 
 
 async def _merge(tx: Tx, one: dict[str, Any], others: list[dict[str, Any]]) -> None:

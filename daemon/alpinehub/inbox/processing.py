@@ -268,12 +268,13 @@ class _Settling:
         else:
             content, slot = encode(found.data), row["received_at"] // _SAME_US
             ids = [_mark(content, slot), _mark(content, slot - 1)]
-        rows = await tx.fetch_all(
-            "find_either", source_id=row["source_id"], external_id=ids[0], other_id=ids[-1]
-        )
-        known = {one["external_id"]: one for one in rows}
-        first = next((one for one in reversed(ids) if one in known), ids[0])
-        return first, known.get(first)
+        for external_id in reversed(ids):
+            known = await tx.fetch_one(
+                "find_reservation", source_id=row["source_id"], external_id=external_id
+            )
+            if known is not None:
+                return external_id, known
+        return ids[0], None
 
 
 def can_settle(state: str, force: bool) -> bool:

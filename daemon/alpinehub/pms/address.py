@@ -17,7 +17,7 @@ _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _PORTS = {"https": 443, "http": 80}
 
 
-class UnusableUrl(ValueError):
+class InvalidUrl(ValueError):
     """The URL cannot be one of an AlpineBits server; the text says why, for people."""
 
 
@@ -49,18 +49,18 @@ class Url:
 
 
 def parse_url(written: str) -> Url:
-    """Take a URL apart. Raises: UnusableUrl."""
+    """Take a URL apart. Raises: InvalidUrl."""
     if not written.isascii() or not written.isprintable() or " " in written:
-        raise UnusableUrl("a URL has visible ASCII characters only")
+        raise InvalidUrl("a URL has visible ASCII characters only")
     try:
         parts = urlsplit(written)
         port = parts.port
     except ValueError:
-        raise UnusableUrl("the URL cannot be read") from None
+        raise InvalidUrl("the URL cannot be read") from None
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise UnusableUrl("a URL begins with https:// (or http://) and a name")
+        raise InvalidUrl("a URL begins with https:// (or http://) and a name")
     if parts.username is not None or parts.password is not None:
-        raise UnusableUrl("user and password do not belong into the URL: it is shown and logged")
+        raise InvalidUrl("user and password do not belong into the URL: it is shown and logged")
     path = parts.path or "/"
     return Url(
         secure=parts.scheme == "https",
@@ -70,7 +70,7 @@ def parse_url(written: str) -> Url:
     )
 
 
-def anywhere(address: Address) -> bool:
+def any_address(address: Address) -> bool:
     """For a caller who chooses the address: every address."""
     return True
 
@@ -92,7 +92,7 @@ def _translated(address: IPv6Address) -> IPv4Address | None:
     return address.sixtofour
 
 
-def is_near(address: Address) -> bool:
+def is_public_or_private(address: Address) -> bool:
     """Of the internet, of this machine or of a private network; nothing else: a link-local address
     is where clouds keep the credentials of their machines.
     """

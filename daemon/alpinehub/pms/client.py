@@ -9,10 +9,10 @@ from secrets import token_hex
 
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.pms.address import Url
-from alpinehub.pms.http import Answer, Caller
+from alpinehub.pms.http import HttpClient, HttpResponse
 
-#: The server's way to say that bodies may be packed.
-PACKED = "x-alpinebits-server-accept-encoding"
+#: The server's header that says whether bodies may be compressed.
+ACCEPT_ENCODING = "x-alpinebits-server-accept-encoding"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +46,12 @@ class Client:
     """A conversation with one server."""
 
     login: Login
-    caller: Caller
+    http: HttpClient
 
     async def call(
         self, action: str, document: bytes | None = None, *, packed: bool = False
-    ) -> Answer:
-        """One request. `packed`: only to a server that has said so (`takes_packed`).
+    ) -> HttpResponse:
+        """One request. `packed`: only to a server that has said so (`accepts_gzip`).
 
         Raises: Unreachable.
         """
@@ -60,12 +60,12 @@ class Client:
         if packed:
             headers["Content-Encoding"] = "gzip"
             body = gzip.compress(body, mtime=0)
-        return await self.caller.call(self.login.url, headers, body)
+        return await self.http.call(self.login.url, headers, body)
 
 
-def takes_packed(answer: Answer) -> bool:
-    """Whether a server has said that it takes bodies packed by gzip."""
-    return "gzip" in answer.headers.get(PACKED, "").lower()
+def accepts_gzip(answer: HttpResponse) -> bool:
+    """Whether a server has said that it takes bodies compressed by gzip."""
+    return "gzip" in answer.headers.get(ACCEPT_ENCODING, "").lower()
 
 
 def form(action: str, document: bytes | None) -> tuple[str, bytes]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal
 
-from alpinehub.pms.address import Allowed, Url, anywhere, read_address
+from alpinehub.pms.address import Allowed, Url, any_address, read_address
 
 Kind = Literal["name", "forbidden", "connect", "tls", "timeout", "cut", "large", "http"]
 
@@ -41,7 +41,7 @@ class Unreachable(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HttpResponse:
     """A response, whatever its status."""
 
     status: int
@@ -52,20 +52,20 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class HttpClient:
     """How servers are called."""
 
     #: For the whole of it, from the look-up of the name to the last byte.
     timeout_s: float = 30.0
     max_bytes: int = 64 * 1024 * 1024
-    allowed: Allowed = anywhere
+    allowed: Allowed = any_address
     #: Certificates are checked against the system's authorities, and those of this file.
     ca_file: str | None = None
     insecure: bool = False
 
     async def call(
         self, url: Url, headers: Mapping[str, str], body: bytes, *, method: str = "POST"
-    ) -> Answer:
+    ) -> HttpResponse:
         """Send a request and read the response. Raises: Unreachable."""
         began = monotonic()
         phase = _Phase()
@@ -77,7 +77,7 @@ class Caller:
             raise Unreachable("timeout", text) from None
         status, said = head
         took_ms = round((monotonic() - began) * 1000)
-        return Answer(status=status, headers=said, body=data, took_ms=took_ms)
+        return HttpResponse(status=status, headers=said, body=data, took_ms=took_ms)
 
     async def _exchange(
         self, url: Url, request: bytes, phase: _Phase
@@ -86,7 +86,7 @@ class Caller:
         phase.late = "does not answer"
         try:
             await _write(writer, request)
-            return await read_answer_of(reader, self.max_bytes, phase)
+            return await read_response(reader, self.max_bytes, phase)
         except asyncio.IncompleteReadError:
             text = f"{url.host} closed the connection before its answer was whole"
             raise Unreachable("cut", text) from None
@@ -195,7 +195,7 @@ async def _line(reader: asyncio.StreamReader) -> str:
     return line.decode("latin-1").rstrip("\r\n")
 
 
-async def read_answer_of(
+async def read_response(
     reader: asyncio.StreamReader, most: int, phase: _Phase | None = None
 ) -> tuple[tuple[int, dict[str, str]], bytes]:
     """Status, headers and body. Raises: Unreachable, IncompleteReadError where it ends early."""

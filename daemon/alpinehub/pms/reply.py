@@ -16,7 +16,7 @@ from alpinehub.alpinebits import document, grammar
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.transport_error import TransportError
-from alpinehub.pms.http import Answer
+from alpinehub.pms.http import HttpResponse
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -86,7 +86,7 @@ class Reply:
         return iter(()) if self.root is None else self.root.iter(tag(name))
 
 
-def read_reply(answer: Answer, expected: str, protocol: Protocol) -> Reply:
+def read_reply(answer: HttpResponse, expected: str, protocol: Protocol) -> Reply:
     """What the response to an action says that is answered by the message `expected`."""
     if answer.status != 200 or answer.body.lstrip()[:6] == b"ERROR:":
         text, hint = refusal(answer)
@@ -146,7 +146,7 @@ def _remarks(root: _Element) -> Iterator[Remark]:
             )
 
 
-def refusal(answer: Answer) -> tuple[str, str]:
+def refusal(answer: HttpResponse) -> tuple[str, str]:
     """What was answered instead of an OTA message, and what to do."""
     said = _short(answer.body.decode("utf-8", "replace").strip().removeprefix("ERROR:"))
     if _HTML.match(answer.body):

@@ -27,7 +27,7 @@ from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.directory import directory_of
 from alpinehub.models import Hotel
 from alpinehub.pms.client import Client as PmsClient
-from alpinehub.pms.http import Answer, Unreachable
+from alpinehub.pms.http import HttpResponse, Unreachable
 from alpinehub.pms.reply import read_reply
 from alpinehub.push.schedule import publish, wake
 from alpinehub.push.target import CLIENT_ID, Target, open_target, read_target
@@ -205,7 +205,7 @@ def _document(page: Sequence[bytes]) -> bytes:
 
 
 def read_answer(
-    answer: Answer, protocol: Protocol, sent: Sequence[tuple[str, str]]
+    answer: HttpResponse, protocol: Protocol, sent: Sequence[tuple[str, str]]
 ) -> Acknowledgement:
     """What the hotel accepted and rejected of what was sent. Raises: PushFailed.
 

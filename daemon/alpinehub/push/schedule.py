@@ -7,40 +7,7 @@ nothing waits (due_at NULL) --a version is made--> push.due now --success--> not
 
 from __future__ import annotations
 
-from time import monotonic
-from weakref import WeakKeyDictionary
-
-from cordata import Store, Tx
-
-#: Seconds for which a process trusts its list of hotels with a push target; the sweep finds what it
-#: misses.
-_TRUST_S = 2.0
-
-_remembered: WeakKeyDictionary[Store, tuple[float, frozenset[int]]] = WeakKeyDictionary()
-
-
-async def is_pushed(store: Store, hotel_id: int) -> bool:
-    """Whether an account of a hotel has a push target."""
-    return hotel_id in await _hotels(store)
-
-
-async def _hotels(store: Store) -> frozenset[int]:
-    """Hotels with a push target."""
-    before = _remembered.get(store)
-    if before is not None:
-        until, hotels = before
-        if monotonic() < until:
-            return hotels
-        # One task reads again; the others use the old list meanwhile.
-        _remembered[store] = monotonic() + _TRUST_S, hotels
-    try:
-        rows = await store.read(lambda tx: tx.fetch_all("push_hotels"))
-    except BaseException:
-        _remembered.pop(store, None)
-        raise
-    found = frozenset(int(row["hotel_id"]) for row in rows)
-    _remembered[store] = monotonic() + _TRUST_S, found
-    return found
+from cordata import Tx
 
 
 async def wake(

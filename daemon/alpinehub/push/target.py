@@ -12,9 +12,17 @@ from dataclasses import dataclass, field
 from alpinehub.accounts import require_account
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.hotels import Unusable
-from alpinehub.pms.address import Allowed, UnusableUrl, Url, is_local, is_near, is_public, parse_url
+from alpinehub.pms.address import (
+    Allowed,
+    InvalidUrl,
+    Url,
+    is_local,
+    is_public,
+    is_public_or_private,
+    parse_url,
+)
 from alpinehub.pms.client import Client, Login
-from alpinehub.pms.http import Caller
+from alpinehub.pms.http import HttpClient
 from alpinehub.push.schedule import wake
 from cordata import Context, Row, Tx
 
@@ -49,25 +57,25 @@ class Target:
             protocol=self.protocol,
             client_id=CLIENT_ID,
         )
-        caller = Caller(
+        http = HttpClient(
             timeout_s=_TIMEOUT_S,
             max_bytes=_MAX_ANSWER_BYTES,
             allowed=_allowed(self.url, private=private),
         )
-        return Client(login=login, caller=caller)
+        return Client(login=login, http=http)
 
 
 def _allowed(url: Url, *, private: bool) -> Allowed:
     if not private:
         return is_public
-    return is_near if url.secure else is_local
+    return is_public_or_private if url.secure else is_local
 
 
 def check_url(written: str, *, private: bool) -> Url:
     """A URL to which guest requests may be pushed. Raises: Unusable."""
     try:
         url = parse_url(written)
-    except UnusableUrl as error:
+    except InvalidUrl as error:
         raise Unusable(str(error)) from None
     if not url.secure and not private:
         raise Unusable(
@@ -103,6 +111,7 @@ async def set_target(
             packed=int(packed),
             now_us=tx.now_us,
         )
+        await tx.execute("bump_directory")
         await wake(tx, account_id=account_id, force=True)
 
     await ctx.store.run(unit)
@@ -116,6 +125,7 @@ async def set_disabled(ctx: Context, name: str, disabled: bool) -> None:
         at = tx.now_us if disabled else None
         if not await tx.execute("push_set_disabled", account_id=account_id, disabled_at=at):
             raise _no_target(name)
+        await tx.execute("bump_directory")
         if not disabled:
             await wake(tx, account_id=account_id, force=True)
 

@@ -8,14 +8,12 @@ SELECT id, email, phone, first_name, last_name, city, postal_code, country, stat
 FROM customer WHERE hotel_id = :hotel_id AND email = :email
 UNION ALL
 SELECT * FROM (
+    -- Those with an address first: one entry of the index on the number answers both questions.
     SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
         gender, language, consent
-    FROM customer c
-    WHERE hotel_id = :hotel_id AND phone = :phone AND email IS NULL AND NOT EXISTS (
-        SELECT 1 FROM customer o
-        WHERE o.hotel_id = :hotel_id AND o.phone = :phone AND o.email IS NOT NULL)
-    LIMIT 1
-) AS nameless
+    FROM customer WHERE hotel_id = :hotel_id AND phone = :phone
+    ORDER BY email DESC NULLS LAST LIMIT 1
+) AS of_number WHERE email IS NULL
 LIMIT 1
 
 -- name: customer_find_by_phone
@@ -62,8 +60,9 @@ WHERE id = :id
 UPDATE customer SET consent_at = :now WHERE id = :id
 
 -- name: customer_due
+-- plan: kept
 -- Whose number is to be read.
-SELECT c.id, c.phone, c.country, h.region FROM customer c JOIN hotel h ON h.id = c.hotel_id
+SELECT c.id, c.hotel_id, c.phone, c.country, h.region FROM customer c JOIN hotel h ON h.id = c.hotel_id
 WHERE c.phone_due = 1 AND c.id > :after ORDER BY c.id LIMIT :limit
 
 -- name: customer_range
@@ -75,9 +74,6 @@ FROM (SELECT id, created_at FROM customer WHERE id > :after ORDER BY id LIMIT :l
 -- name: customer_mark_hotel
 -- All of a hotel: of another region, say, where national numbers are others'.
 UPDATE customer SET phone_due = 1 WHERE hotel_id = :hotel_id AND phone_due = 0
-
--- name: customer_set_number
-UPDATE customer SET phone_e164 = :phone_e164 WHERE id = :id
 
 -- name: customer_move_requests
 UPDATE reservation SET customer_id = :id
@@ -94,10 +90,6 @@ UPDATE customer SET
     gender = :gender, language = :language, consent = :consent, consent_at = :consent_at,
     phone_due = 1
 WHERE id = :id
-
--- name: customer_not_due
-UPDATE customer SET phone_due = 0
-WHERE id IN :ids[bigint]
 
 -- name: customer_hotels
 SELECT id, code, region, settings FROM hotel

@@ -7,7 +7,9 @@ SELECT revision FROM directory WHERE id = 1
 UPDATE directory SET revision = revision + 1 WHERE id = 1
 
 -- name: active_hotels
-SELECT id, code, name, time_zone, language, region, settings
+SELECT id, code, name, time_zone, language, region, settings,
+    EXISTS (SELECT 1 FROM account_hotel ah JOIN push_target t ON t.account_id = ah.account_id
+            WHERE ah.hotel_id = hotel.id AND t.disabled_at IS NULL) AS pushed
 FROM hotel WHERE disabled_at IS NULL
 
 -- name: active_sources

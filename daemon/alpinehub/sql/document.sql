@@ -78,3 +78,24 @@ DELETE FROM activity WHERE hotel_id = :hotel_id AND changed_at < :before
 
 -- name: activity_count
 SELECT count(*) AS activities FROM activity WHERE hotel_id = :hotel_id
+
+-- name: rateplan_count
+SELECT count(*) AS plans, coalesce(sum(length(body)), 0) AS bytes
+FROM rate_plan WHERE hotel_id = :hotel_id
+
+-- name: rateplan_set
+-- Each change has a moment of its own, by which an overlay sees that somebody was first.
+INSERT INTO rate_plan (hotel_id, code, protocol, body, changed_at)
+VALUES (:hotel_id, :code, :protocol, :body, :now_us)
+ON CONFLICT (hotel_id, code) DO UPDATE SET
+    protocol = excluded.protocol,
+    body = excluded.body,
+    changed_at = CASE WHEN excluded.changed_at > rate_plan.changed_at THEN excluded.changed_at
+                      ELSE rate_plan.changed_at + 1 END
+
+-- name: rateplan_overlay
+UPDATE rate_plan SET
+    protocol = :protocol,
+    body = :body,
+    changed_at = CASE WHEN :now_us > changed_at THEN :now_us ELSE changed_at + 1 END
+WHERE hotel_id = :hotel_id AND code = :code AND changed_at = :seen

@@ -8,22 +8,24 @@ FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.source_id = :source_id AND r.external_id = :external_id
 
--- name: find_either
--- The same by either of two ids.
-SELECT r.external_id, r.id, r.version, r.status, r.customer_id, r.sequence, r.sent_at,
-    v.content_hash, v.data
-FROM reservation r
-JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
-WHERE r.source_id = :source_id AND r.external_id IN (:external_id, :other_id)
-
 -- name: insert_reservation_of_new_customer
--- The same unit has just added the customer of this address.
+-- The same unit has just added the customer of this address. One look for each row: joined as a
+-- set, all customers might be read.
 INSERT INTO reservation (id, hotel_id, source_id, external_id, customer_id, version, status,
     ends_on, sequence, sent_at, created_at, changed_at)
-SELECT :id, CAST(:hotel_id AS BIGINT), CAST(:source_id AS BIGINT), :external_id, id,
-    CAST(:version AS INTEGER), :status, :ends_on, CAST(:sequence AS BIGINT),
-    CAST(:sent_at AS BIGINT), CAST(:created_at AS BIGINT), CAST(:changed_at AS BIGINT)
-FROM customer WHERE hotel_id = CAST(:hotel_id AS BIGINT) AND email = :email
+WITH new (id, hotel_id, source_id, external_id, email, version, status, ends_on, sequence, sent_at,
+        created_at, changed_at) AS (
+    VALUES :row(id, hotel_id, source_id, external_id, email, version, status, ends_on, sequence,
+        sent_at, created_at, changed_at)),
+    found AS MATERIALIZED (
+        SELECT new.*, (SELECT c.id FROM customer c
+                       WHERE c.hotel_id = CAST(new.hotel_id AS BIGINT) AND c.email = new.email)
+            AS customer_id
+        FROM new)
+SELECT id, CAST(hotel_id AS BIGINT), CAST(source_id AS BIGINT), external_id, customer_id,
+    CAST(version AS INTEGER), status, ends_on, CAST(sequence AS BIGINT),
+    CAST(sent_at AS BIGINT), CAST(created_at AS BIGINT), CAST(changed_at AS BIGINT)
+FROM found WHERE customer_id IS NOT NULL
 
 -- name: update_reservation
 -- newest
@@ -51,11 +53,3 @@ WHERE id = :id
 -- name: end_waiting
 -- A newer version is there: no older one waits any more.
 UPDATE delivery SET waiting = 0 WHERE reservation_id = :reservation_id AND waiting = 1
-
--- name: fan_out
--- newest
--- One delivery for each account of the hotel, disabled ones too: they get it when they are
--- enabled again.
-INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
-SELECT :reservation_id, account_id, :version, hotel_id, :unique_id_type, 1
-FROM account_hotel WHERE hotel_id = :hotel_id

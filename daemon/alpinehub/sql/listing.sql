@@ -17,16 +17,11 @@ SELECT d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, 
            ORDER BY given.version DESC LIMIT 1), 'Reserved')
        ELSE v.res_status END AS res_status,
        v.data, v.created_at AS changed_at, s.name AS source
-FROM delivery d
+FROM waiting_delivery d
 JOIN reservation r ON r.id = d.reservation_id
 JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
 JOIN source s ON s.id = r.source_id
-WHERE d.account_id = :account_id AND d.hotel_id = :hotel_id AND d.waiting = 1
-  AND (d.unique_id_type = 14 OR EXISTS (  -- as in waiting_delivery
-        SELECT 1 FROM delivery given
-        WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
-            AND given.version < d.version AND given.last_sent_at IS NOT NULL))
-  AND d.reservation_id > :after_id
+WHERE d.account_id = :account_id AND d.hotel_id = :hotel_id AND d.reservation_id > :after_id
 ORDER BY d.reservation_id LIMIT :limit
 
 -- name: listing_selected

@@ -5,3 +5,36 @@
 INSERT INTO contact (account_id, hotel_id, protocol, stale_at)
 VALUES (:account_id, :hotel_id, '', :stale_at)
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET stale_at = excluded.stale_at
+
+-- name: monitoring_contacts
+-- Each look-up is a short range of the partial index delivery_waiting: it costs what waits. Since
+-- when a request waits says its version that does: it may be a new one of an old request. Of very
+-- many that wait the first ones are enough.
+SELECT uh.account_id, uh.hotel_id, CASE WHEN coalesce(h.enabled_at, 0) > coalesce(u.enabled_at, 0) THEN h.enabled_at
+            ELSE coalesce(u.enabled_at, 0) END AS enabled_at,
+       c.polled_at, c.acked_at, c.stale_at,
+       CASE WHEN p.account_id IS NULL THEN 0 ELSE 1 END AS is_pushed,
+       (SELECT count(*) FROM delivery d  -- as in waiting_delivery, by two indexes and few rows
+        WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1)
+       - (SELECT count(*) FROM delivery d
+          WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
+            AND d.unique_id_type = 15 AND NOT EXISTS (
+                SELECT 1 FROM delivery given
+                WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
+                    AND given.version < d.version AND given.last_sent_at IS NOT NULL)) AS waiting,
+       (SELECT min(v.created_at)
+        FROM (SELECT d.reservation_id, d.version FROM waiting_delivery d
+              WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id
+                AND d.undeliverable_code IS NULL AND d.undeliverable_text IS NULL
+              ORDER BY d.reservation_id LIMIT 20) AS w
+        JOIN reservation_version v ON v.reservation_id = w.reservation_id
+            AND v.version = w.version) AS oldest_at,
+       (SELECT d.first_sent_at FROM waiting_delivery d
+        WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id
+          AND d.first_sent_at IS NOT NULL
+        ORDER BY d.reservation_id LIMIT 1) AS sent_at
+FROM account_hotel uh
+JOIN hotel h ON h.id = uh.hotel_id
+JOIN account u ON u.id = uh.account_id
+LEFT JOIN contact c ON c.account_id = uh.account_id AND c.hotel_id = uh.hotel_id
+LEFT JOIN push_target p ON p.account_id = uh.account_id AND p.disabled_at IS NULL

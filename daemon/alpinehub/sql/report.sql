@@ -65,11 +65,7 @@ FROM account_hotel uh
 JOIN account u ON u.id = uh.account_id AND u.disabled_at IS NULL
 LEFT JOIN contact c ON c.account_id = uh.account_id AND c.hotel_id = uh.hotel_id
 LEFT JOIN push_hotel p ON p.account_id = uh.account_id AND p.hotel_id = uh.hotel_id
-LEFT JOIN delivery d ON d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
-    AND (d.unique_id_type = 14 OR EXISTS (  -- as in waiting_delivery
-        SELECT 1 FROM delivery given
-        WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
-            AND given.version < d.version AND given.last_sent_at IS NOT NULL))
+LEFT JOIN waiting_delivery d ON d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id
 LEFT JOIN reservation_version v ON v.reservation_id = d.reservation_id AND v.version = d.version
 WHERE uh.hotel_id = :hotel_id
 GROUP BY u.id, u.name, c.polled_at, c.acked_at, p.pushed_at, p.failures ORDER BY u.name
@@ -82,3 +78,9 @@ SELECT hotel_id, day FROM daily_report WHERE day >= :first_day
 INSERT INTO daily_report (day, hotel_id, recipients, made_at)
 VALUES (:day, :hotel_id, :recipients, :now_us)
 ON CONFLICT (day, hotel_id) DO NOTHING
+
+-- name: report_hours
+-- Changes of a day as they were counted by the hour: a table of missed days reads no history.
+SELECT CAST(coalesce(sum(modified), 0) AS BIGINT) AS changes,
+       CAST(coalesce(sum(cancelled), 0) AS BIGINT) AS cancellations
+FROM hotel_hour WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at

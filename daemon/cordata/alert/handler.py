@@ -42,17 +42,16 @@ class Buffer:
     service.
     """
 
-    def __init__(self, limit: int = _LIMIT) -> None:
+    def __init__(self) -> None:
         #: Called when something was added; from whatever thread that happens in.
         self.wake: Callable[[], None] | None = None
-        self._limit = limit
         self._guard = threading.Lock()
         self._groups: dict[str, Group] = {}
 
     def add(self, groups: Iterable[Group]) -> None:
         """Count these in; never blocks for long, never raises."""
         with self._guard:
-            add_to(self._groups, groups, self._limit)
+            add_to(self._groups, groups, _LIMIT)
         if self.wake is not None:
             self.wake()
 
@@ -66,7 +65,7 @@ class Buffer:
         """What could not be stored goes before what came since."""
         with self._guard:
             since, self._groups = self._groups, {group.fingerprint: group for group in groups}
-            add_to(self._groups, since.values(), self._limit)
+            add_to(self._groups, since.values(), _LIMIT)
 
     def __len__(self) -> int:
         return len(self._groups)

@@ -11,7 +11,6 @@ from cordata.broker.message import (
     Wants,
     give_back,
 )
-from cordata.broker.owner import Owner, Owners, mark_of, pid_of
 from cordata.broker.queue import Queue
 
 __all__ = [
@@ -21,12 +20,8 @@ __all__ = [
     "Message",
     "MessageId",
     "Outcome",
-    "Owner",
-    "Owners",
     "Queue",
     "Want",
     "Wants",
     "give_back",
-    "mark_of",
-    "pid_of",
 ]

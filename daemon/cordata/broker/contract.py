@@ -41,17 +41,17 @@ class Broker(Protocol):
         """
         ...
 
-    async def renew(self, known: Collection[MessageId]) -> None:
-        """Give back claims of this process that are not `known` to it, twice in a row.
+    async def renew(self, held: Collection[MessageId]) -> None:
+        """Give back claims that the process does not know of (`held`) at two calls in a row.
 
         When the answer to a claim is lost, the process holds messages without knowing it.
         """
         ...
 
-    async def take_back(self, owner: str, *, gone: bool) -> int:
+    async def reclaim(self, owner: str, *, is_dead: bool) -> int:
         """Make claimable what a dead process held, as suspects. Returns how many.
 
-        `gone`: it is known dead; else it is left alone if it has renewed its lease meanwhile.
+        `is_dead`: it is known to be; else it keeps all if it has renewed its lease meanwhile.
         """
         ...
 
@@ -60,7 +60,7 @@ class Broker(Protocol):
         return
 
     async def leave(self) -> None:
-        """The last call, when this process holds no message any more. Raises nothing."""
+        """Leave the consumer groups: the last call, when no message is held. Raises nothing."""
         return
 
     async def depth(self, groups: Collection[str]) -> Depth:

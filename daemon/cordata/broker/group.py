@@ -16,9 +16,6 @@ from cordata.store import QUEUE_TOPIC, Store, Tx
 
 log = logger("cordata.engine")
 
-#: A group that was registered no longer ago may lack what was published meanwhile: whoever
-#: registered it may have died before it caught up.
-_FRESH_US = 300_000_000
 _LOOK_S = 0.05
 
 
@@ -64,7 +61,7 @@ async def register(store: Store, groups: Collection[Group]) -> Registered:
             if before is None:
                 fresh.append(group.name)
                 continue
-            if before["registered_at"] > tx.now_us - _FRESH_US or before["broker"] != group.broker:
+            if not before["caught_up"] or before["broker"] != group.broker:
                 fresh.append(group.name)
             if bool(before["keyed"]) != group.keyed:
                 await tx.write("queue.rekey", group=group.name, keyed=group.keyed)
@@ -95,6 +92,7 @@ async def catch_up(store: Store, registered: Registered) -> int:
         count = 0
         for group in registered.fresh:
             count += await tx.execute("queue.catch_up", group=group, now_us=tx.now_us)
+            await tx.write("queue.caught_up", group=group)
         if count:
             tx.notify(QUEUE_TOPIC)
         return count

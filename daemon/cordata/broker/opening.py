@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordata.broker.process import Process
 from cordata.broker.queue import Queue
 from cordata.config.sections import BrokerConfig
 from cordata.errors import ConfigError
+from cordata.process import Process
 from cordata.store import Store
 
 if TYPE_CHECKING:

@@ -158,14 +158,7 @@ class Queue(Broker):
 
     async def _settle(self, tx: Tx, outcomes: Sequence[Outcome]) -> None:
         done = [o.message for o in outcomes if o.verdict is Verdict.DONE and not o.marked]
-        rows = [m for m in done if m.claim]
-        if rows:
-            settled = json.dumps([[m.event_id, m.group, m.claim] for m in rows])
-            if self._store.dialect == "postgres":
-                await tx.write("queue.done", settled=settled, now_us=tx.now_us)
-            else:
-                await tx.write("queue.mark_done", settled=settled, now_us=tx.now_us)
-                await tx.write("queue.delete_done", settled=settled)
+        await self._settle_done(tx, [m for m in done if m.claim])
         for message in done:
             if not message.claim:
                 await tx.write(
@@ -180,6 +173,19 @@ class Queue(Broker):
                 await self._settle_failed(tx, outcome)
         if any(o.verdict is Verdict.BACK or o.message.order_key is not None for o in outcomes):
             tx.notify(QUEUE_TOPIC)  # others may take it, or go on with its key
+
+    async def _settle_done(self, tx: Tx, messages: Sequence[Message]) -> None:
+        if self._store.dialect == "postgres" and messages:
+            settled = json.dumps([[m.event_id, m.group, m.claim] for m in messages])
+            await tx.write("queue.done", settled=settled, now_us=tx.now_us)
+            return
+        claims = {(m.group, m.claim): list[str]() for m in messages}
+        for m in messages:
+            claims[m.group, m.claim].append(m.event_id)
+        for (group, claim), event_ids in claims.items():
+            those = {"ids": json.dumps(event_ids), "group": group, "claim": claim}
+            await tx.write("queue.mark_done", **those, now_us=tx.now_us)
+            await tx.write("queue.delete_done", **those)
 
     async def _settle_failed(self, tx: Tx, outcome: Outcome) -> None:
         message, verdict = outcome.message, outcome.verdict
@@ -294,13 +300,13 @@ class Queue(Broker):
                 more.add(group)
         return frozenset(more)
 
-    async def renew(self, known: Collection[MessageId]) -> None:
+    async def renew(self, held: Collection[MessageId]) -> None:
         """As in Broker; the lease itself is a row of `process`."""
         rows = await self._store.read(lambda tx: tx.fetch_all("queue.held", owner=self._owner))
         unknown = frozenset(
             (row["event_id"], row["group"], row["claim"])
             for row in rows
-            if (row["event_id"], row["group"]) not in known
+            if (row["event_id"], row["group"]) not in held
         )
         stray, self._unknown = unknown & self._unknown, unknown
         if not stray:
@@ -313,12 +319,12 @@ class Queue(Broker):
 
         await self._store.run(unit)
 
-    async def take_back(self, owner: str, *, gone: bool) -> int:
+    async def reclaim(self, owner: str, *, is_dead: bool) -> int:
         """As in Broker: one that was alone has used up an attempt; the others become suspects."""
 
         async def unit(tx: Tx) -> int:
             lease = await tx.fetch_one("process.get", id=owner, lock=True)
-            if lease is not None and not gone and lease["expires_at"] > tx.now_us:
+            if lease is not None and not is_dead and lease["expires_at"] > tx.now_us:
                 return 0
             rows = await tx.fetch_all("queue.held", owner=owner, lock=True)
             tried = [row for row in rows if row["group"] != _RELAY]
@@ -332,7 +338,7 @@ class Queue(Broker):
 
         count = await self._store.run(unit)
         if count:
-            log.warning("took back %d messages of %s", count, owner)
+            log.warning("reclaimed %d messages of %s", count, owner)
         return count
 
     async def _count_death(self, tx: Tx, owner: str, row: Row) -> None:

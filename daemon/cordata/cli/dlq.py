@@ -79,7 +79,7 @@ Exit codes: 0 done, 1 it is no dead letter.""",
 def show(operator: Operator, event_id: str, choice: Choice) -> int:
     """Show an event's dead letters with its payload, and every attempt with its error."""
     from cordata.broker.inspection import DeadLetters
-    from cordata.broker.process import plain_name
+    from cordata.process import plain_name
 
     letters = operator.run(lambda ctx: DeadLetters(ctx.store).find(event_id, group=choice.group))
     if not letters and not operator.json:

@@ -44,7 +44,7 @@ def group() -> None:
 def list_(operator: Operator) -> int:
     """List all groups, by name: their messages by state, and when a process last had them.
 
-    Ready and scheduled messages wait, claimed ones are in the hands of a worker. Of a group that
+    Ready and scheduled messages wait, claimed ones are held by a worker. Of a group that
     gets its events through Redis those of its stream are not counted.
     """
     from cordata.broker.inspection import Groups
@@ -58,7 +58,7 @@ def list_(operator: Operator) -> int:
     short_help="Give one another name.",
     epilog="""Example: cordata group rename shop.send_voucher shop.mail_voucher
 
-Exit codes: 0 done, 1 no such group, or a worker has messages of it in hand, 130 stopped by
+Exit codes: 0 done, 1 no such group, or a worker holds messages of it, 130 stopped by
 Ctrl-C.""",
 )
 @click.argument("old")

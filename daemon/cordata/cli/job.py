@@ -42,7 +42,7 @@ running.
 
 Exit codes: 0 all that was due has run, or nothing was; 1 a run failed, the next call tries it
 again; 69 a run failed since something is away, the store for example: try again soon; 75 another
-process has a run in hand. Of several the one that comes first of 69, 78, 1, 75, 0."""
+process runs one of them. Of several the one that comes first of 69, 78, 1, 75, 0."""
 )
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--scope", help="Only this scope.")
@@ -189,7 +189,6 @@ async def _run(ctx: Context, loaded: Loaded, name: str, wanted: _Wanted) -> tupl
     result = await run_job(
         ctx,
         task,
-        runtime_dir=loaded.config.paths.runtime,
         scope=wanted.scope,
         period=wanted.period,
         force=wanted.force,

@@ -137,9 +137,9 @@ Exit codes: 0 done, 1 no such event, no such group, or not confirmed, 130 stoppe
 def replay(operator: Operator, choice: Choice, group: str | None, again: bool, yes: bool) -> int:
     """Publish events again, under the same event id, to the groups that handle their type now.
 
-    Groups that have handled an event, have it in hand or as a dead letter are left alone: this is
-    for groups that came later. --again has one group handle anew what it has handled: mails, calls
-    and whatever else it did are done once more.
+    Groups that have handled or claimed an event, or have it as a dead letter, are left alone: this
+    is for groups that came later. --again has one group handle anew what it has handled: mails,
+    calls and whatever else it did are done once more.
     """
     choice.check("--type, --since, --before or --all")
     if again and group is None:

@@ -74,11 +74,18 @@ def run(
 
     from cordata.app_loader import load
     from cordata.factory import make_state
+    from cordata.wiring.event_loop import run_on_uvloop
     from cordata.wiring.role import Role
-    from cordata.wiring.roles import run_role
 
     loaded = load(config, app)
     if not debug:
         set_level(loaded.config.log.level)
     make_state(loaded.config)
-    return run_role(name, Role(loaded=loaded, instance=instance, test_mode=test_mode))
+    role = Role(loaded=loaded, instance=instance, test_mode=test_mode)
+    if name == "worker":
+        from cordata.wiring.worker import run_worker
+
+        return run_on_uvloop(lambda: run_worker(role))
+    from cordata.wiring.primary import run_primary
+
+    return run_on_uvloop(lambda: run_primary(role))

@@ -95,8 +95,8 @@ def status(operator: Operator, name: str, follow: bool) -> int:
 
     The text of an error may quote what an event holds.
     """
-    from cordata.broker.owner import plain_name
     from cordata.eventstore.inspection import Subscriptions
+    from cordata.process import plain_name
 
     if follow:
         try:
@@ -149,7 +149,7 @@ def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, y
     """Let a subscription begin anew at a place, with the partitions that the code says.
 
     Its reset function, if it has one, clears its tables in the same unit of work, its dead letters
-    are deleted. Workers may go on meanwhile: what they have in hand is refused.
+    are deleted. Workers may go on meanwhile: what they are handling is refused.
     """
     from cordata.app_loader import load
 

@@ -21,6 +21,8 @@ from typing import TypeGuard
 
 from cordata.errors import CordataError, PermanentError, StoreUnavailable, TransactionTimeout
 
+#: A worker holds what it handles within this time.
+_HORIZON_S = 0.25
 #: Characters of an error's text that are kept.
 ERROR_CHARS = 500
 #: The error of an attempt that ended with its process.
@@ -105,15 +107,15 @@ def add_failure(history: str | None, failure: Failure) -> str:
     return json.dumps(entries, ensure_ascii=False)
 
 
-def prefetch_count(mean_s: float, *, concurrency: int, batch: int, horizon_s: float = 0.25) -> int:
-    """Messages that one worker should hold: what it handles within `horizon_s`.
+def prefetch_count(mean_s: float, *, concurrency: int, batch: int) -> int:
+    """Messages that one worker should hold: what it handles within _HORIZON_S.
 
     Fast handlers then get whole batches, slow ones leave the rest to other workers. `mean_s` is
     the mean duration of one handler, 0 before the first.
     """
     if mean_s <= 0.0:
         return min(concurrency, batch)
-    return max(min(int(concurrency * horizon_s / mean_s), batch), min(concurrency, batch))
+    return max(min(int(concurrency * _HORIZON_S / mean_s), batch), min(concurrency, batch))
 
 
 def mean_duration_s(mean_s: float, durations_s: Sequence[float]) -> float:
@@ -128,12 +130,12 @@ def low_places(concurrency: int) -> int:
     return max(1, concurrency // 4)
 
 
-def run_length(mean_s: float, *, batch: int, horizon_s: float = 0.25) -> int:
-    """Messages of one key that a worker should claim together: what it handles within `horizon_s`.
+def run_length(mean_s: float, *, batch: int) -> int:
+    """Messages of one key that a worker should claim together: what it handles within _HORIZON_S.
 
     They are handled one after the other, so no other worker is kept from them meanwhile. `mean_s`
     is the mean duration of one handler, 0 before the first.
     """
     if mean_s <= 0.0:
         return 1
-    return max(1, min(int(horizon_s / mean_s), batch))
+    return max(1, min(int(_HORIZON_S / mean_s), batch))

@@ -31,16 +31,6 @@ def is_trusted(deadline: float, now: float) -> bool:
     return now < deadline
 
 
-def is_silent(heard: float, now: float) -> bool:
-    """Whether the server ends a session that it last heard of at `heard`; both by its clock."""
-    return now - heard >= SILENT_S
-
-
-def next_term(newest: int | None) -> int:
-    """The term of who takes the lease now; `newest` is None when nobody ever had it."""
-    return 1 if newest is None else newest + 1
-
-
 def is_accepted(term: int, newest: int | None) -> bool:
     """Whether a write under this term is accepted: only while no newer one was taken."""
     return term == newest

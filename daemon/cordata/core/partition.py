@@ -1,6 +1,6 @@
 """Partitions of a subscription: who should have how many, and which are read together.
 
-    free ──claim, term + 1──> owned ──event in hand ended, position stored──> free
+    free ──claim, term + 1──> owned ──event ended, position stored──> free
                                 │
                                 ├──handled──> position moves on, attempts 0
                                 ├──failed──> attempts + 1; again after a pause, nothing overtakes

@@ -12,34 +12,34 @@ class Progress:
     """Told now and then how much is left; more may come meanwhile."""
 
     def __init__(self) -> None:
-        self._told: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
         self._most = 0
 
     def update(self, now: float, left: int) -> None:
         """At `now` (monotonic seconds) so much is left."""
-        self._told.append((now, left))
-        while len(self._told) > 2 and self._told[1][0] <= now - WINDOW_S:
-            self._told.popleft()
+        self._samples.append((now, left))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - WINDOW_S:
+            self._samples.popleft()
         self._most = max(self._most, left)
 
     @property
     def rate(self) -> float:
         """How much less is left per second; 0.0 when it does not get less."""
-        if len(self._told) < 2:
+        if len(self._samples) < 2:
             return 0.0
-        (began, most), (now, left) = self._told[0], self._told[-1]
+        (began, most), (now, left) = self._samples[0], self._samples[-1]
         return max(0.0, (most - left) / (now - began)) if now > began else 0.0
 
     @property
     def share(self) -> float:
         """How much of the most that there ever was is done, 0 to 1."""
-        left = self._told[-1][1] if self._told else 0
+        left = self._samples[-1][1] if self._samples else 0
         return 1.0 - left / self._most if self._most else 1.0
 
     @property
     def eta_s(self) -> float | None:
         """Seconds until nothing is left, as it goes now; None when nobody can say."""
-        left = self._told[-1][1] if self._told else 0
+        left = self._samples[-1][1] if self._samples else 0
         if not left:
             return 0.0
         return left / self.rate if self.rate > 0.0 else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -18,6 +17,7 @@ from cordata.eventstore.status import (
     status_of,
     worst,
 )
+from cordata.process import Process, plain_name
 from cordata.store import Row, Store, Tx
 
 #: Events that are counted one by one; how many more there are is estimated.
@@ -89,8 +89,8 @@ class Subscriptions:
         known, left, letters = await self._store.read(unit)
         if known is None:
             return None
-        living = {w.owner for w in table.workers if w.expires_at > table.at}
-        serving = sum(w.owner in living and name in w.subscriptions for w in table.workers)
+        living = {one.id: one for one in table.processes if one.expires_at > table.at}
+        serving = sum(name in one.subscriptions for one in living.values())
         factor = extrapolation(left, after, head, cap=_CAP)
         counts = {row["partition"]: round(row["count"] * factor) for row in left}
         # Who has nothing left is there, whenever its position was stored last.
@@ -124,8 +124,8 @@ class Subscriptions:
         partitions: int | None = None,
         clear: Callable[[Tx], Awaitable[None]] | None = None,
     ) -> int | None:
-        """Begin anew after a position, whatever the workers do meanwhile: what they have in hand is
-        refused at its commit. `clear` runs in the same unit. Returns the position; None: there is
+        """Begin anew after a position, whatever the workers do meanwhile: what they run is refused
+        at its commit. `clear` runs in the same unit. Returns the position; None: there is
         no such subscription. Raises: TransientError for "end" when appends in flight last too long.
         """
         origin = 0 if to == "start" else await self._log.head() if to == "end" else to
@@ -206,9 +206,10 @@ class Subscriptions:
         """Forget one that no code has any more. Raises: PermanentError while a worker serves it."""
 
         async def unit(tx: Tx) -> bool:
-            for row in await tx.fetch_all("subscription.workers"):
-                if row["expires_at"] > tx.now_us and name in json.loads(row["subscriptions"]):
-                    raise PermanentError(f"{row['owner']} serves {name}")
+            for row in await tx.fetch_all("process.all"):
+                one = Process.from_row(row)
+                if one.expires_at > tx.now_us and name in one.subscriptions:
+                    raise PermanentError(f"{plain_name(one.id)} serves {name}")
             for query in ("subscription.drop_partitions", "subscription.drop_letters"):
                 await tx.execute(query, subscription=name)
             return await tx.execute("subscription.drop", name=name) > 0

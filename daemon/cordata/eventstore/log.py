@@ -45,7 +45,7 @@ class EventLog:
         self._store = store
         self._safe_position = SafePosition()
         #: Since when the safe position is where it is, and whether the log said so.
-        self._held_at, self._held_since, self._told = -1, 0.0, False
+        self._held_at, self._held_since, self._has_warned = -1, 0.0, False
 
     @property
     def held_back_by(self) -> frozenset[str]:
@@ -129,9 +129,9 @@ class EventLog:
         """Say once who holds back for long."""
         now, held = clock.monotonic(), self.held_back_by
         if not held or safe != self._held_at:
-            self._held_at, self._held_since, self._told = safe, now, False
-        elif not self._told and now - self._held_since >= _TELL_S:
-            self._told = True
+            self._held_at, self._held_since, self._has_warned = safe, now, False
+        elif not self._has_warned and now - self._held_since >= _TELL_S:
+            self._has_warned = True
             log.warning(
                 "events after position %d wait for transaction %s, which has appended something"
                 " and is not committed since more than %g s",

@@ -1,7 +1,7 @@
 """Partitions of subscriptions in the store: who owns which, how far each is, what failed.
 
-Ownership has two halves. A worker process has one row with a time until which it counts as alive,
-renewed while it lives: so a fleet costs one small write per process now and then, however many
+Ownership has two halves. A process has one row with a time until which it counts as alive (see
+cordata/process.py), so a fleet costs one small write per process now and then, however many
 partitions there are. Each partition names its owner and a term that grows whenever it changes
 hands; whatever moves its position names both in the same transaction, and changes nothing once
 they are no longer true. So time only decides when a partition may be taken, never who may write.
@@ -14,12 +14,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cordata.errors import AlreadySeen, PartitionLost
+from cordata.process import Process
 from cordata.store import Row, Store, Tx
 
 #: Notified when partitions are free, resumed, or begin anew.
 SUBSCRIPTION_TOPIC = "subscription"
-#: Rows of processes that ended without a word are deleted after so long.
-_FORGET_US = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,16 +72,6 @@ class PartitionState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
-    """A process that takes part."""
-
-    owner: str
-    #: Names of the subscriptions that it serves.
-    subscriptions: frozenset[str]
-    expires_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTable:
     """All that is known at one moment."""
 
@@ -91,7 +80,7 @@ class PartitionTable:
     #: Name of each subscription asked for -> number of its partitions.
     partitions: Mapping[str, int]
     states: Sequence[PartitionState]
-    workers: Sequence[Worker]
+    processes: Sequence[Process]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,35 +132,6 @@ class Partitions:
 
         return await self._store.read(unit) is not None
 
-    async def join(self, owner: str, subscriptions: Iterable[str], *, lease_us: int) -> int:
-        """Count as alive for `lease_us` from now. Returns until when, in the store's time."""
-        names = json.dumps(sorted(subscriptions))
-
-        async def unit(tx: Tx) -> int:
-            expires_at = tx.now_us + lease_us
-            await tx.write("subscription.forget_workers", before=tx.now_us - _FORGET_US)
-            await tx.write(
-                "subscription.join", owner=owner, subscriptions=names, expires_at=expires_at
-            )
-            return expires_at
-
-        return await self._store.run(unit)
-
-    async def leave(
-        self, owners: Collection[str], released: Sequence[tuple[Claim, int]] = ()
-    ) -> None:
-        """These processes end or have ended: what they own is free.
-
-        `released`: partitions that are given back with the position they got to.
-        """
-
-        async def unit(tx: Tx) -> None:
-            await _release(tx, released)
-            await tx.write("subscription.leave", owners=json.dumps(sorted(owners)))
-            tx.notify(SUBSCRIPTION_TOPIC)
-
-        await self._store.run(unit)
-
     async def look(self, subscriptions: Iterable[str]) -> PartitionTable:
         """The partitions of some subscriptions and all processes."""
         wanted = set(subscriptions)
@@ -182,16 +142,11 @@ class Partitions:
             found = await tx.fetch_all(
                 "subscription.partitions", subscriptions=json.dumps(sorted(numbers))
             )
-            workers = [
-                Worker(
-                    owner=row["owner"],
-                    subscriptions=frozenset(json.loads(row["subscriptions"])),
-                    expires_at=row["expires_at"],
-                )
-                for row in await tx.fetch_all("subscription.workers")
-            ]
+            processes = [Process.from_row(row) for row in await tx.fetch_all("process.all")]
             states = [PartitionState(**dict(row)) for row in found]
-            return PartitionTable(at=tx.now_us, partitions=numbers, states=states, workers=workers)
+            return PartitionTable(
+                at=tx.now_us, partitions=numbers, states=states, processes=processes
+            )
 
         return await self._store.read(unit)
 
@@ -224,7 +179,8 @@ class Partitions:
         """Give partitions back, each with the position it got to."""
 
         async def unit(tx: Tx) -> None:
-            await _release(tx, released)
+            for claim, position in released:
+                await tx.write("subscription.release", **claim.key(), position=position)
             tx.notify(SUBSCRIPTION_TOPIC)
 
         await self._store.run(unit)
@@ -302,11 +258,6 @@ async def add_partitions(tx: Tx, name: str, partitions: int, origin: int, *, ter
             position=origin,
             term=term,
         )
-
-
-async def _release(tx: Tx, released: Sequence[tuple[Claim, int]]) -> None:
-    for claim, position in released:
-        await tx.write("subscription.release", **claim.key(), position=position)
 
 
 async def _refuse(tx: Tx, claim: Claim, position: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -90,7 +90,7 @@ def extrapolation(left: Sequence[Row], after: int, head: int, *, cap: int) -> fl
 
 
 def status_of(
-    one: PartitionState, behind: int, living: set[str], *, served: bool, there: int
+    one: PartitionState, behind: int, living: Container[str], *, served: bool, there: int
 ) -> PartitionStatus:
     """One partition with so many events before it; `served`: some process takes part.
 

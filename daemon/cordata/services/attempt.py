@@ -27,7 +27,7 @@ from cordata.core.retry import next_delay_s
 from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import Handler
-from cordata.services.calling import call_here, end_attempt
+from cordata.services.handler_call import call_here, end_attempt
 
 log = logger("cordata.engine")
 

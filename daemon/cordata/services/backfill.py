@@ -12,7 +12,7 @@ from cordata.core.retry import next_delay_s
 from cordata.errors import LeaseLost
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import BackfillTask
-from cordata.services.calling import call, cut_off
+from cordata.services.handler_call import call, cut_off
 from cordata.services.leadership import Leadership
 from cordata.services.loop import Pace, pause
 from cordata.store import Row, Tx, new_id
@@ -38,12 +38,10 @@ class BackfillService:
         leadership: Leadership,
         tasks: Mapping[str, BackfillTask],
         *,
-        first_pause_s: float = _FIRST_S,
         cut_off_s: float | None = None,
     ) -> None:
-        """`cut_off_s` after the stop a step in hand is cancelled; None: never."""
+        """`cut_off_s` after the stop a running step is cancelled; None: never."""
         self._cut_off_s = cut_off_s
-        self._first_pause_s = first_pause_s
         #: Since a step succeeded.
         self._failures = 0
         self._leadership = leadership
@@ -69,7 +67,7 @@ class BackfillService:
             waiting.append(task)
             self._failures += 1
             delay_s = next_delay_s(
-                self._failures, random.random(), first_s=self._first_pause_s, longest_s=_LONGEST_S
+                self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S
             )
             await pause(stop, delay_s)
         self._current = ""

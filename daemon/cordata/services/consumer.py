@@ -33,7 +33,7 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
-from cordata.services.calling import Sentinel, after, say_cut_off, say_stubborn
+from cordata.services.handler_call import Sentinel, after, say_cut_off, say_stubborn
 from cordata.services.loop import SPACING_S, Pace, WakeEvent, background, wake_on
 
 log = logger("cordata.engine")
@@ -98,11 +98,11 @@ class ConsumerService:
     def status(self) -> str:
         """For STATUS=."""
         held = self._held()
-        text = f"{held} messages in hand" if held else ""
+        text = f"{held} messages held" if held else ""
         return "; ".join(filter(None, (text, self._broker.status())))
 
-    def known(self) -> set[MessageId]:
-        """All messages in hand, and what is not settled yet."""
+    def held_ids(self) -> set[MessageId]:
+        """Ids of all messages that are held, and not settled yet."""
         held = {message.id for group in self._groups.values() for message in group.messages()}
         return held | {outcome.message.id for outcome in self._finished}
 
@@ -160,6 +160,9 @@ class ConsumerService:
         """Settle and claim. Returns when something is due next."""
         outcomes, self._finished = self._finished, []
         self._hurry = False
+        if self._settle_timer is not None:  # or it would wake the pump for nothing
+            self._settle_timer.cancel()
+            self._settle_timer = None
         try:
             claimed = await self._broker.settle_and_claim(outcomes, wants, alone=self._is_alone())
         except BaseException:
@@ -248,7 +251,7 @@ class ConsumerService:
         self._wake.set()
 
     def _give_back(self) -> None:
-        """What no place has begun goes back; each place ends after its message in hand."""
+        """What no place has begun goes back; each place ends after its current message."""
         for group in self._groups.values():
             self._finished += map(give_back, group.close())
 
@@ -269,7 +272,7 @@ class ConsumerService:
     async def _drain(self) -> None:
         """Until every place has ended and everything is settled; the role's deadline bounds it.
 
-        Nobody waits for a full disk, though: what is not settled then is taken back by another
+        Nobody waits for a full disk, though: what is not settled then is reclaimed by another
         process, as from a dead one, and handled again; its mark keeps its effect single.
         """
         deadline: float | None = None
@@ -316,7 +319,7 @@ class _Group:
         self._mean_s = 0.0
 
     def __len__(self) -> int:
-        """Runs in hand."""
+        """Runs that are claimed and not finished."""
         return len(self._waiting) + len(self._low) + len(self.running)
 
     def want(self) -> Want | None:
@@ -376,7 +379,7 @@ class _Group:
         self._low_running -= _is_low(run)
 
     def messages(self) -> Iterator[Message]:
-        """All in hand."""
+        """All of them."""
         for run in (*self._waiting, *self._low, *self.running.values()):
             yield from run
 

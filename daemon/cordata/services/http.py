@@ -26,7 +26,7 @@ class HttpService:
         self.heartbeat = Heartbeat(max_age_s=10.0)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve; after `stop` drain, and return when no request is in hand."""
+        """Serve; after `stop` drain, and return when no request is left."""
         if self._before is not None:
             await self._before()
         await self.server.run(stop, ready=self.ready, tick=self.heartbeat.touch)

@@ -8,18 +8,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from cordata import clock, events
-from cordata.broker import Owner, Owners
 from cordata.context import Context
 from cordata.core.delivery import error_text
 from cordata.core.period import days_owed
 from cordata.errors import LeaseLost, StoreUnavailable, TransientError
 from cordata.log import fields, logger, places, request_id, what
+from cordata.process import Lease, all_processes, plain_name, this_process
 from cordata.registry import JobTask
 from cordata.services.loop import background
 from cordata.store import Row, Tx, new_id
@@ -29,7 +29,7 @@ log = logger("cordata.job")
 EXIT_OK, EXIT_FAILED = 0, 1
 #: EX_UNAVAILABLE of sysexits.h: what a run needs is away; another try soon makes sense.
 EXIT_AWAY = 69
-#: EX_TEMPFAIL of sysexits.h: another process has one of the runs in hand.
+#: EX_TEMPFAIL of sysexits.h: another process runs one of them.
 EXIT_BUSY = 75
 
 
@@ -51,7 +51,7 @@ class JobResult:
 
     ran: list[Run] = field(default_factory=list)
     failed: list[Run] = field(default_factory=list)
-    #: In the hands of another process that lives.
+    #: Another process that lives runs them.
     busy: list[Run] = field(default_factory=list)
     #: Done before, by this or another process.
     done: list[Run] = field(default_factory=list)
@@ -72,7 +72,6 @@ async def run_job(
     ctx: Context,
     task: JobTask,
     *,
-    runtime_dir: Path,
     scope: str | None = None,
     period: str | None = None,
     force: bool = False,
@@ -82,15 +81,18 @@ async def run_job(
 
     `scope` and `period` together name one run, due or not; one alone narrows what is due. `force`
     runs again what is done. One run that fails does not keep the others from running; the next
-    call tries it again. Cancelling (a signal) leaves the run in hand to the next call.
+    call tries it again. Cancelling (a signal) leaves the current run to the next call.
     """
-    runner = _JobRunner(ctx, task, Owners(runtime_dir), force=force)
-    runner.owner = Owner.register(runtime_dir, name=f"job-{task.name}")
+    process = this_process(f"job-{task.name}")
+    lease = Lease(ctx.store, process, lease_s=task.claim_timeout_s)
+    await lease.renew()
     try:
         now = now or clock.from_us(ctx.now_us())
-        return await runner.run_all(await _runs(ctx, task, scope, period, now))
+        runs = await _runs(ctx, task, scope, period, now)
+        return await _JobRunner(ctx, task, lease, force=force).run_all(runs)
     finally:
-        runner.owner.close()
+        with contextlib.suppress(StoreUnavailable):  # then the lease expires
+            await lease.leave()
 
 
 async def _runs(
@@ -132,14 +134,12 @@ async def latest_run(ctx: Context, job: str, scope: str) -> tuple[str, str] | No
 
 
 class _JobRunner:
-    owner: Owner
-
-    def __init__(self, ctx: Context, task: JobTask, owners: Owners, *, force: bool) -> None:
+    def __init__(self, ctx: Context, task: JobTask, lease: Lease, *, force: bool) -> None:
         self._ctx = ctx
         self._task = task
-        self._owners = owners
+        self._lease = lease
+        self._owner = lease.process.id
         self._force = force
-        self._timeout_us = int(task.claim_timeout_s * 1e6)
 
     async def run_all(self, runs: Iterable[Run]) -> JobResult:
         result = JobResult()
@@ -159,7 +159,7 @@ class _JobRunner:
             return result.busy if busy else result.done
         begun = clock.monotonic()
         try:
-            async with background(self._keep_claim(run)):
+            async with background(self._renew(run)):
                 await self._task.run(self._ctx, run.scope, run.period)
             await self._finish(run, None)
         except Exception as error:  # noqa: BLE001 - the boundary of one run
@@ -183,7 +183,8 @@ class _JobRunner:
     async def _claim(self, run: Run) -> bool:
         row = await self._row(run)
         holder = row["owner"] if row is not None and row["state"] == "running" else ""
-        dead = holder if holder and not self._owners.is_alive(holder) else ""
+        processes = await all_processes(self._ctx.store) if holder else []
+        dead = holder if any(one.id == holder and one.is_gone() for one in processes) else ""
 
         async def unit(tx: Tx) -> int:
             return await tx.execute(
@@ -191,39 +192,28 @@ class _JobRunner:
                 job=run.job,
                 scope=run.scope,
                 period=run.period,
-                owner=self.owner.id,
-                claimed_until=tx.now_us + self._timeout_us,
+                owner=self._owner,
                 now_us=tx.now_us,
                 force=int(self._force),
-                dead_owner=dead,
+                dead=dead,
             )
 
         claimed = await self._ctx.store.run(unit) > 0
-        if claimed and dead:
-            log.warning("%s is taken over from %s, which died", run, dead)
+        if claimed and holder:
+            log.warning("%s is taken over from %s, which died", run, plain_name(holder))
         return claimed
 
-    async def _keep_claim(self, run: Run) -> None:
-        """Renew while the run lasts. Raises: LeaseLost when another process has taken it."""
-
-        async def unit(tx: Tx) -> int:
-            return await tx.execute(
-                "job.renew",
-                job=run.job,
-                scope=run.scope,
-                period=run.period,
-                owner=self.owner.id,
-                claimed_until=tx.now_us + self._timeout_us,
-            )
-
+    async def _renew(self, run: Run) -> None:
+        """Renew the lease. Raises: LeaseLost when another process has taken the run over."""
         while True:
             await asyncio.sleep(self._task.claim_timeout_s / 3)
             try:
-                held = await self._ctx.store.run(unit)
+                await self._lease.renew()
+                row = await self._row(run)
             except StoreUnavailable as error:
                 log.warning("the claim of %s was not renewed: %s", run, error)
                 continue
-            if not held:
+            if row is None or row["owner"] != self._owner:
                 raise LeaseLost(f"{run} was taken over by another process")
 
     async def _finish(self, run: Run, error: BaseException | None) -> None:
@@ -233,7 +223,7 @@ class _JobRunner:
                 job=run.job,
                 scope=run.scope,
                 period=run.period,
-                owner=self.owner.id,
+                owner=self._owner,
                 state="failed" if error is not None else "done",
                 last_error=error_text(error) if error is not None else None,
                 now_us=tx.now_us,

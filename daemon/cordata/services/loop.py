@@ -20,11 +20,13 @@ from cordata.store import Store
 
 #: How long one wait on the store lasts; only bounds what a lost wake-up could hide.
 _WAIT_S = 3600.0
-#: Between the starts of two passes: none on an idle system (the last one is long ago), and under
-#: load what keeps passes few and their batches large.
+#: Between the starts of two passes under load: it keeps them few and their batches large.
 SPACING_S = 0.02
 #: The same while requests commit side by side: with so many units, that many times the space.
 LOADED = ((4, 3), (12, 6))
+#: So many passes may follow each other at once after a rest: an event alone is not spaced, though
+#: several wake-ups come with it (of the commit, of its entry in a stream, of the acknowledgement).
+AT_ONCE = 3
 #: Units waiting for a commit above which requests go first.
 BUSY_UNITS = 32
 #: A pass waits for them this long at most: the engine falls behind, it never stands still.
@@ -116,11 +118,13 @@ class Pace:
         self._store = store
         self._spacing_s = spacing_s
         self._last = clock.monotonic() - spacing_s
+        #: When the passes so far are paid for, each with its space.
+        self._paid = self._last
 
     async def next(self, *, full: bool) -> None:
         """Until a pass may begin; `full`: the last one filled its batch, so do not space it."""
         if not full:
-            await self._until(self._last + self._spacing_s)
+            await self._until(self._paid - (AT_ONCE - 1) * self._spacing_s)
             for units, factor in LOADED:
                 if self._store.waiting > units:
                     await self._until(self._last + self._spacing_s * factor)
@@ -128,6 +132,8 @@ class Pace:
         while self._busy() and clock.monotonic() < deadline:  # noqa: ASYNC110 - nothing signals it
             await asyncio.sleep(_STEP_S)
         self._last = clock.monotonic()
+        paid = max(self._paid, self._last) + self._spacing_s
+        self._paid = min(paid, self._last + AT_ONCE * self._spacing_s)
 
     async def _until(self, moment: float) -> None:
         wait_s = moment - clock.monotonic()

@@ -81,7 +81,7 @@ class MailService:
         return "mail server is away" if self._failures else ""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Send until `stop`; the mail in hand is finished. Raises: LeaseLost."""
+        """Send until `stop`; the current mail is sent. Raises: LeaseLost."""
         ctx = await self._leadership.wait(stop)
         if ctx is None or not self._config.host:
             await stop.wait()
@@ -146,7 +146,9 @@ class MailService:
         token = request_id.set(row["request_id"])
         try:
             if row["state"] == "sending":
-                log.warning("mail %d was in hand when its sender died; it is sent again", row["id"])
+                log.warning(
+                    "the sender of mail %d died while it sent it; it is sent again", row["id"]
+                )
             await _begin(ctx, row)
             try:
                 end = await self._deliver(client, row)

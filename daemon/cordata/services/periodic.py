@@ -9,7 +9,7 @@ from cordata.context import Context
 from cordata.errors import LeaseLost
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import PeriodicTask
-from cordata.services.calling import call, cut_off
+from cordata.services.handler_call import call, cut_off
 from cordata.services.leadership import Leadership
 from cordata.services.loop import pause
 from cordata.store import new_id
@@ -31,13 +31,13 @@ class PeriodicService:
         *,
         cut_off_s: float | None = None,
     ) -> None:
-        """`cut_off_s` after the stop a run in hand is cancelled; None: never."""
+        """`cut_off_s` after the stop a running task is cancelled; None: never."""
         self._cut_off_s = cut_off_s
         self._leadership = leadership
         self._tasks = tasks
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run the tasks until `stop`; one in hand is finished in time. Raises: LeaseLost."""
+        """Run the tasks until `stop`; a running one ends first. Raises: LeaseLost."""
         async with cut_off(stop, self._cut_off_s, self.name):
             await self._run(stop)
 

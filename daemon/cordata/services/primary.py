@@ -4,6 +4,13 @@
        ^                                                               │
        └──(a new process)──exit <──LeaseLost: a newer term exists──────┘
 
+A rolling upgrade: the primary hands over to one whose program has newer migrations. Else the host
+that was upgraded first would wait for its schema until the last one is.
+
+    newer, standing by          older, leading
+    schema pending: request ──> sees the request, stops in order, releases
+    takes the lease, migrates   starts again, stands by until the request is met or has expired
+
 A process that lost the lease does not stand by again: it stops its layers in order and ends, and
 the service manager starts a fresh one, so no state of the old term can linger.
 """
@@ -11,6 +18,8 @@ the service manager starts a fresh one, so no state of the old term can linger.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Sequence
 
 from cordata import clock, events
@@ -24,7 +33,15 @@ from cordata.log import fields, logger, with_hint
 from cordata.log_throttle import LogThrottle
 from cordata.services.leadership import LEASE_TOPIC, PRIMARY, Leadership, fenced
 from cordata.services.loop import WakeEvent, background, wake_on
-from cordata.store import TAKEOVER_S, Chain, Fence, Lease, is_takeover_requested, request_takeover
+from cordata.store import (
+    TAKEOVER_S,
+    Chain,
+    Fence,
+    Lease,
+    Store,
+    is_takeover_requested,
+    request_takeover,
+)
 from cordata.systemd import Notifier
 
 log = logger("cordata.primary")
@@ -38,8 +55,15 @@ _LOOK_S = 0.5
 _READ_S = 1.0
 #: A standby looks this often whether another is to have the lease before it.
 _TAKEOVER_LOOK_S = 1.0
+#: A request wakes a leader; only bounds what a lost wake-up could hide.
+_REQUEST_LOOK_S = 5.0
 _EXTEND_S = 30.0
 _TICK_S = 5.0
+
+
+def holder_name() -> str:
+    """This process, as a holder of the lease is called."""
+    return f"{socket.gethostname()}/{os.getpid()}"
 
 
 class PrimaryService:
@@ -196,3 +220,35 @@ class PrimaryService:
         except LeaseLost as error:
             log.error("%s", error, extra=fields(events.PRIMARY_LOST, term=fence.term))
             raise
+
+
+class HandoverService:
+    """Ends the role, in order, when another primary asks for the lease."""
+
+    name = "handover"
+    #: Tells the runner that ending early is its job.
+    finite = True
+
+    def __init__(self, store: Store, leadership: Leadership, *, holder: str) -> None:
+        self.heartbeat = Heartbeat()
+        self._store = store
+        self._leadership = leadership
+        self._holder = holder
+        self._wake = WakeEvent()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Watch for a request until `stop`; return when there is one."""
+        async with wake_on(self._wake, stop, self._store, LEASE_TOPIC):
+            while not stop.is_set():
+                self.heartbeat.touch()
+                if self._leadership.leads and await self.run_once():
+                    log.warning("hands over to a primary with newer migrations")
+                    return
+                await self._wake.wait(_REQUEST_LOOK_S)
+
+    async def run_once(self) -> bool:
+        """One look. Returns whether another asks for the lease."""
+        try:
+            return await is_takeover_requested(self._store, name=PRIMARY, holder=self._holder)
+        except StoreUnavailable:
+            return False

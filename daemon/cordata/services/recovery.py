@@ -7,25 +7,24 @@ death is noticed at once; those of other hosts see that the lease is not renewed
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from cordata import clock
 from cordata.broker import Broker, MessageId
 from cordata.broker.group import Group, Registered, be_present, catch_up, register
-from cordata.broker.process import Process, all_processes, join, leave
 from cordata.config.sections import EngineConfig
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger, with_hint
 from cordata.log_throttle import LogThrottle
+from cordata.process import PROCESS_TOPIC, Lease, Process, all_processes
 from cordata.services.loop import WakeEvent, background, wake_on
 from cordata.store import Store
 
 log = logger("cordata.recovery")
 
-#: Notified by each process that joins or leaves, so that the others look at it.
-PROCESS_TOPIC = "process"
 #: A death on this host is noticed at once; a lease that expires can wait so many polls.
 _POLLS = 2
 #: Nobody could renew while the store was away: then so long for all who live to do it. It is more
@@ -44,14 +43,14 @@ class RecoveryService:
         self,
         store: Store,
         broker: Broker,
-        process: Process,
+        lease: Lease,
         groups: Collection[Group],
         config: EngineConfig,
         *,
-        known: Callable[[], Collection[MessageId]],
+        held: Callable[[], Collection[MessageId]],
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`known`: the messages that this process holds. `prepare`: before it registers."""
+        """`held`: the messages that this process holds. `prepare`: before it registers."""
         self.heartbeat = Heartbeat(max_age_s=30.0 + _POLLS * config.poll_s)
         #: Set when the groups are registered.
         self.ready = asyncio.Event()
@@ -59,11 +58,10 @@ class RecoveryService:
         self.trouble: StoreUnavailable | None = None
         self._store = store
         self._broker = broker
-        self._process = process
+        self._lease = lease
         self._groups = groups
-        self._lease_s = config.claim_timeout_s
-        self._look_s = min(_POLLS * config.poll_s, self._lease_s / 3)
-        self._known = known
+        self._look_s = min(_POLLS * config.poll_s, lease.lease_s / 3)
+        self._held = held
         self._prepare = prepare
         self._wake = WakeEvent()
         #: Process id -> pidfd.
@@ -74,7 +72,7 @@ class RecoveryService:
         self._cut_off = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Register, renew and take back until `stop`."""
+        """Register, renew and reclaim until `stop`."""
         try:
             async with wake_on(self._wake, stop, self._store, PROCESS_TOPIC):
                 registered = await self._register(stop)
@@ -85,7 +83,7 @@ class RecoveryService:
                             await self.run_once()
                         except (StoreUnavailable, OSError) as error:  # no descriptor left, say
                             self._cut_off = True
-                            log.debug("nothing can be taken back: %s", error)
+                            log.debug("nothing can be reclaimed: %s", error)
                             await self._wake.wait(1.0)
                             continue
                         await self._wake.wait(self._look_s)
@@ -111,7 +109,6 @@ class RecoveryService:
                 continue
             self.trouble = None
             self.ready.set()
-            self._store.notify(PROCESS_TOPIC)
             return registered
         return Registered((), "")
 
@@ -125,39 +122,42 @@ class RecoveryService:
                 return
 
     async def run_once(self) -> int:
-        """One pass: renew, then take back. Returns the number of messages that were taken back."""
+        """One pass: renew, then reclaim. Returns the number of messages that were reclaimed."""
         now = clock.monotonic()
         if now >= self._renewed_deadline:
             await self._renew()
         if self._groups and now >= self._present_deadline:
             await be_present(self._store, [group.name for group in self._groups])
             self._present_deadline = now + _PRESENT_S
-        return await self._take_back()
+        return await self._reclaim()
 
     async def _renew(self) -> None:
-        await join(self._store, self._process, lease_s=self._lease_s)
-        await self._broker.renew(self._known())
-        self._renewed_deadline = clock.monotonic() + self._lease_s / 3
+        await self._lease.renew()
+        await self._broker.renew(self._held())
+        self._renewed_deadline = clock.monotonic() + self._lease.lease_s / 3
 
-    async def _take_back(self) -> int:
+    async def _reclaim(self) -> int:
         now = clock.monotonic()
         if self._cut_off:
             self._cut_off = False
             self._grace_deadline = now + _GRACE_S
         processes = {process.id: process for process in await all_processes(self._store)}
-        others = [one for one in processes.values() if one.id != self._process.id]
+        me = self._lease.process.id
+        others = [one for one in processes.values() if one.id != me]
         dead = {one.id for one in others if one.is_gone()}
         expired = set[str]()
         if now >= self._grace_deadline:
             now_us = self._store.now_us()
             expired = {one.id for one in others if one.expires_at < now_us}
             rows = await self._store.read(lambda tx: tx.fetch_all("queue.owners"))
-            dead |= {row["owner"] for row in rows} - processes.keys() - {self._process.id}
+            dead |= {row["owner"] for row in rows} - processes.keys() - {me}
         self._watch([one for one in others if one.id not in dead])
         count = 0
         for process_id in sorted(dead | expired):
             self.heartbeat.touch()
-            count += await self._broker.take_back(process_id, gone=process_id in dead)
+            count += await self._broker.reclaim(process_id, is_dead=process_id in dead)
+        if dead or expired:
+            self._store.notify(PROCESS_TOPIC)
         return count
 
     def _watch(self, living: Sequence[Process]) -> None:
@@ -185,8 +185,6 @@ class RecoveryService:
         os.close(pidfd)
 
     async def _leave(self) -> None:
-        try:
-            await leave(self._store, self._process)
-        except StoreUnavailable:
-            return  # others see that the process is gone, or that its lease has expired
-        self._store.notify(PROCESS_TOPIC)
+        # Else others see that the process is gone, or that its lease has expired.
+        with contextlib.suppress(StoreUnavailable):
+            await self._lease.leave()

@@ -34,7 +34,7 @@ async def open_context_with_retry(
 ) -> AsyncIterator[Context]:
     """The Context, as soon as the store can be opened; until then the sockets' requests get 503.
 
-    A signal meanwhile ends the process as it is: nothing is in hand yet.
+    A signal meanwhile ends the process as it is: nothing is held yet.
     """
     async with AsyncExitStack() as stack:
         try:

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from cordata.store.fence import Fence
-from cordata.store.health import OnState
 from cordata.store.migrate import Applied, Chain
 from cordata.store.tx import Tx, Unit
 
@@ -75,9 +74,6 @@ class Lease(Protocol):
 
 class Store(Protocol):
     """The store of a process as applications see it; all methods belong to the loop's thread."""
-
-    #: Called with state ("ok", "full", "unavailable") and reason at each change.
-    on_state: OnState | None
 
     @property
     def dialect(self) -> str:

@@ -22,7 +22,7 @@ _PAUSE_MAX_S = 4.0
 #: A store that was ok for less than this had not recovered: it flaps.
 _STEADY_S = 5.0
 
-OnState = Callable[[str, str], None]
+OnState = Callable[[str], None]
 
 
 class Health:
@@ -32,7 +32,7 @@ class Health:
         self.state = "ok"
         #: Why it is not ok.
         self.reason = ""
-        #: Called with state and reason at each change, on the loop's thread.
+        #: Called with the state at each change, on the loop's thread.
         self.on_state = on_state
         self._hint: str | None = None
         self._pause_s = _PAUSE_S
@@ -96,7 +96,7 @@ class Health:
             self._since = now
         self.state, self.reason, self._hint = state, reason, hint
         if self.on_state is not None:
-            self.on_state(state, reason)
+            self.on_state(state)
 
 
 class HealthProbe:
@@ -108,8 +108,6 @@ class HealthProbe:
         self._try_write = try_write
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        #: Called with state and reason at each change.
-        self.on_state: OnState | None = None
         health.on_state = self._state_changed
 
     def stop(self) -> None:
@@ -118,11 +116,9 @@ class HealthProbe:
             self._timer.cancel()
             self._timer = None
 
-    def _state_changed(self, state: str, reason: str) -> None:
+    def _state_changed(self, state: str) -> None:
         if state != "ok":
             self._start_timer()
-        if self.on_state is not None:
-            self.on_state(state, reason)
 
     def _start_timer(self) -> None:
         if self._timer is None:

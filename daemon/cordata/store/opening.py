@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from cordata.config.sections import StoreConfig
 from cordata.errors import ConfigError
 from cordata.store.contract import RuntimeStore
-from cordata.store.health import OnState
 from cordata.store.queries import Queries
 
 if TYPE_CHECKING:
@@ -83,7 +82,6 @@ async def open_store(
     runtime_dir: Path,
     queries: Queries,
     password: str | None = None,
-    on_state: OnState | None = None,
 ) -> RuntimeStore:
     """Open the store of a configuration; `password` is for a server.
 
@@ -92,9 +90,7 @@ async def open_store(
     if dialect_of(config) == "postgres":
         from cordata.store.postgres.store import PostgresStore
 
-        return await PostgresStore.open(
-            config, queries=queries, password=password, on_state=on_state
-        )
+        return await PostgresStore.open(config, queries=queries, password=password)
     from cordata.store.sqlite.store import SqliteStore
 
     return await SqliteStore.open(
@@ -102,5 +98,4 @@ async def open_store(
         state_dir=state_dir,
         runtime_dir=runtime_dir,
         queries=queries,
-        on_state=on_state,
     )

@@ -37,6 +37,8 @@ _TOKEN_POSTGRES = re.compile(
       | :(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\[(?P<list>bigint|text)\])?""",
     re.VERBOSE | re.DOTALL,
 )
+#: A row of values. Batched units that run the statement share one, with a row of each.
+_ROW = re.compile(r":row\(([^()]*)\)")
 #: A list of values, given as JSON: of any length, it is one prepared statement.
 _LISTS = {
     "sqlite": "(SELECT value FROM json_each(:{name}))",
@@ -55,10 +57,13 @@ class Query:
 
     In `sql` each of them is a `?` on SQLite, once per occurrence; on PostgreSQL `$1`, `$2` and so
     on, the same number wherever the same name stands. `id IN :ids[bigint]`, or `[text]`, takes a
-    list as JSON.
+    list as JSON. `VALUES :row(a, b)` is `VALUES (:a, :b)`, and on PostgreSQL batched units that run
+    the statement share one, with a row for each; it has no other parameters. Of their `rows=` the
+    sum is checked, so such a statement changes that many rows at most for each row of values.
     """
 
     __slots__ = (
+        "around_row",
         "bind",
         "kept",
         "name",
@@ -68,7 +73,6 @@ class Query:
         "selects",
         "source",
         "sql",
-        "values",
         "width",
     )
 
@@ -92,6 +96,13 @@ class Query:
                 return match[0]
             return _LISTS[dialect].format(name=match["name"], type=match["list"])
 
+        #: What stands before and behind its `:row(...)`, if it has one.
+        self.around_row: tuple[str, str] | None = None
+        if (row := _ROW.search(sql)) is not None:
+            self.around_row = (sql[: row.start()], sql[row.end() :])
+            sql = f"({', '.join(f':{one.strip()}' for one in row[1].split(','))})".join(
+                self.around_row
+            )
         if "[" in sql:
             sql = token.sub(spell, sql)
 
@@ -109,8 +120,6 @@ class Query:
         #: On PostgreSQL: its unit sees the newest state with each statement, not one snapshot
         #: (`lock=True`, `-- newest`).
         self.newest = newest and numbered
-        #: Of an `insert()`: the statement up to its VALUES; "" for any other.
-        self.values = ""
         self.sql = token.sub(mark, sql)
         self.params = tuple(numbers)
         self.width = len(self.params)
@@ -129,13 +138,14 @@ class Query:
         return locking
 
     def rows(self, count: int) -> str:
-        """Of an `insert()` on PostgreSQL: the statement for so many rows."""
-        numbers = iter(range(1, count * self.width + 1))
-        row = ", ".join(["${}"] * self.width)
+        """Of one with a `:row(...)`, on PostgreSQL: the statement for so many rows."""
+        assert self.around_row is not None
+        width = self.width
         rows = [
-            f"({row.format(*[next(numbers) for _ in range(self.width)])})" for _ in range(count)
+            f"({', '.join(f'${n * width + column}' for column in range(1, width + 1))})"
+            for n in range(count)
         ]
-        return f"{self.values} {', '.join(rows)}"
+        return ", ".join(rows).join(self.around_row)
 
     def wrong(self, params: Mapping[str, object]) -> ConfigError:
         """The error that says which parameters of a call are missing or unknown."""
@@ -157,11 +167,8 @@ def _insert(table: str, columns: Sequence[str], dialect: str) -> Query:
     if not columns:
         return Query(name, f'INSERT INTO "{table}" DEFAULT VALUES', "insert()", dialect)
     names = ", ".join(f'"{column}"' for column in columns)
-    values = f'INSERT INTO "{table}" ({names}) VALUES'
-    params = ", ".join(f":{column}" for column in columns)
-    query = Query(name, f"{values} ({params})", "insert()", dialect)
-    query.values = values
-    return query
+    sql = f'INSERT INTO "{table}" ({names}) VALUES :row({", ".join(columns)})'
+    return Query(name, sql, "insert()", dialect)
 
 
 def _binder(params: tuple[str, ...]) -> Bind:
@@ -211,7 +218,7 @@ class Queries:
         found: list[Query] = []
         problems: list[str] = []
         for package in dict.fromkeys(("cordata.store.sql", *packages)):
-            shared = _package_folder(package)
+            shared = package_folder(package)
             paths = sorted(shared.glob("*.sql"))
             if not paths or (shared / dialect).is_dir():
                 paths += sorted(sql_folder(package, dialect).glob("*.sql"))
@@ -283,6 +290,8 @@ def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") 
                 kept=plan is not None,
                 newest=_NEWEST.search(body) is not None,
             )
+            if query.around_row is not None and ":" in "".join(query.around_row).replace("::", ""):
+                problems.append(f"{source}:{line}: query {name!r} has parameters beside :row()")
             if reserved := [param for param in _RESERVED if param in query.params]:
                 problems.append(
                     f"{source}:{line}: no parameter may be named {reserved[0]!r}: it is an option"
@@ -297,7 +306,7 @@ def sql_folder(package: str, dialect: str) -> Path:
 
     Plain files, not importlib.resources: that costs every process start ten imports.
     """
-    folder = _package_folder(package) / dialect
+    folder = package_folder(package) / dialect
     if folder.is_dir():
         return folder
     raise ConfigError(
@@ -306,7 +315,8 @@ def sql_folder(package: str, dialect: str) -> Path:
     )
 
 
-def _package_folder(package: str) -> Path:
+def package_folder(package: str) -> Path:
+    """`<package>` on disk. Raises: ConfigError when there is none."""
     try:
         spec = importlib.util.find_spec(package)
     except ModuleNotFoundError:

@@ -36,7 +36,7 @@ MISSING_HINT = (
     " tells what is pending"
 )
 
-#: Event types that this process has published, 1,000 at most: services/unhandled_types.py warns of
+#: Event types that this process has published, 1,000 at most: services/group.py warns of
 #: those without a group.
 published_types: set[str] = set()
 
@@ -129,7 +129,7 @@ class Tx(ABC):
         """Write an event, and one message for each group that is registered for its type.
 
         `payload` is anything that msgspec writes as a JSON object. The header `request_id` is that
-        of the request in hand. Groups with `App.on(key=True)` handle events of one `key` one at a
+        of the current request. Groups with `App.on(key=True)` handle events of one `key` one at a
         time, in the order in which they were written.
 
         Due at once, `delay_s` seconds from `now_us` on, or `at` a moment (aware datetime, or

@@ -58,7 +58,7 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
 class Counter(AbstractContextManager["Counter"]):
     """Counts what is done while inside, and draws it.
 
-    The first Ctrl-C lets the unit in hand end, then the next call raises Interrupted; the second
+    The first Ctrl-C lets the current unit end, then the next call raises Interrupted; the second
     one ends the process as it usually does.
     """
 

@@ -14,7 +14,7 @@ from cordata.core.delivery import Verdict
 from cordata.core.event import Event
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
-from cordata.services.registration import make_queue
+from cordata.services.group import make_queue
 from cordata.store import Row, Tx
 from cordata.testing.failure import Failure, FailureRecorder
 

@@ -15,7 +15,6 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from cordata import clock as wall
 from cordata.app import App
-from cordata.broker import Owner
 from cordata.broker.inspection import DeadLetters, Filter
 from cordata.config import Config, Document, build, find_file, open_document
 from cordata.config.sections import PathsConfig
@@ -81,9 +80,7 @@ async def open_app(
         stack.push_async_callback(lazy_client.close)
         ctx = dataclasses.replace(opened, store=store, lazy_client=lazy_client)
         await store.migrate(ctx.chains)
-        owner = Owner.register(loaded.paths.runtime, name="test")
-        stack.callback(owner.close)
-        harness = Harness(app, ctx, loaded, clock, owner)
+        harness = Harness(app, ctx, loaded, clock)
         await stack.enter_async_context(harness.opened())
         if startup:
             await harness.run_startup()
@@ -116,7 +113,7 @@ def _with_queries(app: App) -> App:
 class Harness:
     """An application in a test; `open_app` makes one."""
 
-    def __init__(self, app: App, ctx: Context, config: Config, clock: Clock, owner: Owner) -> None:
+    def __init__(self, app: App, ctx: Context, config: Config, clock: Clock) -> None:
         self.app = app
         #: What the application's functions get; `ctx.store` is the store.
         self.ctx = ctx
@@ -125,7 +122,7 @@ class Harness:
         self._config = config
         self._clock = clock
         self._delivery = Delivery(ctx, app, config.engine)
-        self._subscriptions = SubscriptionRunner(ctx, app, config.engine, owner)
+        self._subscriptions = SubscriptionRunner(ctx, app, config)
         self._mounted = Mounted(app.mounts, {"cordata": ctx})
 
     @property
@@ -272,7 +269,6 @@ class Harness:
         return await run_job_now(
             self.ctx,
             task,
-            runtime_dir=self._config.paths.runtime,
             now=self.now,
             scope=scope,
             period=period,
@@ -345,6 +341,7 @@ class Harness:
                 yield self
             finally:
                 await self._mounted.close()
+                self._subscriptions.close()
 
 
 def async_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 
 from cordata.app import App
-from cordata.broker import Owner
-from cordata.config.sections import EngineConfig
+from cordata.config import Config
 from cordata.context import Context
 from cordata.core.partition import cohorts
 from cordata.eventstore import EventLog, StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
-from cordata.services.subscription.membership import CrashedAttempts
+from cordata.process import Lease, this_process
+from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
 from cordata.services.subscription.partition import Dependencies, PartitionRunner
 from cordata.services.subscription.runners import read_page
 from cordata.subscription import Subscription, SubscriptionContext
@@ -19,15 +19,17 @@ from cordata.testing.failure import Failure, FailureRecorder
 
 _PAGE = 100
 #: Nobody else is there to take anything: the lease is as long as any test's time.
-_LEASE_US = 2**61
+_LEASE_S = 2.0**40
 
 
 class SubscriptionRunner:
     """All partitions of all subscriptions, run by one process, a test."""
 
-    def __init__(self, ctx: Context, app: App, config: EngineConfig, owner: Owner) -> None:
+    def __init__(self, ctx: Context, app: App, config: Config) -> None:
         self._store = ctx.store
-        self._owner_id = owner.id
+        self._lease = Lease(ctx.store, this_process("test"), lease_s=_LEASE_S)
+        self._owner_id = self._lease.process.id
+        self._running = RunningAttempts(config.paths.runtime)
         self._log = EventLog(ctx.store)
         self._partitions = Partitions(ctx.store)
         self._failures = FailureRecorder()
@@ -36,9 +38,10 @@ class SubscriptionRunner:
         self._shared = Dependencies(
             ctx=ctx,
             partitions=self._partitions,
-            owner=owner,
-            config=config,
-            crashed=CrashedAttempts(),
+            process_id=self._owner_id,
+            config=config.engine,
+            running=self._running,
+            crashed=CrashedAttempts(config.paths.runtime),
             is_leased=lambda: True,
             retry_at_once=False,
             on_event_end=lambda runner: None,
@@ -51,7 +54,11 @@ class SubscriptionRunner:
             origin = {"start": 0, "end": await self._log.head()}.get(str(one.origin), one.origin)
             await self._partitions.add(one.name, one.category, one.partitions, int(origin))
         if self._subscriptions:
-            await self._partitions.join(self._owner_id, self._subscriptions, lease_us=_LEASE_US)
+            await self._lease.serve(self._subscriptions)
+
+    def close(self) -> None:
+        """Nothing is handled any more."""
+        self._running.close()
 
     async def look(self) -> None:
         """See what was resumed or reset meanwhile, and take what is free."""

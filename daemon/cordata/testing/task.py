@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import datetime
-from pathlib import Path
 
 from cordata.context import Context
 from cordata.registry import BackfillTask, JobTask
@@ -18,7 +17,6 @@ async def run_job_now(
     ctx: Context,
     task: JobTask,
     *,
-    runtime_dir: Path,
     now: datetime,
     scope: str | None,
     period: str | None,
@@ -38,7 +36,6 @@ async def run_job_now(
     result = await run_job(
         ctx,
         dataclasses.replace(task, run=watched),
-        runtime_dir=runtime_dir,
         scope=scope,
         period=period,
         force=force,

@@ -20,16 +20,14 @@ if TYPE_CHECKING:
 
 async def run_primary(role: Role) -> int:
     """primary: the lease first; what only one may do waits for it."""
-    from cordata.services.absent_groups import AbsentGroupService
     from cordata.services.alert import AlertMailService
     from cordata.services.backfill import BackfillService
     from cordata.services.checkpoint import CheckpointService
-    from cordata.services.handover import HandoverService, holder_name
+    from cordata.services.group import AbsentGroupService, groups_of
     from cordata.services.leadership import Leadership
     from cordata.services.mail import MailService
     from cordata.services.periodic import PeriodicService
-    from cordata.services.primary import PrimaryService
-    from cordata.services.registration import groups_of
+    from cordata.services.primary import HandoverService, PrimaryService, holder_name
     from cordata.services.retention import RetentionService
 
     config, app = role.config, role.app

@@ -29,6 +29,7 @@ from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
 if TYPE_CHECKING:
     from cordata.broker import Broker
+    from cordata.process import Lease
     from cordata.services.http import HttpService
     from cordata.services.poolchild import PoolChildService
     from cordata.services.recovery import RecoveryService
@@ -230,19 +231,19 @@ def _add_engine(
 ) -> RecoveryService:
     """Claims stop with the intake; the relay to Redis outlives them, for what they still write.
 
-    What is returned holds the lease of the process: it ends when all hands are empty.
+    What is returned renews the lease of the process: it ends when nothing is held any more.
     """
     _say_long(role)
     from cordata.broker.opening import is_store, make_redis_broker
-    from cordata.broker.process import this_process
+    from cordata.process import Lease, this_process
     from cordata.services.consumer import ConsumerService
+    from cordata.services.group import UnhandledTypeService, groups_of, make_queue
     from cordata.services.idle_exit import IdleExitService
     from cordata.services.recovery import RecoveryService
-    from cordata.services.registration import groups_of, make_queue
-    from cordata.services.unhandled_types import UnhandledTypeService
 
     config, handlers = role.config, role.app.handlers
     process = this_process(f"worker-{role.instance}")
+    lease = Lease(ctx.store, process, lease_s=config.engine.claim_timeout_s)
     queue = make_queue(ctx.store, handlers, config.engine, owner=process.id)
     broker: Broker = queue
     prepare = None
@@ -265,8 +266,9 @@ def _add_engine(
         retry_at_once=role.test_mode,
         cut_off_s=_cut_off_s(role),
     )
-    intake += [consumer, UnhandledTypeService(ctx.store, {one.type for one in handlers})]
-    subscriptions = _subscriptions(role, ctx, stack) if role.app.subscriptions else None
+    expected = {one.type for one in handlers} | role.app.published
+    intake += [consumer, UnhandledTypeService(ctx.store, expected)]
+    subscriptions = _subscriptions(role, ctx, lease) if role.app.subscriptions else None
     if subscriptions is not None:
         intake.append(subscriptions)
     if role.test_mode:
@@ -274,26 +276,21 @@ def _add_engine(
     return RecoveryService(
         ctx.store,
         broker,
-        process,
+        lease,
         groups_of(config.broker, handlers),
         config.engine,
-        known=consumer.known,
+        held=consumer.held_ids,
         prepare=prepare,
     )
 
 
-def _subscriptions(role: Role, ctx: Context, stack: ExitStack) -> SubscriptionService:
-    """The subscriptions to the event store; their owners' files are apart from the streams'."""
-    from cordata.broker import Owner, Owners
+def _subscriptions(role: Role, ctx: Context, lease: Lease) -> SubscriptionService:
     from cordata.services.subscription import SubscriptionService
 
-    runtime = role.config.paths.runtime / "subscription"
-    owner = Owner.register(runtime, name=f"worker-{role.instance}")
-    stack.callback(owner.close)
     return SubscriptionService(
         ctx,
-        owner,
-        Owners(runtime),
+        lease,
+        role.config.paths.runtime,
         role.app.subscriptions,
         role.config.engine,
         retry_at_once=role.test_mode,

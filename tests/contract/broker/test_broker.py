@@ -102,7 +102,7 @@ async def test_outcome_changes_nothing_when_another_process_has_the_message(brok
         await parts.register({"a": "thing.done"})
         await publish(parts.store, 2)
         messages = await parts.claim("a", owner="slow")
-        assert await parts.process("fast").take_back("slow", gone=True) == 2
+        assert await parts.process("fast").reclaim("slow", is_dead=True) == 2
         (taken,) = await parts.claim("a", owner="fast", alone=True)
         for verdict in (Verdict.BACK, Verdict.DEAD, Verdict.RETRY, Verdict.DONE):
             await parts.settle(messages, verdict, "slow")
@@ -198,7 +198,7 @@ async def test_what_a_dead_process_had_is_claimed_one_at_a_time(broker: Open) ->
         await parts.register({"a": "thing.done"})
         await publish(parts.store, 3)
         assert len(await parts.claim("a", owner="dead")) == 3
-        assert await parts.process().take_back("dead", gone=True) == 3
+        assert await parts.process().reclaim("dead", is_dead=True) == 3
         claimed = await parts.process().settle_and_claim([], {"a": Want(count=9, low=9)})
         assert (list(claimed.messages), claimed.suspects) == ([], True)
         for _ in range(3):
@@ -216,7 +216,7 @@ async def test_message_that_kills_its_process_each_time_is_a_dead_letter_in_the_
         await parts.register({"a": "thing.done"})
         killer, harmless = await publish(parts.store, 2)
         assert len(await parts.claim("a", owner="dead-0")) == 2
-        await parts.process().take_back("dead-0", gone=True)
+        await parts.process().reclaim("dead-0", is_dead=True)
         for number in range(1, 20):
             if (await parts.process().depth(["a"])).dead:
                 break
@@ -224,7 +224,7 @@ async def test_message_that_kills_its_process_each_time_is_a_dead_letter_in_the_
             for message in await parts.claim("a", owner=f"dead-{number}", alone=True):
                 if message.event_id == harmless:
                     await parts.settle([message], Verdict.DONE, f"dead-{number}")
-            await parts.process().take_back(f"dead-{number}", gone=True)
+            await parts.process().reclaim(f"dead-{number}", is_dead=True)
         (left,) = [r for r in await rows(parts.store, "messages") if r["state"] == "dead"]
         assert (left["event_id"], left["attempts"]) == (killer, 6)
         errors = [one["error"] for one in json.loads(left["history"])]

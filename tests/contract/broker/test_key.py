@@ -165,7 +165,7 @@ async def test_run_of_a_dead_process_comes_back_in_order(broker: Open) -> None:
         await parts.register(GROUPS, keyed=GROUPS)
         await publish(parts, *((n, "k") for n in range(6)), (9, "l"))
         assert numbers(await parts.claim("a", 1, owner="dead", run=4)) == [0, 1, 2, 3]
-        assert await parts.process().take_back("dead", gone=True) == 4
+        assert await parts.process().reclaim("dead", is_dead=True) == 4
         handled: list[int] = []
         while messages := await parts.claim("a", alone=True):
             handled += numbers(messages)
@@ -308,7 +308,7 @@ async def test_order_holds_when_several_processes_publish_fail_and_die(broker: O
             for message in claimed.messages:
                 in_hand.pop(message.order_key or "", None)
             if dies:  # another process takes back what it held
-                await one.process("other").take_back(owner, gone=True)
+                await one.process("other").reclaim(owner, is_dead=True)
                 owner = f"owner-{number}-{life + 1}"
             for one_outcome in outcomes:
                 if one_outcome.verdict is Verdict.DEAD:

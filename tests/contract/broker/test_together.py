@@ -97,7 +97,10 @@ async def test_dead_process_is_relieved_once_when_two_take_over(broker: Open) ->
         for group in ("a", "b"):
             assert len(await parts[0].claim(group, 1000, "dead")) == 100
         counts = await asyncio.gather(
-            *(one.process(f"owner-{n}").take_back("dead", gone=True) for n, one in enumerate(parts))
+            *(
+                one.process(f"owner-{n}").reclaim("dead", is_dead=True)
+                for n, one in enumerate(parts)
+            )
         )
         assert sum(counts) == 200
         again: list[Message] = []
@@ -119,7 +122,7 @@ async def test_slow_process_and_the_one_that_relieves_it_handle_each_message_onc
         messages = await slow.claim("a", 1000, "slow")
         both = [
             slow.settle(messages, Verdict.DONE, "slow"),
-            other.process().take_back("slow", gone=True),
+            other.process().reclaim("slow", is_dead=True),
         ]
         await asyncio.gather(*(both if first == "owner" else reversed(both)))
         states = Counter(

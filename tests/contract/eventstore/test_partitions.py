@@ -9,20 +9,19 @@ from dataclasses import replace
 import pytest
 from tests.contract.eventstore.streams import append
 from tests.contract.store.stores import Opener, add_account, balance
+from tests.processes import joined
 
 from cordata.errors import AlreadySeen, PartitionLost, PermanentError
 from cordata.eventstore.inspection import Subscriptions
 from cordata.eventstore.partition import Claim, Partitions, PartitionState, advance
 from cordata.store import Store, Tx
 
-LEASE_US = 60_000_000
 
-
-async def claimed(store: Store, owner: str, *numbers: int, lease_us: int = LEASE_US) -> list[Claim]:
+async def claimed(store: Store, owner: str, *numbers: int, lease_s: float = 60.0) -> list[Claim]:
     """Claims of a new worker."""
     partitions = Partitions(store)
     await partitions.add("p", "account", 4, 0)
-    await partitions.join(owner, ["p"], lease_us=lease_us)
+    await joined(store, owner, ["p"], lease_s=lease_s)
     return [one.claim for one in await partitions.claim(owner, {"p": numbers}, out_of={"p": 4})]
 
 
@@ -63,7 +62,7 @@ async def test_partition_is_claimed_once_when_two_processes_claim_it_at_the_same
             name = f"p{turn}"
             for store, owner in ((one, "a"), (two, "b")):
                 await Partitions(store).add(name, "account", 4, 0)
-                await Partitions(store).join(owner, [name], lease_us=LEASE_US)
+                await joined(store, owner, [name])
             found = await asyncio.gather(
                 *[
                     Partitions(store).claim(owner, {name: [0, 1, 2, 3]}, out_of={name: 4})
@@ -80,24 +79,24 @@ async def test_partition_stays_with_its_owner_while_that_is_counted_as_alive(
         (claim,) = await claimed(store, "a", 2)
         assert claim.term == 1
         assert await claimed(store, "b", 2) == []
-        await Partitions(store).leave(["a"])
+        await (await joined(store, "a")).leave()
         (taken,) = await claimed(store, "b", 2)
         assert (taken.owner, taken.term) == ("b", 2)
 
 
 async def test_partition_is_free_when_its_owner_did_not_renew(opened: Opener) -> None:
     async with opened() as store:
-        (claim,) = await claimed(store, "a", 0, lease_us=-1)
+        (claim,) = await claimed(store, "a", 0, lease_s=-0.001)
         (taken,) = await claimed(store, "b", 0)
         assert taken.term == claim.term + 1
         # The first one lives again. What was taken stays taken.
-        await Partitions(store).join("a", ["p"], lease_us=LEASE_US)
+        await joined(store, "a", ["p"])
         assert await Partitions(store).claim("a", {"p": [0]}, out_of={"p": 4}) == []
 
 
 async def test_position_moves_with_the_effect_for_the_owner_only(opened: Opener) -> None:
     async with opened() as store:
-        (old,) = await claimed(store, "a", 0, lease_us=-1)
+        (old,) = await claimed(store, "a", 0, lease_s=-0.001)
         await move(store, old, 3)
         (new,) = await claimed(store, "b", 0)
 
@@ -130,7 +129,7 @@ async def test_event_is_not_handled_twice_when_its_position_is_stored_already(
 
 async def test_stored_positions_never_go_back_nor_touch_what_is_anothers(opened: Opener) -> None:
     async with opened() as store:
-        one, two = await claimed(store, "a", 0, 1, lease_us=-1)
+        one, two = await claimed(store, "a", 0, 1, lease_s=-0.001)
         await Partitions(store).store([(one, 5), (two, 6)])
         await claimed(store, "b", 1)
         await Partitions(store).store([(one, 4), (two, 9)])
@@ -196,7 +195,7 @@ async def test_blocked_event_is_tried_again_or_left_out_by_the_operator(opened: 
 async def test_dead_letter_is_written_with_the_position(opened: Opener) -> None:
     async with opened() as store:
         await append(store, "account-1", "x")
-        (claim,) = await claimed(store, "a", 0, lease_us=-1)
+        (claim,) = await claimed(store, "a", 0, lease_s=-0.001)
         (new,) = await claimed(store, "b", 0)
         with pytest.raises(PartitionLost):
             await Partitions(store).bury(claim, 1, attempts=1, history="[]")
@@ -267,7 +266,7 @@ async def test_status_counts_what_is_left(opened: Opener) -> None:
         after = await Subscriptions(store).status("p")
         assert after is not None and after.behind == 40 - own.behind
         assert after.partitions[0].state == "current" and after.position == 0
-        await Partitions(store).leave(["a"])
+        await (await joined(store, "a")).leave()
         gone = await Subscriptions(store).status("p")
         assert gone is not None and gone.state == "unserved" and gone.workers == 0
         assert await Subscriptions(store).status("q") is None
@@ -278,7 +277,7 @@ async def test_subscription_is_dropped_when_nobody_serves_it(opened: Opener) -> 
         await claimed(store, "a", 0)
         with pytest.raises(PermanentError, match="a serves p"):
             await Subscriptions(store).drop("p")
-        await Partitions(store).leave(["a"])
+        await (await joined(store, "a")).leave()
         assert await Subscriptions(store).drop("p") is True
         assert await Subscriptions(store).drop("p") is False
         assert await Subscriptions(store).names() == []

@@ -69,6 +69,24 @@ async def test_nothing_of_a_unit_is_stored_when_it_changes_fewer_rows_than_it_sa
 
 
 @pytest.mark.parametrize("batch", [False, True])
+async def test_unit_fails_alone_when_its_row_of_a_shared_statement_changes_nothing(
+    opened: Opener, batch: bool
+) -> None:
+    async def unit(tx: Tx, number: int) -> None:
+        await tx.insert("account", id=f"n{number}", balance=0)
+        account = "nobody" if number == 7 else f"n{number}"  # which the same unit has added
+        values = {"account_id": account, "amount": 1, "note": f"{number:02}"}
+        rows = 1 if number % 2 else None  # the others do not say it
+        await tx.write("entry.add_to_account", rows=rows, **values)
+
+    async with opened() as store:
+        units = [store.run(partial(unit, number=n), batch=batch) for n in range(40)]
+        ended = await asyncio.gather(*units, return_exceptions=True)
+        assert [n for n, one in enumerate(ended) if isinstance(one, Conflict)] == [7]
+        assert await notes(store) == [f"{n:02}" for n in range(40) if n != 7]
+
+
+@pytest.mark.parametrize("batch", [False, True])
 async def test_exactly_one_of_the_units_succeeds_when_all_write_what_only_one_may(
     opened: Opener, batch: bool
 ) -> None:

@@ -20,15 +20,15 @@ from tests.integration.redis.stores import PREFIX, url_of
 from cordata.app import App
 from cordata.broker import Broker
 from cordata.broker.opening import Passwords, is_store, make_redis_broker
-from cordata.broker.process import Process, this_process
 from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import PermanentError
+from cordata.process import Lease, Process, this_process
 from cordata.services.consumer import ConsumerService
+from cordata.services.group import groups_of, make_queue
 from cordata.services.idle_exit import IdleExitService
 from cordata.services.recovery import RecoveryService
-from cordata.services.registration import groups_of, make_queue
 from cordata.services.relay import RelayService
 from cordata.store import Store, Tx
 
@@ -58,6 +58,7 @@ def build(
 ) -> Engine:
     """The engine of one worker."""
     process = this_process("worker-test")
+    lease = Lease(store, process, lease_s=config.claim_timeout_s)
     broker_config = BrokerConfig(url=url_of(state), prefix=PREFIX)
     queue = make_queue(store, app.handlers, config, owner=process.id)
     broker: Broker = queue
@@ -80,10 +81,10 @@ def build(
     recovery = RecoveryService(
         store,
         broker,
-        process,
+        lease,
         groups_of(broker_config, app.handlers),
         config,
-        known=consumer.known,
+        held=consumer.held_ids,
         prepare=prepare,
     )
     idle_exit = IdleExitService(store, broker, app.handlers, consumer)

@@ -78,7 +78,7 @@ async def test_other_worker_takes_over_at_once_when_one_is_killed_in_a_handler(
             done = await rows(store, "effects")
             taken = min(row["at"] for row in done if row["event_id"] in ids[:4]) - killed_at
             print(f"first message of the dead worker handled after {taken / 1000:.0f} ms")
-            assert taken < 1_000_000 * QUICK.claim_timeout_s  # not when its lease ends
+            assert taken < 10_000_000  # its lease lasts 60 s
             assert await effects(store) == Counter(ids)
 
 

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from cordata.clock import monotonic
-from cordata.services.loop import SPACING_S, Pace
+from cordata.services.loop import AT_ONCE, SPACING_S, Pace
 from cordata.store import Store
 
 
@@ -17,16 +17,26 @@ async def test_passes_are_the_farther_apart_the_more_requests_commit(
     waiting: int, spaces: int
 ) -> None:
     pace = Pace(cast(Store, SimpleNamespace(waiting=waiting)))
-    await pace.next(full=False)
+    for _ in range(AT_ONCE):
+        await pace.next(full=False)
     begun = monotonic()
     for _ in range(2):
         await pace.next(full=False)
     assert monotonic() - begun >= 2 * spaces * SPACING_S * 0.99
 
 
+async def test_first_passes_after_a_rest_follow_each_other_at_once() -> None:
+    pace = Pace(cast(Store, SimpleNamespace(waiting=0)), spacing_s=60.0)
+    begun = monotonic()
+    for _ in range(AT_ONCE):
+        await pace.next(full=False)
+    assert monotonic() - begun < 60
+
+
 async def test_pass_that_filled_its_batch_is_followed_at_once() -> None:
     pace = Pace(cast(Store, SimpleNamespace(waiting=0)), spacing_s=60.0)
-    await pace.next(full=False)
     begun = monotonic()
+    for _ in range(AT_ONCE):
+        await pace.next(full=False)
     await pace.next(full=True)
     assert monotonic() - begun < 60

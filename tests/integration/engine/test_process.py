@@ -7,7 +7,7 @@ import sys
 
 from tests.servers.reaper import watched
 
-from cordata.broker.process import start_of
+from cordata.pid import is_gone, start_of
 
 _RENAMED = r"""
 import sys
@@ -25,6 +25,9 @@ def test_start_is_known_of_a_process_whose_name_is_no_text() -> None:
     with watched(child) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        assert start_of(process.pid) > 0
+        start = start_of(process.pid)
+        assert start > 0
+        assert not is_gone(process.pid, start) and is_gone(process.pid, start - 1)
         process.kill()
     assert start_of(process.pid) == 0
+    assert is_gone(process.pid, start)

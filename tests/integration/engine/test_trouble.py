@@ -22,19 +22,19 @@ from tests.integration.engine.parts import (
 )
 from tests.integration.primary.primary import build as build_primary
 from tests.integration.primary.primary import running as leading
+from tests.processes import joined
 
 from cordata import clock, events
 from cordata.app import App
 from cordata.broker import MessageId, Queue, Want
 from cordata.broker.group import Group
 from cordata.broker.inspection import Groups
-from cordata.broker.process import join, this_process
 from cordata.config.sections import EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import StoreFull
 from cordata.services import consumer
-from cordata.services.absent_groups import AbsentGroupService
+from cordata.services.group import AbsentGroupService
 from cordata.services.leadership import Leadership
 from cordata.services.recovery import RecoveryService
 from cordata.store import Store, Unit
@@ -138,15 +138,16 @@ async def test_recovery_goes_on_when_the_process_has_no_descriptor_left(tmp_path
     class Exhausted(Queue):
         asked = 0
 
-        async def renew(self, known: Collection[MessageId]) -> None:
+        async def renew(self, held: Collection[MessageId]) -> None:
             self.asked += 1
             if self.asked > 1:
                 raise OSError(errno.EMFILE, "Too many open files")
 
     async with opened(tmp_path) as store:
-        queue, mine = Exhausted(store, owner="mine", retries={}), this_process("mine")
+        queue = Exhausted(store, owner="mine", retries={})
+        mine = await joined(store, "mine", lease_s=0.1)
         config = EngineConfig(claim_timeout_s=0.1, poll_s=0.05)
-        recovery = RecoveryService(store, queue, mine, [TAKE], config, known=set)
+        recovery = RecoveryService(store, queue, mine, [TAKE], config, held=set)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(recovery.run(stop))
@@ -159,13 +160,13 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_its_lease_expires
 ) -> None:
     """Alive, but it renews nothing."""
     async with opened(state) as store:
-        hanging, mine = this_process("hanging"), this_process("mine")
+        mine = await joined(store, "mine")
         await registered(store, {"t.take": "thing.done"})
-        await join(store, hanging, lease_s=1.0)
+        await joined(store, "hanging", lease_s=1.0)
         await publish(store, 2)
-        queue = queue_of(store, hanging.id)
+        queue = queue_of(store, "hanging")
         assert len((await queue.settle_and_claim([], {"t.take": Want(10, 10)})).messages) == 2
-        recovery = RecoveryService(store, queue_of(store, mine.id), mine, [TAKE], QUICK, known=set)
+        recovery = RecoveryService(store, queue_of(store, "mine"), mine, [TAKE], QUICK, held=set)
         assert await recovery.run_once() == 0
         await asyncio.sleep(1.1)
         assert await recovery.run_once() == 2

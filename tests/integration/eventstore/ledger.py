@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -20,12 +20,14 @@ from tests.integration.engine import parts
 from tests.integration.engine.parts import context_of, runtime_of
 
 from cordata.app import App
-from cordata.broker import Owner, Owners
 from cordata.config.sections import EngineConfig
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
+from cordata.process import Lease, this_process
+from cordata.services.group import make_queue
+from cordata.services.recovery import RecoveryService
 from cordata.services.subscription import SubscriptionService
 from cordata.store import Chain, Store, Tx
-from cordata.subscription import Subscription, SubscriptionContext
+from cordata.subscription import SubscriptionContext
 
 LEDGER = Chain("ledger", "tests.integration.eventstore.sql")
 CHAINS = (LEDGER,)
@@ -57,28 +59,6 @@ async def deposit_many(store: Store, streams: int, each: int, **more: Any) -> in
     return streams * each
 
 
-def service(
-    store: Store,
-    state: Path,
-    subscriptions: Mapping[str, Subscription],
-    config: EngineConfig = QUICK,
-    *,
-    retry_at_once: bool = False,
-) -> tuple[SubscriptionService, Owner]:
-    """The service of one worker, and who it is; close the owner at the end."""
-    runtime = runtime_of(state) / "subscription"
-    owner = Owner.register(runtime, name="worker-test")
-    one = SubscriptionService(
-        context_of(store),
-        owner,
-        Owners(runtime),
-        subscriptions,
-        config,
-        retry_at_once=retry_at_once,
-    )
-    return one, owner
-
-
 @asynccontextmanager
 async def running(
     store: Store,
@@ -89,15 +69,27 @@ async def running(
     retry_at_once: bool = False,
 ) -> AsyncIterator[SubscriptionService]:
     """Run the subscriptions of an App while inside; the ordered stop at the end."""
-    one, owner = service(store, state, app.subscriptions, config, retry_at_once=retry_at_once)
-    stop = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(one.run(stop))
-        try:
-            yield one
-        finally:
-            stop.set()
-    owner.close()
+    lease = Lease(store, this_process("worker-test"), lease_s=config.claim_timeout_s)
+    queue = make_queue(store, [], config, owner=lease.process.id)
+    recovery = RecoveryService(store, queue, lease, [], config, held=set)
+    service = SubscriptionService(
+        context_of(store),
+        lease,
+        runtime_of(state),
+        app.subscriptions,
+        config,
+        retry_at_once=retry_at_once,
+    )
+    stop, left = asyncio.Event(), asyncio.Event()
+    async with asyncio.TaskGroup() as membership:
+        membership.create_task(recovery.run(left))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(service.run(stop))
+            try:
+                yield service
+            finally:
+                stop.set()
+        left.set()
 
 
 app = App("t")

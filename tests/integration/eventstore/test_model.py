@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.eventstore.ledger import deposit, opened, rows
+from tests.processes import joined
 
 from cordata.core.eventstream import bucket_of
 from cordata.errors import AlreadySeen, PartitionLost
@@ -28,7 +29,7 @@ WORKERS = ("a", "b")
 #: In different partitions, whether there are 2 or 3.
 STREAMS = ("account-1", "account-4", "account-28", "account-11")
 STEPS = 250
-LONG_US, OVER_US = 3_600_000_000, -1
+LONG_S, OVER_S = 3600.0, -0.001
 
 
 @dataclass
@@ -83,7 +84,7 @@ class Walk:
 
     async def arrive(self, worker: str, *, looked_before: bool = True) -> None:
         """Live, and claim what is free: of as many as there are, or were at an older look."""
-        await self.partitions.join(worker, ["p"], lease_us=LONG_US)
+        await joined(self.store, worker, ["p"], lease_s=LONG_S)
         (out_of,) = (await self.partitions.look(["p"])).partitions.values()
         if looked_before and self.rng.random() < 0.2:
             out_of = self.rng.choice((2, 3))
@@ -96,16 +97,17 @@ class Walk:
     async def lose_unnoticed(self, worker: str) -> None:
         """Its lease runs out, or a neighbour is wrong: it goes on as if nothing had happened."""
         if self.rng.random() < 0.5:
-            await self.partitions.join(worker, ["p"], lease_us=OVER_US)
+            await joined(self.store, worker, ["p"], lease_s=OVER_S)
         else:
-            await self.partitions.leave([worker])
+            await (await joined(self.store, worker)).leave()
 
     async def end(self, worker: str) -> None:
         """With a word, or killed."""
         places = [(hand.claim, hand.position) for hand in self.hands[worker].values()]
         self.hands[worker] = {}
         if self.rng.random() < 0.5:
-            await self.partitions.leave([worker], places)
+            await self.partitions.release(places)
+            await (await joined(self.store, worker)).leave()
 
     async def begin(self, worker: str) -> None:
         """Read the next events; what their handlers do is committed at some later time."""
@@ -176,7 +178,8 @@ class Walk:
 
     async def finish(self) -> None:
         """Whatever happened, a new process that lives brings it to its end."""
-        await self.partitions.leave(WORKERS)
+        for worker in WORKERS:
+            await (await joined(self.store, worker)).leave()
         await self.arrive("new", looked_before=False)
         while True:
             await self.begin("new")

@@ -23,6 +23,7 @@ from tests.integration.eventstore.ledger import (
     rows,
     running,
 )
+from tests.processes import joined
 
 from cordata.app import App
 from cordata.errors import PartitionLost, PermanentError, StoreUnavailable
@@ -442,7 +443,7 @@ async def test_write_of_the_old_owner_is_refused_when_a_partition_has_moved(stat
                 await tx.execute("ledger.expire", owner=row["owner"])
 
             await store.run(expire)
-            await thief.join("thief", ["moved"], lease_us=60_000_000)
+            await joined(store, "thief", ["moved"])
             (taken,) = await thief.claim("thief", {"moved": [0]}, out_of={"moved": 1})
             assert taken.term == row["term"] + 1 and taken.position == 0
             go.set()

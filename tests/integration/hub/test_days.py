@@ -77,7 +77,7 @@ async def trail(hub: Harness, reservation_id: str) -> list[tuple[int, str]]:
 async def test_request_is_received_delivered_and_on_the_trail(tmp_path: Path) -> None:
     async with demo_hub(tmp_path) as hub:
         reservation_id = await book(hub)
-        assert await hub.drain() == 1
+        assert await hub.drain() == 0  # nothing is left to be done
         hub.advance(minutes=5)
         assert await poll(hub) == [reservation_id]
         hub.advance(minutes=5)
@@ -101,12 +101,10 @@ async def test_each_event_of_a_reservation_is_published_and_on_its_trail_once(
         one, other = await book(hub, 1), await book(hub, 2)
         assert sorted(await poll(hub)) == sorted([one, other])
         await report(hub, (14, one), rejected={other: "no room"})
-        assert await hub.drain() == 2
         assert await book(hub, 1, adults=4) == one
         assert await book(hub, 2, status="cancelled") == other
         await poll(hub)
         await report(hub, (14, one), (15, other))  # 15: a cancellation
-        assert await hub.drain() == 2
         assert await trail(hub, one) == [
             *((1, "acknowledged"), (1, "delivered"), (1, "received"), (1, "rendered")),
             *((2, "acknowledged"), (2, "delivered"), (2, "modified"), (2, "rendered")),

@@ -69,9 +69,9 @@ async def test_memory_of_passwords_stays_bounded(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(login, "verify_password", lambda password, stored: True)
     memory = login.Memory()
     for number in range(login.REMEMBER_MAX + 10):
-        assert await memory.verify("user", str(number), "stored", lane="user")
+        assert await memory.verify("user", str(number), "stored", queue="user")
     assert len(memory._answers[True]) == login.REMEMBER_MAX
-    assert not memory._asking and not memory._lanes
+    assert not memory._asking and not memory._queues
 
 
 async def test_right_password_stays_remembered_when_many_wrong_ones_are_tried(
@@ -85,12 +85,12 @@ async def test_right_password_stays_remembered_when_many_wrong_ones_are_tried(
 
     monkeypatch.setattr(login, "verify_password", verify)
     memory = login.Memory()
-    assert await memory.verify("user", "right", "stored", lane="user")
+    assert await memory.verify("user", "right", "stored", queue="user")
     for number in range(login.REMEMBER_MAX + 10):
         assert not await memory.verify(
-            f"user {number}", "wrong", "stored", lane="", address=f"{number}"
+            f"user {number}", "wrong", "stored", queue="", address=f"{number}"
         )
-    assert await memory.verify("user", "right", "stored", lane="user")
+    assert await memory.verify("user", "right", "stored", queue="user")
     assert computed.count("right") == 1
 
 
@@ -107,22 +107,22 @@ async def test_user_gets_in_soon_when_others_guess_passwords(
     memory = login.Memory()
     async with asyncio.TaskGroup() as group:
         guesses = [
-            group.create_task(guess(memory, str(number), lane))
+            group.create_task(guess(memory, str(number), queue))
             for number in range(100)
-            for lane in ("", "other")
+            for queue in ("", "other")
         ]
         await asyncio.sleep(0)  # all of them have asked
-        assert await memory.verify("user", "right", "stored", lane="user")
+        assert await memory.verify("user", "right", "stored", queue="user")
         assert order.index("right") <= 4
     # What can be computed soon is, and the others are told to come again.
     refused = [task.result() for task in guesses].count(None)
     assert refused == 2 * (100 - login._OF_BOTH[0])
-    assert not memory._asking and not memory._lanes
+    assert not memory._asking and not memory._queues
 
 
-async def guess(memory: login.Memory, password: str, lane: str) -> bool | None:
+async def guess(memory: login.Memory, password: str, queue: str) -> bool | None:
     try:
-        return await memory.verify(lane, password, "stored", lane=lane)
+        return await memory.verify(queue, password, "stored", queue=queue)
     except login.TooManyLogins:
         return None
 

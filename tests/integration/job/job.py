@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 import uvloop
-from tests.integration.engine.parts import context_of, opened, runtime_of
+from tests.integration.engine.parts import context_of, opened
 
 from cordata.app import App
 from cordata.context import Context
@@ -49,7 +49,6 @@ async def call(state: Path, **options: object) -> JobResult:
         return await run_job(
             context_of(store),
             app.jobs["report"],
-            runtime_dir=runtime_of(state),
             **options,  # type: ignore[arg-type]
         )
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 from tests.integration.engine.children import child
-from tests.integration.engine.parts import context_of, opened, rows, runtime_of
+from tests.integration.engine.parts import context_of, opened, rows
 from tests.integration.job.job import call
+from tests.processes import joined
 
 from cordata import events
 from cordata.app import App
-from cordata.broker import Owner
 from cordata.context import Context
 from cordata.errors import TransientError
 from cordata.registry import JobTask
@@ -63,7 +63,6 @@ async def test_missed_and_failed_days_are_caught_up_when_a_job_says_nothing_of_w
             await run_job(
                 context_of(store),
                 app.jobs["daily"],
-                runtime_dir=runtime_of(state),
                 now=datetime(2026, 2, day, 8, tzinfo=UTC),
             )
             if day == 4:
@@ -119,20 +118,21 @@ async def test_exit_code_says_whether_another_try_soon_makes_sense(state: Path) 
             raise errors.pop(0)
 
     async with opened(state) as store:
-        both = await run(store, app.jobs["two"], state)
+        both = await run(store, app.jobs["two"])
         assert (len(both.failed), both.exit_code) == (2, 69)
         errors.append(ValueError("cannot"))
-        one = await run(store, app.jobs["two"], state)
+        one = await run(store, app.jobs["two"])
         assert (len(one.failed), one.exit_code) == (1, 1)
 
 
 async def test_run_is_busy_while_another_process_has_it(state: Path) -> None:
-    other = Owner.register(runtime_of(state), name="job-report")
     async with opened(state) as store:
-        await claim_for(store, other)
+        await joined(store, "other")
+        await claim_for(store, "other")
     result = await call(state)
     assert (len(result.ran), len(result.busy), result.exit_code) == (5, 1, 75)
-    other.close()
+    async with opened(state) as store:
+        await (await joined(store, "other")).leave()
     result = await call(state)
     assert (len(result.ran), len(result.done), result.exit_code) == (1, 5, 0)
 
@@ -169,7 +169,7 @@ async def test_claim_is_kept_while_a_run_takes_long_and_lost_when_taken_over(
     @job.job("slow", claim_timeout_s=0.15)
     async def slow(ctx: Context, scope: str, period: str) -> None:
         await asyncio.sleep(0.4)
-        result = await run(store, job.jobs["slow"], state)
+        result = await run(store, job.jobs["slow"])
         assert len(result.busy) == 1  # renewed, though it takes longer than its claim
         await steal(store)
         try:
@@ -179,27 +179,26 @@ async def test_claim_is_kept_while_a_run_takes_long_and_lost_when_taken_over(
             raise
 
     async with opened(state) as store:
-        result = await run(store, job.jobs["slow"], state)
+        result = await run(store, job.jobs["slow"])
     assert cancelled.is_set()
     assert len(result.failed) == 1
 
 
-async def run(store: Store, task: JobTask, state: Path) -> JobResult:
-    return await run_job(context_of(store), task, runtime_dir=runtime_of(state))
+async def run(store: Store, task: JobTask) -> JobResult:
+    return await run_job(context_of(store), task)
 
 
-async def claim_for(store: Store, owner: Owner) -> None:
+async def claim_for(store: Store, owner: str) -> None:
     async def unit(tx: Tx) -> None:
         await tx.execute(
             "job.claim",
             job="report",
             scope="hotel-a",
             period="d1",
-            owner=owner.id,
-            claimed_until=tx.now_us + 60_000_000,
+            owner=owner,
             now_us=tx.now_us,
             force=0,
-            dead_owner="",
+            dead="",
         )
 
     await store.run(unit)

@@ -28,7 +28,7 @@ from tests.integration.pms.peers import (
 
 from alpinehub.pms import http as pms_http
 from alpinehub.pms.address import Url, parse_url
-from alpinehub.pms.http import Caller
+from alpinehub.pms.http import HttpClient
 
 _OTA = 'xmlns="http://www.opentravel.org/OTA/2003/05"'
 _EMPTY = (
@@ -87,14 +87,16 @@ async def test_poll_tells_what_came_instead_of_an_answer(
 
 
 async def test_poll_tells_how_its_connection_broke(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect = Caller._connect
+    connect = HttpClient._connect
 
-    async def broken(self: Caller, url: Url) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def broken(
+        self: HttpClient, url: Url
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await connect(self, url)
         reader.set_exception(OSError(errno.EHOSTUNREACH, "planted"))
         return reader, writer
 
-    monkeypatch.setattr(Caller, "_connect", broken)
+    monkeypatch.setattr(HttpClient, "_connect", broken)
     async with scripted(lambda asked: None) as peer:
         code, told, error = await poll(peer.url)
         assert code == 3 and told["reason"] == "cut" and "no route to host" in error
@@ -143,13 +145,16 @@ async def test_authorities_are_read_once_for_the_calls_of_some_minutes(
 ) -> None:
     authority = tmp_path / "cert.pem"
     async with scripted(lambda asked: http("yes"), tls=make_certificate(tmp_path)) as peer:
-        url, caller = parse_url(peer.url.replace("http:", "https:")), Caller(ca_file=str(authority))
-        assert (await caller.call(url, {}, b"")).status == 200
+        url, client = (
+            parse_url(peer.url.replace("http:", "https:")),
+            HttpClient(ca_file=str(authority)),
+        )
+        assert (await client.call(url, {}, b"")).status == 200
         authority.unlink()
-        assert (await caller.call(url, {}, b"")).status == 200
+        assert (await client.call(url, {}, b"")).status == 200
         monkeypatch.setattr(pms_http, "monotonic", lambda: monotonic() + 301)
         with pytest.raises(FileNotFoundError):
-            await caller.call(url, {}, b"")
+            await client.call(url, {}, b"")
 
 
 async def say_no(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

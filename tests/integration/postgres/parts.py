@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+import pytest
 from tests.contract.store.stores import CHAINS, SQL
 from tests.queries import queries_of
 from tests.servers.postgres import PostgresServer
@@ -23,23 +24,26 @@ from cordata.errors import TransientError
 from cordata.store import Store, Tx
 from cordata.store.postgres.store import PostgresStore
 
-Change = tuple[str, str]
-
 
 @asynccontextmanager
 async def opened(
-    url: str, *, migrate: bool = True, changes: list[Change] | None = None, **settings: object
+    url: str, *, migrate: bool = True, **settings: object
 ) -> AsyncIterator[PostgresStore]:
-    """One more process' store; its changes of state are appended to `changes`."""
+    """One more process' store."""
     store = await PostgresStore.open(
         StoreConfig(url=url, **settings),  # type: ignore[arg-type]
         queries=queries_of("postgres", SQL),
-        on_state=None if changes is None else lambda *change: changes.append(change),
     )
     async with store:
         if migrate:
             await store.migrate(CHAINS)
         yield store
+
+
+def changes_in(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """The states that the store has said to be in, each with what it said."""
+    records = [one for one in caplog.records if "STORE_STATE" in one.__dict__]
+    return [(str(one.__dict__["STORE_STATE"]), one.getMessage()) for one in records]
 
 
 async def deposit(store: Store, note: str) -> None:

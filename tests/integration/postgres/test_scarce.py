@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.integration.postgres.parts import Change, deposit, deposit_solo, opened, until
+from tests.integration.postgres.parts import changes_in, deposit, deposit_solo, opened, until
 from tests.integration.store.parts import needs_root
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import as_user
@@ -104,16 +104,16 @@ def small_disk(server: PostgresServer) -> Iterator[tuple[str, Path]]:
 
 
 @needs_root
-async def test_store_is_full_and_heals_by_itself_when_the_disk_of_the_server_is_full() -> None:
-    changes: list[Change] = []
-
+async def test_store_is_full_and_heals_by_itself_when_the_disk_of_the_server_is_full(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def fill(tx: Tx) -> None:
         for number in range(300):
             await tx.write("entry.add", account_id="a", amount=1, note=f"{number}" + "." * 2000)
 
     settings = {"autovacuum": "off"}  # it would make room of what was undone
     with PostgresServer(settings=settings) as server, small_disk(server) as (url, filler):
-        async with opened(url, changes=changes) as store:
+        async with opened(url) as store:
             await deposit(store, "before")
             with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="space"):
                 while True:
@@ -128,8 +128,8 @@ async def test_store_is_full_and_heals_by_itself_when_the_disk_of_the_server_is_
             row = await store.read(lambda tx: tx.fetch_one("entry.count"))
             assert row is not None and row["count"] == 1
             await asyncio.sleep(2)  # some probes
-            assert changes and all(state == "full" for state, _ in changes)
+            assert {state for state, _ in changes_in(caplog)} == {"full"}
             filler.unlink()
             await until(lambda: store.stats().state == "ok")
             await store.run(fill)
-            assert [state for state, _ in changes] == ["full", "ok"]
+            assert [state for state, _ in changes_in(caplog)] == ["full", "ok"]

@@ -12,10 +12,9 @@ from tests.integration.primary.primary import Primary, build, running
 
 from cordata.app import App
 from cordata.config.sections import PrimaryConfig
-from cordata.services import handover
-from cordata.services.handover import HandoverService
+from cordata.services import primary
 from cordata.services.leadership import Leadership
-from cordata.services.primary import PrimaryService
+from cordata.services.primary import HandoverService, PrimaryService
 from cordata.store import Chain, RuntimeStore, Store
 from cordata.systemd import Notifier
 
@@ -45,7 +44,7 @@ async def led_by_older(store: Store, older: Primary) -> None:
     """Returns when it hands over; it does not look again by itself."""
     service = HandoverService(store, older.leadership, holder="older")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(handover, "_LOOK_S", 600.0)
+        patch.setattr(primary, "_REQUEST_LOOK_S", 600.0)
         async with asyncio.timeout(60):
             await service.run(asyncio.Event())
 

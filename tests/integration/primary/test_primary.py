@@ -29,6 +29,7 @@ from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import BackfillContext, Context
 from cordata.core.delivery import Verdict
 from cordata.errors import LeaseLost
+from cordata.services import backfill
 from cordata.services.backfill import BackfillService
 from cordata.services.leadership import Leadership
 from cordata.store import Row, Store, Tx
@@ -258,7 +259,7 @@ async def test_backfill_runs_to_its_end_once_and_never_again(state: Path) -> Non
 
 
 async def test_backfill_pauses_briefly_again_when_steps_succeeded_between_failures(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app, tries, stop = App("p"), Counter[int](), asyncio.Event()
 
@@ -273,7 +274,8 @@ async def test_backfill_pauses_briefly_again_when_steps_succeeded_between_failur
         return str(number + 1)
 
     leadership = Leadership()
-    service = BackfillService(leadership, app.backfills, first_pause_s=0.01)
+    monkeypatch.setattr(backfill, "_FIRST_S", 0.01)
+    service = BackfillService(leadership, app.backfills)
     async with opened(tmp_path) as store, asyncio.timeout(20):
         leadership.begin(context_of(store))
         await service.run(stop)

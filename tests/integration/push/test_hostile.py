@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.pms.http import Answer, Unreachable, read_answer_of
+from alpinehub.pms.http import HttpResponse, Unreachable, read_response
 from alpinehub.pms.reply import read_reply
 from alpinehub.push.delivery import PushFailed, read_answer
 
@@ -44,7 +44,7 @@ BODIES = st.binary(max_size=200) | st.lists(
 def test_answer_to_a_push_names_what_was_sent_or_fails(
     body: bytes, status: int, protocol: str
 ) -> None:
-    answer = Answer(status=status, headers={}, body=body, took_ms=1)
+    answer = HttpResponse(status=status, headers={}, body=body, took_ms=1)
     try:
         told = read_answer(answer, PROTOCOLS[protocol], _SENT)
     except PushFailed as failed:
@@ -86,7 +86,7 @@ def test_bytes_of_an_answer_are_read_or_refused(data: bytes) -> None:
         reader.feed_data(data)
         reader.feed_eof()
         with suppress(Unreachable, asyncio.IncompleteReadError):
-            (status, _), body = await read_answer_of(reader, 1000)
+            (status, _), body = await read_response(reader, 1000)
             assert 200 <= status <= 999 and len(body) <= 1000
 
     asyncio.run(read())

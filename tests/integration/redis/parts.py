@@ -6,17 +6,17 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 from tests.integration.engine.parts import context_of, opened
 from tests.integration.redis.stores import PREFIX, url_of
+from tests.processes import joined
 
 from cordata.broker import Message, Outcome, Queue, Want
 from cordata.broker.group import Group, register
-from cordata.broker.process import join, this_process
 from cordata.broker.redis.address import parse_url
 from cordata.broker.redis.broker import RedisBroker
 from cordata.broker.redis.reconciler import Reconciler
@@ -81,7 +81,7 @@ class RedisParts:
 
     async def process(self, name: str = "me") -> RedisBroker:
         """That of a process that lives, and has its groups."""
-        await join(self.store, replace(this_process(name), id=name), lease_s=60.0)
+        await joined(self.store, name)
         await self.broker(name).prepare(self.groups)
         return self.broker(name)
 

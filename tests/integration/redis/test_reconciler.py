@@ -284,7 +284,7 @@ async def test_what_a_process_held_that_is_gone_is_handled_alone_by_another(
         assert redis.execute("XPENDING", STREAM, "a")["pending"] == 0
         assert redis.execute("XINFO CONSUMERS", STREAM, "a") == []
         broker, found = await parts.process(), list[str]()
-        assert await broker.take_back("dead", gone=True) == 3
+        assert await broker.reclaim("dead", is_dead=True) == 3
         for _ in range(3):
             (message,) = await parts.claim_alone("a")
             assert message.suspect and message.attempt == 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,13 +14,15 @@ from tests.integration.engine.engine import QUICK
 from tests.integration.engine.parts import publish, rows
 from tests.integration.redis.parts import RedisParts, on_redis, server_of
 from tests.integration.redis.stores import PREFIX, use
+from tests.processes import joined
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Queue
-from cordata.broker.process import join, this_process
+from cordata.broker.redis import refusal_log
 from cordata.broker.redis.relay import Relay
 from cordata.broker.redis.stream import Keys
 from cordata.errors import BrokerUnavailable, StoreUnavailable
+from cordata.process import this_process
 from cordata.services.relay import RelayService
 from cordata.store import Store, Tx
 
@@ -65,26 +68,41 @@ class _Noted:
         return noted
 
 
-async def relay_on(
-    parts: RedisParts, store: Watched, *, patience_s: float = 30.0, queue: Store | None = None
-) -> Relay:
+@dataclass(slots=True)
+class Relaying:
+    """A store with a group "a", and a relay of a process of its own that enters by `watched`."""
+
+    parts: RedisParts
+    watched: Watched
+    relay: Relay
+
+
+@asynccontextmanager
+async def relaying(state: Path, redis: RedisServer) -> AsyncIterator[Relaying]:
+    """Until the end of the block; then the relay's connections are closed."""
+    use(state, redis.url)
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done"})
+        watched = Watched(parts.store)
+        relay = await relay_on(parts, watched)
+        with closing(relay._server):
+            yield Relaying(parts, watched, relay)
+
+
+async def relay_on(parts: RedisParts, store: Watched, *, queue: Store | None = None) -> Relay:
     """A relay of a process of its own, which claims in `queue` and enters in `store`."""
-    process = this_process("relay")
-    await join(parts.store, process, lease_s=60.0)
+    process = (await joined(parts.store, this_process("relay").id)).process
     claims = Queue(queue or parts.store, owner=process.id, retries={})
     server = server_of(parts.url)
-    return Relay(cast(Store, store), claims, server, Keys(PREFIX), patience_s=patience_s)
+    return Relay(cast(Store, store), claims, server, Keys(PREFIX))
 
 
 async def test_event_is_in_its_stream_once_when_the_store_was_away_after_it_was_added(
     state: Path, redis: RedisServer
 ) -> None:
-    use(state, redis.url)
-    async with on_redis(state) as parts:
-        await parts.register({"a": "thing.done"})
+    async with relaying(state, redis) as one:
+        parts, watched, relay = one.parts, one.watched, one.relay
         ids = await publish(parts.store, 2)
-        watched = Watched(parts.store)
-        relay = await relay_on(parts, watched)
         watched.is_deaf = True
         for _ in range(2):
             with pytest.raises(StoreUnavailable):
@@ -95,18 +113,14 @@ async def test_event_is_in_its_stream_once_when_the_store_was_away_after_it_was_
         assert redis.execute("XLEN", STREAM) == 2
         assert await rows(parts.store, "messages") == []
         assert sorted(m.event_id for m in await parts.claim("a")) == sorted(ids)
-        relay._server.close()
 
 
 async def test_event_is_added_again_when_redis_lost_it_before_the_store_knew(
     state: Path, redis: RedisServer
 ) -> None:
-    use(state, redis.url)
-    async with on_redis(state) as parts:
-        await parts.register({"a": "thing.done"})
+    async with relaying(state, redis) as one:
+        parts, watched, relay = one.parts, one.watched, one.relay
         ids = await publish(parts.store, 2)
-        watched = Watched(parts.store)
-        relay = await relay_on(parts, watched)
         watched.is_deaf = True
         with pytest.raises(StoreUnavailable):
             await relay.run_once()
@@ -117,27 +131,23 @@ async def test_event_is_added_again_when_redis_lost_it_before_the_store_knew(
             await relay.run_once()
         assert (await relay.run_once()).relayed + (await relay.run_once()).relayed == 2
         assert sorted(m.event_id for m in await parts.claim("a")) == sorted(ids)
-        relay._server.close()
 
 
 async def test_event_is_handled_once_when_its_relay_died_before_the_store_knew(
     state: Path, redis: RedisServer
 ) -> None:
     """The next one adds it again, and says so."""
-    use(state, redis.url)
-    async with on_redis(state) as parts:
-        await parts.register({"a": "thing.done"})
+    async with relaying(state, redis) as one:
+        parts = one.parts
         await publish(parts.store, 1)
-        watched = Watched(parts.store)
-        relay = await relay_on(parts, watched)
-        watched.is_deaf = True
+        one.watched.is_deaf = True
         with pytest.raises(StoreUnavailable):
-            await relay.run_once()
-        relay._server.close()
+            await one.relay.run_once()
+        one.relay._server.close()
         (message,) = await parts.claim("a")
         await parts.settle([message])
         (left,) = await rows(parts.store, "messages")
-        assert await (await parts.process()).take_back(left["owner"], gone=True) == 1
+        assert await (await parts.process()).reclaim(left["owner"], is_dead=True) == 1
         assert await parts.relay_all() == 1
         assert redis.execute("XLEN", STREAM) == 2
         assert await parts.claim("a") == []
@@ -202,7 +212,10 @@ async def test_batch_is_claimed_added_and_entered_as_one_event_is(
 
 
 async def test_relay_says_once_that_it_waits_and_then_what_to_do(
-    tmp_path: Path, redis: RedisServer, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    redis: RedisServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No primary looks after this Redis."""
     caplog.set_level("INFO")
@@ -210,7 +223,8 @@ async def test_relay_says_once_that_it_waits_and_then_what_to_do(
     async with on_redis(tmp_path) as parts:
         redis.empty()
         await parts.store.run(lambda tx: tx.execute("redis.remove_server"))
-        relay = await relay_on(parts, Watched(parts.store), patience_s=0.2)
+        monkeypatch.setattr(refusal_log, "_PRIMARY_S", 0.2)
+        relay = await relay_on(parts, Watched(parts.store))
         service = RelayService(parts.store, relay, QUICK)
         with closing(relay._server):
             for number in range(4):

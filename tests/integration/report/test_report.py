@@ -153,18 +153,16 @@ async def test_missed_reports_are_caught_up_by_the_job_and_each_comes_once(tmp_p
         with_settings(hub, "agency@example.com")
         hub.add_hotel("H2")
         task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
-        first = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW)
+        first = await run_job(hub.ctx, task, now=NOW)
         assert [(run.scope, run.period) for run in first.ran] == [("H1", DAY), ("H2", DAY)]
         later = datetime.fromisoformat("2024-01-05T12:00:00+01:00")  # a day of staleness
-        second = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=later)
+        second = await run_job(hub.ctx, task, now=later)
         assert [run.period for run in second.ran] == [
             f"2024-01-{day:02d}" for day in (3, 4) for _ in ("H1", "H2")
         ]
         assert list(await due_reports(hub.ctx, later)) == []
         assert len(mails(hub)) == 6
-        again = await run_job(
-            hub.ctx, task, runtime_dir=tmp_path, scope="H1", period=DAY, force=True, now=later
-        )
+        again = await run_job(hub.ctx, task, scope="H1", period=DAY, force=True, now=later)
         assert len(again.ran) == 1
         assert len(mails(hub)) == 6
 
@@ -177,13 +175,13 @@ async def test_more_than_two_missed_reports_of_a_hotel_are_one_mail_with_a_row_f
         with_settings(hub, "agency@example.com")
         hub.add_hotel("H2")
         task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
-        await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW)
+        await run_job(hub.ctx, task, now=NOW)
         for at in (3, 5):
             moment = datetime.fromisoformat(f"2024-01-0{at}T12:00:00+01:00")
             hub.made_at = round(moment.timestamp()) * 1_000_000
             hub.add(H1, f"a{at}")
         later = datetime.fromisoformat("2024-01-06T12:00:00+01:00")
-        done = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=later)
+        done = await run_job(hub.ctx, task, now=later)
         assert [(run.scope, run.period) for run in done.ran] == [
             ("H1", "2024-01-05"),
             ("H2", "2024-01-05"),
@@ -194,7 +192,7 @@ async def test_more_than_two_missed_reports_of_a_hotel_are_one_mail_with_a_row_f
         assert "  03.01.2024: Eingegangen 1\n  04.01.2024: Eingegangen 0\n" in mail["text"]
         assert ">03.01.2024</td>" in mail["html"] and ">04.01.2024</td>" in mail["html"]
         after = datetime.fromisoformat("2025-02-10T12:00:00+01:00")
-        done = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=after)
+        done = await run_job(hub.ctx, task, now=after)
         assert len(done.ran) == 2 and len(mails(hub)) == 6
         assert "nicht berichtet: 365 Tage" in mails(hub)[-1]["text"]
         assert list(await due_reports(hub.ctx, after)) == []
@@ -332,14 +330,14 @@ async def test_summary_is_mailed_once_for_a_day_and_one_for_all_that_were_missed
     async with open_hub(tmp_path) as hub:
         with_settings(hub, portfolio_to=("agency@example.com",), portfolio_language="en")
         early = NOW - timedelta(seconds=1)
-        assert (await run_job(hub.ctx, task, runtime_dir=tmp_path, now=early)).ran == []
-        first = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW)
+        assert (await run_job(hub.ctx, task, now=early)).ran == []
+        first = await run_job(hub.ctx, task, now=NOW)
         assert [run.period for run in first.ran] == [DAY]
         for _ in range(2):
-            await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW + timedelta(days=3))
+            await run_job(hub.ctx, task, now=NOW + timedelta(days=3))
         subjects = [mail["subject"] for mail in mails(hub)]
         assert subjects == [f"All hotels: Guest requests 2024-01-0{day}" for day in (2, 5)]
-        late = await run_job(hub.ctx, task, runtime_dir=tmp_path, now=NOW + timedelta(days=300))
+        late = await run_job(hub.ctx, task, now=NOW + timedelta(days=300))
         assert len(late.ran) == 1
 
 

@@ -148,7 +148,7 @@ def test_key_that_is_no_stream_holds_up_nothing(
     code, log = run(config, workers=2)
     assert code == 0, log
     assert "flaky ended at attempt 3" in log
-    assert "Redis refuses taken:stream:step: WRONGTYPE" in log
+    assert "Redis refuses taken:stream:step: WRONGTYPE" in log, log
     assert "rename or delete it" in log and "choose another [broker] prefix" in log
     assert log.count("WRONGTYPE") <= 6  # not once for each attempt
     found = entries(config) - done

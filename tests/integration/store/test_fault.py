@@ -33,6 +33,11 @@ def message_ids(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.__dict__.get("MESSAGE_ID", "") for record in caplog.records]
 
 
+def states(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The states that the store has said to be in."""
+    return [state for one in caplog.records if (state := one.__dict__.get("STORE_STATE"))]
+
+
 async def heals(store: Store) -> None:
     """Without any traffic."""
 
@@ -72,10 +77,8 @@ def use_up(disk: Path) -> None:
 async def test_writes_fail_promptly_and_heal_when_the_disk_is_full_and_has_room_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    changes: list[str] = []
     with small_disk(tmp_path / "disk", size="8m") as disk:
         async with opened(disk) as store:
-            store.on_state = lambda state, reason: changes.append(state)
             taken = [f"{number:05d}" for number in range(200)]
             await asyncio.gather(*(deposit(store, note, size=4000) for note in taken))
             use_up(disk)
@@ -88,13 +91,13 @@ async def test_writes_fail_promptly_and_heal_when_the_disk_is_full_and_has_room_
                 await asyncio.sleep(0.6)  # an attempt to heal lies in between
             # Reads go on.
             assert len(await store.read(lambda tx: tx.fetch_all("entry.notes"))) == len(taken)
-            assert changes == ["full"]
+            assert states(caplog) == ["full"]
             assert message_ids(caplog).count(events.DISK_FULL) == 1
             (disk / "filler").unlink()
             await store.checkpoint(force=True)
             await heals(store)
             await deposit(store, "after")
-            assert changes == ["full", "ok"]
+            assert states(caplog) == ["full", "ok"]
             assert message_ids(caplog).count(events.STORE_HEALED) == 1
         found = [note.rstrip(".") for note in notes_on_disk(disk)]
         assert found == [*taken, "after"]
@@ -102,12 +105,10 @@ async def test_writes_fail_promptly_and_heal_when_the_disk_is_full_and_has_room_
 
 @needs_root
 async def test_exactly_what_was_acknowledged_is_stored_when_writes_fill_the_disk(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    changes: list[str] = []
     with small_disk(tmp_path / "disk", size="8m") as disk:
         async with opened(disk) as store:
-            store.on_state = lambda state, reason: changes.append(state)
             (disk / "filler").write_bytes(bytes(3 << 20))
             taken = await overflow(store)
             # Attempts to heal take the room that is left, if they come before the filler does.
@@ -117,6 +118,7 @@ async def test_exactly_what_was_acknowledged_is_stored_when_writes_fill_the_disk
             await store.checkpoint(force=True)
             await heals(store)
             await deposit(store, "after")
+            changes = states(caplog)
             assert changes == ["full", "ok"] * (len(changes) // 2)
         found = [note.rstrip(".") for note in notes_on_disk(disk)]
         assert found == [*taken, "after"]

@@ -139,7 +139,7 @@ async def test_nothing_leaks_when_stores_are_opened_and_closed(tmp_path: Path) -
         await use()
     await asyncio.sleep(0.05)
     assert open_files() <= files
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # one of an earlier test's may have ended
 
 
 async def test_idle_store_uses_no_processor_when_someone_waits(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cordata.core.commit_guard import CommitGuard, CommittedTwice, HandlerEnded
-from cordata.services.calling import end_attempt
+from cordata.services.handler_call import end_attempt
 
 
 def test_commit_is_refused_when_the_attempt_has_ended() -> None:

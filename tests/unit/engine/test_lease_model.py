@@ -182,7 +182,7 @@ class LeaseModel(RuleBasedStateMachine):
         number, session, term = self.writes.pop(at)
         one = self.processes[number]
         if term is None:
-            self.newest = lease.next_term(self.newest)
+            self.newest = 1 if self.newest is None else self.newest + 1
             if session == one.session and one.trusts_itself(self.time):
                 one.term = self.newest
         elif not self.fenced or lease.is_accepted(term, self.newest):
@@ -208,7 +208,7 @@ class LeaseModel(RuleBasedStateMachine):
         for _ in range(steps):
             self.time += _STEP_S
             for number, session in list(self.heard):
-                if lease.is_silent(self.heard[number, session], self.time):
+                if self.time - self.heard[number, session] >= lease.SILENT_S:
                     self._end(number, session)
 
     def _converse(self, number: int) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from alpinehub.pms.address import (
-    UnusableUrl,
+    InvalidUrl,
     is_local,
-    is_near,
     is_public,
+    is_public_or_private,
     parse_url,
     read_address,
 )
@@ -44,7 +44,7 @@ def test_url_is_shown_without_its_query() -> None:
     ],
 )  # fmt: skip
 def test_url_of_no_server_is_refused(written: str) -> None:
-    with pytest.raises(UnusableUrl):
+    with pytest.raises(InvalidUrl):
         parse_url(written)
 
 
@@ -83,4 +83,8 @@ def test_address_is_judged_by_where_it_leads(
     written: str, public: bool, near: bool, local: bool
 ) -> None:
     address = read_address(written)
-    assert (is_public(address), is_near(address), is_local(address)) == (public, near, local)
+    assert (is_public(address), is_public_or_private(address), is_local(address)) == (
+        public,
+        near,
+        local,
+    )

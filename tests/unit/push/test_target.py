@@ -47,8 +47,8 @@ def test_url_without_tls_is_refused_unless_it_stays_at_home() -> None:
 def test_address_is_called_where_it_may_be(
     url: str, private: bool, address: str, allowed: bool
 ) -> None:
-    caller = target(url, private=private).client(private=private).caller
-    assert caller.allowed(ip_address(address)) is allowed
+    http = target(url, private=private).client(private=private).http
+    assert http.allowed(ip_address(address)) is allowed
 
 
 def test_password_is_in_no_text_of_a_target() -> None:

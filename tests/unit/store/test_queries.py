@@ -91,6 +91,19 @@ def test_list_is_spelt_as_the_dialect_wants_it() -> None:
     )
 
 
+def test_row_is_repeated_only_where_the_statement_says_so() -> None:
+    text = "INSERT INTO a (b, c) SELECT b, c::int FROM (VALUES :row(b, c)) AS n (b, c) OFFSET 0"
+    (query,) = parse(f"-- name: a\n{text}", "a.sql", [], "postgres")
+    assert query.params == ("b", "c")
+    assert "(VALUES ($1, $2)) AS n" in query.sql
+    assert query.rows(2) == query.sql.replace("($1, $2)", "($1, $2), ($3, $4)")
+    (query,) = parse(f"-- name: a\n{text}", "a.sql", [], "sqlite")
+    assert "(VALUES (?, ?)) AS n" in query.sql
+    problems: list[str] = []
+    parse(f"-- name: a\n{text} LIMIT :d", "a.sql", problems, "postgres")
+    assert problems == ["a.sql:1: query 'a' has parameters beside :row()"]
+
+
 def test_semicolon_is_no_end_when_it_is_quoted() -> None:
     assert one("-- name: q\nSELECT ';' /* ; */;").sql == "SELECT ';' /* ; */"
 

@@ -64,7 +64,7 @@ def test_message_is_cut_when_sqlite_quotes_a_whole_column() -> None:
 
 def test_health_lets_one_attempt_through_when_a_write_failed() -> None:
     changes: list[tuple[str, str]] = []
-    health = Health(lambda state, reason: changes.append((state, reason)))
+    health = Health(lambda state: changes.append((state, health.reason)))
     assert health.refusal() is None
     health.failed(StoreFull("no room"))
     refusals = [health.refusal() for _ in range(3)]

@@ -1,20 +1,29 @@
 -- Of PostgreSQL alone; what both stores run is in ../customers.sql.
 
--- name: customer_lock_due
+-- name: customer_set_numbers
 -- newest
--- To read their numbers; a row that is locked is left out.
-SELECT c.id, c.hotel_id, h.region, c.phone, c.country, c.phone_e164
-FROM customer c JOIN hotel h ON h.id = c.hotel_id
-WHERE c.id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json)) AND c.phone_due = 1
-ORDER BY c.id
-FOR UPDATE OF c SKIP LOCKED
+-- :numbers is [[customer, E.164 or null, number, country and region that it was made of], ...].
+-- Of whom one of these is another by now stays due.
+UPDATE customer SET phone_e164 = found.phone_e164, phone_due = 0
+FROM (
+    SELECT c.ctid, j.value ->> 1 AS phone_e164
+    FROM json_array_elements(:numbers::json) AS j (value)
+    CROSS JOIN LATERAL (  -- one look for each, by the index
+        SELECT ctid FROM customer
+        WHERE id = (j.value ->> 0)::bigint AND phone IS NOT DISTINCT FROM j.value ->> 2
+            AND country IS NOT DISTINCT FROM j.value ->> 3
+            AND (SELECT h.region FROM hotel h WHERE h.id = hotel_id) = j.value ->> 4
+        OFFSET 0) AS c) AS found
+WHERE customer.ctid = found.ctid  -- nobody has changed it since
 
 -- name: customer_shared
 -- :numbers is [[hotel, number], ...]. Those that several have of whom one gave no e-mail address.
 SELECT c.hotel_id, c.phone_e164, count(c.email) AS owners,
     min(c.id) FILTER (WHERE c.email IS NOT NULL) AS owner
 FROM json_array_elements(:numbers::json) AS j (value)
-JOIN customer c ON c.hotel_id = (j.value ->> 0)::bigint AND c.phone_e164 = j.value ->> 1
+CROSS JOIN LATERAL (
+    SELECT * FROM customer
+    WHERE hotel_id = (j.value ->> 0)::bigint AND phone_e164 = j.value ->> 1 OFFSET 0) AS c
 GROUP BY c.hotel_id, c.phone_e164 HAVING count(*) > 1 AND count(*) > count(c.email)
 ORDER BY c.hotel_id, c.phone_e164
 
@@ -31,7 +40,9 @@ FOR UPDATE
 -- name: customer_ids_by_number
 -- :numbers is [[hotel, E.164 or null, as written], ...].
 SELECT c.id FROM json_array_elements(:numbers::json) AS j (value)
-JOIN customer c ON c.hotel_id = (j.value ->> 0)::bigint AND c.phone_e164 = j.value ->> 1
+CROSS JOIN LATERAL (
+    SELECT * FROM customer
+    WHERE hotel_id = (j.value ->> 0)::bigint AND phone_e164 = j.value ->> 1 OFFSET 0) AS c
 UNION
 SELECT c.id FROM json_array_elements(:numbers::json) AS j (value)
 JOIN customer c ON c.hotel_id = (j.value ->> 0)::bigint AND c.phone = j.value ->> 2

@@ -33,9 +33,3 @@ SELECT j.key - 1 AS number,
         WHERE r.hotel_id = :hotel_id
           AND r.created_at >= CAST(j.value ->> 0 AS BIGINT) AND r.created_at < CAST(j.value ->> 1 AS BIGINT)) AS count
 FROM json_array_elements(CAST(:bounds AS json)) WITH ORDINALITY AS j (value, key)
-
--- name: report_hours
--- Changes of a day as they were counted by the hour: a table of missed days reads no history.
-SELECT CAST(coalesce(sum(modified), 0) AS BIGINT) AS changes,
-       CAST(coalesce(sum(cancelled), 0) AS BIGINT) AS cancellations
-FROM hotel_hour WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at

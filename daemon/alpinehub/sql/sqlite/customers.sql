@@ -1,11 +1,12 @@
 -- Of SQLite alone; what both stores run is in ../customers.sql.
 
--- name: customer_lock_due
--- To read their numbers.
-SELECT c.id, c.hotel_id, h.region, c.phone, c.country, c.phone_e164
-FROM customer c JOIN hotel h ON h.id = c.hotel_id
-WHERE c.id IN (SELECT value FROM json_each(:ids)) AND c.phone_due = 1
-ORDER BY c.id
+-- name: customer_set_numbers
+-- :numbers is [[customer, E.164 or null, number, country and region that it was made of], ...].
+-- Of whom one of these is another by now stays due.
+UPDATE customer SET phone_e164 = j.value ->> 1, phone_due = 0
+FROM json_each(:numbers) AS j
+WHERE customer.id = j.value ->> 0 AND phone IS j.value ->> 2 AND country IS j.value ->> 3
+    AND (SELECT region FROM hotel WHERE id = hotel_id) = j.value ->> 4
 
 -- name: customer_shared
 -- :numbers is [[hotel, number], ...]. Those that several have of whom one gave no e-mail address.

@@ -33,8 +33,3 @@ SELECT j.key AS number,
         WHERE r.hotel_id = :hotel_id
           AND r.created_at >= j.value ->> 0 AND r.created_at < j.value ->> 1) AS count
 FROM json_each(:bounds) j
-
--- name: report_hours
--- Changes of a day as they were counted by the hour: a table of missed days reads no history.
-SELECT coalesce(sum(modified), 0) AS changes, coalesce(sum(cancelled), 0) AS cancellations
-FROM hotel_hour WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at

@@ -38,7 +38,7 @@ class Groups:
         If the new name is known already, because its workers were started before, both become one:
         what either has handled is not handled again. Returns how many messages were moved.
 
-        Raises: UnknownGroup; GroupInUse while a worker has messages of the old one in hand.
+        Raises: UnknownGroup; GroupInUse while a worker holds messages of the old one.
         """
         await self._check(old, new)
         begun_at = self._store.now_us()
@@ -49,7 +49,7 @@ class Groups:
             claimed = await tx.fetch_one("group.claimed", old=old)
             if claimed is not None and claimed["count"]:
                 raise GroupInUse(
-                    f"a worker has {plural(claimed['count'], 'message')} of {old} in hand",
+                    f"a worker holds {plural(claimed['count'], 'message')} of {old}",
                     hint="stop the workers that have it, then try again",
                 )
             await tx.execute("group.copy_late_marks", **names, since=begun_at)

@@ -107,9 +107,9 @@ class Outbox:
     ) -> Replayed:
         """Give events to all groups of their type once more, or to `group` only.
 
-        The oldest come first. A group that has handled an event, has it in hand or as a dead letter
-        keeps it as it is. `again` (with `group`): its marks are deleted, so that its effects happen
-        once more. The workers are woken. Raises: UnknownGroup.
+        The oldest come first. A group that has handled or claimed an event, or has it as a dead
+        letter, keeps it as it is. `again` (with `group`): its marks are deleted, so that its
+        effects happen once more. The workers are woken. Raises: UnknownGroup.
         """
         if again and group is None:
             raise ValueError("a mark is forgotten for one group")

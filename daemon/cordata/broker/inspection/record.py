@@ -77,7 +77,7 @@ class Replayed:
     events: int = 0
     #: Messages that consumer groups got.
     messages: int = 0
-    #: Those they did not: the group has handled the event, has it in hand or as a dead letter.
+    #: Those they did not: the group has handled or claimed the event, or has it as a dead letter.
     left: int = 0
 
     def __add__(self, other: Replayed) -> Replayed:
@@ -97,7 +97,7 @@ class Entry:
     event_id: str
     type: str
     priority: int
-    #: pending: a group has it before it or in hand; relayed: it is on its way to a group through
+    #: pending: a group has not handled it yet; relayed: it is on its way to a group through
     #: Redis; dead: a group gave it up, the others have handled it; done: all have.
     state: str
     created_at: int

@@ -48,6 +48,9 @@ log = logger("cordata.redis")
 
 #: Without a wake-up the store is looked at this often.
 _LOOK_S = 5.0
+#: The queue's topic is notified for the relays above all: what else is in the store is looked for
+#: so much later, when the streams have been read.
+_AFTER_RELAY_S = 0.01
 #: A message of the store that this process handles from a stream already comes back after so long.
 _LATER_US = 1_000_000
 
@@ -99,10 +102,15 @@ class RedisBroker(Broker):
 
     async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
         """As in Broker."""
+        loop = asyncio.get_running_loop()
+        delay_s = _AFTER_RELAY_S if self._consumer.reads_all(groups) else 0.0
 
-        def wake_for_store() -> None:
+        def look() -> None:
             self._look_deadline = 0.0
             wake()
+
+        def wake_for_store() -> None:
+            loop.call_later(delay_s, look)
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.listen(groups, wake_for_store))
@@ -167,16 +175,16 @@ class RedisBroker(Broker):
             self._look_deadline = min(self._look_deadline, now + max(due_in_s, 0.0))
         return claimed
 
-    async def renew(self, known: Collection[MessageId]) -> None:
+    async def renew(self, held: Collection[MessageId]) -> None:
         """As in Broker."""
-        await self._queue.renew({*known, *self.relay.held})
-        await self._consumer.give_back_unknown(known)
+        await self._queue.renew({*held, *self.relay.held})
+        await self._consumer.give_back_unknown(held)
 
-    async def take_back(self, owner: str, *, gone: bool) -> int:
-        """As in Broker: what it has in streams moves to the store, and is taken back there."""
+    async def reclaim(self, owner: str, *, is_dead: bool) -> int:
+        """As in Broker: what it has in streams moves to the store, and is reclaimed there."""
         count = 0
-        if not gone:
-            count = await self._queue.take_back(owner, gone=False)
+        if not is_dead:
+            count = await self._queue.reclaim(owner, is_dead=False)
             if await self._lives(owner):
                 return count
         state = await self._store.read(load)
@@ -185,9 +193,9 @@ class RedisBroker(Broker):
                 where = {"type": type, "group": group, "name": owner}
                 await move_claims(self._store, self._server, self._keys, **where)
         except (BrokerUnavailable, ResponseError) as error:
-            log.debug("what %s held in Redis is taken back later: %s", owner, error)
+            log.debug("what %s held in Redis is reclaimed later: %s", owner, error)
             self._store.notify(REDIS_TOPIC)
-        return count + await self._queue.take_back(owner, gone=True)
+        return count + await self._queue.reclaim(owner, is_dead=True)
 
     async def _lives(self, process_id: str) -> bool:
         rows = await self._store.read(lambda tx: tx.fetch_all("redis.processes"))

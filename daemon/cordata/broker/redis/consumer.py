@@ -50,7 +50,7 @@ _PAUSE_S = 0.5
 #: Handled messages that wait for their mark, before a claim waits for them.
 _UNMARKED = 1000
 #: What is marked is acknowledged with the next read; if none comes, after so long.
-_ACKNOWLEDGE_S = 0.05
+_ACKNOWLEDGE_S = 0.5
 
 
 class Consumer:
@@ -95,6 +95,10 @@ class Consumer:
     def register(self, groups: Mapping[str, str]) -> None:
         """These read streams: group -> event type."""
         self._types |= groups
+
+    def reads_all(self, groups: Collection[str]) -> bool:
+        """Whether all of these read streams."""
+        return self._types.keys() >= set(groups)
 
     async def load_state(self) -> None:
         """Read what the store knows of Redis. Raises: StoreUnavailable."""
@@ -350,7 +354,16 @@ class Consumer:
                 self._settled[message.group, message.token] = message
 
     async def keep_marking(self, wake: Callable[[], None]) -> None:
-        """Until cancelled: mark what was handled. `wake`: it may be acknowledged."""
+        """Until cancelled: mark what was handled. `wake`: no read has acknowledged it."""
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle | None = None
+
+        def acknowledge() -> None:
+            nonlocal timer
+            timer = None
+            if self._settled:
+                wake()
+
         while True:
             await self._marking.wait()
             try:
@@ -360,15 +373,16 @@ class Consumer:
                 await asyncio.sleep(_PAUSE_S)
                 self._marking.set()
                 continue
-            asyncio.get_running_loop().call_later(_ACKNOWLEDGE_S, wake)
+            if timer is None:
+                timer = loop.call_later(_ACKNOWLEDGE_S, acknowledge)
 
-    async def give_back_unknown(self, known: Collection[MessageId]) -> None:
-        """Give back what is held here, but not `known` to the caller, twice in a row.
+    async def give_back_unknown(self, held: Collection[MessageId]) -> None:
+        """Give back what is held here, but not `held` by the caller, twice in a row.
 
         Raises: StoreUnavailable.
         """
         doubtful = {message.id for message in self._doubtful}
-        unknown = frozenset(self._held.keys() - doubtful - set(known))
+        unknown = frozenset(self._held.keys() - doubtful - set(held))
         stray, self._unknown = unknown & self._unknown, unknown
         await self.settle([give_back(self._held[id]) for id in sorted(stray)])
 

@@ -36,7 +36,7 @@ async def move_claims(
 ) -> int:
     """Move to the store what a dead process has in its name in a group, then remove the name.
 
-    There it has claimed them, so that they are taken back as any claim of a dead process is. Two
+    There it has claimed them, so that they are reclaimed as any claim of a dead process is. Two
     may do this at once. Returns how many messages that gave. Raises: BrokerUnavailable,
     ResponseError, StoreUnavailable.
     """

@@ -20,7 +20,7 @@ _HINTS = {
     "NOPERM": "the user in [broker] url needs the commands and the keys of [broker] prefix",
 }
 #: A running primary examines a new Redis within this time.
-PRIMARY_S = 30.0
+_PRIMARY_S = 30.0
 
 
 class RefusalLog:
@@ -43,9 +43,8 @@ class RefusalLog:
 class UnknownServer:
     """Notices when the Redis of this process stays unknown to the primary."""
 
-    def __init__(self, refusals: RefusalLog, *, patience_s: float = PRIMARY_S) -> None:
+    def __init__(self, refusals: RefusalLog) -> None:
         self._refusals = refusals
-        self._patience_s = patience_s
         self._run_ids: tuple[str, str] | None = None
         self._deadline = 0.0
 
@@ -54,7 +53,7 @@ class UnknownServer:
         now = clock.monotonic()
         if self._run_ids != (known, ours):
             self._run_ids = known, ours
-            self._deadline = now + self._patience_s
+            self._deadline = now + _PRIMARY_S
         elif now >= self._deadline:
             self._refusals.error(
                 "no primary looks after this Redis, so nothing is published to it",

@@ -25,7 +25,7 @@ from redis.exceptions import ResponseError
 from cordata import clock, events
 from cordata.broker.contract import Broker
 from cordata.broker.message import Message, MessageId, Outcome, Want
-from cordata.broker.redis.refusal_log import PRIMARY_S, WRONG_TYPE, RefusalLog, UnknownServer
+from cordata.broker.redis.refusal_log import WRONG_TYPE, RefusalLog, UnknownServer
 from cordata.broker.redis.server import RedisServer, describe
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
 from cordata.broker.redis.stream import DOCUMENT, ID, WAKES, Keys, StreamEvent, encode, position_of
@@ -89,16 +89,7 @@ class _Batch(NamedTuple):
 class Relay:
     """Of one process. `queue` claims in its name."""
 
-    def __init__(
-        self,
-        store: Store,
-        queue: Broker,
-        server: RedisServer,
-        keys: Keys,
-        *,
-        patience_s: float = PRIMARY_S,
-    ) -> None:
-        """`patience_s`: then it is logged that no primary has examined this Redis."""
+    def __init__(self, store: Store, queue: Broker, server: RedisServer, keys: Keys) -> None:
         #: Why Redis, though it is available, takes nothing; "" when it does.
         self.trouble = ""
         self._store = store
@@ -115,7 +106,7 @@ class Relay:
         self._refusals = 0
         self._next_deadline = 0.0
         self._refusal_log = RefusalLog()
-        self._unknown = UnknownServer(self._refusal_log, patience_s=patience_s)
+        self._unknown = UnknownServer(self._refusal_log)
 
     @property
     def held(self) -> set[MessageId]:
@@ -172,9 +163,9 @@ class Relay:
             for message, entry_id in zip(streamed, ids, strict=True)
             if entry_id is not None
         }
-        if len(entries) < len(streamed):
-            refusal = ResponseError(f"{WRONG_TYPE} a key is no stream")
-            self._refusal_log.refused("some events", refusal)
+        for type in sorted({one.type for one in streamed if one.event_id not in entries}):
+            refusal = ResponseError(f"{WRONG_TYPE} the key is no stream")
+            self._refusal_log.refused(self._keys.of(type), refusal)
         self._batch = _Batch(self._state, messages, entries)
         self._held = ()
         await self._enter()

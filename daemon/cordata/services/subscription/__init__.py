@@ -1,7 +1,8 @@
 """The subscriptions to the event store of one worker.
 
-    service.py      a pass: renew -> assignment -> read -> store positions
-    membership.py   who lives, which partitions are ours, which attempts a crash ended
+    service.py      a pass: assignment -> read -> store positions
+    membership.py   which partitions are ours
+    crash.py        which attempts ended with their process
     runners.py      the partitions that we have: started, stopped, fed with pages of events
     partition.py    one partition: its events one after the other
 

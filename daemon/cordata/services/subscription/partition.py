@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cordata import events
-from cordata.broker import Owner
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, narrowed
 from cordata.core.commit_guard import CommitGuard
@@ -37,9 +36,9 @@ from cordata.eventstore import StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.eventstore.record import stored
 from cordata.log import fields, frames, logger, request_id, what
-from cordata.services.calling import call_here, end_attempt
+from cordata.services.handler_call import call_here, end_attempt
 from cordata.services.loop import WakeEvent
-from cordata.services.subscription.membership import CrashedAttempts, attempt_mark
+from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
 from cordata.store import Row
 from cordata.subscription import Subscription, SubscriptionContext
 
@@ -59,8 +58,9 @@ class Dependencies:
 
     ctx: Context
     partitions: Partitions
-    owner: Owner
+    process_id: str
     config: EngineConfig
+    running: RunningAttempts
     crashed: CrashedAttempts
     #: Whether this process may regard its partitions as its own.
     is_leased: Callable[[], bool]
@@ -100,7 +100,7 @@ class PartitionRunner:
         #: The partition is another's; nothing is to be given back.
         self.lost = False
         self.blocked = False
-        #: Events up to here are in the queue, in hand, or handled.
+        #: Events up to here are in the queue, running, or handled.
         self.read_to = 0
         #: When this process last wrote the partition's row, in the store's time.
         self.written_at = 0
@@ -159,7 +159,7 @@ class PartitionRunner:
         self._wake.set()
 
     def stop(self) -> None:
-        """End after the event in hand."""
+        """End after the current event."""
         self.stopping = True
         self._wake.set()
 
@@ -181,18 +181,19 @@ class PartitionRunner:
         position = row["position"]
         attempts = self._attempts if position == self._failing else 0
         event = stored(row, attempt=attempts + 1)
-        if self._shared.crashed.take(self.claim, position, event.attempt):
-            await self._store_failure(position, DIED, permanent=False)
+        if crashed := self._shared.crashed.find(self.claim, position, event.attempt):
+            if await self._store_failure(position, DIED, permanent=False):
+                self._shared.crashed.counted(self.claim, crashed)
             return
-        slot = self._shared.owner.begin(attempt_mark(self.claim, position, event.attempt))
+        slot = self._shared.running.begin(self.claim, position, event.attempt)
         try:
             result, error = await self._attempt(event)
         except asyncio.CancelledError:
-            # Else this process dies, perhaps of this very event: the mark stays.
+            # Else this process dies, perhaps of this very event: the record stays.
             if self.stopping or not self._is_cancelled():
-                self._shared.owner.end(slot)
+                self._shared.running.end(slot)
             raise
-        self._shared.owner.end(slot)
+        self._shared.running.end(slot)
         if result is Result.LOST:
             self.lose()
         elif result is Result.AWAY:
@@ -279,8 +280,8 @@ class PartitionRunner:
                 self.stored = -1  # its failures are to be wiped out, too
             self._failing, self._attempts, self._history, self._failing_due_at = None, 0, None, 0
 
-    async def _store_failure(self, position: int, error: str, *, permanent: bool) -> None:
-        """Count the attempt, and store what follows."""
+    async def _store_failure(self, position: int, error: str, *, permanent: bool) -> bool:
+        """Count the attempt, and store what follows. Returns whether that is stored."""
         if self._failing != position:
             self._failing, self._attempts, self._history = position, 0, None
         self._attempts += 1
@@ -290,7 +291,7 @@ class PartitionRunner:
         failure = Failure(
             attempt=self._attempts,
             at=self._shared.ctx.now_us(),
-            owner=self._shared.owner.id,
+            owner=self._shared.process_id,
             error=error,
         )
         self._history = add_failure(self._history, failure)
@@ -301,13 +302,14 @@ class PartitionRunner:
                 await self._wake.wait(self._delay_s(_AWAY_AS_ATTEMPT))
             except AlreadySeen:  # an attempt that timed out has committed after all
                 self._move_on(position, committed=True)
-                return
+                return True
             except PartitionLost:
                 self.lose()
-                return
+                return False
             else:
                 self.written_at = self._shared.ctx.now_us()
-                return
+                return True
+        return False
 
     async def _store_verdict(self, position: int, verdict: Verdict) -> None:
         partitions, history = self._shared.partitions, self._history or ""

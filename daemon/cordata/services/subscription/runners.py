@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from cordata.core.partition import cohorts
 from cordata.eventstore import EventLog
 from cordata.eventstore.partition import Claim, PartitionState
-from cordata.services.calling import say_cut_off
+from cordata.services.handler_call import say_cut_off
 from cordata.services.subscription.membership import Assignment
 from cordata.services.subscription.partition import Dependencies, PartitionRunner
 from cordata.store import Row, Store, Tx
@@ -66,12 +66,12 @@ class PartitionRunners:
             self._stop_some(name, count)
 
     def stop(self) -> None:
-        """Stop all, each after its event in hand."""
+        """Stop all, each after its current event."""
         for one in self.all():
             one.stop()
 
     def cut_off(self) -> None:
-        """The stop does not wait any longer: events in hand begin again in another process."""
+        """The stop does not wait any longer: running events begin again in another process."""
         for name, runners in self._runners.items():
             if count := sum(one.busy for one in runners.values()):
                 say_cut_off(name, count)

@@ -1,13 +1,13 @@
-"""The subscriptions of one worker: membership, reads and positions, pass after pass."""
+"""The subscriptions of one worker: partitions, reads and positions, pass after pass."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Mapping
+from pathlib import Path
 
 from cordata import clock
-from cordata.broker import Owner, Owners
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.retry import next_delay_s
@@ -18,9 +18,11 @@ from cordata.eventstore.log import EVENT_TOPIC
 from cordata.eventstore.partition import SUBSCRIPTION_TOPIC, Partitions
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.services.calling import after
+from cordata.process import PROCESS_TOPIC, Lease
+from cordata.services.handler_call import after
 from cordata.services.loop import Pace, WakeEvent, background, wake_on
-from cordata.services.subscription.membership import HostProcesses, Membership
+from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
+from cordata.services.subscription.membership import assign
 from cordata.services.subscription.partition import Dependencies, PartitionRunner
 from cordata.services.subscription.runners import EventReader, PartitionRunners, positions
 from cordata.subscription import Subscription
@@ -42,7 +44,7 @@ _LEAVE_S = 3.0
 
 
 class SubscriptionService:
-    """All subscriptions of one worker. At its stop the event in hand of each partition is
+    """All subscriptions of one worker. At its stop the current event of each partition is
     finished, and the partitions are given back with their positions.
     """
 
@@ -51,15 +53,16 @@ class SubscriptionService:
     def __init__(
         self,
         ctx: Context,
-        owner: Owner,
-        owners: Owners,
+        lease: Lease,
+        runtime_dir: Path,
         subscriptions: Mapping[str, Subscription],
         config: EngineConfig,
         *,
         retry_at_once: bool = False,
         cut_off_s: float | None = None,
     ) -> None:
-        """`retry_at_once`: test mode, in which a failed event is due again at once.
+        """`lease`: of this process; RecoveryService renews it. `retry_at_once`: test mode, in which
+        a failed event is due again at once.
 
         `cut_off_s` after the stop handlers that still run are cancelled, and their partitions given
         back without an attempt being counted; None: never.
@@ -68,27 +71,21 @@ class SubscriptionService:
         self.heartbeat = Heartbeat(max_age_s=30.0 + config.poll_s)
         self._store = ctx.store
         self._subscriptions = subscriptions
-        self._owner_id = owner.id
+        self._lease = lease
         self._config = config
         self._wake = WakeEvent()
         self._log = EventLog(ctx.store)
         self._partitions = Partitions(ctx.store)
-        self._processes = HostProcesses(owner, owners, self._look_soon, grace_s=2 * config.poll_s)
-        self._membership = Membership(
-            ctx.store,
-            self._partitions,
-            self._processes,
-            owner.id,
-            subscriptions,
-            lease_s=config.claim_timeout_s,
-        )
+        self._running = RunningAttempts(runtime_dir)
+        self._crashed = CrashedAttempts(runtime_dir)
         shared = Dependencies(
             ctx=ctx,
             partitions=self._partitions,
-            owner=owner,
+            process_id=lease.process.id,
             config=config,
-            crashed=self._processes.crashed,
-            is_leased=self._membership.is_leased,
+            running=self._running,
+            crashed=self._crashed,
+            is_leased=lease.is_held,
             retry_at_once=retry_at_once,
             on_event_end=self._event_ended,
             on_give_up=self._gave_up,
@@ -96,6 +93,7 @@ class SubscriptionService:
         self._runners = PartitionRunners(subscriptions, shared)
         self._reader = EventReader(ctx.store, self._log, subscriptions, self._runners)
         self._unregistered = list(subscriptions.values())
+        self._is_serving = False
         #: Events that this process gave up, or stands still at.
         self.given_up_count = 0
         self._failures = 0
@@ -115,11 +113,11 @@ class SubscriptionService:
         return f"{count} partitions" + (f", {blocked} blocked" if blocked else "")
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Handle events until `stop`, then until the events in hand are finished."""
+        """Handle events until `stop`, then until the current events are handled."""
         try:
             async with (
                 wake_on(self._wake, stop, self._store, EVENT_TOPIC),
-                background(self._watch_table()),
+                background(self._watch(SUBSCRIPTION_TOPIC), self._watch(PROCESS_TOPIC)),
                 asyncio.TaskGroup() as group,
             ):
                 await self._run_passes(stop, group)
@@ -127,7 +125,7 @@ class SubscriptionService:
                 with after(self._cut_off_s, self._runners.cut_off):
                     await self._leave()
         finally:
-            self._processes.close()
+            self._running.close()
             if self._flush_timer is not None:
                 self._flush_timer.cancel()
 
@@ -138,8 +136,8 @@ class SubscriptionService:
         """
         subscriptions = Subscriptions(self._store)
         head = await self._log.look()
-        in_hand = any(one.busy for one in self._runners.all())
-        if in_hand or self._log.held_back_by or self._unregistered:
+        is_busy = any(one.busy for one in self._runners.all())
+        if is_busy or self._log.held_back_by or self._unregistered:
             return None
         for name in self._subscriptions:
             status = await subscriptions.status(name)
@@ -170,13 +168,14 @@ class SubscriptionService:
         while self._unregistered:
             await self._register(self._unregistered[-1])
             self._unregistered.pop()
-        await self._check_membership(group)
+        if not self._is_serving:
+            await self._lease.serve(self._subscriptions)
+            self._is_serving = True
+        await self._update_partitions(group)
         await self._reader.run_once()
         await self._store_positions()
         look_in_s = max(0.001, self._look_deadline - clock.monotonic())
-        return self._reader.sleep_s(
-            min(self._config.poll_s, self._membership.renew_in_s, look_in_s)
-        )
+        return self._reader.sleep_s(min(self._config.poll_s, look_in_s))
 
     async def _register(self, subscription: Subscription) -> None:
         origin = subscription.origin
@@ -201,11 +200,8 @@ class SubscriptionService:
                 subscription.partitions,
             )
 
-    async def _check_membership(self, group: asyncio.TaskGroup) -> None:
-        """Stay alive, give back what has ended, see now and then what is ours."""
-        if await self._membership.renew():
-            self._store.notify(SUBSCRIPTION_TOPIC)
-            self._look_soon()
+    async def _update_partitions(self, group: asyncio.TaskGroup) -> None:
+        """Give back what has ended, see now and then what is ours."""
         if ended := self._runners.ended():
             released = positions(one for one in ended if not one.lost)
             if released:
@@ -215,7 +211,9 @@ class SubscriptionService:
         if clock.monotonic() >= self._look_deadline:
             # Word comes at once; this is for a lease that ran out, and for word that was lost.
             self._look_deadline = clock.monotonic() + self._config.claim_timeout_s / 4
-            assignment = await self._membership.look()
+            assignment = await assign(
+                self._partitions, self._lease.process.id, self._subscriptions, self._crashed
+            )
             self._runners.apply(assignment, group)
             if not assignment.short:
                 self._short_s = _SHORT_S
@@ -239,9 +237,9 @@ class SubscriptionService:
         if quiet:
             self._quiet_deadline = now + _QUIET_S
 
-    async def _watch_table(self) -> None:
+    async def _watch(self, topic: str) -> None:
         while True:
-            if await self._store.wait(SUBSCRIPTION_TOPIC, _WAIT_S):
+            if await self._store.wait(topic, _WAIT_S):
                 self._look_soon()
 
     def _look_soon(self) -> None:
@@ -280,17 +278,16 @@ class SubscriptionService:
         deadline: float | None = None
         while True:
             self.heartbeat.touch()
-            over = len(self._runners.ended()) == len(self._runners)
             pause_s = 1.0
-            try:
-                await self._membership.renew()
-                if over:
-                    kept = positions(one for one in self._runners.all() if not one.lost)
-                    await self._partitions.leave([self._owner_id], kept)
+            if len(self._runners.ended()) == len(self._runners):
+                try:
+                    await self._partitions.release(
+                        positions(one for one in self._runners.all() if not one.lost)
+                    )
+                    await self._lease.serve(())
                     return
-            except StoreUnavailable as error:
-                pause_s, now = self._back_off(error), clock.monotonic()
-                if over:
+                except StoreUnavailable as error:
+                    pause_s, now = self._back_off(error), clock.monotonic()
                     deadline = now + _LEAVE_S if deadline is None else deadline
                     if now >= deadline:
                         log.warning("the positions of subscriptions stay unstored: %s", error)

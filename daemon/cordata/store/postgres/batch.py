@@ -7,9 +7,9 @@
 
 While one batch is under way the next one gathers. What units ask for is sent together, so each
 arrow is one round trip. All reads of a batch see one state, that before its writes. The writes keep
-their order within a unit, but not among the units; rows that units insert into one table go out as
-one statement. Nothing is known of a statement but what its call says: `insert`, `write` with its
-`rows=`, `fetch_*` without `lock`.
+their order within a unit, but not among the units; rows that units insert into one table, or give
+to one statement with a `:row(...)`, go out as one statement. Nothing is known of a statement but
+what its call says: `insert`, `write` with its `rows=`, `fetch_*` without `lock`.
 """
 
 from __future__ import annotations
@@ -383,22 +383,21 @@ class _Batch:
             return [m for m in self._members if find_unsendable(m.tx.deferred)]
         try:
             results = await transaction.sync()
-            miscounted = dict.fromkeys(
-                statement.owners[0]
+            misfits = [
+                statement.owners
                 for statement, result in zip(statements, results, strict=True)
                 if statement.rows is not None and statement.rows != result.count
-            )
-            if not miscounted:
+            ]
+            if not misfits:
                 await transaction.commit()
                 return None
         except ServerError as error:
             if not 0 <= error.position < len(statements):
                 raise _Unfit(self._members) from None
-            owners = statements[error.position].owners
-            if len(owners) > 1:
-                return ()
-            return owners
-        return miscounted
+            misfits = [statements[error.position].owners]
+        if any(len(owners) > 1 for owners in misfits):
+            return ()
+        return dict.fromkeys(owners[0] for owners in misfits)
 
     def _committed(self) -> None:
         """All of the batch is on disk."""
@@ -454,7 +453,7 @@ def arrange(members: Sequence[_Member], *, merge: bool) -> list[_Statement]:
     found: list[_Statement] = []
     while waiting:
         for member, calls in waiting:
-            while calls and not (merge and calls[0].query.values):
+            while calls and not (merge and calls[0].query.around_row):
                 call = calls.popleft()
                 found.append(
                     _Statement(call.query, call.query.sql, call.args, (member,), call.rows)
@@ -462,31 +461,36 @@ def arrange(members: Sequence[_Member], *, merge: bool) -> list[_Statement]:
         waiting = [one for one in waiting if one[1]]
         if waiting:
             longest = max(waiting, key=lambda one: len(one[1]))
-            found += _merged(longest[1][0].query, waiting)
+            found += _merged(longest[1][0], waiting)
     return found
 
 
-def _merged(query: Query, waiting: Sequence[tuple[_Member, deque[Call]]]) -> list[_Statement]:
-    """The INSERTs for the rows of one kind that stand first in their units."""
-    rows: list[tuple[_Member, Sequence[object]]] = []
+def _merged(like: Call, waiting: Sequence[tuple[_Member, deque[Call]]]) -> list[_Statement]:
+    """The statements for the rows of one kind that stand first in their units.
+
+    Those with `rows=` are sent apart from those without: of a statement only the sum is known.
+    """
+    query, counted = like.query, like.rows is not None
+    rows: list[tuple[_Member, Call]] = []
     for member, calls in waiting:
-        while calls and calls[0].query is query:
-            rows.append((member, calls.popleft().args))
+        while calls and calls[0].query is query and (calls[0].rows is not None) is counted:
+            rows.append((member, calls.popleft()))
     found: list[_Statement] = []
     begin = 0
     for size in (*_ROWS, 1):
         while len(rows) - begin >= size:
             chunk = rows[begin : begin + size]
-            args = [value for _, row in chunk for value in row]
+            args = [value for _, call in chunk for value in call.args]
             owners = list(dict.fromkeys(member for member, _ in chunk))
             sql = query.sql if size == 1 else query.rows(size)
-            found.append(_Statement(query, sql, args, owners))
+            changed = sum(call.rows or 0 for _, call in chunk) if counted else None
+            found.append(_Statement(query, sql, args, owners, changed))
             begin += size
     return found
 
 
 def _first(member: _Member) -> tuple[str, list[str]]:
     for call in member.tx.deferred:
-        if not call.query.values:
+        if not call.query.around_row:
             return call.query.name, [str(value) for value in call.args]
     return "", []

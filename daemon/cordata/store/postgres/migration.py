@@ -84,7 +84,7 @@ class Migrator:
             await work(connection)
             await connection.execute("COMMIT")
         except ServerError as error:
-            raise _told(error, what) from error
+            raise _explained(error, what) from error
         except ConnectionLost as error:
             raise cut(f"{what}: {error}") from None
         finally:
@@ -95,18 +95,18 @@ async def _run(connection: Connection, migration: Migration) -> None:
     try:
         await connection.run_script(migration.script)
     except ServerError as error:
-        told = _told(error, f"migration {migration}")
-        if isinstance(told, StoreUnavailable):
-            raise told from error
+        explained = _explained(error, f"migration {migration}")
+        if isinstance(explained, StoreUnavailable):
+            raise explained from error
         statements = split(migration.script)
         first = " ".join(statements[error.position].split())[:120] if statements else ""
-        raise SchemaError(str(told), hint=f"the statement: {first}") from error
+        raise SchemaError(str(explained), hint=f"the statement: {first}") from error
     if not connection.in_transaction:
         raise SchemaError(f"migration {migration}: a script must not commit or roll back")
 
 
-def _told(error: ServerError, what: str) -> CordataError:
-    told = translate(error.fault, what)
-    if isinstance(told, StoreUnavailable | ConfigError):
-        return told
-    return SchemaError(str(told))
+def _explained(error: ServerError, what: str) -> CordataError:
+    explained = translate(error.fault, what)
+    if isinstance(explained, StoreUnavailable | ConfigError):
+        return explained
+    return SchemaError(str(explained))

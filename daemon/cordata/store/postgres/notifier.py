@@ -54,7 +54,7 @@ class Notifier(Topics):
 
     async def open(self) -> None:
         """Connect and listen. Raises: StoreUnavailable."""
-        connection = await self._connector.connect_session(self._told)
+        connection = await self._connector.connect_session(self._on_notify)
         connection.on_lost = self._something.set
         try:
             async with asyncio.timeout(_ANSWER_S):
@@ -137,7 +137,7 @@ class Notifier(Topics):
             self._said.set()
         self._connection = None
 
-    def _told(self, name: str, pid: int) -> None:
+    def _on_notify(self, name: str, pid: int) -> None:
         if pid != self.pid:  # what this process said it has woken its own for
             self.topic(name).wake()
 

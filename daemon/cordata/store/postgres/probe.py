@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from cordata.errors import PermanentError, StoreUnavailable
-from cordata.store.health import OnState
 from cordata.store.postgres.fault import ConnectionLost, ServerError, ServerFull, lost
 from cordata.store.postgres.runner import Again, Resources
 from cordata.store.postgres.transaction import Transaction
@@ -37,15 +36,11 @@ class WriteProbe:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._busy = False
-        #: Called with state and reason at each change.
-        self.on_state: OnState | None = None
 
-    def state_changed(self, state: str, reason: str) -> None:
+    def state_changed(self, state: str) -> None:
         """Called at each change; starts the attempts."""
         if state != "ok":
             self._arm()
-        if self.on_state is not None:
-            self.on_state(state, reason)
 
     def stop(self) -> None:
         """No more attempts."""

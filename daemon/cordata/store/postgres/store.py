@@ -12,7 +12,7 @@ from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store.contract import Store, StoreStats
 from cordata.store.fence import Fence
-from cordata.store.health import Health, OnState
+from cordata.store.health import Health
 from cordata.store.migrate import Applied, Chain
 from cordata.store.postgres.address import addresses
 from cordata.store.postgres.batch import Batcher
@@ -82,24 +82,13 @@ class PostgresStore(Store):
         *,
         queries: Queries,
         password: str | None = None,
-        on_state: OnState | None = None,
     ) -> Self:
         """Connect. Raises: ConfigError for a bad url; StoreUnavailable with the reason."""
         store = cls(config, queries, password)
-        store.on_state = on_state
         await store._notifier.open()
         await store._tasks.open()
         store._tasks.start(store._notifier.run())
         return store
-
-    @property
-    def on_state(self) -> OnState | None:
-        """As in Store."""
-        return self._probe.on_state
-
-    @on_state.setter
-    def on_state(self, on_state: OnState | None) -> None:
-        self._probe.on_state = on_state
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,1 +1,1 @@
-"""The runtime's own SQL: one folder per dialect, queries beside migrations/."""
+"""The runtime's own SQL; what only one dialect runs is in its folder."""

@@ -43,3 +43,18 @@ DELETE FROM alert;
 -- name: retention.alert
 DELETE FROM alert WHERE fingerprint IN (
     SELECT fingerprint FROM alert WHERE last_at < :before LIMIT :limit);
+
+-- name: alert.add
+INSERT INTO alert (fingerprint, cause, title, sample, place, urgent, count, pending, first_at,
+    last_at, since_at)
+VALUES (:fingerprint, :cause, :title, :sample, :place, :urgent, :count, :pending, :first_at,
+    :last_at, :since_at)
+ON CONFLICT (fingerprint) DO UPDATE SET
+    cause = excluded.cause, title = excluded.title, sample = excluded.sample,
+    place = excluded.place, urgent = excluded.urgent, count = alert.count + excluded.count,
+    pending = alert.pending + excluded.pending,
+    first_at = CASE WHEN excluded.first_at < alert.first_at THEN excluded.first_at
+               ELSE alert.first_at END,
+    last_at = CASE WHEN excluded.last_at > alert.last_at THEN excluded.last_at
+              ELSE alert.last_at END,
+    since_at = CASE WHEN alert.pending = 0 THEN excluded.since_at ELSE alert.since_at END;

@@ -49,8 +49,9 @@ ON CONFLICT DO NOTHING;
 
 -- name: group.rename
 -- When there is one of the new name already, that one stays.
-INSERT INTO consumer_group ("group", type, keyed, broker, since, registered_at, present_at)
-SELECT :new, type, keyed, broker, since, registered_at, :now_us FROM consumer_group
+INSERT INTO consumer_group ("group", type, keyed, broker, since, caught_up, registered_at,
+    present_at)
+SELECT :new, type, keyed, broker, since, caught_up, registered_at, :now_us FROM consumer_group
 WHERE "group" = :old
 ON CONFLICT ("group") DO UPDATE SET since =
     CASE WHEN excluded.since < consumer_group.since THEN excluded.since ELSE consumer_group.since END;

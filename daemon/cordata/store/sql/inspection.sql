@@ -101,7 +101,7 @@ WHERE e.id IN :event_ids[text] AND g.type = e.type
     AND (CAST(:group AS text) IS NULL OR g."group" = :group);
 
 -- name: inspection.forget
--- The group may handle these events anew. Not those that it has in hand or as dead letters.
+-- The group may handle these events anew. Not those that it has claimed, or as dead letters.
 DELETE FROM handled
 WHERE "group" = :group AND event_id IN :event_ids[text] AND NOT EXISTS (
     SELECT 1 FROM message AS m

@@ -1,7 +1,7 @@
 -- Runs of jobs: each (job, scope, period) once.
 
 -- name: job.get
-SELECT state, owner, claimed_until FROM job_run
+SELECT state, owner FROM job_run
 WHERE job = :job AND scope = :scope AND period = :period;
 
 -- name: job.days
@@ -13,10 +13,19 @@ SELECT period, state = 'done' AS done FROM job_run WHERE job = :job AND scope = 
 SELECT period, state FROM job_run WHERE job = :job AND scope = :scope
 ORDER BY period DESC LIMIT 1;
 
--- name: job.renew
-UPDATE job_run SET claimed_until = :claimed_until
-WHERE job = :job AND scope = :scope AND period = :period AND state = 'running'
-    AND owner = :owner;
+-- name: job.claim
+-- One row changed: it is ours. Else somebody runs it, or has run it. Of several who claim at once
+-- each waits for the one before and then sees its claim. `dead` is a process that is known dead.
+INSERT INTO job_run (job, scope, period, state, owner, started_at)
+VALUES (:job, :scope, :period, 'running', :owner, :now_us)
+ON CONFLICT (job, scope, period) DO UPDATE SET
+    state = 'running', owner = excluded.owner, attempts = job_run.attempts + 1,
+    started_at = excluded.started_at, finished_at = NULL
+WHERE job_run.state = 'failed'
+    OR (job_run.state = 'done' AND :force = 1)
+    OR (job_run.state = 'running' AND NOT EXISTS (
+        SELECT 1 FROM process AS p
+        WHERE p.id = job_run.owner AND p.expires_at > :now_us AND p.id <> :dead));
 
 -- name: job.finish
 UPDATE job_run SET state = :state, last_error = :last_error, finished_at = :now_us

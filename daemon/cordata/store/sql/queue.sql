@@ -12,10 +12,11 @@ INSERT INTO consumer_group ("group", type, keyed, broker, since, registered_at, 
 VALUES (:group, :type, :keyed, :broker, :since, :now_us, :now_us)
 ON CONFLICT ("group") DO UPDATE SET
     type = excluded.type, keyed = excluded.keyed, broker = excluded.broker,
+    caught_up = consumer_group.caught_up AND consumer_group.broker = excluded.broker,
     present_at = excluded.present_at;
 
 -- name: queue.group
-SELECT type, keyed, broker, since, registered_at FROM consumer_group WHERE "group" = :group;
+SELECT type, keyed, broker, caught_up FROM consumer_group WHERE "group" = :group;
 
 -- name: queue.be_present
 UPDATE consumer_group SET present_at = :now_us WHERE "group" IN :groups[text];
@@ -32,11 +33,14 @@ WHERE g."group" = :group AND g.broker = 'store' AND NOT EXISTS (
         SELECT 1 FROM message AS m WHERE m.event_id = e.id AND m."group" = g."group")
     -- The relay writes no marks: what it has relayed is in a stream, or was handled from there.
     AND (g.type <> '*' OR NOT EXISTS (
-            SELECT 1 FROM redis_sent AS s WHERE s.type = e.type AND s.event_id = e.id)
+            SELECT 1 FROM redis_sent AS s WHERE s.event_id = e.id)
         AND NOT EXISTS (
             SELECT 1 FROM handled AS h JOIN consumer_group AS r ON r."group" = h."group"
             WHERE h.event_id = e.id AND r.broker = 'redis'))
 ON CONFLICT DO NOTHING;
+
+-- name: queue.caught_up
+UPDATE consumer_group SET caught_up = true WHERE "group" = :group;
 
 -- name: queue.rekey
 -- The group wants the order of keys from now on, or no longer.
@@ -135,19 +139,3 @@ SELECT (SELECT count(*) FROM message WHERE "group" IN :groups[text] AND (state =
 UPDATE message SET next_at = :now_us
 WHERE "group" IN :groups[text] AND attempts > 0 AND state IN ('ready', 'scheduled')
     AND next_at > :now_us;
-
--- name: process.get
-SELECT id, expires_at FROM process WHERE id = :id;
-
--- name: process.join
-INSERT INTO process (id, host, boot, pid, start, expires_at)
-VALUES (:id, :host, :boot, :pid, :start, :expires_at);
-
--- name: process.renew
-UPDATE process SET expires_at = :expires_at WHERE id = :id;
-
--- name: process.leave
-DELETE FROM process WHERE id = :id;
-
--- name: process.all
-SELECT id, host, boot, pid, start, expires_at FROM process;

@@ -16,7 +16,7 @@ from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store.contract import Store, StoreStats
 from cordata.store.fence import Fence
-from cordata.store.health import Health, HealthProbe, OnState
+from cordata.store.health import Health, HealthProbe
 from cordata.store.migrate import Applied, Chain
 from cordata.store.queries import Queries
 from cordata.store.schema import Schema
@@ -108,7 +108,6 @@ class SqliteStore(Store):
         state_dir: Path,
         runtime_dir: Path,
         queries: Queries,
-        on_state: OnState | None = None,
     ) -> Self:
         """Open the database file, and make it when this is the first start.
 
@@ -117,7 +116,6 @@ class SqliteStore(Store):
         """
         database = Database(database_path(config.url, state_dir))
         store = cls(config, database, queries, state_dir, runtime_dir)
-        store.on_state = on_state
         await store._tasks.open()
         try:
             anchor = database.anchor()
@@ -268,15 +266,6 @@ class SqliteStore(Store):
             self._file_lock.close()
         self._thread.stop()
         await self._tasks.close()
-
-    @property
-    def on_state(self) -> OnState | None:
-        """As in Store."""
-        return self._probe.on_state
-
-    @on_state.setter
-    def on_state(self, on_state: OnState | None) -> None:
-        self._probe.on_state = on_state
 
     def _call(self, function: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Call a function that blocks with the write connection, alone.

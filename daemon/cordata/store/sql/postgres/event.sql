@@ -1,26 +1,4 @@
--- The event store: append to a stream, read by stream, category or position.
-
--- name: event.version
-SELECT version FROM event_stream WHERE stream = :stream;
-
--- name: event.open
--- The first events of a stream; no row changed: it is there already.
-INSERT INTO event_stream (stream, version) VALUES (:stream, :count)
-ON CONFLICT (stream) DO NOTHING;
-
--- name: event.advance
--- More events of a stream whose version is known; no row changed: it is another one.
-UPDATE event_stream SET version = version + :count WHERE stream = :stream AND version = :expected;
-
--- name: event.extend
--- More events of a stream, or its first, whatever its version.
-INSERT INTO event_stream (stream, version) VALUES (:stream, :count)
-ON CONFLICT (stream) DO UPDATE SET version = event_stream.version + excluded.version
-RETURNING version;
-
--- name: event.add
-INSERT INTO stored_event (stream, version, category, bucket, type, payload, headers, created_at)
-VALUES (:stream, :version, :category, :bucket, :type, :payload, :headers, :created_at);
+-- Of PostgreSQL alone; what both stores run is in ../event.sql.
 
 -- name: event.mark
 -- The highest position given so far and, looked up after it, the transactions in flight that write
@@ -36,14 +14,6 @@ SELECT CASE WHEN given.is_called THEN given.last_value ELSE 0 END AS position,
             AND l.mode = 'RowExclusiveLock' AND l.granted AND given.last_value > 0) AS in_flight
 FROM stored_event_position_seq AS given;
 
--- name: event.of_stream
-SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
-WHERE stream = :stream AND version > :after ORDER BY version LIMIT :limit;
-
--- name: event.of_stream_back
-SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
-WHERE stream = :stream AND version < :before ORDER BY version DESC LIMIT :limit;
-
 -- name: event.of_category
 SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE category = :category AND position > :after AND position <= :until
@@ -53,14 +23,6 @@ ORDER BY category, position LIMIT :limit;
 SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE category = :category AND position < :before
 ORDER BY category DESC, position DESC LIMIT :limit;
-
--- name: event.of_all
-SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
-WHERE position > :after AND position <= :until ORDER BY position LIMIT :limit;
-
--- name: event.of_all_back
-SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
-WHERE position < :before ORDER BY position DESC LIMIT :limit;
 
 -- name: event.of_partitions
 -- The events of some partitions of a subscription.

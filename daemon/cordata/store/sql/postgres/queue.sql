@@ -6,7 +6,7 @@
 -- name: queue.publish
 WITH e AS (
     INSERT INTO event (id, type, key, priority, payload, headers, due_at, created_at)
-    VALUES (:event_id, :type, :key, :priority, :payload, :headers, :due_at, :created_at)
+    VALUES :row(event_id, type, key, priority, payload, headers, due_at, created_at)
     RETURNING id, type, key, position, priority, due_at, created_at
 )
 INSERT INTO message (event_id, "group", position, key, priority, state, next_at)

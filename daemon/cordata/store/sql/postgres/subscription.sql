@@ -1,117 +1,20 @@
--- Subscriptions to the event store: their partitions, who owns them, how far they are.
-
--- name: subscription.add
--- No row changed: it is known already.
-INSERT INTO subscription (name, category, partitions, origin, created_at)
-VALUES (:name, :category, :partitions, :origin, :now_us)
-ON CONFLICT (name) DO NOTHING;
-
--- name: subscription.change_category
-UPDATE subscription SET category = :category WHERE name = :name AND category <> :category;
-
--- name: subscription.add_partition
-INSERT INTO subscription_partition (subscription, partition, position, term)
-VALUES (:subscription, :partition, :position, :term);
-
--- name: subscription.all
-SELECT name, category, partitions, origin, created_at, reset_at FROM subscription ORDER BY name;
-
--- name: subscription.get
-SELECT name, category, partitions, origin, created_at, reset_at FROM subscription
-WHERE name = :name;
-
--- name: subscription.partitions
-SELECT subscription, partition, position, term, owner, failing, attempts, next_at, history,
-       blocked_at
-FROM subscription_partition
-WHERE subscription = ANY (ARRAY(SELECT json_array_elements_text(:subscriptions::json)))
-ORDER BY subscription, partition;
-
--- name: subscription.partition
-SELECT position, term, owner FROM subscription_partition
-WHERE subscription = :subscription AND partition = :partition;
-
--- name: subscription.workers
-SELECT owner, subscriptions, expires_at FROM subscription_worker ORDER BY owner;
-
--- name: subscription.join
-INSERT INTO subscription_worker (owner, subscriptions, expires_at)
-VALUES (:owner, :subscriptions, :expires_at)
-ON CONFLICT (owner) DO UPDATE SET
-    subscriptions = excluded.subscriptions, expires_at = excluded.expires_at;
-
--- name: subscription.leave
--- What they own is free from now on.
-DELETE FROM subscription_worker
-WHERE owner = ANY (ARRAY(SELECT json_array_elements_text(:owners::json)));
-
--- name: subscription.forget_workers
-DELETE FROM subscription_worker WHERE expires_at < :before;
+-- Of PostgreSQL alone; what both stores run is in ../subscription.sql.
 
 -- name: subscription.claim
--- Of the wanted partitions, out of so many, those that nobody owns who lives. What another claims at this moment, or
--- a late owner is writing to, is passed over.
+-- Of the wanted partitions, out of so many, those that nobody owns who lives. What another claims
+-- at this moment, or a late owner is writing to, is passed over.
 UPDATE subscription_partition SET owner = :owner, term = term + 1
 WHERE subscription = :subscription AND partition IN (
     SELECT p.partition FROM subscription_partition AS p
     WHERE p.subscription = :subscription
-        AND p.partition = ANY (ARRAY(SELECT json_array_elements_text(:wanted::json)::integer))
-        AND NOT EXISTS (SELECT 1 FROM subscription_worker AS w
-                        WHERE w.owner = p.owner AND w.expires_at > :now_us)
+        AND p.partition IN :wanted[bigint]
+        AND NOT EXISTS (SELECT 1 FROM process AS w
+                        WHERE w.id = p.owner AND w.expires_at > :now_us)
         AND EXISTS (SELECT 1 FROM subscription AS s
                     WHERE s.name = :subscription AND s.partitions = :partitions
                         AND coalesce(s.paused_until, 0) <= :now_us)
     ORDER BY p.partition FOR UPDATE SKIP LOCKED)
 RETURNING partition, position, term, failing, attempts, next_at, history, blocked_at;
-
--- name: subscription.release
-UPDATE subscription_partition
-SET owner = NULL, position = greatest(position, :position),
-    attempts = CASE WHEN failing > :position THEN attempts ELSE 0 END,
-    next_at = CASE WHEN failing > :position THEN next_at END,
-    history = CASE WHEN failing > :position THEN history END,
-    failing = CASE WHEN failing > :position THEN failing END
-WHERE subscription = :subscription AND partition = :partition AND owner = :owner AND term = :term;
-
--- name: subscription.advance
--- No row changed: it was handled before, or the partition is another's. What failed after this
--- position stays known.
-UPDATE subscription_partition
-SET position = :position,
-    attempts = CASE WHEN failing > :position THEN attempts ELSE 0 END,
-    next_at = CASE WHEN failing > :position THEN next_at END,
-    history = CASE WHEN failing > :position THEN history END,
-    failing = CASE WHEN failing > :position THEN failing END
-WHERE subscription = :subscription AND partition = :partition AND owner = :owner AND term = :term
-    AND position < :position;
-
--- name: subscription.fail
-UPDATE subscription_partition
-SET failing = :position, attempts = :attempts, next_at = :next_at, history = :history,
-    blocked_at = :blocked_at
-WHERE subscription = :subscription AND partition = :partition AND owner = :owner AND term = :term
-    AND position < :position;
-
--- name: subscription.bury
-INSERT INTO subscription_letter (subscription, position, attempts, history, dead_at)
-VALUES (:subscription, :position, :attempts, :history, :now_us)
-ON CONFLICT (subscription, position) DO NOTHING;
-
--- name: subscription.resume
-UPDATE subscription_partition
-SET failing = NULL, attempts = 0, next_at = NULL, history = NULL, blocked_at = NULL
-WHERE subscription = :subscription AND partition = :partition AND failing = :failing
-    AND blocked_at IS NOT NULL;
-
--- name: subscription.skip
-UPDATE subscription_partition
-SET position = failing, failing = NULL, attempts = 0, next_at = NULL, history = NULL,
-    blocked_at = NULL
-WHERE subscription = :subscription AND partition = :partition AND failing = :failing
-    AND blocked_at IS NOT NULL;
-
--- name: subscription.pause
-UPDATE subscription SET paused_until = :until WHERE name = :name;
 
 -- name: subscription.take_away
 -- Every right to a partition ends, and a gap is left: what died under it is not counted later.
@@ -121,24 +24,6 @@ UPDATE subscription_partition SET term = term + 16, owner = NULL
 WHERE subscription = :subscription AND partition IN (
     SELECT p.partition FROM subscription_partition AS p
     WHERE p.subscription = :subscription ORDER BY p.partition FOR UPDATE);
-
--- name: subscription.newest_term
-SELECT coalesce(max(term), 0) AS term FROM subscription_partition
-WHERE subscription = :subscription;
-
--- name: subscription.drop_partitions
-DELETE FROM subscription_partition WHERE subscription = :subscription;
-
--- name: subscription.drop_letters
-DELETE FROM subscription_letter WHERE subscription = :subscription;
-
--- name: subscription.drop
-DELETE FROM subscription WHERE name = :name;
-
--- name: subscription.restart
-UPDATE subscription
-SET partitions = :partitions, origin = :origin, reset_at = :now_us, paused_until = NULL
-WHERE name = :name;
 
 -- name: subscription.left
 -- How many events each partition has still to handle, counted over the next `cap` of the category;
@@ -151,13 +36,3 @@ FROM (SELECT position, bucket FROM stored_event
 JOIN subscription_partition AS p
     ON p.subscription = :subscription AND p.partition = e.bucket % :partitions::integer
 GROUP BY p.partition ORDER BY p.partition;
-
--- name: subscription.letters
-SELECT l.position, l.attempts, l.history, l.dead_at, e.stream, e.version, e.type, e.payload,
-       e.headers, e.created_at
-FROM subscription_letter AS l JOIN stored_event AS e ON e.position = l.position
-WHERE l.subscription = :subscription AND l.position < :before
-ORDER BY l.position DESC LIMIT :limit;
-
--- name: subscription.letter_count
-SELECT subscription, count(*) AS count FROM subscription_letter GROUP BY subscription;

@@ -32,7 +32,7 @@ WHERE (event_id, "group") IN (
 -- What a claim brought.
 SELECT m."group", m.event_id, m.position, m.key AS order_key, m.claim, m.attempts, m.history,
        m.suspect, e.type, e.key, e.priority, e.payload, e.headers, e.created_at
-FROM message AS m INDEXED BY message_claimed CROSS JOIN event AS e ON e.id = m.event_id
+FROM message AS m INDEXED BY message_claimed CROSS JOIN event AS e ON e.position = m.position
 WHERE m.owner = :owner AND m.claim = :claim AND m.state = 'claimed'
 -- Within a key there is no priority.
 ORDER BY m."group", m.key, iif(m.key IS NULL, m.priority, 0) DESC, m.position;
@@ -95,15 +95,12 @@ WHERE (event_id, "group") IN (
     LIMIT 1);
 
 -- name: queue.mark_done
--- `rows`: JSON list of [event_id, group, claim].
+-- `ids`: JSON list of event ids, all of one group and one claim.
 INSERT INTO handled (event_id, "group", attempts, handled_at)
-SELECT m.event_id, m."group", m.attempts, :now_us
-FROM json_each(:settled) AS r CROSS JOIN message AS m
-    ON m.event_id = r.value ->> 0 AND m."group" = r.value ->> 1 AND m.claim = r.value ->> 2
-    AND m.state = 'claimed'
-WHERE true
+SELECT event_id, "group", attempts, :now_us FROM message
+WHERE event_id IN :ids[text] AND "group" = :group AND claim = :claim AND state = 'claimed'
 ON CONFLICT DO NOTHING;
 
 -- name: queue.delete_done
-DELETE FROM message WHERE state = 'claimed' AND (event_id, "group", claim) IN (
-    SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(:settled));
+DELETE FROM message
+WHERE event_id IN :ids[text] AND "group" = :group AND claim = :claim AND state = 'claimed';

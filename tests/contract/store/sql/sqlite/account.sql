@@ -22,6 +22,13 @@ UPDATE account SET balance = balance - :amount WHERE id = :id RETURNING balance;
 -- name: entry.add
 INSERT INTO entry (account_id, amount, note) VALUES (:account_id, :amount, :note);
 
+-- name: entry.add_to_account
+-- Nothing where there is no such account.
+INSERT INTO entry (account_id, amount, note)
+WITH new (account_id, amount, note) AS (VALUES :row(account_id, amount, note))
+SELECT a.id, CAST(new.amount AS BIGINT), new.note
+FROM new JOIN account a ON a.id = new.account_id;
+
 -- name: entry.count
 SELECT count(*) AS count FROM entry;
 

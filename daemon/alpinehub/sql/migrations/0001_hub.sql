@@ -1,0 +1,404 @@
+-- The hub's tables. Times are microseconds since the epoch, UTC; JSON is TEXT. Text in an index is
+-- compared byte by byte: as on SQLite, and whatever the server's C library does next.
+--
+-- References that nothing can break are not checked on PostgreSQL: a row names its reservation, or the hotel of its
+-- source, as the unit that writes it has just written or read it, and neither is ever deleted. Each
+-- check locks the row that it finds, and all webhooks of a hotel shared the lock of its row: that was
+-- a quarter of what a webhook cost the server. On SQLite, where they cost next to nothing, all of
+-- them are checked. The inbox checks its source everywhere, and locks it thereby: whoever grants a
+-- hotel to an account relies on that (hold_sources).
+
+-- One row: goes up with each change of hotels, accounts or sources, so that a worker sees by one
+-- look-up whether what it remembers of them still holds.
+CREATE TABLE directory (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    revision {bigint} NOT NULL
+){strict};
+INSERT INTO directory (id, revision) VALUES (1, 0);
+
+CREATE TABLE hotel (
+    id {serial},
+    code {text} NOT NULL UNIQUE, -- AlpineBits HotelCode, 1 to 16 characters
+    name TEXT NOT NULL,                 -- AlpineBits HotelName, 1 to 128 characters
+    time_zone TEXT NOT NULL,            -- IANA name: the hotel's day
+    language TEXT NOT NULL,             -- ISO 639-1, lower case
+    region TEXT NOT NULL,               -- ISO 3166, upper case: country of national phone numbers
+    report_email TEXT,                  -- who gets the daily report: addresses, commas between
+    created_at {bigint} NOT NULL,
+    enabled_at {bigint},                  -- again, after it was disabled: reports begin anew then
+    disabled_at {bigint},
+    -- What an operator chose for one hotel.
+    settings TEXT                       -- JSON of alpinehub.models.Settings; NULL: none
+){strict};
+
+-- A login of hotel software.
+CREATE TABLE account (
+    id {serial},
+    name {text} NOT NULL UNIQUE,
+    password TEXT NOT NULL,             -- scrypt, parameters and salt within
+    created_at {bigint} NOT NULL,
+    changed_at {bigint} NOT NULL,         -- last new password
+    disabled_at {bigint},
+    -- The password before the last rotation: still taken until before_until.
+    password_before TEXT,
+    before_until {bigint},
+    -- Since when a login may come again after it was disabled: it is not called silent before.
+    enabled_at {bigint}
+){strict};
+
+-- Which hotels an account reads. Each account has its own acknowledgements.
+CREATE TABLE account_hotel (
+    account_id {bigint} NOT NULL REFERENCES account (id),
+    hotel_id {bigint} NOT NULL REFERENCES hotel (id),
+    -- From when on the account is given what comes; NULL: also what was there before.
+    from_at {bigint},
+    PRIMARY KEY (account_id, hotel_id)
+){keyed};
+CREATE INDEX account_hotel_hotel ON account_hotel (hotel_id, account_id);
+
+-- Where guest requests of one hotel come from.
+CREATE TABLE source (
+    id {serial},
+    hotel_id {bigint} NOT NULL REFERENCES hotel (id),
+    kind TEXT NOT NULL,                 -- which webhook: generic
+    name {text} NOT NULL,     -- for people: website, shop
+    secret {bytes} NOT NULL,              -- sealed with the master key: HMAC needs the plain text
+    fingerprint {bytes} NOT NULL,         -- keyed hash of the secret: found by one look-up
+    created_at {bigint} NOT NULL,
+    changed_at {bigint} NOT NULL,         -- last new secret
+    disabled_at {bigint},
+    mapping TEXT,                       -- JSON; NULL: the mapping of its kind
+    options TEXT,                       -- JSON; NULL: those of its kind
+    secret_before {bytes},                -- sealed; still taken until before_until
+    fingerprint_before {bytes},
+    before_until {bigint},
+    -- Goes up when a hotel is granted to an account. It is part of a key, so that on PostgreSQL whoever makes
+    -- a version meanwhile, and locks the source by a foreign key, runs again and sees the new reader.
+    readers_revision {bigint} NOT NULL DEFAULT 0,
+    UNIQUE (hotel_id, name),
+    UNIQUE (hotel_id, fingerprint)
+){strict};
+CREATE UNIQUE INDEX source_readers ON source (id, readers_revision);
+
+-- A person, per hotel. What they wrote about themselves is kept with each version.
+CREATE TABLE customer (
+    id {serial},
+    hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
+    email {text},             -- lower case
+    phone {text},             -- digits, + before a country code
+    created_at {bigint} NOT NULL,
+    -- Who a customer is, as they last said, and whether a platform may learn it.
+    phone_e164 {text},        -- NULL: not made yet, or no number
+    first_name TEXT,
+    last_name TEXT,
+    city TEXT,
+    postal_code TEXT,
+    country TEXT,                       -- ISO 3166, upper case
+    state TEXT,
+    birth_date TEXT,                    -- YYYY-MM-DD
+    gender TEXT,                        -- female, male
+    language TEXT,
+    consent INTEGER,                    -- 1 yes, 0 no, NULL never asked
+    consent_at {bigint},
+    -- 1: phone_e164 is to be made, and duplicates are to be merged.
+    phone_due INTEGER NOT NULL DEFAULT 1
+){strict};
+CREATE UNIQUE INDEX customer_email ON customer (hotel_id, email) WHERE email IS NOT NULL;
+-- With the address: found at once, however many share the number.
+CREATE INDEX customer_phone ON customer (hotel_id, phone, email{| NULLS FIRST})
+    WHERE phone IS NOT NULL;
+-- One of whom the number is all that is known: two at once are one.
+CREATE UNIQUE INDEX customer_nameless ON customer (hotel_id, phone)
+    WHERE phone IS NOT NULL AND email IS NULL;
+-- Whose number is to be read; once they are, nobody is in it.
+CREATE INDEX customer_phone_due ON customer (id) WHERE phone_due = 1;
+-- Who has a number, however it was written.
+CREATE INDEX customer_e164 ON customer (hotel_id, phone_e164) WHERE phone_e164 IS NOT NULL;
+
+-- The id is the AlpineBits UniqueID: 32 hex digits, in the order of time, so rows are appended.
+CREATE TABLE reservation (
+    id {text} NOT NULL PRIMARY KEY CHECK (length(id) BETWEEN 1 AND 32),
+    hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
+    source_id {bigint} NOT NULL{ REFERENCES source (id)|},          -- checked by the inbox
+    external_id {text},       -- the source's own id
+    customer_id {bigint} REFERENCES customer (id),
+    version INTEGER NOT NULL,           -- the newest
+    status TEXT NOT NULL CHECK (status IN ('request', 'reservation', 'cancelled')),
+    created_at {bigint} NOT NULL,
+    changed_at {bigint} NOT NULL,         -- of the newest version
+    -- What the hotel says of a reservation, in the words of its software.
+    hotel_status TEXT,
+    hotel_status_at {bigint},
+    -- The newest that came of it, in the source's own order: what is older is not a change.
+    sequence {bigint},
+    sent_at {bigint},
+    -- What an account that did not get a request before is not given any more.
+    ends_on TEXT,                       -- the last day of the stay, YYYY-MM-DD
+    erased_at {bigint},
+    withdrawn_at {bigint}                 -- an operator took it from every list
+){keyed};
+CREATE UNIQUE INDEX reservation_external ON reservation (source_id, external_id)
+    WHERE external_id IS NOT NULL;
+CREATE INDEX reservation_created ON reservation (hotel_id, created_at);
+-- What a customer sent: to merge, export and erase it.
+CREATE INDEX reservation_customer ON reservation (customer_id) WHERE customer_id IS NOT NULL;
+
+-- What was said, each time. id: the order in which versions were committed.
+CREATE TABLE reservation_version (
+    id {serial},
+    reservation_id {text} NOT NULL{ REFERENCES reservation (id)|},
+    version INTEGER NOT NULL,           -- 1, 2, ...
+    content_hash {bytes} NOT NULL,        -- of what the source sent, normalised
+    res_status TEXT NOT NULL            -- AlpineBits ResStatus
+        CHECK (res_status IN ('Requested', 'Reserved', 'Modify', 'Cancelled')),
+    data TEXT NOT NULL,                 -- JSON of alpinehub.reservations.ReservationData
+    request_id TEXT NOT NULL,
+    created_at {bigint} NOT NULL,
+    UNIQUE (reservation_id, version)
+){strict};
+
+-- What came in, as it came.
+CREATE TABLE inbox (
+    id {serial},
+    source_id {bigint} NOT NULL REFERENCES source (id),
+    external_id TEXT,
+    received_at {bigint} NOT NULL,
+    headers TEXT NOT NULL,              -- JSON; never a secret or a signature
+    body {bytes} NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('received', 'mapped', 'review', 'rejected')),
+    error TEXT,
+    reservation_id {text}{ REFERENCES reservation (id)|},
+    request_id TEXT NOT NULL,
+    -- What became of a submission: new, changed, duplicate, test, spam. NULL: not interpreted yet.
+    outcome TEXT,
+    form_id {bigint},                     -- the shape that it had
+    handled_at {bigint}                   -- when state and outcome were decided
+){strict};
+CREATE INDEX inbox_open ON inbox (state, id) WHERE state IN ('received', 'review');
+-- What was sent of a reservation: for its history, and to erase it.
+CREATE INDEX inbox_reservation ON inbox (reservation_id) WHERE reservation_id IS NOT NULL;
+-- What made no reservation: few, and counted for each day's report.
+CREATE INDEX inbox_outcome ON inbox (source_id, received_at)
+    WHERE outcome IN ('duplicate', 'test', 'spam');
+
+-- One version for one account. The row is made with the version, for each account of the hotel.
+-- waiting = 1: the newest version, not acknowledged by the account; so the list of what waits for an account
+-- costs what waits, however much history there is. A newer version ends the waiting of the older,
+-- which keeps its row: a late acknowledgement of it is still recorded. Account and hotel come from
+-- account_hotel and are never deleted; to check them again would have every webhook of a hotel lock
+-- the same two rows on PostgreSQL, which cost more than half of this table's INSERT.
+CREATE TABLE delivery (
+    reservation_id {text} NOT NULL{ REFERENCES reservation (id)|},
+    account_id {bigint} NOT NULL{ REFERENCES account (id)|},
+    version INTEGER NOT NULL,
+    hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
+    unique_id_type INTEGER NOT NULL CHECK (unique_id_type IN (14, 15)),
+    waiting INTEGER NOT NULL CHECK (waiting IN (0, 1)),
+    first_sent_at {bigint},
+    last_sent_at {bigint},
+    acked_at {bigint},
+    rejected_text TEXT,                 -- it was taken, with the reason why it cannot be used
+    undeliverable_text TEXT,            -- why the account's protocol cannot carry it; it keeps waiting
+    -- How a version went out, or why it did not. `undeliverable_text` is the sentence for people.
+    rendered TEXT,                      -- in which form it was found valid
+    client_id TEXT,                     -- who fetched it last, as it calls itself
+    sent_count INTEGER NOT NULL DEFAULT 0,
+    undeliverable_code TEXT,            -- alpinehub.alpinebits.guest.UndeliverableCode
+    undeliverable_at {bigint},            -- since when
+    cancelled_at {bigint},                -- an operator took it from the list
+    PRIMARY KEY (reservation_id, account_id, version)
+){keyed};
+CREATE INDEX delivery_waiting ON delivery (account_id, hotel_id, reservation_id) WHERE waiting = 1;
+-- What waits because it cannot be written in its account's protocol: for the review list.
+CREATE INDEX delivery_undeliverable ON delivery (hotel_id, reservation_id)
+    WHERE waiting = 1 AND undeliverable_code IS NOT NULL;
+-- What went out and what was acknowledged on a day, for the daily report.
+CREATE INDEX delivery_sent ON delivery (hotel_id, first_sent_at) WHERE first_sent_at IS NOT NULL;
+CREATE INDEX delivery_acked ON delivery (hotel_id, acked_at) WHERE acked_at IS NOT NULL;
+-- Cancellations that wait: few. Those that an account does not get do not count (waiting_delivery).
+CREATE INDEX delivery_cancelled ON delivery (account_id, hotel_id)
+    WHERE waiting = 1 AND unique_id_type = 15;
+
+-- The history of a reservation: what became of it, appended only.
+CREATE TABLE reservation_history (
+    id {serial},
+    reservation_id {text} NOT NULL{ REFERENCES reservation (id)|},
+    version INTEGER NOT NULL,
+    event TEXT NOT NULL,                -- received, modified, cancelled; by an account: delivered,
+                                        -- acknowledged, refused
+    account_id {bigint} REFERENCES account (id),
+    at {bigint} NOT NULL,
+    request_id TEXT NOT NULL,
+    -- What else there is to say of an event: JSON; nothing that a guest wrote.
+    detail TEXT
+){strict};
+CREATE INDEX reservation_history_reservation ON reservation_history (reservation_id);
+
+-- Hourly counts of a hotel (hour_at: the start of the hour).
+CREATE TABLE hotel_hour (
+    hotel_id {bigint} NOT NULL REFERENCES hotel (id),
+    hour_at {bigint} NOT NULL,
+    modified INTEGER NOT NULL DEFAULT 0,
+    cancelled INTEGER NOT NULL DEFAULT 0,
+    -- What else an hour of a hotel is judged by.
+    duplicates INTEGER NOT NULL DEFAULT 0,
+    errors INTEGER NOT NULL DEFAULT 0,
+    -- Forms that a robot filled in: nothing else is kept of them.
+    spam INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (hotel_id, hour_at)
+){keyed};
+
+-- What is still to be added to hotel_hour: folded in by the primary, so that no two workers wait for
+-- one hotel's row.
+CREATE TABLE hour_change (
+    id {serial},
+    hotel_id {bigint} NOT NULL,
+    hour_at {bigint} NOT NULL,
+    modified INTEGER NOT NULL DEFAULT 0,
+    cancelled INTEGER NOT NULL DEFAULT 0,
+    duplicates INTEGER NOT NULL DEFAULT 0,
+    errors INTEGER NOT NULL DEFAULT 0,
+    spam INTEGER NOT NULL DEFAULT 0
+){strict};
+
+-- Reports made, so that due ones are found without asking about every day again.
+CREATE TABLE daily_report (
+    day {text} NOT NULL,      -- the hotel's local day, YYYY-MM-DD
+    hotel_id {bigint} NOT NULL REFERENCES hotel (id),
+    recipients INTEGER NOT NULL,        -- 0: nobody was to get it
+    made_at {bigint} NOT NULL,
+    PRIMARY KEY (day, hotel_id)
+){keyed};
+
+-- What the forms of a source look like: names of fields, never a value of one.
+CREATE TABLE form (
+    id {serial},
+    source_id {bigint} NOT NULL REFERENCES source (id),
+    form_key {text} NOT NULL, -- the form's own id, else its name, else ''
+    signature {bytes} NOT NULL,           -- hash of its sorted keys
+    fields TEXT NOT NULL,               -- JSON [[key, label], ...]
+    first_seen_at {bigint} NOT NULL,
+    last_seen_at {bigint} NOT NULL,       -- to the hour
+    UNIQUE (source_id, form_key, signature)
+){strict};
+
+-- When hotel software last came, for each hotel that it reads.
+CREATE TABLE contact (
+    account_id {bigint} NOT NULL{ REFERENCES account (id)|},
+    hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
+    protocol {text} NOT NULL, -- of the last time
+    client_id TEXT,
+    polled_at {bigint},
+    acked_at {bigint},
+    stale_at {bigint},                    -- the operator was alerted that it does not come
+    PRIMARY KEY (account_id, hotel_id)
+){keyed};
+
+-- What an account's software and this server last agreed on.
+CREATE TABLE handshake (
+    account_id {bigint} NOT NULL{ REFERENCES account (id)|},
+    protocol {text} NOT NULL,
+    capabilities TEXT NOT NULL,         -- JSON {action: [support, ...]}
+    at {bigint} NOT NULL,
+    PRIMARY KEY (account_id, protocol)
+){keyed};
+
+-- Hotel software that does not poll: guest requests are pushed to it.
+CREATE TABLE push_target (
+    account_id {bigint} NOT NULL PRIMARY KEY{ REFERENCES account (id)|},
+    url TEXT NOT NULL,
+    login TEXT NOT NULL,
+    secret {bytes} NOT NULL,              -- sealed with the master key
+    protocol {text} NOT NULL,
+    packed INTEGER NOT NULL CHECK (packed IN (0, 1)), -- by gzip
+    changed_at {bigint} NOT NULL,
+    disabled_at {bigint}
+){keyed};
+
+-- Hotel data from hotel software. A concurrent change is noticed by the revision.
+CREATE TABLE hotel_document (
+    hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
+    kind {text} NOT NULL CHECK (kind IN ('freerooms', 'inventory', 'info')),
+    revision {bigint} NOT NULL,
+    protocol {text} NOT NULL, -- in which it came
+    account_id {bigint} NOT NULL{ REFERENCES account (id)|}, -- who sent it
+    body {bytes} NOT NULL,                -- zlib: JSON of freerooms, else canonical XML
+    complete_at {bigint},                 -- last complete set
+    changed_at {bigint} NOT NULL,
+    PRIMARY KEY (hotel_id, kind)
+){keyed};
+
+CREATE TABLE rate_plan (
+    hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
+    code {text} NOT NULL,
+    protocol {text} NOT NULL,
+    body {bytes} NOT NULL,                -- zlib: canonical XML
+    changed_at {bigint} NOT NULL,
+    PRIMARY KEY (hotel_id, code)
+){keyed};
+
+CREATE TABLE activity (
+    hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
+    context {text} NOT NULL,  -- whose id it is
+    event_id {text} NOT NULL,
+    protocol {text} NOT NULL,
+    body {bytes} NOT NULL,                -- zlib: canonical XML
+    changed_at {bigint} NOT NULL,
+    PRIMARY KEY (hotel_id, context, event_id)
+){keyed};
+
+-- Each inbound message of hotel software, and its answer.
+CREATE TABLE inbound_message (
+    id {serial},
+    hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
+    account_id {bigint} NOT NULL{ REFERENCES account (id)|},
+    action TEXT NOT NULL,
+    protocol {text} NOT NULL,
+    client_id TEXT,
+    request_id TEXT NOT NULL,
+    received_at {bigint} NOT NULL,
+    size_bytes {bigint} NOT NULL,
+    outcome TEXT NOT NULL CHECK (outcome IN ('success', 'advisory', 'warning', 'error')),
+    problem TEXT                        -- the first one of the answer
+){strict};
+CREATE INDEX inbound_message_hotel ON inbound_message (hotel_id, id);
+
+-- Pushes to hotel software, hotel by hotel: one that fails delays no other.
+CREATE TABLE push_hotel (
+    account_id {bigint} NOT NULL{ REFERENCES account (id)|},
+    hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
+    due_at {bigint},                      -- a push.due is on its way for then; NULL: none is
+    failures INTEGER NOT NULL,          -- since the last success
+    last_error TEXT,
+    pushed_at {bigint},                   -- last success
+    PRIMARY KEY (account_id, hotel_id)
+){keyed};
+
+-- Token buckets of public forms (webhooks/form_limit.py). A bucket without a row, or whose full_at is
+-- over, is full.
+CREATE TABLE form_limit (
+    key {bytes} NOT NULL PRIMARY KEY,     -- keyed hash of an address, a source, a proof of work
+    full_at {bigint} NOT NULL             -- when the bucket is full again
+){keyed};
+
+-- What waits for an account: the newest version of a request, not acknowledged. Of a cancellation
+-- only where the account was given the request: no account gets the end of what it never got.
+CREATE VIEW waiting_delivery AS
+SELECT d.reservation_id, d.account_id, d.version, d.hotel_id, d.first_sent_at, d.last_sent_at,
+    d.rendered, d.undeliverable_code, d.undeliverable_text
+FROM delivery d
+WHERE d.waiting = 1 AND (d.unique_id_type = 14 OR EXISTS (
+    SELECT 1 FROM delivery given
+    WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
+        AND given.version < d.version AND given.last_sent_at IS NOT NULL));
+
+-- What an account can still be given: it and the hotel are enabled, it reads the hotel, and its
+-- version of AlpineBits can carry it. While there is such a one, the request is kept.
+CREATE VIEW deliverable AS
+SELECT d.reservation_id, d.account_id, d.version, d.hotel_id
+FROM waiting_delivery d
+JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
+JOIN account u ON u.id = d.account_id
+JOIN hotel h ON h.id = d.hotel_id
+WHERE u.disabled_at IS NULL AND h.disabled_at IS NULL
+    AND d.undeliverable_code IS NULL AND d.undeliverable_text IS NULL;

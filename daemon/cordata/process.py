@@ -1,0 +1,131 @@
+"""The processes that hold messages, partitions or runs of jobs: a row and a lease each.
+
+A process renews its lease by the store's clock. One that has expired, or whose pid is gone on this
+host, is dead: whoever deletes its row reclaims what it held (see services/recovery.py). A process
+that was taken for dead and is not finds its claims gone: each has a number, and settling with a
+number that is no longer the row's changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cordata.pid import boot_id, is_gone, start_of
+from cordata.store import Row, Store, Tx
+
+#: Notified when a process joins, leaves or died, or serves other subscriptions.
+PROCESS_TOPIC = "process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One row of `process`."""
+
+    #: `worker-0@host.1f3c...`: plain_name() gives people the first part.
+    id: str
+    host: str
+    #: Boot and pid namespace: where the pid means something.
+    boot: str
+    pid: int
+    start: int
+    expires_at: int = 0
+    #: Names of the subscriptions to the event store that it serves.
+    subscriptions: frozenset[str] = frozenset()
+
+    def is_gone(self) -> bool:
+        """Whether it is known dead; False for one of another host, or when in doubt."""
+        return self.is_here() and is_gone(self.pid, self.start)
+
+    def is_here(self) -> bool:
+        """Whether its pid means something in this process."""
+        return self.host == socket.gethostname() and self.boot == boot_id()
+
+    @classmethod
+    def from_row(cls, row: Row) -> Process:
+        """As stored."""
+        return cls(
+            id=row["id"],
+            host=row["host"],
+            boot=row["boot"],
+            pid=row["pid"],
+            start=row["start"],
+            expires_at=row["expires_at"],
+            subscriptions=frozenset(json.loads(row["subscriptions"])),
+        )
+
+
+def this_process(name: str) -> Process:
+    """The one that runs; `name` is for people ("worker-0")."""
+    host = socket.gethostname()
+    return Process(
+        id=f"{name}@{host}.{os.urandom(6).hex()}",
+        host=host,
+        boot=boot_id(),
+        pid=os.getpid(),
+        start=start_of(),
+    )
+
+
+def plain_name(process_id: str | None) -> str:
+    """A process as people know it, such as worker-0@host."""
+    name, dot, _ = (process_id or "").rpartition(".")
+    return name if dot and "@" in name else process_id or ""
+
+
+class Lease:
+    """The row of this process, which counts as alive until its lease expires."""
+
+    def __init__(self, store: Store, process: Process, *, lease_s: float) -> None:
+        self.process = process
+        self.lease_s = lease_s
+        self._store = store
+        self._subscriptions: list[str] = []
+        self._expires_at = 0
+
+    def is_held(self) -> bool:
+        """Whether nobody can have taken what this process holds."""
+        return self._store.now_us() < self._expires_at
+
+    async def renew(self) -> None:
+        """Write the row, or extend its lease."""
+        await self._write(is_news=not self.is_held())
+
+    async def serve(self, subscriptions: Iterable[str]) -> None:
+        """Take part in these subscriptions, and in no others."""
+        self._subscriptions = sorted(subscriptions)
+        await self._write(is_news=True)
+
+    async def _write(self, *, is_news: bool) -> None:
+        one = self.process
+
+        async def unit(tx: Tx) -> int:
+            expires_at = tx.now_us + int(self.lease_s * 1e6)
+            row = {"subscriptions": json.dumps(self._subscriptions), "expires_at": expires_at}
+            is_there = await tx.execute("process.renew", id=one.id, **row)
+            if not is_there:
+                where = {"host": one.host, "boot": one.boot, "pid": one.pid, "start": one.start}
+                await tx.write("process.join", id=one.id, **where, **row)
+            if is_news or not is_there:
+                tx.notify(PROCESS_TOPIC)
+            return expires_at
+
+        self._expires_at = await self._store.run(unit)
+
+    async def leave(self) -> None:
+        """Delete the row: this process holds nothing any more."""
+
+        async def unit(tx: Tx) -> None:
+            await tx.execute("process.leave", id=self.process.id)
+            tx.notify(PROCESS_TOPIC)
+
+        await self._store.run(unit)
+
+
+async def all_processes(store: Store) -> list[Process]:
+    """Every row."""
+    rows = await store.read(lambda tx: tx.fetch_all("process.all"))
+    return [Process.from_row(row) for row in rows]

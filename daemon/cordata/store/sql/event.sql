@@ -1,0 +1,39 @@
+-- The event store: append to a stream, read by stream, category or position.
+
+-- name: event.version
+SELECT version FROM event_stream WHERE stream = :stream;
+
+-- name: event.open
+-- The first events of a stream; no row changed: it is there already.
+INSERT INTO event_stream (stream, version) VALUES (:stream, :count)
+ON CONFLICT (stream) DO NOTHING;
+
+-- name: event.advance
+-- More events of a stream whose version is known; no row changed: it is another one.
+UPDATE event_stream SET version = version + :count WHERE stream = :stream AND version = :expected;
+
+-- name: event.extend
+-- More events of a stream, or its first, whatever its version.
+INSERT INTO event_stream (stream, version) VALUES (:stream, :count)
+ON CONFLICT (stream) DO UPDATE SET version = event_stream.version + excluded.version
+RETURNING version;
+
+-- name: event.add
+INSERT INTO stored_event (stream, version, category, bucket, type, payload, headers, created_at)
+VALUES (:stream, :version, :category, :bucket, :type, :payload, :headers, :created_at);
+
+-- name: event.of_stream
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
+WHERE stream = :stream AND version > :after ORDER BY version LIMIT :limit;
+
+-- name: event.of_stream_back
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
+WHERE stream = :stream AND version < :before ORDER BY version DESC LIMIT :limit;
+
+-- name: event.of_all
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
+WHERE position > :after AND position <= :until ORDER BY position LIMIT :limit;
+
+-- name: event.of_all_back
+SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
+WHERE position < :before ORDER BY position DESC LIMIT :limit;
