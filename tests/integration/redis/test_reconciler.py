@@ -15,6 +15,7 @@ from tests.servers.redis import RedisServer
 from cordata.broker import Message
 from cordata.core.delivery import Verdict
 from cordata.errors import BrokerUnavailable
+from cordata.events import BROKER_DATA_LOST
 from cordata.store import Tx
 
 STREAM = f"{PREFIX}:stream:thing.done"
@@ -136,6 +137,8 @@ async def test_entries_that_nobody_missed_come_when_all_groups_have_gone_past_th
             await parts.settle(messages)
         await parts.reconciler.run_once()
         assert "republished 2 events of thing.done that Redis lost" in caplog.text
+        (line,) = (one for one in caplog.records if "that Redis lost" in one.message)
+        assert line.__dict__["MESSAGE_ID"] == BROKER_DATA_LOST
         assert events(await parts.claim("a")) == events(await parts.claim("b")) == [ids[1]]
 
 

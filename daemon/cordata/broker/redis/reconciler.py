@@ -71,6 +71,8 @@ from cordata.store import QUEUE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
+_DATA_LOST = fields(events.BROKER_DATA_LOST)
+
 #: Rows of `redis_sent` of one transaction, and entries of one question to Redis.
 _PAGE = 500
 #: The highest id: a read of what comes after it ends early only when the connection is lost.
@@ -248,7 +250,9 @@ class Reconciler:
                 moved = True
                 progress()
                 if count := await self._close([(type, entry, id) for entry, id in rows]):
-                    log.warning("republished %d events of %s that Redis lost", count, type)
+                    log.warning(
+                        "republished %d events of %s that Redis lost", count, type, extra=_DATA_LOST
+                    )
                 if len(rows) < _PAGE:
                     break
         return moved
@@ -355,8 +359,7 @@ class Reconciler:
         """Make groups and events whole; then this is the Redis that the store knows."""
         begun = clock.monotonic()
         if state.is_known:
-            extra = fields(events.BROKER_RECOVERED)
-            log.warning("Redis lost data, or may have: %s; recovering", loss, extra=extra)
+            log.warning("Redis lost data, or may have: %s; recovering", loss, extra=_DATA_LOST)
         run_id, epoch = self._server.run_id, os.urandom(16).hex()
         groups = {g: t for g, t in state.groups.items() if t not in self._refused}
         await make_groups(self._server, self._keys, groups, start=ALL)
@@ -367,7 +370,9 @@ class Reconciler:
         self._trimmed.clear()
         if state.is_known:
             took_s = clock.monotonic() - begun
-            log.warning("republished %d events that Redis lost, in %.1f s", count, took_s)
+            log.warning(
+                "republished %d events that Redis lost, in %.1f s", count, took_s, extra=_DATA_LOST
+            )
 
     async def _publish_again(self, progress: Callable[[], None]) -> int:
         """Close the rows of entries that are gone. Returns how many messages that gave."""
