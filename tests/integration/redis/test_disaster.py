@@ -199,6 +199,7 @@ async def test_a_worker_that_dies_between_effect_and_acknowledgement_is_made_up_
             await load.settled()
 
             async def is_acknowledged() -> bool:
-                return server.execute("XPENDING", "test:stream:thing.done", GROUP)["pending"] == 0
+                summary = server.execute("XPENDING", "test:stream:thing.done", GROUP)
+                return int(summary["pending"]) == 0
 
             await until(is_acknowledged)
