@@ -1,9 +1,9 @@
 """The processes that hold messages, partitions or runs of jobs: a row and a lease each.
 
 A process renews its lease by the store's clock. One that has expired, or whose pid is gone on this
-host, is dead: whoever deletes its row reclaims what it held (see services/recovery.py). A process
-that was taken for dead and is not finds its claims gone: each has a number, and settling with a
-number that is no longer the row's changes nothing.
+host, is dead: the process that deletes its row reclaims what it held (see services/reclaim.py). A
+process that was taken for dead and is not finds its claims gone: each has a number, and settling
+with a number that is no longer the row's changes nothing.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def plain_name(process_id: str | None) -> str:
     return name if dot and "@" in name else process_id or ""
 
 
-class Lease:
-    """The row of this process, which counts as alive until its lease expires."""
+class ProcessLease:
+    """The row of this process, which is alive until its lease expires."""
 
     def __init__(self, store: Store, process: Process, *, lease_s: float) -> None:
         self.process = process
@@ -87,7 +87,7 @@ class Lease:
         self._expires_at = 0
 
     def is_held(self) -> bool:
-        """Whether nobody can have taken what this process holds."""
+        """Whether no other process can have reclaimed what this one holds."""
         return self._store.now_us() < self._expires_at
 
     async def renew(self) -> None:

@@ -41,7 +41,7 @@ class Broker(Protocol):
         """
         ...
 
-    async def renew(self, held: Collection[MessageId]) -> None:
+    async def release_orphans(self, held: Collection[MessageId]) -> None:
         """Give back claims that the process does not know of (`held`) at two calls in a row.
 
         When the answer to a claim is lost, the process holds messages without knowing it.

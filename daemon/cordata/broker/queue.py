@@ -300,7 +300,7 @@ class Queue(Broker):
                 more.add(group)
         return frozenset(more)
 
-    async def renew(self, held: Collection[MessageId]) -> None:
+    async def release_orphans(self, held: Collection[MessageId]) -> None:
         """As in Broker; the lease itself is a row of `process`."""
         rows = await self._store.read(lambda tx: tx.fetch_all("queue.held", owner=self._owner))
         unknown = frozenset(
@@ -308,12 +308,12 @@ class Queue(Broker):
             for row in rows
             if (row["event_id"], row["group"]) not in held
         )
-        stray, self._unknown = unknown & self._unknown, unknown
-        if not stray:
+        orphaned, self._unknown = unknown & self._unknown, unknown
+        if not orphaned:
             return
 
         async def unit(tx: Tx) -> None:
-            for event_id, group, claim in stray:
+            for event_id, group, claim in orphaned:
                 await tx.write("queue.give_back", event_id=event_id, group=group, claim=claim)
             tx.notify(QUEUE_TOPIC)
 

@@ -19,7 +19,7 @@ from cordata.core.delivery import error_text
 from cordata.core.period import days_owed
 from cordata.errors import LeaseLost, StoreUnavailable, TransientError
 from cordata.log import fields, logger, places, request_id, what
-from cordata.process import Lease, all_processes, plain_name, this_process
+from cordata.process import ProcessLease, all_processes, plain_name, this_process
 from cordata.registry import JobTask
 from cordata.services.loop import background
 from cordata.store import Row, Tx, new_id
@@ -84,7 +84,7 @@ async def run_job(
     call tries it again. Cancelling (a signal) leaves the current run to the next call.
     """
     process = this_process(f"job-{task.name}")
-    lease = Lease(ctx.store, process, lease_s=task.claim_timeout_s)
+    lease = ProcessLease(ctx.store, process, lease_s=task.claim_timeout_s)
     await lease.renew()
     try:
         now = now or clock.from_us(ctx.now_us())
@@ -134,7 +134,7 @@ async def latest_run(ctx: Context, job: str, scope: str) -> tuple[str, str] | No
 
 
 class _JobRunner:
-    def __init__(self, ctx: Context, task: JobTask, lease: Lease, *, force: bool) -> None:
+    def __init__(self, ctx: Context, task: JobTask, lease: ProcessLease, *, force: bool) -> None:
         self._ctx = ctx
         self._task = task
         self._lease = lease

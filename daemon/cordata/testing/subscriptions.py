@@ -10,7 +10,7 @@ from cordata.context import Context
 from cordata.core.partition import cohorts
 from cordata.eventstore import EventLog, StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
-from cordata.process import Lease, this_process
+from cordata.process import ProcessLease, this_process
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
 from cordata.services.subscription.partition import Dependencies, PartitionRunner
 from cordata.services.subscription.runners import read_page
@@ -27,7 +27,7 @@ class SubscriptionRunner:
 
     def __init__(self, ctx: Context, app: App, config: Config) -> None:
         self._store = ctx.store
-        self._lease = Lease(ctx.store, this_process("test"), lease_s=_LEASE_S)
+        self._lease = ProcessLease(ctx.store, this_process("test"), lease_s=_LEASE_S)
         self._owner_id = self._lease.process.id
         self._running = RunningAttempts(config.paths.runtime)
         self._log = EventLog(ctx.store)

@@ -29,10 +29,10 @@ from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
 if TYPE_CHECKING:
     from cordata.broker import Broker
-    from cordata.process import Lease
+    from cordata.process import ProcessLease
     from cordata.services.http import HttpService
     from cordata.services.poolchild import PoolChildService
-    from cordata.services.recovery import RecoveryService
+    from cordata.services.process_lease import ProcessLeaseService
     from cordata.services.subscription import SubscriptionService
 
 log = logger("cordata.wiring")
@@ -59,9 +59,9 @@ async def run_worker(role: Role) -> int:
                     intake.append(http)
                 membership: list[Service] = []
                 if "engine" in settings.services:
-                    recovery = _add_engine(role, ctx, stack, intake, delivery)
-                    membership.append(recovery)
-                    problems.append(lambda: recovery.trouble)
+                    process_lease = _add_engine(role, ctx, stack, intake, delivery)
+                    membership.append(process_lease)
+                    problems.append(lambda: process_lease.trouble)
                 child = _pool_child(role) if "pool" in settings.services else None
                 if child is not None:
                     intake.append(child.gate)
@@ -228,22 +228,22 @@ def _takers(
 
 def _add_engine(
     role: Role, ctx: Context, stack: ExitStack, intake: list[Service], delivery: list[Service]
-) -> RecoveryService:
+) -> ProcessLeaseService:
     """Claims stop with the intake; the relay to Redis outlives them, for what they still write.
 
-    What is returned renews the lease of the process: it ends when nothing is held any more.
+    Returns the service that stops last, when no message is held any more.
     """
     _say_long(role)
     from cordata.broker.opening import is_store, make_redis_broker
-    from cordata.process import Lease, this_process
+    from cordata.process import ProcessLease, this_process
     from cordata.services.consumer import ConsumerService
     from cordata.services.group import UnhandledTypeService, groups_of, make_queue
     from cordata.services.idle_exit import IdleExitService
-    from cordata.services.recovery import RecoveryService
+    from cordata.services.process_lease import ProcessLeaseService
 
     config, handlers = role.config, role.app.handlers
     process = this_process(f"worker-{role.instance}")
-    lease = Lease(ctx.store, process, lease_s=config.engine.claim_timeout_s)
+    lease = ProcessLease(ctx.store, process, lease_s=config.engine.claim_timeout_s)
     queue = make_queue(ctx.store, handlers, config.engine, owner=process.id)
     broker: Broker = queue
     prepare = None
@@ -273,7 +273,7 @@ def _add_engine(
         intake.append(subscriptions)
     if role.test_mode:
         intake.append(IdleExitService(ctx.store, broker, handlers, consumer, subscriptions))
-    return RecoveryService(
+    return ProcessLeaseService(
         ctx.store,
         broker,
         lease,
@@ -284,7 +284,7 @@ def _add_engine(
     )
 
 
-def _subscriptions(role: Role, ctx: Context, lease: Lease) -> SubscriptionService:
+def _subscriptions(role: Role, ctx: Context, lease: ProcessLease) -> SubscriptionService:
     from cordata.services.subscription import SubscriptionService
 
     return SubscriptionService(

@@ -182,13 +182,13 @@ async def test_claim_that_its_process_does_not_know_goes_back_at_the_second_look
         await publish(parts.store, 3)
         messages = await parts.claim("a")
         known = [m.id for m in messages[:1]]
-        await parts.process().renew(known)
+        await parts.process().release_orphans(known)
         assert await parts.claim("a", owner="other") == []
-        await parts.process().renew(known)
+        await parts.process().release_orphans(known)
         again = await parts.claim("a", owner="other")
         assert [m.event_id for m in again] == [m.event_id for m in messages[1:]]
         assert [m.attempt for m in again] == [1, 1]
-        await parts.process().renew(known)
+        await parts.process().release_orphans(known)
         assert await parts.claim("a", owner="other") == []
 
 

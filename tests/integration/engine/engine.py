@@ -24,11 +24,11 @@ from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import PermanentError
-from cordata.process import Lease, Process, this_process
+from cordata.process import Process, ProcessLease, this_process
 from cordata.services.consumer import ConsumerService
 from cordata.services.group import groups_of, make_queue
 from cordata.services.idle_exit import IdleExitService
-from cordata.services.recovery import RecoveryService
+from cordata.services.process_lease import ProcessLeaseService
 from cordata.services.relay import RelayService
 from cordata.store import Store, Tx
 
@@ -42,7 +42,7 @@ class Engine:
     process: Process
     broker: Broker
     consumer: ConsumerService
-    recovery: RecoveryService
+    process_lease: ProcessLeaseService
     idle_exit: IdleExitService
     #: With Redis only.
     relay: RelayService | None = None
@@ -58,7 +58,7 @@ def build(
 ) -> Engine:
     """The engine of one worker."""
     process = this_process("worker-test")
-    lease = Lease(store, process, lease_s=config.claim_timeout_s)
+    lease = ProcessLease(store, process, lease_s=config.claim_timeout_s)
     broker_config = BrokerConfig(url=url_of(state), prefix=PREFIX)
     queue = make_queue(store, app.handlers, config, owner=process.id)
     broker: Broker = queue
@@ -78,7 +78,7 @@ def build(
         owner=process.id,
         retry_at_once=retry_at_once,
     )
-    recovery = RecoveryService(
+    process_lease = ProcessLeaseService(
         store,
         broker,
         lease,
@@ -88,7 +88,7 @@ def build(
         prepare=prepare,
     )
     idle_exit = IdleExitService(store, broker, app.handlers, consumer)
-    return Engine(process, broker, consumer, recovery, idle_exit, relay)
+    return Engine(process, broker, consumer, process_lease, idle_exit, relay)
 
 
 @asynccontextmanager
@@ -97,8 +97,8 @@ async def running(engine: Engine) -> AsyncIterator[None]:
     stop, left = asyncio.Event(), asyncio.Event()
     try:
         async with asyncio.TaskGroup() as membership:
-            membership.create_task(engine.recovery.run(left))
-            await engine.recovery.ready.wait()
+            membership.create_task(engine.process_lease.run(left))
+            await engine.process_lease.ready.wait()
             async with asyncio.TaskGroup() as group:
                 for service in (engine.relay, engine.consumer):
                     if service is not None:

@@ -23,7 +23,7 @@ from cordata.config.sections import MailConfig
 from cordata.context import BackfillContext, EventContext
 from cordata.core.event import Event
 from cordata.eventstore import StoredEvent
-from cordata.process import Lease, this_process
+from cordata.process import ProcessLease, this_process
 from cordata.services.primary import HandoverService
 from cordata.services.schema import SchemaGate
 from cordata.store import Store
@@ -42,7 +42,7 @@ async def test_worker_handles_all_when_each_read_took_too_long_once(tmp_path: Pa
         await known(store, app)
         ids = await publish(store, 2)
         dead = replace(this_process("dead"), start=1)  # its number is another's now
-        await Lease(store, dead, lease_s=60.0).renew()
+        await ProcessLease(store, dead, lease_s=60.0).renew()
         await Queue(store, owner=dead.id, retries={}).settle_and_claim([], {"t.take": Want(1, 1)})
         slow = SlowAtFirst(store)
         engine = build(cast(Store, slow), tmp_path, app)

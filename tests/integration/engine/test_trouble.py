@@ -36,7 +36,7 @@ from cordata.errors import StoreFull
 from cordata.services import consumer
 from cordata.services.group import AbsentGroupService
 from cordata.services.leadership import Leadership
-from cordata.services.recovery import RecoveryService
+from cordata.services.process_lease import ProcessLeaseService
 from cordata.store import Store, Unit
 
 T = TypeVar("T")
@@ -134,11 +134,11 @@ async def test_engine_stops_and_another_goes_on_when_the_disk_stays_full(
     assert calls == ids * 2
 
 
-async def test_recovery_goes_on_when_the_process_has_no_descriptor_left(tmp_path: Path) -> None:
+async def test_membership_goes_on_when_the_process_has_no_descriptor_left(tmp_path: Path) -> None:
     class Exhausted(Queue):
         asked = 0
 
-        async def renew(self, held: Collection[MessageId]) -> None:
+        async def release_orphans(self, held: Collection[MessageId]) -> None:
             self.asked += 1
             if self.asked > 1:
                 raise OSError(errno.EMFILE, "Too many open files")
@@ -147,10 +147,10 @@ async def test_recovery_goes_on_when_the_process_has_no_descriptor_left(tmp_path
         queue = Exhausted(store, owner="mine", retries={})
         mine = await joined(store, "mine", lease_s=0.1)
         config = EngineConfig(claim_timeout_s=0.1, poll_s=0.05)
-        recovery = RecoveryService(store, queue, mine, [TAKE], config, held=set)
+        process_lease = ProcessLeaseService(store, queue, mine, [TAKE], config, held=set)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(recovery.run(stop))
+            group.create_task(process_lease.run(stop))
             await until(lambda: _is(queue.asked >= 3))
             stop.set()
 
@@ -166,10 +166,12 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_its_lease_expires
         await publish(store, 2)
         queue = queue_of(store, "hanging")
         assert len((await queue.settle_and_claim([], {"t.take": Want(10, 10)})).messages) == 2
-        recovery = RecoveryService(store, queue_of(store, "mine"), mine, [TAKE], QUICK, held=set)
-        assert await recovery.run_once() == 0
+        process_lease = ProcessLeaseService(
+            store, queue_of(store, "mine"), mine, [TAKE], QUICK, held=set
+        )
+        assert await process_lease.run_once() == 0
         await asyncio.sleep(1.1)
-        assert await recovery.run_once() == 2
+        assert await process_lease.run_once() == 2
         states = [(r["state"], r["attempts"], r["owner"]) for r in await rows(store, "messages")]
         assert states == [("ready", 0, None)] * 2
 

@@ -22,9 +22,9 @@ from tests.integration.engine.parts import context_of, runtime_of
 from cordata.app import App
 from cordata.config.sections import EngineConfig
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
-from cordata.process import Lease, this_process
+from cordata.process import ProcessLease, this_process
 from cordata.services.group import make_queue
-from cordata.services.recovery import RecoveryService
+from cordata.services.process_lease import ProcessLeaseService
 from cordata.services.subscription import SubscriptionService
 from cordata.store import Chain, Store, Tx
 from cordata.subscription import SubscriptionContext
@@ -69,9 +69,9 @@ async def running(
     retry_at_once: bool = False,
 ) -> AsyncIterator[SubscriptionService]:
     """Run the subscriptions of an App while inside; the ordered stop at the end."""
-    lease = Lease(store, this_process("worker-test"), lease_s=config.claim_timeout_s)
+    lease = ProcessLease(store, this_process("worker-test"), lease_s=config.claim_timeout_s)
     queue = make_queue(store, [], config, owner=lease.process.id)
-    recovery = RecoveryService(store, queue, lease, [], config, held=set)
+    process_lease = ProcessLeaseService(store, queue, lease, [], config, held=set)
     service = SubscriptionService(
         context_of(store),
         lease,
@@ -82,7 +82,7 @@ async def running(
     )
     stop, left = asyncio.Event(), asyncio.Event()
     async with asyncio.TaskGroup() as membership:
-        membership.create_task(recovery.run(left))
+        membership.create_task(process_lease.run(left))
         async with asyncio.TaskGroup() as group:
             group.create_task(service.run(stop))
             try:

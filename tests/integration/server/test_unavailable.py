@@ -38,7 +38,7 @@ def test_server_answers_503_while_the_store_takes_no_writes_and_heals(tmp_path: 
     database.write_bytes(raw)
     address = free_address()
     with server(tmp_path, "--listen", address, workers=1) as running:
-        running.until_logged(r"worker@0 recovery: messages wait: .*SQLITE_READONLY.*service's user")
+        running.until_logged(r"worker@0 engine: messages wait: .*SQLITE_READONLY.*service's user")
         running.until_logged(r"primary store: the store takes no writes: .*service's user")
         assert status_of(address) == (503, b'{"error": "store_unavailable"}\n')
         assert running.out == []

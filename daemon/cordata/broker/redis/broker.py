@@ -175,10 +175,10 @@ class RedisBroker(Broker):
             self._look_deadline = min(self._look_deadline, now + max(due_in_s, 0.0))
         return claimed
 
-    async def renew(self, held: Collection[MessageId]) -> None:
+    async def release_orphans(self, held: Collection[MessageId]) -> None:
         """As in Broker."""
-        await self._queue.renew({*held, *self.relay.held})
-        await self._consumer.give_back_unknown(held)
+        await self._queue.release_orphans({*held, *self.relay.held})
+        await self._consumer.release_orphans(held)
 
     async def reclaim(self, owner: str, *, is_dead: bool) -> int:
         """As in Broker: what it has in streams moves to the store, and is reclaimed there."""

@@ -68,7 +68,7 @@ class Consumer:
         self._types: dict[str, str] = {}
         #: Read and not settled.
         self._held: dict[MessageId, Message] = {}
-        #: Held, and unknown to the caller of the last `give_back_unknown`.
+        #: Held, and unknown to the caller of the last `release_orphans`.
         self._unknown: frozenset[MessageId] = frozenset()
         #: Handled, and to be marked: their handlers wrote nothing.
         self._unmarked: dict[MessageId, Message] = {}
@@ -376,15 +376,15 @@ class Consumer:
             if timer is None:
                 timer = loop.call_later(_ACKNOWLEDGE_S, acknowledge)
 
-    async def give_back_unknown(self, held: Collection[MessageId]) -> None:
+    async def release_orphans(self, held: Collection[MessageId]) -> None:
         """Give back what is held here, but not `held` by the caller, twice in a row.
 
         Raises: StoreUnavailable.
         """
         doubtful = {message.id for message in self._doubtful}
         unknown = frozenset(self._held.keys() - doubtful - set(held))
-        stray, self._unknown = unknown & self._unknown, unknown
-        await self.settle([give_back(self._held[id]) for id in sorted(stray)])
+        orphaned, self._unknown = unknown & self._unknown, unknown
+        await self.settle([give_back(self._held[id]) for id in sorted(orphaned)])
 
     def _settle(self, message: Message) -> None:
         del self._held[message.id]

@@ -18,7 +18,7 @@ from cordata.eventstore.log import EVENT_TOPIC
 from cordata.eventstore.partition import SUBSCRIPTION_TOPIC, Partitions
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.process import PROCESS_TOPIC, Lease
+from cordata.process import PROCESS_TOPIC, ProcessLease
 from cordata.services.handler_call import after
 from cordata.services.loop import Pace, WakeEvent, background, wake_on
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
@@ -53,7 +53,7 @@ class SubscriptionService:
     def __init__(
         self,
         ctx: Context,
-        lease: Lease,
+        lease: ProcessLease,
         runtime_dir: Path,
         subscriptions: Mapping[str, Subscription],
         config: EngineConfig,
@@ -61,7 +61,7 @@ class SubscriptionService:
         retry_at_once: bool = False,
         cut_off_s: float | None = None,
     ) -> None:
-        """`lease`: of this process; RecoveryService renews it. `retry_at_once`: test mode, in which
+        """`lease`: renewed by ProcessLeaseService. `retry_at_once`: test mode, in which
         a failed event is due again at once.
 
         `cut_off_s` after the stop handlers that still run are cancelled, and their partitions given
