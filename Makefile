@@ -27,7 +27,7 @@ alone = $(shell grep -rlE 'alpinebits import .*material|alpinebits\.recorded' te
 # One of everything: commands, worker and primary, HTTP, events, jobs, mail, alerts, pool, hub, AlpineBits.
 smoke = tests/unit tests/contract tests/integration/testing tests/integration/mail tests/integration/alert \
 	$(addprefix tests/integration/,cli/test_commands.py cli/test_job.py server/test_server.py server/test_pool.py \
-	http/test_server.py hub/test_http.py hub/test_cli.py pms/test_check.py report/test_report.py redis/test_worker.py)
+	http/test_server.py hub/test_http.py hub/test_cli.py alpinebits_client/test_check.py report/test_report.py redis/test_worker.py)
 # Most tests wait for a server or a process most of the time.
 parallel := -n 4 --dist worksteal
 # One environment for whoever develops; `make run` has one of its own, without them.

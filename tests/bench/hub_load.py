@@ -38,7 +38,7 @@ from tests.bench.hub_load_store import (
 from tests.bench.servers import Server, command_line, cpu_s, family, hub
 from tests.servers.postgres import PostgresServer
 
-from alpinehub.pms.message import HotelName, read_requests
+from alpinehub.alpinebits_client.message import HotelName, read_requests
 
 #: Milliseconds that 99 of 100 may take at most.
 WANTED_MS = {"poll": 100.0, "webhook": 50.0}

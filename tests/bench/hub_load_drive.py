@@ -22,10 +22,10 @@ from zlib import crc32
 from tests.bench.hub_load_http import Connections
 from tests.bench.hub_load_store import PASSWORD, Party
 
+from alpinehub.alpinebits_client.client import form
+from alpinehub.alpinebits_client.http import Unreachable
+from alpinehub.alpinebits_client.message import HotelName, read_requests, report
 from alpinehub.cli.sample import LANGUAGES, sample
-from alpinehub.pms.client import form
-from alpinehub.pms.http import Unreachable
-from alpinehub.pms.message import HotelName, read_requests, report
 from alpinehub.sources import path_of
 
 PROTOCOLS = ("2020-10", "2022-10", "2024-10")

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 
-from alpinehub.pms.http import read_response
+from alpinehub.alpinebits_client.http import read_response
 
 _TIMEOUT_S = 30.0
 _MAX_BYTES = 64 << 20

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from alpinehub.alpinebits.guest.parse import Received, read
 from alpinehub.alpinebits.protocol import ACKNOWLEDGE, READ
+from alpinehub.alpinebits_client import message
+from alpinehub.alpinebits_client.message import HotelName
+from alpinehub.alpinebits_client.reply import Reply
 from alpinehub.check.peer import NO_HOTEL, Peer
 from alpinehub.check.suite import PASSED, Check, Result, failed, skipped, warning
 from alpinehub.check.transport import refused
-from alpinehub.pms import message
-from alpinehub.pms.message import HotelName
-from alpinehub.pms.reply import Reply
 
 #: Everything there ever was, and nothing yet.
 _LONG_AGO, _FAR_AHEAD = "1990-01-01T00:00:00+00:00", "2990-01-01T00:00:00+00:00"

@@ -6,11 +6,11 @@ import html
 import json
 
 from alpinehub.alpinebits.protocol import HANDSHAKE
+from alpinehub.alpinebits_client import message
+from alpinehub.alpinebits_client.offer import NoCapabilities, action_of, offer, read_common
+from alpinehub.alpinebits_client.reply import HANDSHAKE_STATUS, Reply
 from alpinehub.check.peer import NO_VERSION, Peer
 from alpinehub.check.suite import PASSED, Check, Result, failed
-from alpinehub.pms import message
-from alpinehub.pms.offer import NoCapabilities, action_of, offer, read_common
-from alpinehub.pms.reply import HANDSHAKE_STATUS, Reply
 
 _READ, _PING = "action_OTA_Read", "action_OTA_Ping"
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS, READ, Protocol
-from alpinehub.pms import message
-from alpinehub.pms.client import Login, form
-from alpinehub.pms.http import HttpClient, HttpResponse
-from alpinehub.pms.message import HotelName
-from alpinehub.pms.offer import NoCapabilities, offer, read_common
-from alpinehub.pms.reply import Reply, read_reply
+from alpinehub.alpinebits_client import message
+from alpinehub.alpinebits_client.client import Login, form
+from alpinehub.alpinebits_client.http import HttpClient, HttpResponse
+from alpinehub.alpinebits_client.message import HotelName
+from alpinehub.alpinebits_client.offer import NoCapabilities, offer, read_common
+from alpinehub.alpinebits_client.reply import Reply, read_reply
 
 #: A version that never was, and a code that no hotel has.
 NO_VERSION, NO_HOTEL = "1999-01", "NO-SUCH-HOTEL-X"

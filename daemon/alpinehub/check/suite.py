@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
 
+from alpinehub.alpinebits_client.http import Unreachable
 from alpinehub.check.peer import Peer
-from alpinehub.pms.http import Unreachable
 
 #: warning: allowed, but other servers do better, or clients stumble over it.
 Outcome = Literal["passed", "failed", "warning", "skipped"]

@@ -7,13 +7,13 @@ from urllib.parse import urlencode
 
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import HANDSHAKE, READ
+from alpinehub.alpinebits_client import message
+from alpinehub.alpinebits_client.client import accepts_gzip, form
+from alpinehub.alpinebits_client.http import HttpResponse
+from alpinehub.alpinebits_client.message import HotelName
+from alpinehub.alpinebits_client.offer import offer
 from alpinehub.check.peer import NO_HOTEL, NO_VERSION, Peer
 from alpinehub.check.suite import PASSED, Check, Result, failed, skipped, warning
-from alpinehub.pms import message
-from alpinehub.pms.client import accepts_gzip, form
-from alpinehub.pms.http import HttpResponse
-from alpinehub.pms.message import HotelName
-from alpinehub.pms.offer import offer
 
 _FORM = "multipart/form-data; boundary=B"
 _BOMB_BYTES, _LARGE_BYTES, _DEPTH = 64 * 1024 * 1024, 3 * 1024 * 1024, 20_000

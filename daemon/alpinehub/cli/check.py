@@ -13,6 +13,7 @@ from typing import Any, get_args
 import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits_client.reply import refusal
 from alpinehub.check import guest, handshake, transport
 from alpinehub.check.peer import Peer, served_by
 from alpinehub.check.suite import Check, Done, Outcome, run_suite
@@ -24,7 +25,6 @@ from alpinehub.cli.peer import (
     server_options,
 )
 from alpinehub.cli.session import as_json
-from alpinehub.pms.reply import refusal
 from cordata.terminal import printable, show_table
 
 _AREAS = {"transport": transport.CHECKS, "handshake": handshake.CHECKS, "guest": guest.CHECKS}

@@ -13,10 +13,10 @@ from typing import IO, Any, TypeVar
 import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits_client.address import InvalidUrl, Url, is_local, parse_url, read_address
+from alpinehub.alpinebits_client.client import Client, Login
+from alpinehub.alpinebits_client.http import HttpClient, Unreachable
 from alpinehub.cli.session import first_line
-from alpinehub.pms.address import InvalidUrl, Url, is_local, parse_url, read_address
-from alpinehub.pms.client import Client, Login
-from alpinehub.pms.http import HttpClient, Unreachable
 from cordata.terminal import printable
 
 T = TypeVar("T")

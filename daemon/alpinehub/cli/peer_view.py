@@ -11,12 +11,12 @@ import msgspec
 
 from alpinehub.alpinebits.guest.parse import Received, read
 from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits_client.client import accepts_gzip
+from alpinehub.alpinebits_client.http import HttpResponse
+from alpinehub.alpinebits_client.offer import NoCapabilities, read_common
+from alpinehub.alpinebits_client.reply import HANDSHAKE_STATUS, Reply, read_reply, refusal
 from alpinehub.cli.peer import Failed, Server, TransportFailed
 from alpinehub.cli.session import show_document
-from alpinehub.pms.client import accepts_gzip
-from alpinehub.pms.http import HttpResponse
-from alpinehub.pms.offer import NoCapabilities, read_common
-from alpinehub.pms.reply import HANDSHAKE_STATUS, Reply, read_reply, refusal
 from cordata.terminal import printable, show_table
 
 _DONE = ("success", "advisory")

@@ -10,13 +10,13 @@ from typing import IO, Any
 import click
 
 from alpinehub.alpinebits.protocol import ACKNOWLEDGE, HANDSHAKE, PROTOCOLS, READ
+from alpinehub.alpinebits_client import message
+from alpinehub.alpinebits_client.client import Client, accepts_gzip
+from alpinehub.alpinebits_client.message import HotelName, Period
+from alpinehub.alpinebits_client.offer import offer
 from alpinehub.cli.peer import Server, converse, make_server, server_options, version_option
 from alpinehub.cli.peer_view import finish, show_handshake, show_requests
 from alpinehub.cli.session import as_json
-from alpinehub.pms import message
-from alpinehub.pms.client import Client, accepts_gzip
-from alpinehub.pms.message import HotelName, Period
-from alpinehub.pms.offer import offer
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 

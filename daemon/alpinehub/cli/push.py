@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
+from alpinehub.alpinebits_client import message
+from alpinehub.alpinebits_client.offer import offer
 from alpinehub.cli.peer import Server, converse
 from alpinehub.cli.peer_view import show_handshake
 from alpinehub.cli.session import Hub, hub_options, read_secret
-from alpinehub.pms import message
-from alpinehub.pms.offer import offer
 from alpinehub.push import target as targets
 from cordata import Context
 from cordata.terminal import show_list

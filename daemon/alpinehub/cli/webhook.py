@@ -12,11 +12,11 @@ from uuid import uuid4
 
 import click
 
+from alpinehub.alpinebits_client.address import InvalidUrl, Url, parse_url
+from alpinehub.alpinebits_client.http import HttpClient, HttpResponse
 from alpinehub.cli.peer import Failed, converse
 from alpinehub.cli.sample import LANGUAGES, Sample, sample
 from alpinehub.cli.session import as_json, first_line
-from alpinehub.pms.address import InvalidUrl, Url, parse_url
-from alpinehub.pms.http import HttpClient, HttpResponse
 from alpinehub.sources import KINDS, path_of
 from cordata.terminal import printable
 

@@ -24,11 +24,11 @@ from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.guest_requests import Sent, mark_unsent, reservations
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
+from alpinehub.alpinebits_client.client import Client as AlpineBitsClient
+from alpinehub.alpinebits_client.http import HttpResponse, Unreachable
+from alpinehub.alpinebits_client.reply import read_reply
 from alpinehub.directory import directory_of
 from alpinehub.models import Hotel
-from alpinehub.pms.client import Client as PmsClient
-from alpinehub.pms.http import HttpResponse, Unreachable
-from alpinehub.pms.reply import read_reply
 from alpinehub.push.schedule import publish, wake
 from alpinehub.push.target import CLIENT_ID, Target, open_target, read_target
 from cordata import Context, CordataError, Event, EventContext, Row, StoreUnavailable, Tx, fields
@@ -179,7 +179,7 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
 
 
 async def _push_page(
-    ctx: Context, account: Client, server: PmsClient, page: Sequence[bytes], *, packed: bool
+    ctx: Context, account: Client, server: AlpineBitsClient, page: Sequence[bytes], *, packed: bool
 ) -> int:
     """Raises: PushFailed, Unreachable."""
     found = [_UNIQUE_ID.search(xml) for xml in page]

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from alpinehub.accounts import require_account
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
-from alpinehub.hotels import Unusable
-from alpinehub.pms.address import (
+from alpinehub.alpinebits_client.address import (
     Allowed,
     InvalidUrl,
     Url,
@@ -21,8 +20,9 @@ from alpinehub.pms.address import (
     is_public_or_private,
     parse_url,
 )
-from alpinehub.pms.client import Client, Login
-from alpinehub.pms.http import HttpClient
+from alpinehub.alpinebits_client.client import Client, Login
+from alpinehub.alpinebits_client.http import HttpClient
+from alpinehub.hotels import Unusable
 from alpinehub.push.schedule import wake
 from cordata import Context, Row, Tx
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.alpinebits_client.peers import http, scripted
 from tests.integration.hub.lenient import GOOGLE_KEY, PATH_SECRET, data, open_lenient
 from tests.integration.hub.material import SECRET
 from tests.integration.hub.test_http import serve
-from tests.integration.pms.peers import http, scripted
 
 SECRETS = {
     "generic": SECRET,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from lxml import etree
-from tests.integration.pms.peers import Asked, http
+from tests.integration.alpinebits_client.peers import Asked, http
 
 from alpinehub.alpinebits.document import NAMESPACE
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.pms.http import HttpResponse, Unreachable, read_response
-from alpinehub.pms.reply import read_reply
+from alpinehub.alpinebits_client.http import HttpResponse, Unreachable, read_response
+from alpinehub.alpinebits_client.reply import read_reply
 from alpinehub.push.delivery import PushFailed, read_answer
 
 _SENT = [("14", "a" * 32), ("15", "b" * 32)]

@@ -12,14 +12,20 @@ from pathlib import Path
 
 import pytest
 from tests.integration.alpinebits import material
+from tests.integration.alpinebits_client.peers import (
+    Asked,
+    Scripted,
+    http,
+    make_certificate,
+    scripted,
+)
 from tests.integration.hub.material import BOOKING, PRICE, Hub, open_hub
-from tests.integration.pms.peers import Asked, Scripted, http, make_certificate, scripted
 from tests.integration.push.peer import HotelSoftware, taken
 from tests.raw import raw
 
 from alpinehub.accounts import add_account
+from alpinehub.alpinebits_client.http import Unreachable
 from alpinehub.hotels import NewHotel, add_hotel
-from alpinehub.pms.http import Unreachable
 from alpinehub.push.target import find_target, list_targets, push_now, set_disabled, set_target
 from alpinehub.sources import add_source
 

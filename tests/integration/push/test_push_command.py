@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.integration.alpinebits_client.peers import Done, command, http, scripted
 from tests.integration.engine.stores import url_of
 from tests.integration.hub.material import MASTER_KEY, open_hub
-from tests.integration.pms.peers import Done, command, http, scripted
 
 SECRET = "s3cret-of-the-peer"
 

@@ -6,8 +6,8 @@ import asyncio
 import fcntl
 from pathlib import Path
 
+from tests.integration.alpinebits_client.peers import Asked, scripted
 from tests.integration.hub.material import SECRET, Hub
-from tests.integration.pms.peers import Asked, scripted
 from tests.integration.push.peer import HotelSoftware
 from tests.integration.push.test_push import acked, book, target
 

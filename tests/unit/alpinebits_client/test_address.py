@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alpinehub.pms.address import (
+from alpinehub.alpinebits_client.address import (
     InvalidUrl,
     is_local,
     is_public,

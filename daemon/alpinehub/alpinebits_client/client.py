@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 
 from alpinehub.alpinebits.protocol import Protocol
-from alpinehub.pms.address import Url
-from alpinehub.pms.http import HttpClient, HttpResponse
+from alpinehub.alpinebits_client.address import Url
+from alpinehub.alpinebits_client.http import HttpClient, HttpResponse
 
 #: The server's header that says whether bodies may be compressed.
 ACCEPT_ENCODING = "x-alpinebits-server-accept-encoding"

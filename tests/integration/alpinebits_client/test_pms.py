@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.integration.alpinebits_client.peers import command, served
 from tests.integration.hub.material import BOOKING, PRICE, open_hub
-from tests.integration.pms.peers import command, served
 
 from alpinehub.alpinebits.capability import SERVED
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.alpinebits_client.faulty import Said, faulty
+from tests.integration.alpinebits_client.peers import Done, command, http, scripted, served
 from tests.integration.hub.material import BOOKING, PRICE, Hub, open_hub
-from tests.integration.pms.faulty import Said, faulty
-from tests.integration.pms.peers import Done, command, http, scripted, served
 
 from alpinehub.hotels import NewHotel, add_hotel
 

@@ -16,19 +16,19 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from tests.integration.engine.stores import url_of
-from tests.integration.hub.material import BOOKING, open_hub
-from tests.integration.pms.peers import (
+from tests.integration.alpinebits_client.peers import (
     Asked,
     command,
     http,
     make_certificate,
     scripted,
 )
+from tests.integration.engine.stores import url_of
+from tests.integration.hub.material import BOOKING, open_hub
 
-from alpinehub.pms import http as pms_http
-from alpinehub.pms.address import Url, parse_url
-from alpinehub.pms.http import HttpClient
+from alpinehub.alpinebits_client import http as client_http
+from alpinehub.alpinebits_client.address import Url, parse_url
+from alpinehub.alpinebits_client.http import HttpClient
 
 _OTA = 'xmlns="http://www.opentravel.org/OTA/2003/05"'
 _EMPTY = (
@@ -152,7 +152,7 @@ async def test_authorities_are_read_once_for_the_calls_of_some_minutes(
         assert (await client.call(url, {}, b"")).status == 200
         authority.unlink()
         assert (await client.call(url, {}, b"")).status == 200
-        monkeypatch.setattr(pms_http, "monotonic", lambda: monotonic() + 301)
+        monkeypatch.setattr(client_http, "monotonic", lambda: monotonic() + 301)
         with pytest.raises(FileNotFoundError):
             await client.call(url, {}, b"")
 

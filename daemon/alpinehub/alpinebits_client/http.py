@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal
 
-from alpinehub.pms.address import Allowed, Url, any_address, read_address
+from alpinehub.alpinebits_client.address import Allowed, Url, any_address, read_address
 
 Kind = Literal["name", "forbidden", "connect", "tls", "timeout", "cut", "large", "http"]
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.integration.alpinebits_client.peers import PATH
 from tests.integration.http.live import live
 from tests.integration.hub.material import Hub
-from tests.integration.pms.peers import PATH
 
 from alpinehub.app import app
 from cordata.http import compose

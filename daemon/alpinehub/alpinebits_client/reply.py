@@ -16,7 +16,7 @@ from alpinehub.alpinebits import document, grammar
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.transport_error import TransportError
-from alpinehub.pms.http import HttpResponse
+from alpinehub.alpinebits_client.http import HttpResponse
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
