@@ -128,8 +128,8 @@ def _keep(root: str, told: Any) -> None:
     from alpinehub.alpinebits.rules.overlay import TooLarge, laid_over
 
     if root in ("OTA_HotelAvailNotifRQ", "OTA_HotelInvCountNotifRQ"):
-        known = periods.replaced(told.rooms())
-        assert periods.decode(periods.encode(known)) == known
+        rooms = periods.apply_complete_set(told.rooms())
+        assert periods.decode(periods.encode(rooms)) == rooms
     if root == "OTA_HotelRatePlanNotifRQ" and not told.findings:
         for one in told.plans:
             try:

@@ -13,13 +13,13 @@ from alpinehub.alpinebits.rules.periods import (
     FreeRooms,
     Key,
     Period,
-    changed,
+    apply_complete_set,
+    apply_delta,
     decode,
+    drop_after,
+    drop_before,
     encode,
     lay,
-    replaced,
-    since,
-    until,
 )
 
 FIRST = date(2027, 2, 26).toordinal()
@@ -73,9 +73,9 @@ def told_once(known: FreeRooms) -> bool:
 def test_complete_set_and_deltas_say_what_a_dictionary_of_nights_says(
     complete: FreeRooms, deltas: list[FreeRooms]
 ) -> None:
-    known, nights = replaced(complete), tell({}, complete)
+    known, nights = apply_complete_set(complete), tell({}, complete)
     for delta in deltas:
-        known = changed(known, delta)
+        known = apply_delta(known, delta)
         tell(nights, delta)
     assert tell({}, known) == nights
     assert told_once(known)
@@ -83,21 +83,21 @@ def test_complete_set_and_deltas_say_what_a_dictionary_of_nights_says(
 
 @given(first=messages, second=messages)
 def test_complete_set_leaves_nothing_of_what_was_known(first: FreeRooms, second: FreeRooms) -> None:
-    assert tell({}, replaced(second)) == tell({}, second)
-    assert changed(replaced(first), FreeRooms()) == replaced(first)
+    assert tell({}, apply_complete_set(second)) == tell({}, second)
+    assert apply_delta(apply_complete_set(first), FreeRooms()) == apply_complete_set(first)
 
 
 @given(message=messages)
 def test_laying_again_and_writing_change_nothing(message: FreeRooms) -> None:
-    known = replaced(message)
-    assert replaced(known) == known
+    known = apply_complete_set(message)
+    assert apply_complete_set(known) == known
     assert decode(encode(known)) == known
 
 
 @given(message=messages, day=st.integers(FIRST - 1, FIRST + 20))
 def test_cutting_keeps_what_is_on_one_side(message: FreeRooms, day: int) -> None:
-    known = replaced(message)
-    later, earlier = since(known, day), until(known, day)
+    known = apply_complete_set(message)
+    later, earlier = drop_before(known, day), drop_after(known, day)
     for told in (later.closings, *later.entries.values()):
         assert all(one.last >= day for one in told)
     for told in (earlier.closings, *earlier.entries.values()):
@@ -108,7 +108,7 @@ def test_cutting_keeps_what_is_on_one_side(message: FreeRooms, day: int) -> None
     ):
         assert nights(left) == {night for night in nights(told) if night[0] <= day}
     assert all(later.entries.values()) and all(earlier.entries.values())
-    assert since(known, FIRST - 1).size == known.size == until(known, FIRST + 20).size
+    assert drop_before(known, FIRST - 1).size == known.size == drop_after(known, FIRST + 20).size
 
 
 def nights(told: tuple[Period, ...]) -> set[tuple[int, Counts]]:

@@ -76,28 +76,29 @@ def apply_message(message: FreeRoomsMessage, before: Document, now_us: int) -> D
     """The free rooms after a message: those of a complete set, or a delta laid over `before`."""
     today = from_us(now_us).date().toordinal()
     rooms = message.rooms()
-    near = periods.until(rooms, today + FAR.days)
+    near = periods.drop_after(rooms, today + FAR.days)
     findings = []
     if near != rooms:
         findings.append(TOO_FAR)
     if message.complete:
-        known = periods.replaced(near)
+        result = periods.apply_complete_set(near)
     else:
         body = before.body()
-        old = periods.decode(body) if body else periods.FreeRooms()
-        if near.entries and {bool(key.room) for key in old.entries} - {near.distinct}:
+        stored = periods.decode(body) if body else periods.FreeRooms()
+        if near.entries and {bool(key.room) for key in stored.entries} - {near.distinct}:
             text = "what is known is of the other kind: distinct rooms or room categories; send all"
             return DocumentChange(outcome=failed(UNABLE, text, status=_SEND_FREEROOMS))
-        known = periods.changed(periods.since(old, today - _PAST.days), near)
+        recent = periods.drop_before(stored, today - _PAST.days)
+        result = periods.apply_delta(recent, near)
         findings += _advice(before.complete_at, now_us)
-    if periods.is_free_while_closed(near, known.closings):
+    if periods.is_free_while_closed(near, result.closings):
         text = "rooms are free in a closing season: there they are not offered"
         findings.append(Finding(kind="advisory", text=text))
-    if known.size > _MAX_PERIODS:
+    if result.size > _MAX_PERIODS:
         return DocumentChange(
             outcome=failed(UNABLE, "there are too many periods", status=_SEND_FREEROOMS)
         )
-    body = periods.encode(known)
+    body = periods.encode(result)
     return DocumentChange(outcome=Outcome(tuple(findings)), body=body, complete=message.complete)
 
 

@@ -1,13 +1,13 @@
 """How many rooms are free, night by night, as periods that do not overlap.
 
-A complete set replaces everything; a delta lays its periods over the known ones. Of several periods
-that hold the same night the last one counts.
+A complete set replaces everything; a delta is laid over the stored periods. Of several periods that
+hold the same night the last one counts.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from heapq import heappop, heappush
@@ -84,18 +84,18 @@ def _append(laid: list[Period], period: Period) -> None:
     laid.append(period)
 
 
-def replaced(message: FreeRooms) -> FreeRooms:
-    """The free rooms after a complete set."""
+def apply_complete_set(message: FreeRooms) -> FreeRooms:
+    """The free rooms after a complete set, which replaces all of what was stored."""
     entries = {key: lay(periods) for key, periods in message.entries.items()}
     return FreeRooms(lay(message.closings), entries)
 
 
-def changed(known: FreeRooms, delta: FreeRooms) -> FreeRooms:
-    """The free rooms after a delta."""
-    entries = dict(known.entries)
+def apply_delta(stored: FreeRooms, delta: FreeRooms) -> FreeRooms:
+    """The free rooms after a delta, whose periods are laid over the stored ones."""
+    entries = dict(stored.entries)
     for key, periods in delta.entries.items():
         entries[key] = lay((*entries.get(key, ()), *periods))
-    return FreeRooms(lay((*known.closings, *delta.closings)), entries)
+    return FreeRooms(lay((*stored.closings, *delta.closings)), entries)
 
 
 def is_free_while_closed(rooms: FreeRooms, closings: Sequence[Period]) -> bool:
@@ -110,44 +110,47 @@ def is_free_while_closed(rooms: FreeRooms, closings: Sequence[Period]) -> bool:
     return False
 
 
-def since(known: FreeRooms, first: int) -> FreeRooms:
+def drop_before(rooms: FreeRooms, day: int) -> FreeRooms:
     """Without the periods that ended before a day."""
-    entries = {key: _since(periods, first) for key, periods in known.entries.items()}
+
+    def cut(periods: Iterable[Period]) -> tuple[Period, ...]:
+        return tuple(one for one in periods if one.last >= day)
+
+    return _cut(rooms, cut)
+
+
+def drop_after(rooms: FreeRooms, day: int) -> FreeRooms:
+    """Without the nights after a day."""
+
+    def cut(periods: Iterable[Period]) -> tuple[Period, ...]:
+        return tuple(one._replace(last=min(one.last, day)) for one in periods if one.first <= day)
+
+    return _cut(rooms, cut)
+
+
+def _cut(rooms: FreeRooms, cut: Callable[[Iterable[Period]], tuple[Period, ...]]) -> FreeRooms:
+    entries = {key: cut(periods) for key, periods in rooms.entries.items()}
     return FreeRooms(
-        _since(known.closings, first), {key: left for key, left in entries.items() if left}
+        cut(rooms.closings), {key: periods for key, periods in entries.items() if periods}
     )
 
 
-def until(message: FreeRooms, last: int) -> FreeRooms:
-    """Without the nights after a day."""
-
-    def near(periods: Iterable[Period]) -> tuple[Period, ...]:
-        return tuple(one._replace(last=min(one.last, last)) for one in periods if one.first <= last)
-
-    entries = {key: near(periods) for key, periods in message.entries.items()}
-    return FreeRooms(near(message.closings), {key: left for key, left in entries.items() if left})
-
-
-def _since(periods: Iterable[Period], first: int) -> tuple[Period, ...]:
-    return tuple(one for one in periods if one.last >= first)
-
-
 class _Stored(msgspec.Struct, frozen=True):
-    """The JSON that is kept. Days are ISO 8601; an entry is [category, room, periods]."""
+    """The JSON that is stored. Days are ISO 8601; an entry is [category, room, periods]."""
 
     closings: list[tuple[date, date]]
     entries: list[tuple[str, str, list[tuple[date, date, int, int, int]]]]
 
 
-def encode(known: FreeRooms) -> bytes:
+def encode(rooms: FreeRooms) -> bytes:
     """As JSON."""
     day = date.fromordinal
     return msgspec.json.encode(
         _Stored(
-            [(day(one.first), day(one.last)) for one in known.closings],
+            [(day(one.first), day(one.last)) for one in rooms.closings],
             [
                 (*key, [(day(one.first), day(one.last), *one.counts) for one in periods])
-                for key, periods in sorted(known.entries.items())
+                for key, periods in sorted(rooms.entries.items())
             ],
         )
     )
