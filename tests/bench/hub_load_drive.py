@@ -22,16 +22,16 @@ from zlib import crc32
 from tests.bench.hub_load_http import Connections
 from tests.bench.hub_load_store import PASSWORD, Party
 
-from alpinehub.alpinebits_client.client import form
-from alpinehub.alpinebits_client.http import Unreachable
-from alpinehub.alpinebits_client.message import HotelName, read_requests, report
+from alpinehub.alpinebits_client.client import encode_multipart
+from alpinehub.alpinebits_client.http import RequestFailed
+from alpinehub.alpinebits_client.message import HotelName, notif_report, read_requests
 from alpinehub.cli.sample import LANGUAGES, sample
 from alpinehub.sources import path_of
 
 PROTOCOLS = ("2020-10", "2022-10", "2024-10")
 #: Of ten webhooks: what agencies' hotels have.
 _KINDS = ("generic",) * 6 + ("wix",) * 2 + ("google", "form")
-_FAILURES = (OSError, EOFError, TimeoutError, Unreachable)
+_FAILURES = (OSError, EOFError, TimeoutError, RequestFailed)
 _UNIQUE_ID = re.compile(rb'<UniqueID Type="(14|15)" ID="([^"]+)"')
 #: Kept open from the start, for polls and for webhooks.
 _POLLING, _SENDING = 16, 64
@@ -121,7 +121,7 @@ class _Driver:
         if not (ids := _UNIQUE_ID.findall(answer)):
             return
         self.taken.fetched += len(ids)
-        known = report([(kind.decode(), one.decode()) for kind, one in ids], {})
+        known = notif_report([(kind.decode(), one.decode()) for kind, one in ids], {})
         action = "OTA_NotifReport:GuestRequests"
         await self._ask(name, protocol, action, known, "ack", perf_counter())
 
@@ -180,7 +180,7 @@ def alpinebits(
     user: str, protocol: str, action: str, document: bytes
 ) -> tuple[dict[str, str], bytes]:
     """Headers and body of a request of hotel software."""
-    content_type, body = form(action, document)
+    content_type, body = encode_multipart(action, document)
     token = b64encode(f"{user}:{PASSWORD}".encode()).decode()
     headers = {
         "Authorization": f"Basic {token}",

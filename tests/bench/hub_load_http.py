@@ -30,7 +30,7 @@ class Connections:
             self._idle.append(await asyncio.open_connection("127.0.0.1", self._port))
 
     async def post(self, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-        """Status and body. Raises: OSError, TimeoutError, EOFError, Unreachable."""
+        """Status and body. Raises: OSError, TimeoutError, EOFError, RequestFailed."""
         lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         request = "\r\n".join((*lines, "", "")).encode() + body

@@ -39,8 +39,8 @@ class Url:
         return host if self.port == usual else f"{host}:{self.port}"
 
     @property
-    def shown(self) -> str:
-        """For people: a query may hold a key."""
+    def redacted(self) -> str:
+        """Without the query, which may hold a key: for output and logs."""
         path, mark, _ = self.path.partition("?")
         return f"http{'s' if self.secure else ''}://{self.authority}{path}{mark and '?…'}"
 
@@ -48,12 +48,12 @@ class Url:
         return f"http{'s' if self.secure else ''}://{self.authority}{self.path}"
 
 
-def parse_url(written: str) -> Url:
+def parse_url(text: str) -> Url:
     """Take a URL apart. Raises: InvalidUrl."""
-    if not written.isascii() or not written.isprintable() or " " in written:
+    if not text.isascii() or not text.isprintable() or " " in text:
         raise InvalidUrl("a URL has visible ASCII characters only")
     try:
-        parts = urlsplit(written)
+        parts = urlsplit(text)
         port = parts.port
     except ValueError:
         raise InvalidUrl("the URL cannot be read") from None
@@ -117,6 +117,6 @@ def _plain(address: Address) -> Address:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def read_address(written: str) -> Address:
+def read_address(text: str) -> Address:
     """An address as the resolver gives it, perhaps with the zone of an interface."""
-    return ip_address(written.partition("%")[0])
+    return ip_address(text.partition("%")[0])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import gzip
 from dataclasses import dataclass, field
+from gzip import compress
 from secrets import token_hex
 
 from alpinehub.alpinebits.protocol import Protocol
@@ -49,17 +49,17 @@ class Client:
     http: HttpClient
 
     async def call(
-        self, action: str, document: bytes | None = None, *, packed: bool = False
+        self, action: str, document: bytes | None = None, *, gzip: bool = False
     ) -> HttpResponse:
-        """One request. `packed`: only to a server that has said so (`accepts_gzip`).
+        """One request. `gzip`: only to a server that has said so (`accepts_gzip`).
 
-        Raises: Unreachable.
+        Raises: RequestFailed.
         """
-        content_type, body = form(action, document)
+        content_type, body = encode_multipart(action, document)
         headers = {**self.login.headers, "Content-Type": content_type}
-        if packed:
+        if gzip:
             headers["Content-Encoding"] = "gzip"
-            body = gzip.compress(body, mtime=0)
+            body = compress(body, mtime=0)
         return await self.http.call(self.login.url, headers, body)
 
 
@@ -68,7 +68,7 @@ def accepts_gzip(answer: HttpResponse) -> bool:
     return "gzip" in answer.headers.get(ACCEPT_ENCODING, "").lower()
 
 
-def form(action: str, document: bytes | None) -> tuple[str, bytes]:
+def encode_multipart(action: str, document: bytes | None) -> tuple[str, bytes]:
     """Content-Type and body: multipart/form-data with `action` and, where there is one, `request`.
 
     As a plain field, which every server must read; the boundary is in no document.

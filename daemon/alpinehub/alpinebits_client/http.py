@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
 
@@ -31,8 +31,8 @@ _TRUST_S = 300.0
 _contexts: dict[tuple[str | None, bool], tuple[float, ssl.SSLContext]] = {}
 
 
-class Unreachable(Exception):
-    """There is no response; the text says why, for people, and nothing of what was sent."""
+class RequestFailed(Exception):
+    """There is no usable response. The text says why, and holds nothing of what was sent."""
 
     def __init__(self, kind: Kind, text: str, hint: str = "") -> None:
         super().__init__(text)
@@ -66,37 +66,37 @@ class HttpClient:
     async def call(
         self, url: Url, headers: Mapping[str, str], body: bytes, *, method: str = "POST"
     ) -> HttpResponse:
-        """Send a request and read the response. Raises: Unreachable."""
+        """Send a request and read the response. Raises: RequestFailed."""
         began = monotonic()
         phase = _Phase()
         try:
             async with asyncio.timeout(self.timeout_s):
                 head, data = await self._exchange(url, _head(url, method, headers, body), phase)
         except TimeoutError:
-            text = f"{url.host} {phase.late} within {self.timeout_s:g} s"
-            raise Unreachable("timeout", text) from None
-        status, said = head
+            text = f"{url.host} {phase.timeout_text} within {self.timeout_s:g} s"
+            raise RequestFailed("timeout", text) from None
+        status, fields = head
         took_ms = round((monotonic() - began) * 1000)
-        return HttpResponse(status=status, headers=said, body=data, took_ms=took_ms)
+        return HttpResponse(status=status, headers=fields, body=data, took_ms=took_ms)
 
     async def _exchange(
         self, url: Url, request: bytes, phase: _Phase
     ) -> tuple[tuple[int, dict[str, str]], bytes]:
         reader, writer = await self._connect(url)
-        phase.late = "does not answer"
+        phase.timeout_text = "does not answer"
         try:
             await _write(writer, request)
             return await read_response(reader, self.max_bytes, phase)
         except asyncio.IncompleteReadError:
             text = f"{url.host} closed the connection before its answer was whole"
-            raise Unreachable("cut", text) from None
+            raise RequestFailed("cut", text) from None
         except ConnectionError:
-            raise Unreachable("cut", f"{url.host} broke off the connection") from None
+            raise RequestFailed("cut", f"{url.host} broke off the connection") from None
         except ssl.SSLError as error:
-            raise Unreachable("tls", f"TLS with {url.host} failed: {error.reason}") from None
+            raise RequestFailed("tls", f"TLS with {url.host} failed: {error.reason}") from None
         except OSError as error:
             text = f"the connection with {url.host} broke: {_why(error)}"
-            raise Unreachable("cut", text) from None
+            raise RequestFailed("cut", text) from None
         finally:
             writer.transport.abort()  # a dead peer does not take part in a farewell
 
@@ -114,27 +114,27 @@ class HttpClient:
             except ssl.SSLCertVerificationError as error:
                 hint = "give the authority's certificate, if it is one of your own"
                 text = f"the certificate of {url.host} is not valid: {error.verify_message}"
-                raise Unreachable("tls", text, hint) from None
+                raise RequestFailed("tls", text, hint) from None
             except ssl.SSLError as error:
                 text = f"{url.host}:{url.port} does not speak TLS: {error.reason}"
-                raise Unreachable("tls", text, "is it http:// there?") from None
+                raise RequestFailed("tls", text, "is it http:// there?") from None
             except OSError as error:
                 refused = error
         why = _why(refused)
-        raise Unreachable("connect", f"{url.host}:{url.port} cannot be reached: {why}")
+        raise RequestFailed("connect", f"{url.host}:{url.port} cannot be reached: {why}")
 
     async def _addresses(self, url: Url) -> list[str]:
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
-            raise Unreachable("name", f"there is no host {url.host}") from None
+            raise RequestFailed("name", f"there is no host {url.host}") from None
         addresses = list(dict.fromkeys(str(where[0]) for *_, where in found))
         allowed = [one for one in addresses if self.allowed(read_address(one))]
         if not allowed:
             hint = "[alpinehub] push_private = true allows this machine and its network"
             text = f"{url.host} is at an address that may not be called"
-            raise Unreachable("forbidden", text, hint)
+            raise RequestFailed("forbidden", text, hint)
         return allowed
 
 
@@ -142,7 +142,7 @@ class HttpClient:
 class _Phase:
     """How far it has come, for the sentence when time is up."""
 
-    late: str = field(default="cannot be reached")
+    timeout_text: str = "cannot be reached"
 
 
 async def _tls(ca_file: str | None, insecure: bool) -> ssl.SSLContext:
@@ -191,17 +191,17 @@ async def _line(reader: asyncio.StreamReader) -> str:
     try:
         line = await reader.readuntil(b"\n")
     except asyncio.LimitOverrunError:
-        raise Unreachable("http", "the head of the answer is too large") from None
+        raise RequestFailed("http", "the head of the answer is too large") from None
     return line.decode("latin-1").rstrip("\r\n")
 
 
 async def read_response(
     reader: asyncio.StreamReader, most: int, phase: _Phase | None = None
 ) -> tuple[tuple[int, dict[str, str]], bytes]:
-    """Status, headers and body. Raises: Unreachable, IncompleteReadError where it ends early."""
+    """Status, headers and body. Raises: RequestFailed, IncompleteReadError where it ends early."""
     head = await _read_head(reader)
     if phase is not None:
-        phase.late = "does not finish its answer"
+        phase.timeout_text = "does not finish its answer"
     return head, await _read_body(reader, head[1], most)
 
 
@@ -211,7 +211,7 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]
         version, _, rest = (await _line(reader)).partition(" ")
         code = rest[:3]
         if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdigit()):
-            raise Unreachable("http", "what answers does not speak HTTP/1.1")
+            raise RequestFailed("http", "what answers does not speak HTTP/1.1")
         headers: dict[str, str] = {}
         for _ in range(_MAX_HEADERS + 1):
             line = await _line(reader)
@@ -222,10 +222,10 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]
             before = headers.get(name)
             headers[name] = value.strip() if before is None else f"{before}, {value.strip()}"
         else:
-            raise Unreachable("http", "the head of the answer is too large")
+            raise RequestFailed("http", "the head of the answer is too large")
         if int(code) >= 200:
             return int(code), headers
-    raise Unreachable("http", "the answer never begins")
+    raise RequestFailed("http", "the answer never begins")
 
 
 async def _read_body(reader: asyncio.StreamReader, head: Mapping[str, str], most: int) -> bytes:
@@ -235,7 +235,7 @@ async def _read_body(reader: asyncio.StreamReader, head: Mapping[str, str], most
     if length is None:
         return await _read_some(reader, None, most)
     if not (length.isascii() and length.isdigit() and len(length) <= _MAX_DIGITS):
-        raise Unreachable("http", "the answer has no Content-Length that can be read")
+        raise RequestFailed("http", "the answer has no Content-Length that can be read")
     return await _read_some(reader, int(length), most)
 
 
@@ -264,7 +264,7 @@ async def _read_chunks(reader: asyncio.StreamReader, most: int) -> bytes:
         try:
             length = int(size, 16)
         except ValueError:
-            raise Unreachable("http", "the answer's chunks cannot be read") from None
+            raise RequestFailed("http", "the answer's chunks cannot be read") from None
         if length < 0 or len(data) + length > most:
             raise _too_large(most)
         if length == 0:
@@ -276,5 +276,5 @@ async def _read_chunks(reader: asyncio.StreamReader, most: int) -> bytes:
     return bytes(data)
 
 
-def _too_large(most: int) -> Unreachable:
-    return Unreachable("large", f"the answer is larger than {most:,} bytes")
+def _too_large(most: int) -> RequestFailed:
+    return RequestFailed("large", f"the answer is larger than {most:,} bytes")

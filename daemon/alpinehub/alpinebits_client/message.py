@@ -54,7 +54,7 @@ def read_requests(hotel: HotelName, since: str = "") -> bytes:
     return _document("OTA_ReadRQ", "1.001", f"<ReadRequests>{wanted}</ReadRequests>")
 
 
-def report(accepted: Iterable[tuple[str, str]], rejected: Mapping[str, str]) -> bytes:
+def notif_report(accepted: Iterable[tuple[str, str]], rejected: Mapping[str, str]) -> bytes:
     """OTA_NotifReportRQ: (UniqueID type, ID) of what is accepted; ID -> why it is rejected."""
     warnings = "".join(
         f"<Warning{_attributes({'Type': '3', 'Code': '450', 'RecordID': unique_id})}>"
@@ -104,22 +104,22 @@ def _count(period: Period) -> str:
         (_OUT_OF_ORDER, period.out_of_order),
         (_OUT_OF_MARKET, period.out_of_market),
     )
-    written = "".join(
+    counted = "".join(
         f'<InvCount CountType="{kind}" Count="{count}"/>' for kind, count in counts if count
     )
-    inside = f"<InvCounts>{written}</InvCounts>" if written else ""
+    inside = f"<InvCounts>{counted}</InvCounts>" if counted else ""
     return f"<Inventory>{_control(period)}{inside}</Inventory>"
 
 
 def _control(period: Period) -> str:
-    said = {"Start": period.start, "End": period.end}
+    control = {"Start": period.start, "End": period.end}
     if period.room_type:
-        said["InvTypeCode"] = period.room_type
+        control["InvTypeCode"] = period.room_type
     if period.room:
-        said["InvCode"] = period.room
+        control["InvCode"] = period.room
     if not (period.room_type or period.room):
-        said["AllInvCode"] = "true"
-    return f"<StatusApplicationControl{_attributes(said)}/>"
+        control["AllInvCode"] = "true"
+    return f"<StatusApplicationControl{_attributes(control)}/>"
 
 
 def _attributes(values: Mapping[str, str]) -> str:

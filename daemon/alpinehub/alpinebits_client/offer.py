@@ -125,10 +125,10 @@ class NoCapabilities(ValueError):
     """The text is not the JSON of a handshake."""
 
 
-def read_common(said: str) -> dict[str, Mapping[str, tuple[str, ...]]]:
+def read_common(text: str) -> dict[str, Mapping[str, tuple[str, ...]]]:
     """Version -> action -> supports, of the JSON in a handshake. Raises: NoCapabilities."""
     try:
-        versions = msgspec.json.decode(said.encode(), type=_Handshake).versions
+        versions = msgspec.json.decode(text.encode(), type=_Handshake).versions
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError):
         raise NoCapabilities from None
     return {

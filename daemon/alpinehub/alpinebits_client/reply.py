@@ -32,7 +32,7 @@ _MAX_MARKUP = 3_000_000
 _MAX_TEXT_CHARS = 300
 _HTML = re.compile(rb"\s*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _TITLE = re.compile(rb"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
-_NEXT: Final = {
+_HINTS: Final = {
     401: "check the user name and the password",
     403: "check the user name and the password; perhaps this address may not call",
     404: "check the URL: the server is there, AlpineBits is not at this path",
@@ -98,8 +98,8 @@ def read_reply(answer: HttpResponse, expected: str, protocol: Protocol) -> Reply
         return Reply(outcome="unreadable", status=200, text=text, hint=hint)
     try:
         root = document.parse(answer.body, max_markup=_MAX_MARKUP)
-    except TransportError as no:
-        return Reply(outcome="unreadable", status=200, text=f"the answer: {no.text}")
+    except TransportError as error:
+        return Reply(outcome="unreadable", status=200, text=f"the answer: {error.text}")
     reply = _read(root, protocol)
     if reply.name != expected:
         text = f"the answer is not {expected} but {_short(reply.name or str(root.tag))}"
@@ -111,16 +111,16 @@ def _read(root: _Element, protocol: Protocol) -> Reply:
     """The outcome: Success or Errors at the top, and the worst of the warnings."""
     remarks = tuple(_remarks(root))
     # The common capabilities are in a warning, which does not change the outcome.
-    said = [one for one in remarks if one.status != HANDSHAKE_STATUS]
+    findings = [one for one in remarks if one.status != HANDSHAKE_STATUS]
     top = {str(one.tag).rpartition("}")[2] for one in root}
     outcome: Outcome = "success"
     if any(one.kind == "error" for one in remarks) or "Errors" in top:
         outcome = "error"
     elif "Success" not in top:
         outcome = "unreadable"
-    elif any(one.type != _ADVISORY for one in said):
+    elif any(one.type != _ADVISORY for one in findings):
         outcome = "warning"
-    elif said:
+    elif findings:
         outcome = "advisory"
     text = "the answer says neither Success nor Errors" if outcome == "unreadable" else ""
     invalid = grammar.check(root, protocol) or ""
@@ -148,17 +148,17 @@ def _remarks(root: _Element) -> Iterator[Remark]:
 
 def refusal(answer: HttpResponse) -> tuple[str, str]:
     """What was answered instead of an OTA message, and what to do."""
-    said = _short(answer.body.decode("utf-8", "replace").strip().removeprefix("ERROR:"))
+    text = _short(answer.body.decode("utf-8", "replace").strip().removeprefix("ERROR:"))
     if _HTML.match(answer.body):
-        said = _page(answer.body)
+        text = _page(answer.body)
     if 300 <= answer.status < 400:
         place = _short(answer.headers.get("location", ""))
         return (
             f"HTTP {answer.status}: a redirect to {place or 'nowhere'}, which is not followed",
             "use the URL at which AlpineBits itself answers",
         )
-    hint = _NEXT.get(answer.status, "")
-    return f"HTTP {answer.status}: {said or 'without a text'}", hint
+    hint = _HINTS.get(answer.status, "")
+    return f"HTTP {answer.status}: {text or 'without a text'}", hint
 
 
 def _page(body: bytes) -> str:

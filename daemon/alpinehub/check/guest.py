@@ -171,7 +171,7 @@ async def nothing_told(peer: Peer) -> Result:
 async def _acknowledge(
     peer: Peer, taken: list[tuple[str, str]], refusals: dict[str, str]
 ) -> Result:
-    answer = await peer.call(ACKNOWLEDGE, message.report(taken, refusals))
+    answer = await peer.call(ACKNOWLEDGE, message.notif_report(taken, refusals))
     problem = _problem(peer.read(answer, "OTA_NotifReportRS"))
     return failed(problem) if problem else PASSED
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS, READ, Protocol
 from alpinehub.alpinebits_client import message
-from alpinehub.alpinebits_client.client import Login, form
+from alpinehub.alpinebits_client.client import Login, encode_multipart
 from alpinehub.alpinebits_client.http import HttpClient, HttpResponse
 from alpinehub.alpinebits_client.message import HotelName
 from alpinehub.alpinebits_client.offer import NoCapabilities, offer, read_common
@@ -47,7 +47,7 @@ class Peer:
         self, action: str, document: bytes | None = None, headers: Headers | None = None
     ) -> HttpResponse:
         """A request whose form is as it should be."""
-        content_type, body = form(action, document)
+        content_type, body = encode_multipart(action, document)
         return await self.post(body, {"Content-Type": content_type, **(headers or {})})
 
     async def post(self, body: bytes, headers: Headers, *, method: str = "POST") -> HttpResponse:
@@ -57,10 +57,12 @@ class Peer:
         return await self.http.call(self.login.url, kept, body, method=method)
 
     async def call_packed(self, action: str, document: bytes | None) -> HttpResponse:
-        """A request whose body is packed by gzip."""
-        content_type, body = form(action, document)
-        packed = await asyncio.to_thread(gzip.compress, body)
-        return await self.post(packed, {"Content-Type": content_type, "Content-Encoding": "gzip"})
+        """A request whose body is compressed by gzip."""
+        content_type, body = encode_multipart(action, document)
+        compressed = await asyncio.to_thread(gzip.compress, body)
+        return await self.post(
+            compressed, {"Content-Type": content_type, "Content-Encoding": "gzip"}
+        )
 
     async def harmless(self, headers: Headers | None = None) -> HttpResponse:
         """A request that changes nothing, and that every server of this version must answer."""
@@ -84,7 +86,7 @@ class Peer:
 
 
 async def served_by(peer: Peer) -> dict[str, Protocol]:
-    """The versions that a server serves, oldest first. Raises: Unreachable.
+    """The versions that a server serves, oldest first. Raises: RequestFailed.
 
     2017-10 is asked for by its own action; the others are those of a handshake, if there is one.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
 
-from alpinehub.alpinebits_client.http import Unreachable
+from alpinehub.alpinebits_client.http import RequestFailed
 from alpinehub.check.peer import Peer
 
 #: warning: allowed, but other servers do better, or clients stumble over it.
@@ -103,7 +103,7 @@ async def _run(check: Check, peer: Peer, version: str) -> Done:
     try:
         missing = check.of_hotel and not peer.hotel
         result = skipped("only with --hotel") if missing else await check.run(peer)
-    except Unreachable as error:
+    except RequestFailed as error:
         result = failed(f"no answer: {error}")
     took_ms = round((monotonic() - began) * 1000)
     return Done(check=check, version=version, result=result, took_ms=took_ms)

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import HANDSHAKE, READ
 from alpinehub.alpinebits_client import message
-from alpinehub.alpinebits_client.client import accepts_gzip, form
+from alpinehub.alpinebits_client.client import accepts_gzip, encode_multipart
 from alpinehub.alpinebits_client.http import HttpResponse
 from alpinehub.alpinebits_client.message import HotelName
 from alpinehub.alpinebits_client.offer import offer
@@ -109,7 +109,7 @@ async def not_a_form(peer: Peer) -> Result:
 
 async def cut_form(peer: Peer) -> Result:
     """A form whose last boundary is missing: what follows was lost."""
-    content_type, body = form(READ, _read())
+    content_type, body = encode_multipart(READ, _read())
     return refused(await peer.post(body[:-40], {"Content-Type": content_type}), 400)
 
 
@@ -152,7 +152,7 @@ async def invalid_xml(peer: Peer) -> Result:
 
 async def other_root(peer: Peer) -> Result:
     """The document of another action."""
-    return refused(await peer.call(READ, message.report([("14", "x")], {})), 400)
+    return refused(await peer.call(READ, message.notif_report([("14", "x")], {})), 400)
 
 
 async def entity(peer: Peer) -> Result:
@@ -190,7 +190,7 @@ async def packed(peer: Peer) -> Result:
 
 async def not_packed(peer: Peer) -> Result:
     """A body that says it is packed and is not."""
-    content_type, body = form(READ, _read())
+    content_type, body = encode_multipart(READ, _read())
     headers = {"Content-Type": content_type, "Content-Encoding": "gzip"}
     return refused(await peer.post(body, headers), 400, 415)
 

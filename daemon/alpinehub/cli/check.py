@@ -86,7 +86,7 @@ def check(
     if json_:
         summary: dict[str, int] = {name: counts[name] for name in get_args(Outcome)}
         records = [_record(one) for one in done]
-        click.echo(json.dumps({"url": server.url.shown, **summary, "checks": records}, indent=2))
+        click.echo(json.dumps({"url": server.url.redacted, **summary, "checks": records}, indent=2))
     else:
         _show(done, counts)
     if counts["failed"]:
@@ -96,7 +96,7 @@ def check(
 async def _run(
     peer: Peer, checks: Sequence[Check], versions: tuple[str, ...], *, write: bool, stress: bool
 ) -> list[Done]:
-    """Raises: Unreachable, TransportFailed."""
+    """Raises: RequestFailed, TransportFailed."""
     served = await served_by(peer)
     if not served:
         what, hint = refusal(await peer.harmless())

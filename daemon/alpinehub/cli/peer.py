@@ -15,7 +15,7 @@ import click
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client.address import InvalidUrl, Url, is_local, parse_url, read_address
 from alpinehub.alpinebits_client.client import Client, Login
-from alpinehub.alpinebits_client.http import HttpClient, Unreachable
+from alpinehub.alpinebits_client.http import HttpClient, RequestFailed
 from alpinehub.cli.session import first_line
 from cordata.terminal import printable
 
@@ -138,7 +138,7 @@ def make_server(
     if ":" in user:
         raise click.UsageError("a user's name has no colon")
     if not where.secure and not _stays_here(where.host):
-        click.echo(f"warning: {where.shown} has no TLS: anybody between can read it", err=True)
+        click.echo(f"warning: {where.redacted} has no TLS: anybody between can read it", err=True)
     return Server(
         url=where,
         user=user,
@@ -174,7 +174,7 @@ def converse(talk: Coroutine[Any, Any, T], json_: bool) -> T:
     """Run a conversation. Raises: TransportFailed, after saying it as JSON where that is wanted."""
     try:
         return asyncio.run(talk)
-    except Unreachable as error:
+    except RequestFailed as error:
         if json_:
             record = {"outcome": "unreachable", "reason": error.kind, "text": str(error)}
             click.echo(json.dumps(record))

@@ -93,7 +93,7 @@ def _show_housekeeping(server: Server, answers: Sequence[HttpResponse], json_: b
         record = {"outcome": "success", "status": 200, "gzip": accepts_gzip(answers[0])}
         click.echo(json.dumps({**record, "version": version, "capabilities": names}))
         return
-    click.echo(f"{server.url.shown}  speaks AlpineBits {version}")
+    click.echo(f"{server.url.redacted}  speaks AlpineBits {version}")
     click.echo("\n".join(names))
 
 
@@ -205,7 +205,7 @@ def _record(server: Server, answer: HttpResponse, reply: Reply) -> dict[str, Any
 def _headline(server: Server, answer: HttpResponse, reply: Reply) -> None:
     """The outcome in one line, and the server's remarks below it."""
     what = f"AlpineBits {server.protocol}, {answer.took_ms} ms"
-    click.echo(f"{server.url.shown}  {what}: {reply.outcome}")
+    click.echo(f"{server.url.redacted}  {what}: {reply.outcome}")
     for one in reply.remarks:
         if one.status == HANDSHAKE_STATUS:
             continue

@@ -39,12 +39,12 @@ def _talks(function: Callable[..., None]) -> Callable[..., None]:
     """A command that talks to a server: its options, and the Server made of them."""
 
     @wraps(function)
-    def command(packed: bool, json_: bool, **given: Any) -> None:
+    def command(gzip: bool, json_: bool, **given: Any) -> None:
         names = ("url", "user", "password_file", "client_id", "timeout", "ca_file", "insecure")
         server = make_server(
             **{name: given.pop(name) for name in names}, protocol=given.pop("protocol")
         )
-        function(server, packed=packed, json_=json_, **given)
+        function(server, gzip=gzip, json_=json_, **given)
 
     options = (
         click.option("--url", required=True, help="Where the server takes AlpineBits."),
@@ -52,9 +52,8 @@ def _talks(function: Callable[..., None]) -> Callable[..., None]:
         server_options,
         click.option(
             "--gzip",
-            "packed",
             is_flag=True,
-            help="Pack the request, after a first one has shown that the server takes it.",
+            help="Compress the request, after a first one has shown that the server takes it.",
         ),
         as_json,
     )
@@ -87,14 +86,14 @@ def _hotel(required: bool = True) -> Callable[[Callable[..., None]], Callable[..
   alpinehub pms handshake --url https://hub.example/api/alpinebits --user edelweiss-pms""",
 )
 @_talks
-def handshake(server: Server, *, packed: bool, json_: bool) -> None:
+def handshake(server: Server, *, gzip: bool, json_: bool) -> None:
     """Say what hotel software can do, and show what the server has in common with it.
 
     With 2017-10, which has no handshake, the server is asked for its version and capabilities.
     """
     client = server.client()
-    if packed:
-        raise click.UsageError("a handshake is never packed")
+    if gzip:
+        raise click.UsageError("a handshake is never compressed")
     if PROTOCOLS[server.protocol].housekeeping:
         asked = [client.call("getVersion"), client.call("getCapabilities")]
         answers = [converse(one, json_) for one in asked]
@@ -121,16 +120,16 @@ def handshake(server: Server, *, packed: bool, json_: bool) -> None:
 @click.option("--ack", is_flag=True, help="Acknowledge all that came.")
 @click.option("--raw", is_flag=True, help="Print the answer as it came.")
 def poll(
-    server: Server, hotel: HotelName, since: str, ack: bool, raw: bool, *, packed: bool, json_: bool
+    server: Server, hotel: HotelName, since: str, ack: bool, raw: bool, *, gzip: bool, json_: bool
 ) -> None:
     """Fetch the guest requests that wait for a hotel, and show them."""
     document = message.read_requests(hotel, since)
     client = server.client()
-    answer = converse(_send(client, READ, document, packed), json_)
+    answer = converse(_send(client, READ, document, gzip), json_)
     came = show_requests(server, answer, raw=raw, json_=json_, last=not ack)
     if ack and came:
-        report = message.report(came, {})
-        answer = converse(_send(client, ACKNOWLEDGE, report, packed), json_)
+        report = message.notif_report(came, {})
+        answer = converse(_send(client, ACKNOWLEDGE, report, gzip), json_)
         finish(server, answer, ACKNOWLEDGE, f"{len(came)} acknowledged", json_)
 
 
@@ -149,11 +148,11 @@ def poll(
     metavar="ID[:15]",
     help="UniqueID, with :15 of a cancellation; several.",
 )
-def ack(server: Server, ids: tuple[str, ...], *, packed: bool, json_: bool) -> None:
+def ack(server: Server, ids: tuple[str, ...], *, gzip: bool, json_: bool) -> None:
     """Acknowledge guest requests: they are not delivered again."""
     taken = [_unique_id(written) for written in ids]
-    report = message.report(taken, {})
-    answer = converse(_send(server.client(), ACKNOWLEDGE, report, packed), json_)
+    report = message.notif_report(taken, {})
+    answer = converse(_send(server.client(), ACKNOWLEDGE, report, gzip), json_)
     finish(server, answer, ACKNOWLEDGE, f"{len(taken)} acknowledged", json_)
 
 
@@ -168,10 +167,10 @@ def ack(server: Server, ids: tuple[str, ...], *, packed: bool, json_: bool) -> N
 @_talks
 @click.option("--id", "ids", multiple=True, required=True, metavar="ID", help="UniqueID; several.")
 @click.option("--text", required=True, help="Why it cannot be processed.")
-def refuse(server: Server, ids: tuple[str, ...], text: str, *, packed: bool, json_: bool) -> None:
+def refuse(server: Server, ids: tuple[str, ...], text: str, *, gzip: bool, json_: bool) -> None:
     """Refuse guest requests: taken, and the hotel says why it cannot use them."""
-    report = message.report((), dict.fromkeys(ids, text))
-    answer = converse(_send(server.client(), ACKNOWLEDGE, report, packed), json_)
+    report = message.notif_report((), dict.fromkeys(ids, text))
+    answer = converse(_send(server.client(), ACKNOWLEDGE, report, gzip), json_)
     finish(server, answer, ACKNOWLEDGE, f"{len(ids)} refused", json_)
 
 
@@ -207,7 +206,7 @@ def push_freerooms(
     start: datetime | None,
     end: datetime | None,
     *,
-    packed: bool,
+    gzip: bool,
     json_: bool,
     **counts: Any,
 ) -> None:
@@ -225,7 +224,7 @@ def push_freerooms(
     action, document = message.free_rooms(protocol, hotel, periods, complete=complete)
     if file:
         document = file.read()
-    answer = converse(_send(server.client(), action, document, packed), json_)
+    answer = converse(_send(server.client(), action, document, gzip), json_)
     finish(server, answer, action, "free rooms pushed", json_)
 
 
@@ -239,20 +238,20 @@ def push_freerooms(
 @_talks
 @click.option("--action", required=True, help="The form field action, as the protocol names it.")
 @click.option("--file", type=click.File("rb"), required=True, help="The document; - is stdin.")
-def send(server: Server, action: str, file: IO[bytes], *, packed: bool, json_: bool) -> None:
+def send(server: Server, action: str, file: IO[bytes], *, gzip: bool, json_: bool) -> None:
     """Send any document, and print the answer as it came."""
-    answer = converse(_send(server.client(), action, file.read(), packed), json_)
+    answer = converse(_send(server.client(), action, file.read(), gzip), json_)
     finish(server, answer, action, "", json_, body=True)
 
 
-async def _send(client: Client, action: str, document: bytes, packed: bool) -> Any:
-    """A request; packed only after the server has said that it takes it, as the protocol wants."""
-    if packed:
+async def _send(client: Client, action: str, document: bytes, gzip: bool) -> Any:
+    """A request, compressed only after the server has announced that it takes gzip."""
+    if gzip:
         protocol = client.login.protocol
         first = ("getVersion", None) if protocol.housekeeping else (HANDSHAKE, message.ping("{}"))
         if not accepts_gzip(await client.call(*first)):
             raise click.ClickException("the server does not say that it takes gzip")
-    return await client.call(action, document, packed=packed)
+    return await client.call(action, document, gzip=gzip)
 
 
 def _unique_id(written: str) -> tuple[str, str]:

@@ -48,12 +48,11 @@ def push() -> None:
 )
 @click.option(
     "--gzip",
-    "packed",
     is_flag=True,
     help="Compress requests, if the server announces that it accepts it.",
 )
 @hub_options
-def set_(hub: Hub, name: str, url: str, login: str, protocol: str, packed: bool) -> None:
+def set_(hub: Hub, name: str, url: str, login: str, protocol: str, gzip: bool) -> None:
     """Push the guest requests of an account to a URL, also those that wait already.
 
     The password of the hub at that server is read from standard input, or asked for.
@@ -67,10 +66,10 @@ def set_(hub: Hub, name: str, url: str, login: str, protocol: str, packed: bool)
             login=login,
             password=password,
             protocol=protocol,
-            packed=packed,
+            gzip=gzip,
         ),
     )
-    record = {"name": name, "url": url, "login": login, "protocol": protocol, "gzip": packed}
+    record = {"name": name, "url": url, "login": login, "protocol": protocol, "gzip": gzip}
     hub.say(record, f"guest requests of account {name} are pushed to {url}")
 
 

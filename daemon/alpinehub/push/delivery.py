@@ -25,7 +25,7 @@ from alpinehub.alpinebits.guest_requests import Sent, mark_unsent, reservations
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.alpinebits_client.client import Client as AlpineBitsClient
-from alpinehub.alpinebits_client.http import HttpResponse, Unreachable
+from alpinehub.alpinebits_client.http import HttpResponse, RequestFailed
 from alpinehub.alpinebits_client.reply import read_reply
 from alpinehub.directory import directory_of
 from alpinehub.models import Hotel
@@ -100,7 +100,7 @@ async def deliver(event: Event, ctx: EventContext) -> None:
     else:
         try:
             await _push(ctx, due, target, done)
-        except Unreachable as error:
+        except RequestFailed as error:
             problem = str(error)
         except PushFailed as error:
             problem, longest_s = str(error), _LONGEST_ANSWERED_S
@@ -139,7 +139,7 @@ async def _read_due(
 
 
 async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
-    """Push what waits; `done` has the progress. Raises: PushFailed, Unreachable.
+    """Push what waits; `done` has the progress. Raises: PushFailed, RequestFailed.
 
     After repeated errors each guest request goes alone, so that one that the other side cannot read
     does not stop the others. However many it cannot read: the next push begins where this one
@@ -160,11 +160,11 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
                         done.after_id = found[2].decode()
                     try:
                         done.pushed += await _push_page(
-                            ctx, account, server, page, packed=target.packed
+                            ctx, account, server, page, gzip=target.gzip
                         )
                     except PushFailed as problem:
                         failed.append(problem)
-                    except Unreachable as problem:
+                    except RequestFailed as problem:
                         if problem.kind in _NOT_SENT:
                             await ctx.store.run(partial(mark_unsent, client=account, sent=sent))
                         raise
@@ -179,12 +179,12 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
 
 
 async def _push_page(
-    ctx: Context, account: Client, server: AlpineBitsClient, page: Sequence[bytes], *, packed: bool
+    ctx: Context, account: Client, server: AlpineBitsClient, page: Sequence[bytes], *, gzip: bool
 ) -> int:
-    """Raises: PushFailed, Unreachable."""
+    """Raises: PushFailed, RequestFailed."""
     found = [_UNIQUE_ID.search(xml) for xml in page]
     sent = [(one[1].decode(), one[2].decode()) for one in found if one is not None]
-    answer = await server.call(PUSH, _document(page), packed=packed)
+    answer = await server.call(PUSH, _document(page), gzip=gzip)
     report = read_answer(answer, account.protocol, sent)
     await _record(ctx, account, report)
     taken = len(report.accepted) + len(report.rejected)

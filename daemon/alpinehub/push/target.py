@@ -46,7 +46,7 @@ class Target:
     password: str = field(repr=False)
     protocol: Protocol
     #: Compressed with gzip.
-    packed: bool
+    gzip: bool
 
     def client(self, *, private: bool) -> Client:
         """A client for it; `private`: the server may be in our own network."""
@@ -86,7 +86,7 @@ def check_url(written: str, *, private: bool) -> Url:
 
 
 async def set_target(
-    ctx: Context, name: str, *, url: str, login: str, password: str, protocol: str, packed: bool
+    ctx: Context, name: str, *, url: str, login: str, password: str, protocol: str, gzip: bool
 ) -> None:
     """Push the guest requests of an account to a URL from now on. Raises: Unusable, ConfigError."""
     where = check_url(url, private=ctx.settings["alpinehub"].push_private)
@@ -108,7 +108,7 @@ async def set_target(
             login=login,
             secret=sealed,
             protocol=protocol,
-            packed=int(packed),
+            gzip=int(gzip),
             now_us=tx.now_us,
         )
         await tx.execute("bump_directory")
@@ -152,7 +152,7 @@ def _no_target(name: str) -> Unusable:
 async def list_targets(ctx: Context) -> list[dict[str, object]]:
     """Each target, hotel by hotel, without its password and the query of its URL."""
     rows = await ctx.store.read(lambda tx: tx.fetch_all("push_list"))
-    return [{**row, "url": parse_url(row["url"]).shown} for row in rows]
+    return [{**row, "url": parse_url(row["url"]).redacted} for row in rows]
 
 
 async def find_target(ctx: Context, name: str) -> Target:
@@ -180,5 +180,5 @@ def open_target(ctx: Context, row: Row) -> Target:
         login=row["login"],
         password=ctx.vault.open(row["secret"], context=PUSH_SECRET).decode(),
         protocol=PROTOCOLS[row["protocol"]],
-        packed=bool(row["packed"]),
+        gzip=bool(row["gzip"]),
     )

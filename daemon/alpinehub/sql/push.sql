@@ -26,7 +26,7 @@ WHERE push_hotel.due_at IS NULL OR push_hotel.due_at < :lost_at OR CAST(:force A
 RETURNING account_id, hotel_id
 
 -- name: push_target
-SELECT u.name, t.url, t.login, t.secret, t.protocol, t.packed
+SELECT u.name, t.url, t.login, t.secret, t.protocol, t.gzip
 FROM push_target t JOIN account u ON u.id = t.account_id
 WHERE t.account_id = :account_id AND t.disabled_at IS NULL AND u.disabled_at IS NULL
 
@@ -46,18 +46,18 @@ SET due_at = :due_at, failures = :failures, last_error = :last_error,
 WHERE account_id = :account_id AND hotel_id = :hotel_id
 
 -- name: push_set_target
-INSERT INTO push_target (account_id, url, login, secret, protocol, packed, changed_at)
-VALUES (:account_id, :url, :login, :secret, :protocol, :packed, :now_us)
+INSERT INTO push_target (account_id, url, login, secret, protocol, gzip, changed_at)
+VALUES (:account_id, :url, :login, :secret, :protocol, :gzip, :now_us)
 ON CONFLICT (account_id) DO UPDATE SET
     url = excluded.url, login = excluded.login, secret = excluded.secret,
-    protocol = excluded.protocol, packed = excluded.packed, changed_at = excluded.changed_at,
+    protocol = excluded.protocol, gzip = excluded.gzip, changed_at = excluded.changed_at,
     disabled_at = NULL
 
 -- name: push_set_disabled
 UPDATE push_target SET disabled_at = :disabled_at WHERE account_id = :account_id
 
 -- name: push_list
-SELECT u.name, h.code AS hotel, t.url, t.login, t.protocol, t.packed, t.disabled_at,
+SELECT u.name, h.code AS hotel, t.url, t.login, t.protocol, t.gzip, t.disabled_at,
     p.failures, p.last_error, p.due_at, p.pushed_at,
     (SELECT count(*) FROM waiting_delivery d
      WHERE d.account_id = t.account_id AND d.hotel_id = uh.hotel_id) AS waiting

@@ -134,7 +134,7 @@ def _fill() -> str:
         INSERT INTO account (name, password, created_at, changed_at)
         SELECT 'u' || n, '', 0, 0 FROM generate_series(1, {HOTELS}) AS n;
         INSERT INTO account_hotel SELECT n, n FROM generate_series(1, {HOTELS}) AS n;
-        INSERT INTO push_target (account_id, url, login, secret, protocol, packed, changed_at)
+        INSERT INTO push_target (account_id, url, login, secret, protocol, gzip, changed_at)
         SELECT n, '', '', '', '2024-10', 0, 0 FROM generate_series(1, {HOTELS}) AS n;
         INSERT INTO source (hotel_id, kind, name, secret, fingerprint, created_at, changed_at)
         SELECT n, 'generic', 'website', '', '', 0, 0 FROM generate_series(1, {HOTELS}) AS n;

@@ -117,7 +117,7 @@ async def test_software_that_is_brought_everything_is_missed_by_what_waits(
     tmp_path: Path, alerts: Alerts
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        target = "INSERT INTO push_target (account_id, url, login, secret, protocol, packed,"
+        target = "INSERT INTO push_target (account_id, url, login, secret, protocol, gzip,"
         await write(hub, f"{target} changed_at) VALUES (1, '', '', ?, '2024-10', 0, 0)", b"")
         await contact(hub, polled_at=hub.ctx.now_us())
         later(hub, 25)

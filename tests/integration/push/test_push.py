@@ -24,7 +24,7 @@ from tests.integration.push.peer import HotelSoftware, taken
 from tests.raw import raw
 
 from alpinehub.accounts import add_account
-from alpinehub.alpinebits_client.http import Unreachable
+from alpinehub.alpinebits_client.http import RequestFailed
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.push.target import find_target, list_targets, push_now, set_disabled, set_target
 from alpinehub.sources import add_source
@@ -46,7 +46,7 @@ async def pushing(
 
 async def target(hub: Hub, user: str, url: str, protocol: str = "2024-10") -> None:
     await set_target(
-        hub.ctx, user, url=url, login="hub", password=PASSWORD, protocol=protocol, packed=False
+        hub.ctx, user, url=url, login="hub", password=PASSWORD, protocol=protocol, gzip=False
     )
 
 
@@ -422,7 +422,7 @@ async def test_private_addresses_are_called_only_where_the_operator_says_so(
         await hub.handle_events()
         assert "may not be called" in str((await state(hub))["last_error"])
         assert peer.asked == []
-        with pytest.raises(Unreachable, match="may not be called") as refused:
+        with pytest.raises(RequestFailed, match="may not be called") as refused:
             client = (await find_target(hub.ctx, "demo")).client(private=False)
             await client.call("OTA_Ping:Handshaking", b"<OTA_PingRQ/>")
         assert "push_private" in refused.value.hint

@@ -31,8 +31,8 @@ def test_url_is_taken_apart(written: str, authority: str, path: str) -> None:
 
 
 def test_url_is_shown_without_its_query() -> None:
-    assert parse_url("https://x/a?key=s3cret").shown == "https://x/a?…"
-    assert parse_url("https://x/a").shown == "https://x/a"
+    assert parse_url("https://x/a?key=s3cret").redacted == "https://x/a?…"
+    assert parse_url("https://x/a").redacted == "https://x/a"
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def test_every_message_is_valid(version: str) -> None:
     sent = [
         ("OTA_ReadRQ", message.read_requests(HOTEL)),
         ("OTA_ReadRQ", message.read_requests(HOTEL, since="2026-02-01T00:00:00+01:00")),
-        ("OTA_NotifReportRQ", message.report([("14", "a"), ("15", "b")], {"c": "<nein>"})),
-        ("OTA_NotifReportRQ", message.report([], {"c": "x"})),
+        ("OTA_NotifReportRQ", message.notif_report([("14", "a"), ("15", "b")], {"c": "<nein>"})),
+        ("OTA_NotifReportRQ", message.notif_report([], {"c": "x"})),
     ]
     if not protocol.housekeeping:
         sent.append(("OTA_PingRQ", message.ping(offer())))

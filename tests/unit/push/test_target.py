@@ -18,7 +18,7 @@ def target(url: str, *, private: bool) -> Target:
         login="hub",
         password="s3cret",
         protocol=PROTOCOLS["2024-10"],
-        packed=False,
+        gzip=False,
     )
 
 

@@ -310,7 +310,7 @@ CREATE TABLE push_target (
     login TEXT NOT NULL,
     secret {bytes} NOT NULL,              -- sealed with the master key
     protocol {text} NOT NULL,
-    packed INTEGER NOT NULL CHECK (packed IN (0, 1)), -- by gzip
+    gzip INTEGER NOT NULL CHECK (gzip IN (0, 1)), -- bodies are sent compressed
     changed_at {bigint} NOT NULL,
     disabled_at {bigint}
 ){keyed};
