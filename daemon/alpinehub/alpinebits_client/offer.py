@@ -4,12 +4,11 @@ so that the server's answer shows all that the server can; and what is read of t
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import msgspec
-
+from alpinehub.alpinebits import handshake_json
+from alpinehub.alpinebits.handshake_json import Action, Version
 from alpinehub.alpinebits.protocol import HANDSHAKE, NEWEST, PROTOCOLS, READ, Protocol
 
 
@@ -85,20 +84,21 @@ _OFFERED = (
 
 def offer() -> str:
     """The JSON for EchoData: all versions that have a handshake."""
-    versions = [
-        {"version": protocol.name, "actions": list(_actions(protocol))}
-        for protocol in PROTOCOLS.values()
-        if not protocol.housekeeping
-    ]
-    return json.dumps({"versions": versions}, separators=(",", ":"))
+    return handshake_json.encode(
+        tuple(
+            Version(protocol.name, tuple(_actions(protocol)))
+            for protocol in PROTOCOLS.values()
+            if not protocol.housekeeping
+        )
+    )
 
 
-def _actions(protocol: Protocol) -> Iterator[dict[str, object]]:
+def _actions(protocol: Protocol) -> Iterator[Action]:
     for one in _OFFERED:
-        if not one.since <= protocol.year <= one.until:
-            continue
-        supports = [name for name, since in one.supports if since <= protocol.year]
-        yield {"action": one.name, **({"supports": supports} if supports else {})}
+        if one.since <= protocol.year <= one.until:
+            yield Action(
+                one.name, tuple(name for name, since in one.supports if since <= protocol.year)
+            )
 
 
 #: Capabilities whose action is not named as they are.
@@ -121,30 +121,9 @@ def action_of(capability: str) -> str:
     return f"OTA_{message}:{rest}" if rest else capability.removeprefix("action_")
 
 
-class NoCapabilities(ValueError):
-    """The text is not the JSON of a handshake."""
-
-
-def read_common(text: str) -> dict[str, Mapping[str, tuple[str, ...]]]:
+def read_common(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
     """Version -> action -> supports, of the JSON in a handshake. Raises: NoCapabilities."""
-    try:
-        versions = msgspec.json.decode(text.encode(), type=_Handshake).versions
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError):
-        raise NoCapabilities from None
     return {
-        one.version: {action.action: action.supports for action in one.actions} for one in versions
+        version.version: {one.action: one.supports or () for one in version.actions or ()}
+        for version in handshake_json.decode(text).versions or ()
     }
-
-
-class _Action(msgspec.Struct):
-    action: str
-    supports: tuple[str, ...] = ()
-
-
-class _Version(msgspec.Struct):
-    version: str
-    actions: tuple[_Action, ...] = ()
-
-
-class _Handshake(msgspec.Struct):
-    versions: tuple[_Version, ...] = ()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 import json
 
+from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.protocol import HANDSHAKE
 from alpinehub.alpinebits_client import message
-from alpinehub.alpinebits_client.offer import NoCapabilities, action_of, offer, read_common
+from alpinehub.alpinebits_client.offer import action_of, offer, read_common
 from alpinehub.alpinebits_client.reply import HANDSHAKE_STATUS, Reply
 from alpinehub.check.peer import NO_VERSION, Peer
 from alpinehub.check.suite import PASSED, Check, Result, failed

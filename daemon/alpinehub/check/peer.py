@@ -7,12 +7,13 @@ import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS, READ, Protocol
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.client import Login, encode_multipart
 from alpinehub.alpinebits_client.http import HttpClient, HttpResponse
 from alpinehub.alpinebits_client.message import HotelName
-from alpinehub.alpinebits_client.offer import NoCapabilities, offer, read_common
+from alpinehub.alpinebits_client.offer import offer, read_common
 from alpinehub.alpinebits_client.reply import Reply, read_reply
 
 #: A version that never was, and a code that no hotel has.

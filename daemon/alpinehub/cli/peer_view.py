@@ -10,10 +10,11 @@ import click
 import msgspec
 
 from alpinehub.alpinebits.guest.parse import Received, read
+from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client.client import accepts_gzip
 from alpinehub.alpinebits_client.http import HttpResponse
-from alpinehub.alpinebits_client.offer import NoCapabilities, read_common
+from alpinehub.alpinebits_client.offer import read_common
 from alpinehub.alpinebits_client.reply import HANDSHAKE_STATUS, Reply, read_reply, refusal
 from alpinehub.cli.peer import Failed, Server, TransportFailed
 from alpinehub.cli.session import show_document

@@ -9,12 +9,12 @@ from tests.integration.alpinebits import material
 
 from alpinehub.alpinebits.actions.handshake import (
     ECHO,
-    NoCapabilities,
     encode_common,
     intersect,
     ping,
 )
 from alpinehub.alpinebits.capability import SERVED, announce
+from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.reader import read_here
 from alpinehub.models import Account
 

@@ -11,10 +11,11 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from alpinehub.alpinebits.actions.handshake import ECHO, NoCapabilities, intersect
+from alpinehub.alpinebits.actions.handshake import ECHO, intersect
 from alpinehub.alpinebits.actions.read import READ_REQUEST
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.document import parse
+from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.large import READERS as LARGE
 from alpinehub.alpinebits.reader import Reader, read_here
 from alpinehub.alpinebits.transport import parse_form, unpack

@@ -7,10 +7,11 @@ import pytest
 from alpinehub.alpinebits import grammar
 from alpinehub.alpinebits.capability import CAPABILITIES, SERVED
 from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.message import HotelName, Period
-from alpinehub.alpinebits_client.offer import NoCapabilities, action_of, offer, read_common
+from alpinehub.alpinebits_client.offer import action_of, offer, read_common
 
 HOTEL = HotelName(code="EDELW", name='Zum "Löwen" & <Co>\u202e')
 ROOMS = (

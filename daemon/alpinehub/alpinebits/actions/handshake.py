@@ -17,6 +17,9 @@ import msgspec
 from alpinehub.alpinebits.call import Answer, Call, PlainText, read, respond
 from alpinehub.alpinebits.capability import SERVED, announce
 from alpinehub.alpinebits.document import escape_text
+from alpinehub.alpinebits.handshake_json import Action, Handshake, NoCapabilities, Version
+from alpinehub.alpinebits.handshake_json import decode as decode_handshake
+from alpinehub.alpinebits.handshake_json import encode as encode_handshake
 from alpinehub.alpinebits.outcome import INVALID_VALUE, failed, opening
 from alpinehub.alpinebits.reader import Reader
 from cordata import Context, Tx
@@ -30,24 +33,6 @@ Capabilities = Mapping[str, Mapping[str, frozenset[str]]]
 Agreed = Mapping[str, Sequence[str]]
 #: Protocol version -> what both sides can.
 Common = Mapping[str, Agreed]
-
-
-class _Action(msgspec.Struct, omit_defaults=True):
-    action: str
-    supports: list[str] | None = None
-
-
-class _Version(msgspec.Struct, omit_defaults=True):
-    version: str
-    actions: list[_Action] | None = None
-
-
-class _Offer(msgspec.Struct, omit_defaults=True):
-    versions: list[_Version] | None = None
-
-
-class NoCapabilities(Exception):
-    """The EchoData is not the JSON of a handshake."""
 
 
 def _read(root: _Element) -> str:
@@ -141,10 +126,10 @@ def intersect(echo: str, ours: Capabilities) -> Common:
     Raises: NoCapabilities.
     """
     offered: dict[str, dict[str, set[str]]] = {}
-    for version in _decode(echo).versions or []:
+    for version in _decode(echo).versions or ():
         actions = offered.setdefault(version.version, {})
-        for action in version.actions or []:
-            actions.setdefault(action.action, set()).update(action.supports or [])
+        for action in version.actions or ():
+            actions.setdefault(action.action, set()).update(action.supports or ())
     return {
         version: {
             action: sorted(supports & ours[version][action])
@@ -158,22 +143,19 @@ def intersect(echo: str, ours: Capabilities) -> Common:
 
 def encode_common(common: Common) -> str:
     """The JSON of a handshake; empty arrays are left out."""
-    versions = [
-        _Version(
-            name, [_Action(one, [*supports] or None) for one, supports in agreed.items()] or None
+    return encode_handshake(
+        tuple(
+            Version(name, tuple(Action(one, (*supports,)) for one, supports in agreed.items()))
+            for name, agreed in common.items()
         )
-        for name, agreed in common.items()
-    ]
-    return msgspec.json.encode(_Offer(versions or None)).decode()
+    )
 
 
-def _decode(echo: str) -> _Offer:
+def _decode(echo: str) -> Handshake:
     """Tries the text as it is, then with its character references resolved: some clients escape
-    the JSON once more than XML asks for.
+    the JSON once more than XML asks for. Raises: NoCapabilities.
     """
-    for text in (echo, html.unescape(echo)):
-        try:
-            return msgspec.json.decode(text.encode(), type=_Offer)
-        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
-            continue
-    raise NoCapabilities
+    try:
+        return decode_handshake(echo)
+    except NoCapabilities:
+        return decode_handshake(html.unescape(echo))
