@@ -49,13 +49,13 @@ class Sync(InThreads):
 
 @asynccontextmanager
 async def async_client(path: Path) -> AsyncIterator[Client]:
-    async with Client(path, timeout=20.0) as client:
+    async with Client(path, timeout=60.0) as client:
         yield client
 
 
 @asynccontextmanager
 async def sync_client(path: Path) -> AsyncIterator[Client]:
-    with SyncClient(path, timeout=20.0) as client:
+    with SyncClient(path, timeout=60.0) as client:
         yield cast(Client, Sync(client))
 
 

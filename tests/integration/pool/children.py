@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,6 +42,8 @@ from cordata.services.poolchild import PoolChildService
 P = TypeVar("P", bound=Packet)
 COMMANDS = "tests.integration.pool.child.commands"
 CLIENT = 0x7E57
+#: Only reached when it fails; the machine may be busy.
+PATIENCE_S = 60.0
 
 
 def spec_of(path: Path, **fields: Any) -> ChildSpec:
@@ -68,7 +71,7 @@ class Peer:
 
     def __init__(self, path: Path, *, greet: bool = True) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(10.0)
+        self.socket.settimeout(PATIENCE_S)
         with socket_address(path) as address:
             self.socket.connect(address)
         file = ConnectionPage.create()
@@ -83,7 +86,7 @@ class Peer:
     def send(self, packet: Packet) -> None:
         protocol.send(self.socket, batch([encode(packet)]))
 
-    def order(self, command: str, *arguments: Any, timeout_s: float = 10.0, **fields: Any) -> int:
+    def order(self, command: str, *arguments: Any, timeout_s: float = 30.0, **fields: Any) -> int:
         """Send a call; its number."""
         self.number += 1
         keywords = fields.pop("keywords", {})
@@ -135,7 +138,7 @@ class Peer:
         except TimeoutError:
             return True
         finally:
-            self.socket.settimeout(10.0)
+            self.socket.settimeout(PATIENCE_S)
 
     def closed(self) -> bool:
         return self.receive() is None
@@ -147,9 +150,12 @@ class Peer:
 class Pool:
     """What a test asks of the children."""
 
-    def __init__(self, directory: Path, service: PoolChildService) -> None:
+    def __init__(
+        self, directory: Path, service: PoolChildService, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.directory = directory
         self.service = service
+        self._loop = loop
         self._peers: list[Peer] = []
         self._control: socket.socket | None = None
         self._number = 0
@@ -181,19 +187,33 @@ class Pool:
 
     def ask(self, packet: Packet) -> Any:
         """What the worker answers on its control socket."""
+        self.send(packet)
+        return self.answer()
+
+    def send(self, packet: Packet) -> None:
+        """Ask, on the worker's control socket; `answer` has the answer."""
         if self._control is None:
             until((self.directory / control_name("0")).exists)
             self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._control.settimeout(10.0)
+            self._control.settimeout(PATIENCE_S)
             with socket_address(self.directory / control_name("0")) as address:
                 self._control.connect(address)
         protocol.send(self._control, encode(packet))
+
+    def answer(self) -> Any:
+        """The next one of the worker."""
+        assert self._control is not None
         return protocol.to_control_client.decode(protocol.receive(self._control, 2**24)[0])
 
     def status(self) -> WorkerStatus:
         found = self.ask(StatusRequest(1))
         assert isinstance(found, WorkerStatus)
         return found
+
+    def reload(self, **config: Any) -> None:
+        """Other limits, as a worker takes them: in its loop."""
+        reload = partial(self.service.reload, PoolConfig(**{**_QUICK, **config}), log_level="DEBUG")
+        self._loop.call_soon_threadsafe(reload)
 
     def child(self) -> ChildStatus:
         """The worker's word on its only child."""
@@ -207,11 +227,20 @@ class Pool:
             self._control.close()
 
 
+#: Nothing that a busy machine could take for a fault of the child.
+_QUICK = {
+    "restart_min_s": 0.01,
+    "restart_max_s": 0.05,
+    "kill_grace_s": 0.3,
+    "health_timeout_s": PATIENCE_S,
+}
+
+
 @contextmanager
 def children(path: Path, *, spec: dict[str, Any] | None = None, **config: Any) -> Iterator[Pool]:
     """The children of worker 0, while inside; at the end they leave as at a worker's stop."""
     of_child = spec_of(path, **(spec or {}))
-    fields = {"restart_min_s": 0.01, "restart_max_s": 0.05, "kill_grace_s": 0.3, **config}
+    fields = {**_QUICK, **config}
     started = threading.Event()
     holder: dict[str, Any] = {}
 
@@ -232,26 +261,25 @@ def children(path: Path, *, spec: dict[str, Any] | None = None, **config: Any) -
     thread = threading.Thread(target=run)
     thread.start()
     started.wait()
-    pool = Pool(Path(of_child.directory), holder["service"])
+    pool = Pool(Path(of_child.directory), holder["service"], holder["loop"])
     try:
         yield pool
     finally:
         with suppress(RuntimeError):  # its loop may have ended by an error
             holder["loop"].call_soon_threadsafe(holder["stop"].set)
-        thread.join(20.0)
+        thread.join(PATIENCE_S)
         pool.close()
         assert not thread.is_alive(), "the children do not end"
     if "error" in holder:
         raise holder["error"]
 
 
-def until(true: Callable[[], bool], timeout_s: float = 15.0) -> float:
-    """Wait for it; the seconds that it took."""
-    began = time.monotonic()
+def until(true: Callable[[], bool]) -> None:
+    """Wait for it."""
+    deadline = time.monotonic() + PATIENCE_S
     while not true():
-        assert time.monotonic() < began + timeout_s, "it did not come true"
+        assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.005)
-    return time.monotonic() - began
 
 
 def alive(pid: int) -> bool:

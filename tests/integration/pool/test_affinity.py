@@ -20,14 +20,14 @@ from cordata.pool.protocol import Affinity
 @asynccontextmanager
 async def two_workers(tmp_path: Path) -> AsyncIterator[tuple[Workers, Client]]:
     with workers(tmp_path) as pool, pool.worker("0"), pool.worker("1"):
-        async with Client(pool.path, timeout=20.0) as client:
+        async with Client(pool.path, timeout=60.0) as client:
             yield pool, client
 
 
 async def held(client: Client, pool: Workers, worker: str) -> Call:
     """A call that keeps the child of this worker busy."""
     pin = await client.sessions.create(worker=worker, affinity="strict_queue")
-    call = client.start("wait", 1.0, session=pin.id)
+    call = client.start("wait", 60.0, session=pin.id)
     await asyncio.to_thread(until, lambda: (worker, "wait") in pool.running())
     return call
 
@@ -50,11 +50,16 @@ async def test_session_runs_at_its_worker_and_only_the_hint_runs_elsewhere(
         if affinity == "strict_fail":
             with pytest.raises(PreferredWorkerBusy):
                 await client.execute("about", session=session)
+        elif affinity == "hint":
+            assert (await client.execute("about", session=session))["pid"] == pids[0]
         else:
-            found = (await client.execute("about", session=session))["pid"]
-            assert found == pids[0 if affinity == "hint" else 1]
-            assert holding.done() is (affinity == "strict_queue")
-        await holding
+            waiting = client.start("about", session=session)
+            await client.execute("about")  # it has had the time
+            assert not waiting.done()
+            holding.cancel()
+            assert (await waiting)["pid"] == pids[1]
+        assert holding.done() is (affinity == "strict_queue")
+        holding.cancel()
 
 
 async def test_strict_session_is_found_by_a_client_that_never_saw_it(tmp_path: Path) -> None:
@@ -62,7 +67,7 @@ async def test_strict_session_is_found_by_a_client_that_never_saw_it(tmp_path: P
         pids = [await pid_of(client, worker) for worker in "01"]
         for worker in "01":
             made = await client.sessions.create(affinity="strict_queue", worker=worker)
-            async with Client(pool.path, timeout=20.0) as other:
+            async with Client(pool.path, timeout=60.0) as other:
                 for _ in range(4):
                     found = (await other.execute("about", session=made.id))["pid"]
                     assert found == pids[int(worker)]

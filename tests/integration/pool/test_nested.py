@@ -12,9 +12,9 @@ from tests.integration.pool.workers import workers
 from cordata.errors import CommandFailed
 from cordata.pool import SyncClient
 
-PATIENCE_S = 30.0
-#: echo and about run elsewhere than the commands that call them.
-INNER = '[pool.inner]\nworkers = ["1"]\ncommands = ["echo", "about"]\n'
+PATIENCE_S = 60.0
+#: echo and wait run elsewhere than the commands that call them.
+INNER = '[pool.inner]\nworkers = ["1"]\ncommands = ["echo", "wait"]\n'
 
 
 def refused_at_once(call: Future[Any]) -> None:
@@ -39,13 +39,14 @@ def test_nested_call_is_refused_when_its_own_process_is_the_only_one(
 def test_nested_calls_are_refused_when_all_processes_are_busy(tmp_path: Path) -> None:
     with workers(tmp_path) as pool, pool.worker("0"), pool.worker("1"):
         first, second = [SyncClient(pool.path, timeout=PATIENCE_S) for _ in "ab"]
-        with first, second, ThreadPoolExecutor(2) as threads:
-            waiting = threads.submit(first.execute, "wait", 10.0)
+        with first, second, ThreadPoolExecutor(1) as threads:
+            waiting = first.submit("wait", 60.0)
             pool.until_running("wait")
             refused_at_once(
                 threads.submit(second.execute, "nest", [str(pool.path), 0.1, "echo", 1])
             )
             assert not waiting.done()
+            waiting.cancel()
 
 
 def test_nested_call_runs_in_a_free_process(tmp_path: Path) -> None:
@@ -58,9 +59,11 @@ def test_nested_call_runs_in_a_free_process(tmp_path: Path) -> None:
 def test_nested_call_waits_for_the_process_of_another_pool(tmp_path: Path) -> None:
     with workers(tmp_path, INNER) as pool, pool.worker("0"), pool.worker("1"):
         first, second = [SyncClient(pool.path, timeout=PATIENCE_S) for _ in "ab"]
-        with first, second, ThreadPoolExecutor(2) as threads:
-            busy = threads.submit(first.execute, "about", 1.0)
-            pool.until_running("about")
+        with first, second, ThreadPoolExecutor(1) as threads:
+            busy = first.submit("wait", 60.0)
+            pool.until_running("wait")
             nested = threads.submit(second.execute, "nest", [str(pool.path), 0.0, "echo", 1])
+            pool.until_running("wait", "nest")
+            assert not nested.done()
+            busy.cancel()
             assert nested.result(PATIENCE_S) == 1
-            assert busy.result(PATIENCE_S)["command"] == "about"

@@ -175,7 +175,7 @@ async def asked(scope: dict[str, Any], *messages: dict[str, Any]) -> list[Any]:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(60.0):
         await PoolRoute(("*",))(scope, receive, send)
     return sent
 
@@ -187,7 +187,7 @@ def body(data: bytes) -> dict[str, Any]:
 async def test_call_is_cancelled_when_its_client_leaves() -> None:
     async with shop() as harness:
         scope = scope_of("sleep", harness.ctx.pool)
-        sent = await asked(scope, body(b"0.3"), {"type": "http.disconnect"})
+        sent = await asked(scope, body(b"2"), {"type": "http.disconnect"})
         assert (sent[0]["status"], b"gone" in sent[1]["body"]) == (499, True)
 
 
@@ -218,17 +218,17 @@ def test_configuration_switches_it_on(tmp_path: Path) -> None:
 def test_call_and_stream_end_when_their_client_leaves(tmp_path: Path) -> None:
     """Also those that say nothing meanwhile, and those that wait: these never begin."""
     address = free_address()
-    config = write_config(tmp_path, '[pool]\nhttp = ["*"]\n', app=POOLED)
+    # At this level the log has a line of each.
+    settings = '[pool]\nhttp = ["*"]\n[log]\nlevel = "debug"\n'
+    config = write_config(tmp_path, settings, app=POOLED)
     with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
         running.ready()
         file = tmp_path / "ran"
-        wait = posting(
-            address, "wait", 30.0, "application/json"
-        )  # it looks whether it is cancelled
+        wait = posting(address, "wait", 600.0, "application/json")  # it looks if it is cancelled
         until(lambda: commands(tmp_path) == {"wait"})
         for number, accept in enumerate(("application/json", "application/x-ndjson")):
             posting(address, "note", [str(file), number, 0.0], accept).close()
-        until(lambda: running.log.count("failed: 499") >= 1)
+        until(lambda: running.log.count("failed: 499") == 2)
         wait.close()
         until(lambda: not commands(tmp_path))
         sock = posting(address, "wait", 30.0, "application/x-ndjson")
@@ -261,7 +261,7 @@ def commands(state: Path) -> set[str]:
 
 
 def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 60.0
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -38,6 +38,13 @@ def running(pool: Pool, command: str, *arguments: object, **fields: object) -> P
     return peer
 
 
+@pytest.fixture
+def tickets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file for which a child waits before it is warm, each for one of its own."""
+    monkeypatch.setenv("POOLED_TICKET", str(tmp_path / "ticket"))
+    return tmp_path / "ticket"
+
+
 def test_files_of_the_children_say_who_may_call(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
@@ -93,12 +100,11 @@ def test_killed_child_is_reported_and_followed(
         first = pool.name()
         peer = running(pool, "hang", None, id=42)
         until(lambda: "hanging" in caplog.text)
-        pid, began = pool.child().pid, time.monotonic()
+        pid = pool.child().pid
         assert (pool.child().command, pool.child().call_id) == ("hang", f"{CLIENT:x}-42")
         os.kill(pid, signal.SIGKILL)
         assert peer.closed()
         death = pool.ask(DeathRequest(5, first.generation))
-        assert time.monotonic() - began < 0.5
         assert (death.number, death.known, death.signal, death.code) == (5, True, 9, None)
         assert (death.why, death.lines) == ("", ["hanging"])
         until(lambda: pool.names() != [] and pool.name() != first)
@@ -138,9 +144,9 @@ def test_hang_is_killed_at_deadline_and_grace_though_its_caller_is_gone(
 ) -> None:
     with children(tmp_path) as pool:
         name, began = pool.name(), time.monotonic()
-        running(pool, "hang", None, timeout_s=0.4).close()
+        running(pool, "hang", None, timeout_s=2.0).close()
         until(lambda: name not in pool.names())
-        assert 0.7 <= time.monotonic() - began < 1.5
+        assert time.monotonic() - began >= 2.3
         death = pool.ask(DeathRequest(1, name.generation))
         assert (death.why, death.signal) == ("deadline", 9)
         until(lambda: bool(pool.names()))
@@ -151,14 +157,12 @@ def test_hang_is_killed_at_deadline_and_grace_though_its_caller_is_gone(
 def test_computing_without_a_pause_is_killed_at_its_deadline(tmp_path: Path) -> None:
     """A command that holds the interpreter's lock cannot be asked anything."""
     with children(tmp_path) as pool:
-        peer = running(pool, "compute", 60.0, timeout_s=0.2)
+        peer = running(pool, "compute", 600.0, timeout_s=2.0)
         waiting = peer.order("echo", 1)
-        began = time.monotonic()
         peer.page.take_back(waiting)
         time.sleep(0.001)
         assert peer.page.begun == 1, "it is certain without the child"
         assert peer.closed()
-        assert time.monotonic() - began < 3.0
 
 
 def test_call_is_killed_on_request_but_no_other(tmp_path: Path) -> None:
@@ -178,24 +182,27 @@ def test_call_is_killed_on_request_but_no_other(tmp_path: Path) -> None:
         assert pool.ask(DeathRequest(5, generation)).why == "cancelled"
 
 
-def test_call_that_ends_within_its_grace_is_not_killed(tmp_path: Path) -> None:
-    with children(tmp_path, cancel_grace_s=0.3) as pool:
+def test_kill_of_a_call_that_has_ended_by_then_hits_no_other(tmp_path: Path) -> None:
+    with children(tmp_path, cancel_grace_s=0.1) as pool:
         peer = running(pool, "wait", 30.0)
-        pool.ask(KillRequest(1, pool.name().generation, CLIENT, 1))
         peer.send(Cancel(1))
         peer.expect(Result)
         number = peer.order("wait", 0.6)  # which runs when the time is over
+        until(lambda: peer.page.begun == number)
+        pool.ask(KillRequest(1, pool.name().generation, CLIENT, 1))
         assert peer.expect(Result).number == number
 
 
 @pytest.mark.parametrize("limit", ["max_calls", "max_age_s", "max_rss_bytes", "order"])
 def test_child_is_replaced_by_a_warm_one_without_a_gap(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, limit: str
+    tmp_path: Path, tickets: Path, caplog: pytest.LogCaptureFixture, limit: str
 ) -> None:
     caplog.set_level("INFO")
     limits = {"max_calls": 3, "max_age_s": 1.0, "max_rss_bytes": 60_000_000}
     config = {limit: limits[limit]} if limit in limits else {}
-    spec = {"max_calls": 3} if limit == "max_calls" else {}
+    spec: dict[str, object] = {"inits": (f"{COMMANDS}:take_ticket",)}
+    spec |= {"max_calls": 3} if limit == "max_calls" else {}
+    tickets.touch()
     with children(tmp_path, spec=spec, **config) as pool:
         first, peer = pool.name(), pool.connect()
         pid = peer.call("about", None)["pid"]
@@ -205,10 +212,13 @@ def test_child_is_replaced_by_a_warm_one_without_a_gap(
             peer.call("grow", 80_000_000)
         elif limit == "order":
             assert isinstance(pool.ask(WorkerOrder(1, "recycle")), Reply)
-        in_hand = peer.order("wait", 0.6)
+        in_hand = peer.order("wait", 30.0)
         waiting = peer.order("echo", 1)
+        until(lambda: peer.page.begun == in_hand)
+        tickets.touch()  # now another one may warm up
         until(lambda: pool.name() != first)
         assert pool.connect().call("about", None)["pid"] != pid
+        peer.send(Cancel(in_hand))
         assert peer.expect(Result).number == in_hand
         # What had not begun is given back; or the former child was told to leave after it.
         assert isinstance(peer.receive(), NotRun | Result) and waiting
@@ -219,8 +229,9 @@ def test_child_is_replaced_by_a_warm_one_without_a_gap(
         assert ("asked for" if limit == "order" else limit) in replaced[0].getMessage()
 
 
-def test_spare_takes_over_from_a_child_that_dies(tmp_path: Path) -> None:
-    with children(tmp_path, spec={"inits": (f"{COMMANDS}:slow_init",)}) as pool:
+def test_spare_takes_over_from_a_child_that_dies(tmp_path: Path, tickets: Path) -> None:
+    tickets.touch()
+    with children(tmp_path, spec={"inits": (f"{COMMANDS}:take_ticket",)}) as pool:
         pid = pool.child().pid
         until(lambda: pool.child().state == "ready")
         pool.ask(WorkerOrder(1, "recycle"))
@@ -228,24 +239,24 @@ def test_spare_takes_over_from_a_child_that_dies(tmp_path: Path) -> None:
         spare = next(child for child in pool.status().children if child.spare)
         os.kill(pid, signal.SIGKILL)
         until(lambda: [(c.pid, c.spare) for c in pool.status().children] == [(spare.pid, False)])
+        tickets.touch()
         until(lambda: pool.child().state == "ready")
 
 
 def test_reload_changes_the_limits(tmp_path: Path) -> None:
-    from cordata.config.pool import PoolConfig
-
     with children(tmp_path) as pool:
         first = pool.name()
         pool.connect().call("echo", 1)
-        pool.service.reload(PoolConfig(max_calls=1), log_level="DEBUG")
+        pool.reload(max_calls=1)
         until(lambda: pool.name() != first)
 
 
 def test_drained_child_is_shown_as_such_at_once(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
-        peer = running(pool, "wait", 1.0)
+        peer = running(pool, "wait", 30.0)
         pool.ask(WorkerOrder(1, "drain"))
         assert (pool.page().takes_calls, pool.child().state) == (False, "draining")
+        peer.send(Cancel(1))
         peer.expect(Result)
         until(lambda: pool.child().state == "drained")
         assert pool.status().drained
@@ -254,11 +265,12 @@ def test_drained_child_is_shown_as_such_at_once(tmp_path: Path) -> None:
 
 
 def test_child_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
-    with children(tmp_path, health_s=0.2, health_timeout_s=0.3) as pool:
+    with children(tmp_path, health_s=0.2) as pool:
         name = pool.name()
         time.sleep(1.5)  # several pings, all answered
         assert pool.name() == name
         os.kill(pool.child().pid, signal.SIGSTOP)
+        pool.reload(health_s=0.2, health_timeout_s=0.3)
         until(lambda: pool.ask(DeathRequest(1, name.generation)).known)
         assert pool.ask(DeathRequest(1, name.generation)).why == "unhealthy"
         until(lambda: pool.names() not in ([], [name]))
@@ -277,7 +289,8 @@ def test_child_that_cannot_warm_up_is_tried_again_and_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, init: str, told: str, why: str
 ) -> None:
     spec = {"inits": (f"{COMMANDS}:{init}",)}
-    with children(tmp_path, spec=spec, init_timeout_s=0.5) as pool:
+    config = {"init_timeout_s": 0.5} if init == "slow_init" else {}
+    with children(tmp_path, spec=spec, **config) as pool:
         until(lambda: pool.status().started >= 3)
         assert re.fullmatch(told, pool.status().start_error)
         assert pool.names() == []
@@ -302,7 +315,7 @@ def test_pauses_between_starts_grow_to_the_longest(tmp_path: Path) -> None:
     spec = {"inits": (f"{COMMANDS}:broken_init",)}
     with children(tmp_path, spec=spec, restart_min_s=0.1, restart_max_s=0.8) as pool:
         began = time.monotonic()
-        until(lambda: pool.status().started >= 8, 30.0)
+        until(lambda: pool.status().started >= 8)
         assert time.monotonic() - began > 8 * 0.1, "longer than if each were the first one"
 
 
@@ -321,23 +334,27 @@ def test_child_for_which_the_machine_lacks_something_is_tried_again(tmp_path: Pa
         until(lambda: pool.status().start_error == "" and pool.names() != [])
 
 
-def test_children_warm_up_at_the_same_time(tmp_path: Path) -> None:
-    spec = {"inits": (f"{COMMANDS}:slow_init",)}
-    began = time.monotonic()
-    with children(tmp_path, spec=spec, children=4) as pool:
+def test_children_warm_up_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POOLED_MEETING", str(tmp_path / "meeting"))
+    with children(tmp_path, spec={"inits": (f"{COMMANDS}:meet",)}, children=4) as pool:
         until(lambda: len(pool.names()) == 4)
-        took_s = time.monotonic() - began
-        print(f"four children with an init of 2 s were warm after {took_s:.2f} s")
-        assert 2.0 <= took_s < 4.0
 
 
 def test_stop_waits_for_the_call_in_hand(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
         peer = Peer(pool.directory / pool.name().socket)  # ours, so that it outlives the pool
-        peer.order("wait", 0.5)
+        peer.order("wait", 30.0)
         until(lambda: peer.page.begun == 1)
         waiting = peer.order("echo", 1)
         pid = pool.child().pid
+
+        def end_when_told_to_leave() -> None:
+            until(lambda: pool.child().state == "leaving")
+            peer.send(Cancel(1))
+
+        ending = threading.Thread(target=end_when_told_to_leave)
+        ending.start()
+    ending.join()
     assert isinstance(peer.receive(), Result)
     assert peer.receive() == NotRun(waiting, "leaving")
     assert peer.closed()
@@ -347,27 +364,27 @@ def test_stop_waits_for_the_call_in_hand(tmp_path: Path) -> None:
 
 def test_control_socket_answers_while_the_child_computes(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
-        running(pool, "compute", 2.0)
-        began = time.monotonic()
+        running(pool, "compute", 600.0, timeout_s=600.0)
         assert pool.ask(SessionRequest(1, "create", "s")).sessions[0].id == "s"
         error = pool.ask(SessionRequest(2, "create", "s"))
         assert isinstance(error, Failure) and error.code == "session_exists"
         assert [one.id for one in pool.ask(SessionRequest(3, "page")).sessions] == ["s"]
         assert pool.child().state == "busy"
-        assert time.monotonic() - began < 1.0
+        os.kill(pool.child().pid, signal.SIGKILL)
 
 
 def test_question_about_a_child_that_lives_is_answered_when_it_dies(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
         child = pool.child()
         until(lambda: pool.child().state == "ready")
-        threading.Timer(0.3, os.kill, (child.pid, signal.SIGTERM)).start()
-        death = pool.ask(DeathRequest(1, child.generation))
+        pool.send(DeathRequest(1, child.generation))
+        os.kill(child.pid, signal.SIGTERM)
+        death = pool.answer()
         assert (death.known, death.signal) == (True, signal.SIGTERM)
         assert not pool.ask(DeathRequest(2, 7)).known
         began = time.monotonic()
         assert not pool.ask(DeathRequest(3, pool.name().generation)).known
-        assert 0.9 < time.monotonic() - began < 3.0
+        assert time.monotonic() - began > 0.9
 
 
 def test_control_socket_closes_who_sends_nonsense(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class Workers:
         until(lambda: {command for _, command in self.running()} >= set(commands))
 
 
-def until(true: Callable[[], object], timeout_s: float = 20.0) -> None:
+def until(true: Callable[[], object], timeout_s: float = 60.0) -> None:
     """Wait for it."""
     deadline = time.monotonic() + timeout_s
     while not true():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -34,6 +35,24 @@ async def warm_up_async() -> None:
 
 def slow_init() -> None:
     time.sleep(2.0)
+
+
+def take_ticket() -> None:
+    """Warm up when a file is there, which is gone then."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.environ["POOLED_TICKET"])
+            return
+        time.sleep(0.005)
+
+
+def meet() -> None:
+    """Warm up when four processes do."""
+    file = Path(os.environ["POOLED_MEETING"])
+    with file.open("a") as out:
+        out.write("here\n")
+    while file.read_text().count("here") < 4:
+        time.sleep(0.005)
 
 
 def broken_init() -> None:
@@ -261,7 +280,7 @@ def weigh(payload: Any, session: Any) -> list[int]:
 
 def leave_a_thread(payload: Any, session: Any) -> None:
     """That no orderly end would outlive."""
-    threading.Thread(target=time.sleep, args=(60.0,)).start()
+    threading.Thread(target=time.sleep, args=(600.0,)).start()
     if payload:
         raise {"exit": SystemExit(3), "abort": Abort("x"), "interrupt": KeyboardInterrupt()}[
             payload
@@ -325,7 +344,9 @@ def grow(payload: Any, session: Any) -> int:
 
 
 def take_time() -> None:
-    """As long as the environment says; not at all while the file that it names is there."""
+    """As long as the environment says, and until a file is there; not at all while another is."""
     if os.path.exists(os.environ.get("POOLED_BROKEN", "")):
         raise FileExistsError("POOLED_BROKEN")
+    while not os.path.exists(os.environ.get("POOLED_INIT_WAITS_FOR", "/")):
+        time.sleep(0.005)
     time.sleep(float(os.environ.get("POOLED_INIT_S", "0")))

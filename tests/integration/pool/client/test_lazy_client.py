@@ -32,7 +32,7 @@ async def test_context_calls_the_pool_of_its_host_with_the_limits_of_its_command
         async with open_context(load_runtime(str(pool.config)), app) as ctx:
             event = narrowed(ctx, EventContext, group="g", event_id="e")
             assert event.pool is ctx.pool
-            assert 59.0 < (await event.pool.execute("about"))["remaining"] <= 60.0
+            assert 30.0 < (await event.pool.execute("about"))["remaining"] <= 60.0
             for command in ("hang", "note"):
                 with pytest.raises(DeadlineExceeded):
                     await ctx.pool.execute(command, [str(tmp_path / "noted"), 1, 2.0])

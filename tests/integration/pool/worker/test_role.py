@@ -45,23 +45,23 @@ def test_worker_is_ready_with_its_child(tmp_path: Path) -> None:
 
 
 def test_worker_is_ready_after_two_seconds_though_its_child_is_not(tmp_path: Path) -> None:
-    with worker_of(tmp_path, POOLED_INIT_S="8") as worker:
+    go = tmp_path / "go"
+    with worker_of(tmp_path, POOLED_INIT_WAITS_FOR=str(go)) as worker:
         began = time.monotonic()
         assert worker.until_ready()["STATUS"] == "ready; pool child starting"
-        took_s = time.monotonic() - began
-        print(f"ready after {took_s:.2f} s")
-        assert 1.5 < took_s < 8.0
+        assert time.monotonic() - began > 1.5
+        go.touch()
         worker.until(lambda message: message.get("STATUS") == "ready")
         assert worker.stop()[0] == 0
 
 
 def test_worker_serves_http_while_its_child_starts(tmp_path: Path) -> None:
     address = free_address()
-    config = write_config(tmp_path, "[pool]\nchild_start_timeout_s = 20.0\n", app=APP)
+    config = write_config(tmp_path, "[pool]\nchild_start_timeout_s = 600.0\n", app=APP)
     options = ("--config", str(config), "--listen", address)
-    environment = {"POOLED_INIT_S": "60"}
+    environment = {"POOLED_INIT_S": "600"}
     with server(None, *options, app=None, workers=1, environment=environment) as running:
-        deadline = time.monotonic() + 20.0
+        deadline = time.monotonic() + 60.0
         while True:
             try:
                 with urlopen(f"http://{address}/", timeout=20.0) as response:
@@ -71,22 +71,18 @@ def test_worker_serves_http_while_its_child_starts(tmp_path: Path) -> None:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
         assert "worker@0 is ready" not in running.log
-        began = time.monotonic()
         running.signal(signal.SIGTERM)
-        assert running.wait() == 0
-        assert time.monotonic() - began < 4.0  # it has no call that could be waited for
+        assert running.wait() == 0  # there is no call that could be waited for
 
 
 def test_nobody_outlives_a_killed_worker(tmp_path: Path) -> None:
     with worker_of(tmp_path) as worker, SyncClient(tmp_path / "run" / "pool") as client:
         worker.until_ready()
         [child] = children_of(worker.process.pid)
-        running = client.submit("note", [str(tmp_path / "began"), 1, 60.0])
+        running = client.submit("note", [str(tmp_path / "began"), 1, 600.0])
         wait_until((tmp_path / "began").exists, timeout_s=20.0, what="the call begins")
-        began = time.monotonic()
         worker.process.kill()
         wait_gone([child])
-        assert time.monotonic() - began < 2.0
         with pytest.raises(WorkerCrashed):
             running.result(10.0)
 
