@@ -25,6 +25,8 @@ from tests.servers.reaper import watched
 #: Below the ports the kernel gives to clients: one that connects again and again to a stopped
 #: server's port would one day be given that very port, and talk to itself.
 _PORTS = range(20_000, 32_000)
+#: Those of `free_port`.
+_chosen: list[socket.socket] = []
 #: A file system without a disk, and the room it must have.
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES = 2 << 30
@@ -44,11 +46,20 @@ def find_program(name: str) -> str:
 
 
 def free_port() -> int:
-    """A port of loopback on which nobody listens; it stays the server's while that is down."""
+    """A port of loopback that no other process of tests is given while this one lives.
+
+    It stays bound, without listening, and is marked for reuse only then: who listens with
+    SO_REUSEADDR, as servers do, gets it, also after a restart; who chooses a port does not.
+    """
     for port in random.sample(_PORTS, 100):
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
+        chosen = socket.socket()
+        try:
+            chosen.bind(("127.0.0.1", port))
+        except OSError:
+            chosen.close()
+        else:
+            chosen.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _chosen.append(chosen)
             return port
     raise ServerError("no free port")
 

@@ -10,6 +10,7 @@ from aiosmtpd.smtp import SMTP
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.cli.service import running, told, until
 from tests.integration.cli.test_alert import Mailbox, mailbox
+from tests.servers.process import free_port
 
 UNIT = "worker@3.service"
 
@@ -27,15 +28,14 @@ def config(directory: Path, port: int) -> Path:
 async def serve_until_mailed(box: Mailbox, port: int) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: SMTP(box), "127.0.0.1", port)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not box.mails:  # noqa: ASYNC110 - the server calls no event of ours
             await asyncio.sleep(0.05)
     server.close()
 
 
 def test_failed_unit_is_listed_and_its_mail_comes_when_the_server_is_back(tmp_path: Path) -> None:
-    with mailbox() as box:
-        port = box.port
+    port = free_port()
     path = config(tmp_path, port)
     failed = cordata("alert", UNIT, "--config", str(path))
     assert failed.returncode == 1, failed

@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -22,15 +21,10 @@ from pathlib import Path
 
 import pytest
 from tests.host.documents import CHECKOUT, DOCS, README, blocks, commands, pages
+from tests.servers.process import free_port
 from tests.servers.reaper import watched
 
 TIMEOUT_S = 150.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -157,9 +151,9 @@ def test_application_of_the_documents_handles_its_event_once_when_run(tmp_path: 
         url = f"http://127.0.0.1:{port}/book/7"
         answer = run_shell(f"{sys.executable} -c {_POST!r} {url}")
         assert len(json.loads(answer)["event"]) == 32
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=9) as asked:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=60) as asked:
             assert asked.status == 200 and json.load(asked) == {"ready": True}
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not mails(database) and time.monotonic() < deadline:
             time.sleep(0.02)
         own = {"STATE_DIRECTORY": str(state), "CORDATA_RUNTIME": str(state / "run")}
@@ -222,7 +216,7 @@ def test_new_application_of_the_documents_works_when_typed(tmp_path: Path) -> No
 
 _POST = (
     "import sys, urllib.request as u;"
-    ' print(u.urlopen(u.Request(sys.argv[1], method="POST"), timeout=9).read().decode())'
+    ' print(u.urlopen(u.Request(sys.argv[1], method="POST"), timeout=60).read().decode())'
 )
 
 
@@ -248,7 +242,7 @@ def test_application_of_the_front_page_handles_its_event_when_run(tmp_path: Path
     with ready(as_python(there), log, PYTHONPATH=path):
         answer = run_shell(f"{sys.executable} -c {_POST!r} http://127.0.0.1:{port}/hello/eva")
         assert len(json.loads(answer)["event"]) == 32
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while "greeted eva" not in log.read_text() and time.monotonic() < deadline:
             time.sleep(0.02)
     assert "greeted eva" in log.read_text()

@@ -15,11 +15,11 @@ from tests.host.documents import CHECKOUT, blocks, text_of
 from tests.integration.documents.test_first_steps import (
     TIMEOUT_S,
     as_python,
-    free_port,
     ready,
     run_shell,
     write_application,
 )
+from tests.servers.process import free_port
 
 import cordata
 from cordata.config import Document, build
