@@ -6,7 +6,10 @@ import asyncio
 import inspect
 import os
 from collections.abc import Coroutine
+from datetime import datetime
+from time import sleep
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import settings
@@ -32,6 +35,16 @@ def nobodys_service(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith((*_MANAGERS, *_DIRECTORIES)) and name != "CORDATA_CACHE":
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def one_day() -> None:
+    """A test of less than a minute ends on the day on which it begins, in Rome and by UTC."""
+    for zone in ("Europe/Rome", "UTC"):
+        now = datetime.now(ZoneInfo(zone))
+        left_s = 86_400 - (now.hour * 3600 + now.minute * 60 + now.second)
+        if left_s <= 60:
+            sleep(left_s)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -258,7 +258,7 @@ async def test_acknowledgement_that_meets_a_resending_leaves_it_waiting(
             said = ((14, "a1"),) if how == "taken" else ()
             refused = {"a1": "no room"} if how == "rejected" else {}
             task = asyncio.create_task(hub.acknowledge("u1", *said, rejected=refused))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not db.one("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
         assert await task == ["a1"]

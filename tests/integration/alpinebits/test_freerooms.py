@@ -35,7 +35,7 @@ _today = datetime.now(UTC).date()
 
 
 @pytest.fixture(autouse=True)
-def day() -> None:
+def day(one_day: None) -> None:
     global _today
     _today = datetime.now(UTC).date()
 

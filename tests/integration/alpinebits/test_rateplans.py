@@ -241,7 +241,7 @@ async def test_of_two_complete_sets_at_once_one_is_left(tmp_path: Path) -> None:
             db.execute(
                 "LOCK TABLE inbound_message IN SHARE MODE"
             )  # so that neither is done at once
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 first = asyncio.create_task(push(one, plan("A", kind="Full"), complete=True))
                 second = asyncio.create_task(push(two, plan("B", kind="Full"), complete=True))
                 while db.one(waiting) < 2:  # noqa: ASYNC110

@@ -39,7 +39,7 @@ def told(config: Path, *arguments: str) -> Any:
 
 def until(config: Path, *arguments: str, true: Callable[[Any], bool]) -> Any:
     """What a command prints once something is true of it."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not true(found := told(config, *arguments)):
         assert time.monotonic() < deadline, found
         time.sleep(0.1)  # each look is a program's whole start

@@ -38,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def client(home: Path) -> Iterator[SyncClient]:
-    with SyncClient(home / "run" / "pool", timeout=20.0) as client:
+    with SyncClient(home / "run" / "pool", timeout=60.0) as client:
         yield client
 
 
@@ -53,7 +53,7 @@ def ask(home: Path, *arguments: str) -> Any:
 
 
 def until(true: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 60.0
     while not (found := true()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -68,7 +68,7 @@ def worker_of(home: Path, name: str) -> dict[str, Any]:
 def test_status_shows_who_does_what_and_each_pool_its_commands(
     home: Path, client: SyncClient
 ) -> None:
-    call = client.submit("wait", 20.0)
+    call = client.submit("wait", 60.0)
     try:
         running_ = until(lambda: worker_of(home, "1")["children"][0]["command"] == "wait")
         assert running_
@@ -111,7 +111,7 @@ def test_drained_worker_gets_no_calls_until_that_is_undone(home: Path, client: S
     time.sleep(0.2)
     assert not waiting.done()
     assert pool(home, "drain", "0", "--undo").stdout == "worker 0 gets calls again\n"
-    assert waiting.result(20.0) == 1
+    assert waiting.result(60.0) == 1
 
 
 def test_recycle_replaces_the_child(home: Path, client: SyncClient) -> None:
@@ -155,7 +155,7 @@ def test_status_says_why_a_child_does_not_start_and_recycle_waits_for_one(tmp_pa
             shown = pool(tmp_path, "status").stdout
             assert "\nno start   child of worker 0: FileExistsError" in shown
             broken.unlink()
-            output, _ = process.communicate(timeout=30.0)
+            output, _ = process.communicate(timeout=60.0)
         assert re.fullmatch(r"worker 0 has child \d+\n", output)
         assert str(child["pid"]) not in output
         assert "no start" not in pool(tmp_path, "status").stdout
@@ -205,7 +205,7 @@ def test_another_user_may_look_if_the_sockets_say_so_and_give_no_orders() -> Non
             ordered = by_nobody("drain", "0")
             assert ordered.returncode == 1
             assert "only the user of the service, and root, may do this" in ordered.stderr
-            with SyncClient(path, timeout=20.0) as client:
+            with SyncClient(path, timeout=60.0) as client:
                 assert not client.status()["workers"][0]["drained"]
                 with pytest.raises(CordataError):
                     client.drain("7")

@@ -72,20 +72,20 @@ class Terminal:
 
     def until(self, pattern: str) -> None:
         """Read until the terminal shows it."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not re.search(pattern, self.shown):
             assert time.monotonic() < deadline and self._read(), self.shown
 
     def ended(self) -> tuple[int, str]:
         """Exit code and stdout."""
-        out = self.process.communicate(timeout=30)[0]
+        out = self.process.communicate(timeout=60)[0]
         while self._read():
             pass
         os.close(self._ours)
         return self.process.returncode, out
 
     def _read(self) -> bool:
-        if not select.select([self._ours], [], [], 5.0)[0]:
+        if not select.select([self._ours], [], [], 60.0)[0]:
             return False
         try:
             data = os.read(self._ours, 4096)

@@ -44,7 +44,7 @@ class Live:
             for piece in pieces:
                 writer.write(piece)
                 await writer.drain()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 output = await reader.read()
         finally:
             writer.close()
@@ -52,7 +52,7 @@ class Live:
 
     async def quiet(self) -> None:
         """Until no connection and no request is left."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.service.stats().connections or self.service.stats().in_flight:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
@@ -93,7 +93,7 @@ async def live(
                 yield server
             finally:
                 server.stop.set()
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await run
     assert not errors, errors
     assert service.stats().connections == 0 and service.stats().in_flight == 0
@@ -101,5 +101,5 @@ async def live(
 
 async def read_head(reader: asyncio.StreamReader) -> bytes:
     """The head of the next response."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return await reader.readuntil(b"\r\n\r\n")

@@ -43,7 +43,7 @@ async def test_corpus_is_answered_the_same_over_sockets() -> None:
             writer.write(case.data)
             if case.is_valid and not case.expected["closes"]:
                 writer.write(CLOSE)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 output = await reader.read()
             writer.close()
             methods = [one.scope["method"] for one in app.seen]
@@ -147,7 +147,7 @@ async def test_accepting_goes_on_after_errors(caplog: pytest.LogCaptureFixture) 
         acceptor.open()
         began = asyncio.get_running_loop().time()
         with socket.create_connection(sockets[0].getsockname()):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 (await taken.get()).close()
         # Twice out of descriptors: twice a pause, not a busy loop; each is told.
         assert asyncio.get_running_loop().time() - began > 0.9
@@ -168,7 +168,7 @@ async def test_accepting_goes_on_after_errors(caplog: pytest.LogCaptureFixture) 
 async def test_silent_client_is_ended_in_time(
     pieces: tuple[bytes, ...], statuses: list[int]
 ) -> None:
-    async with live(Recorder(), QUICK) as server, asyncio.timeout(20):
+    async with live(Recorder(), QUICK) as server, asyncio.timeout(60):
         assert [answer.status for answer in await server.talk(*pieces)] == statuses
         await server.quiet()
 
@@ -180,7 +180,7 @@ async def test_slow_loris_is_408_though_it_never_stops_sending() -> None:
             writer.write(b"X: y\r\n")
             await asyncio.sleep(0.02)
 
-    async with live(Recorder(), QUICK) as server, asyncio.timeout(5):
+    async with live(Recorder(), QUICK) as server, asyncio.timeout(60):
         streams = [await server.connect() for _ in range(20)]
         tasks = [asyncio.ensure_future(drip(writer)) for _, writer in streams]
         assert (await server.talk(CLOSE))[0].status == 200  # nobody else waits
@@ -206,7 +206,7 @@ async def test_client_that_does_not_read_is_cut_off_and_the_stream_told() -> Non
             told.set()
             raise
 
-    async with live(http_only(endless), QUICK) as server, asyncio.timeout(10):
+    async with live(http_only(endless), QUICK) as server, asyncio.timeout(60):
         client = socket.create_connection(("127.0.0.1", server.port))
         client.sendall(GET)
         await told.wait()
@@ -233,7 +233,7 @@ async def test_half_closed_client_gets_its_answers() -> None:
         reader, writer = await server.connect()
         writer.write(GET + GET)
         writer.write_eof()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             output = await reader.read()
         assert len(parse_answers(output, [], ended=True)) == 2
         writer.close()
@@ -246,7 +246,7 @@ async def test_refused_client_gets_its_answer_though_it_keeps_sending() -> None:
             reader, writer = await server.connect()
             writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n")
             writer.write(b"x" * 1_000_000)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert b" 413 " in await read_head(reader)
             writer.close()
 
@@ -282,8 +282,9 @@ async def test_connections_and_exchanges_are_freed_without_the_cycle_collector()
             for request in (GET, POST % 3 + b"abc", b"GET / HTTP/1.1\r\n\r\n"):
                 await server.talk(request + CLOSE)
             await server.quiet()
-            await asyncio.sleep(0.05)
-            assert alive() == before
+            async with asyncio.timeout(60):
+                while alive() != before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
         finally:
             gc.enable()
 
@@ -293,13 +294,13 @@ async def test_connections_and_exchanges_are_freed_without_the_cycle_collector()
 
 async def stopping(server: Live) -> None:
     server.stop.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not server.service.server.state.draining:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
 async def test_answers_say_close_while_draining_and_idle_connections_end() -> None:
-    async with live(Recorder(), HttpConfig(drain_s=0.4)) as server:
+    async with live(Recorder(), HttpConfig(drain_s=1.5)) as server:
         busy_reader, busy = await server.connect()
         idle_reader, idle = await server.connect()
         for reader, writer in ((busy_reader, busy), (idle_reader, idle)):
@@ -308,7 +309,7 @@ async def test_answers_say_close_while_draining_and_idle_connections_end() -> No
         await stopping(server)
         busy.write(GET)
         assert b"connection: close" in await read_head(busy_reader)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await busy_reader.read()
             assert await idle_reader.read() == b""
         busy.close()
@@ -331,7 +332,7 @@ async def test_requests_in_hand_are_answered_after_the_stop() -> None:
         await stopping(server)
         await asyncio.sleep(0.1)
         release.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert (await reader.read()).endswith(b"done")
         writer.close()
 
@@ -346,7 +347,7 @@ async def test_connection_ends_soon_when_its_response_outlasts_the_drain() -> No
         await release.wait()
         await send(body(b"b"))
 
-    async with live(http_only(stream), HttpConfig(drain_s=0)) as server, asyncio.timeout(5):
+    async with live(http_only(stream), HttpConfig(drain_s=0)) as server, asyncio.timeout(60):
         reader, writer = await server.connect()
         writer.write(GET)
         assert b"connection" not in (await read_head(reader)).lower()
@@ -358,7 +359,7 @@ async def test_connection_ends_soon_when_its_response_outlasts_the_drain() -> No
 
 
 async def test_request_that_arrived_with_the_stop_is_answered() -> None:
-    async with live(Recorder(), HttpConfig(drain_s=0)) as server, asyncio.timeout(5):
+    async with live(Recorder(), HttpConfig(drain_s=0)) as server, asyncio.timeout(60):
         reader, writer = await server.connect()
         writer.write(GET)
         await read_head(reader)
@@ -403,7 +404,7 @@ async def test_cancelling_cuts_requests_in_hand_off() -> None:
         with pytest.raises(asyncio.CancelledError):
             await run
         assert server.stats().in_flight == 0
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await reader.read() == b""
         writer.close()
 

@@ -35,7 +35,7 @@ async def workers(count: int, spread: Path) -> AsyncIterator[tuple[int, int]]:
     process = watched(await starting)
     try:
         seen: set[str] = set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(seen) < count:
                 try:
                     stream = await asyncio.open_connection("127.0.0.1", port)

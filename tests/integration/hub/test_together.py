@@ -41,7 +41,7 @@ async def check(hub: Hub) -> None:
 
 async def blocked(hub: Hub) -> None:
     """Wait until somebody waits for a lock."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not await hub.one("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

@@ -86,7 +86,7 @@ async def test_report_goes_out_once_when_the_child_is_killed_while_it_renders(
     with running(tmp_path, app=stall) as path:
         async with hub_with(tmp_path / "hub", path) as hub:
             job = asyncio.ensure_future(report(hub, tmp_path))
-            deadline = time.monotonic() + 20.0
+            deadline = time.monotonic() + 60.0
             while not (  # noqa: ASYNC110 - another process writes
                 stalled.exists() or job.done() or time.monotonic() > deadline
             ):
@@ -107,11 +107,12 @@ async def test_report_goes_out_with_a_warning_when_there_is_no_pool(
         begun = time.monotonic()
         await render(hub.ctx, figures, timeout_s=0.3)
         assert time.monotonic() - begun >= 0.3
-        assert len((await report(hub, tmp_path)).ran) == 1  # it is not waited for again
-        assert time.monotonic() - begun < 8.0
+        async with asyncio.timeout(60):  # it is not waited for again
+            await render(hub.ctx, figures, timeout_s=600.0)
+        assert len((await report(hub, tmp_path)).ran) == 1
         assert the_mail(hub).startswith("<!DOCTYPE html>")
     text = f"daily report of {DAY} for hotel H1: not by the pool (unavailable), so it is rendered"
-    assert warnings(caplog) == [f"{text} here"] * 2
+    assert warnings(caplog) == [f"{text} here"] * 3
 
 
 async def test_report_goes_out_with_a_warning_when_every_child_dies_of_it(

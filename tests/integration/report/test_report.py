@@ -44,6 +44,7 @@ def mails(hub: Hub) -> list[Found]:
     return hub.db.execute("SELECT * FROM mail ORDER BY id")
 
 
+@pytest.mark.usefixtures("one_day")
 async def test_figures_count_what_the_day_brought(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add_account("u2", H1)
@@ -117,6 +118,7 @@ async def test_reports_are_due_for_each_hotel_at_its_own_time(tmp_path: Path) ->
         ]
 
 
+@pytest.mark.usefixtures("one_day")
 async def test_reports_begin_anew_when_a_hotel_is_enabled_again(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         assert await due_reports(hub.ctx, NOW)

@@ -54,16 +54,16 @@ class Managed:
         deadline = time.monotonic() + PATIENCE_S
         seen = after
         while True:
+            over = self.process.poll() is not None  # first: what it said at its end has come then
+            self.messages.extend(message for _, message in self._notify.receive())
             for message in self.messages[seen:]:
                 if true(message):
                     return message
             seen = len(self.messages)
             left = deadline - time.monotonic()
             assert left > 0, f"not notified; {self.messages}"
-            if self.process.poll() is not None:
-                raise AssertionError(f"ended with {self.process.returncode}; {self.messages}")
+            assert not over, f"ended with {self.process.returncode}; {self.messages}"
             select.select([self._notify], [], [], min(left, 0.2))
-            self.messages.extend(message for _, message in self._notify.receive())
 
     def until_status(self, text: str) -> dict[str, str]:
         return self.until(lambda message: text in message.get("STATUS", ""))

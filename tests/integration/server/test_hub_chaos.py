@@ -81,14 +81,14 @@ class Life:
 
     def _until_all_is_done(self) -> None:
         made = self.hub
-        until(lambda: made.number(OPEN) == 0, "the last event handled", patience_s=60)
+        until(lambda: made.number(OPEN) == 0, "the last event handled", patience_s=120)
         waiting = "SELECT count(*) FROM delivery WHERE waiting = 1 AND acked_at IS NULL"
-        until(lambda: made.number(waiting) == 0, "the last delivery", patience_s=60)
+        until(lambda: made.number(waiting) == 0, "the last delivery", patience_s=120)
         # An event that was handed to Redis is in no table until it is handled.
         missing = f"""SELECT (SELECT count(*) FROM reservation) * {1 + 2 * len(USERS)}
             - (SELECT count(*) FROM reservation_history WHERE event IN ({_TRAIL}))"""
         until(lambda: made.number(missing) <= 0, "the last of the trail", patience_s=120)
-        until(lambda: made.number(OPEN) == 0, "the last event handled", patience_s=60)
+        until(lambda: made.number(OPEN) == 0, "the last event handled", patience_s=120)
 
     def check(self) -> None:
         """What was promised is there, once."""
@@ -138,6 +138,7 @@ def shake(life: Life, acts: Sequence[Callable[[], None]], chance: random.Random)
         for act in acts:
             time.sleep(chance.uniform(0.1, 0.6))
             act()
+        until(lambda: sum(one.accepted for one in life.guests) > 20, "enough that is accepted")
     life.check()
     assert life.hub.stop() in (0, 1)
     assert "Traceback" not in life.hub.log and "@example.com" not in life.hub.log

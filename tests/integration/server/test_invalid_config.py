@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import signal
 import socket
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.integration.cli.command import cordata, python, write_config
 from tests.integration.server.managed import Managed, managed, managed_on
-from tests.integration.server.running import APP
+from tests.integration.server.running import APP, PATIENCE_S
 
 WAITING = ("worker", "0", "--wait-for-config")
 BROKEN = "[http]\ndrian_s = 1\n"
@@ -30,7 +32,7 @@ def listening() -> Iterator[socket.socket]:
 def ask(listening: socket.socket) -> http.client.HTTPResponse:
     """One request on a connection of its own; one without an answer fails."""
     host, port = listening.getsockname()
-    connection = http.client.HTTPConnection(host, port, timeout=20)
+    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
     try:
         connection.request("GET", "/facts")
         response = connection.getresponse()
@@ -41,10 +43,13 @@ def ask(listening: socket.socket) -> http.client.HTTPResponse:
 
 
 def alerts(config: Path) -> list[dict[str, object]]:
-    """What the primary will store."""
+    """What the primary will store, or has stored: it looks now and then."""
     waiting = config.parent / "state/alerts.waiting"
     lines = waiting.read_text().splitlines() if waiting.exists() else []
-    return [json.loads(line) for line in lines]
+    with contextlib.closing(sqlite3.connect(config.parent / "state/cordata.db")) as store:
+        store.row_factory = sqlite3.Row
+        stored = [dict(row) for row in store.execute("SELECT cause, count, sample FROM alert")]
+    return stored or [json.loads(line) for line in lines]
 
 
 def is_waiting(worker: Managed) -> str:
@@ -139,4 +144,4 @@ def test_worker_that_waits_takes_no_connection_while_another_one_serves(
 def test_worker_ends_with_78_when_there_is_nothing_to_answer_on(tmp_path: Path) -> None:
     config = write_config(tmp_path, BROKEN, app=APP)
     with managed(config, *WAITING) as worker:
-        assert worker.process.wait(20) == 78
+        assert worker.process.wait(PATIENCE_S) == 78

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.integration.cli.command import cordata, python, write_config
 from tests.integration.server.managed import managed
+from tests.integration.server.running import PATIENCE_S
 
 ENGINE_ONLY = '[worker]\nservices = ["engine"]\n'
 
@@ -40,7 +41,7 @@ def test_roles_end_with_78_when_the_schema_is_of_a_newer_major(tmp_path: Path) -
         )
     for role in (["worker", "0"], ["primary"]):
         with managed(config, *role) as process:
-            assert process.process.wait(20) == 78
+            assert process.process.wait(PATIENCE_S) == 78
 
 
 def test_worker_stops_at_once_when_told_to_while_it_waits(tmp_path: Path) -> None:
@@ -140,23 +141,29 @@ def test_supervisor_runs_from_a_program_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_primary_has_time_of_its_own_when_a_worker_does_not_stop(tmp_path: Path) -> None:
+    hanging = tmp_path / "hanging"
     script = f"""
-import logging, os, signal, socket, threading
+import logging, os, signal, socket, threading, time
 from cordata.supervisor import Supervisor
 
 def ready(urls):
     host, port = urls[0].removeprefix("http://").split(":")
     sock = socket.create_connection((host, int(port)))
     sock.sendall(b"GET /hang HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    threading.Thread(target=stop).start()
+
+def stop():
+    while not os.path.exists({str(hanging)!r}):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 s = Supervisor(app="tests.integration.server.tiny:app", workers=1, listen=["127.0.0.1:0"],
-               state={str(tmp_path)!r}, stop_timeout_s=2.0, watchdog_s=0, on_ready=ready)
+               state={str(tmp_path)!r}, stop_timeout_s=5.0, watchdog_s=0, on_ready=ready)
 logging.basicConfig(level="INFO")
 assert s.run() == s.exit_code == 1
 print("done")
 """
-    result = python("-c", script)
+    result = python("-c", script, TINY_HANGING=str(hanging))
     assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
     assert "worker@0 did not stop in time: SIGKILL" in result.stderr
     assert "primary exited with 0" in result.stderr

@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.integration.server.running import free_address, refused, server, wait_gone
+from tests.integration.server.running import PATIENCE_S, free_address, refused, server, wait_gone
 from tests.servers.process import is_alive
 
 
@@ -68,7 +68,7 @@ def test_server_stops_workers_before_the_primary_when_signalled(
 def test_server_answers_what_it_has_in_hand_when_stopped(tmp_path: Path) -> None:
     with server(tmp_path, workers=1) as running:
         host = running.ready().removeprefix("http://")
-        connection = http.client.HTTPConnection(host, timeout=20)
+        connection = http.client.HTTPConnection(host, timeout=PATIENCE_S)
         connection.request("GET", "/slow")
         running.get("/facts")  # the slow one has been accepted before this one
         running.signal(signal.SIGTERM)
@@ -134,7 +134,7 @@ def test_server_stops_the_rest_when_no_worker_is_left(tmp_path: Path) -> None:
 
 
 def test_watchdog_kills_a_stopped_worker(tmp_path: Path) -> None:
-    with server(tmp_path, "--watchdog", "1", "--restart") as running:
+    with server(tmp_path, "--watchdog", "3", "--restart") as running:
         running.ready()
         victim = running.pid_of("worker@0")
         os.kill(victim, signal.SIGSTOP)
@@ -146,9 +146,9 @@ def test_watchdog_kills_a_stopped_worker(tmp_path: Path) -> None:
 
 
 def test_watchdog_leaves_a_trace_when_the_loop_hangs(tmp_path: Path) -> None:
-    with server(tmp_path, "--watchdog", "1", workers=1) as running:
+    with server(tmp_path, "--watchdog", "3", workers=1) as running:
         host = running.ready().removeprefix("http://")
-        connection = http.client.HTTPConnection(host, timeout=20)
+        connection = http.client.HTTPConnection(host, timeout=PATIENCE_S)
         connection.request("GET", "/hang")
         running.until_logged("worker@0 missed its watchdog: SIGABRT")
         assert running.wait() == 1
@@ -260,7 +260,7 @@ def test_server_answers_503_while_the_store_cannot_be_opened_and_heals(tmp_path:
     address = free_address()
     with server(tmp_path, "--listen", address, workers=1) as running:
         running.until_logged("worker@0 store: the store cannot be opened")
-        connection = http.client.HTTPConnection(address, timeout=20)
+        connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
         connection.request("GET", "/facts")
         response = connection.getresponse()
         assert (response.status, response.read()) == (503, b'{"error": "store_unavailable"}\n')

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.integration.server.running import free_address, server
+from tests.integration.server.running import PATIENCE_S, free_address, server
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
@@ -17,7 +17,7 @@ _WRITE_VERSION_AT = 18
 
 def status_of(address: str, path: str = "/facts") -> tuple[int, bytes]:
     """Of one request; one that gets no answer fails."""
-    connection = http.client.HTTPConnection(address, timeout=20)
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
     try:
         connection.request("GET", path)
         response = connection.getresponse()

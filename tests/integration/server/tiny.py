@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import time
+from pathlib import Path
 from typing import Any
 
 from cordata import App
@@ -72,6 +73,8 @@ async def serve(scope: dict[str, Any], receive: Any, send: Any) -> None:
     elif path == "/zombies":
         body = _zombies()
     elif path == "/hang":
+        if flag := os.environ.get("TINY_HANGING"):
+            Path(flag).touch()
         time.sleep(60)
     elif path == "/slow":
         await asyncio.sleep(0.5)

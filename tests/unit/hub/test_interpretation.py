@@ -260,8 +260,8 @@ def test_any_bytes_are_something(body: bytes, kind: str, content_type: str) -> N
     ],
 )
 def test_hostile_body_is_judged_at_once(body: bytes) -> None:
-    from time import perf_counter
+    from time import thread_time
 
-    began = perf_counter()
+    began = thread_time()  # not the time of others
     judge(read("wix", body))
-    assert perf_counter() - began < 1
+    assert thread_time() - began < 1
