@@ -18,6 +18,7 @@ from tests.integration.alert.alerts import (
 from tests.integration.engine.parts import context_of, opened, until
 from tests.integration.mail.smtp_server import Mailbox, smtp_server
 from tests.integration.primary.primary import build
+from tests.servers.process import free_port
 
 from cordata import clock
 from cordata.alert import RETRY_S, Buffer, Cooldown, Spool
@@ -61,8 +62,7 @@ async def test_errors_of_a_kind_are_one_mail_without_what_is_private(state: Path
 
 async def test_mail_waits_in_the_outbox_while_the_server_is_away(state: Path) -> None:
     async with opened(state) as store:
-        async with smtp_server(Mailbox()) as box:
-            pass  # its port, and nobody there
+        box = Mailbox(port=free_port())  # and nobody there
         config, mail = AlertConfig(to=OPS, count=1), mail_of(box)
         one = process(store, state, config, mail)
         async with service(store, state, config, mail, one):
@@ -182,7 +182,7 @@ async def test_urgent_alert_is_kept_until_it_may_be_mailed_again_when_the_mail_s
 ) -> None:
     """The store is away, too: what is only counted then would never be mailed."""
     paths = PathsConfig(state=state, runtime=state)
-    mail = MailConfig(host="127.0.0.1", port=9, timeout_s=5.0)  # nobody listens
+    mail = MailConfig(host="127.0.0.1", port=9, timeout_s=30.0)  # nobody listens
     config = Config(alert=AlertConfig(to=OPS), mail=mail, paths=paths)
     async with opened(state) as store:
         pass

@@ -187,7 +187,7 @@ def test_server_and_files_are_gone_when_its_pytest_was_killed(state: str) -> Non
         os.kill(owner.pid, signal.SIGKILL)
     wait_until(
         lambda: not os.path.exists(directory) and not any(map(is_alive, pids)),
-        timeout_s=10,
+        timeout_s=60,
         what="the end of a server that nobody owns",
     )
 

@@ -23,7 +23,7 @@ from tests.servers.reaper import watched
 def start(script, below, session):
     process = subprocess.Popen(["sh", "-c", script], start_new_session=session)
     started.append(watched(process, then=sys.argv[1]))
-    wait_until(lambda: len(children(process.pid)) == below, timeout_s=10, what="its children")
+    wait_until(lambda: len(children(process.pid)) == below, timeout_s=60, what="its children")
     started.extend(children(process.pid))
 
 started = []
@@ -97,14 +97,14 @@ def test_nothing_is_left_of_processes_and_their_children_when_the_starter_is_kil
     with starter(_START + _TREES, f"touch {note}") as (process, pids):
         assert len(pids) == len(alive(pids)) == 6
         process.send_signal(how)
-        wait_until(lambda: not alive(pids) and note.exists(), timeout_s=20, what="their end")
+        wait_until(lambda: not alive(pids) and note.exists(), timeout_s=60, what="their end")
 
 
 def test_nothing_is_left_of_a_session_when_the_starter_is_killed(tmp_path: Path) -> None:
     with starter(_START + _ORPHAN, tmp_path) as (process, pids):
         assert len(pids) == len(alive(pids)) == 2
         process.kill()
-        wait_until(lambda: not alive(pids), timeout_s=20, what="their end")
+        wait_until(lambda: not alive(pids), timeout_s=60, what="their end")
 
 
 def test_nothing_is_left_of_a_measured_server_when_the_bench_is_killed(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_nothing_is_left_of_a_measured_server_when_the_bench_is_killed(tmp_path:
         # With two workers, the primary, and what there is of the pool by now.
         assert len(pids) == len(alive(pids)) >= 4
         process.kill()
-        wait_until(lambda: not alive(pids), timeout_s=20, what="their end")
+        wait_until(lambda: not alive(pids), timeout_s=60, what="their end")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -122,8 +122,8 @@ def test_directory_is_gone_when_its_owner_is_killed(tmp_path: Path, how: signal.
     with starter(_SWEPT, tmp_path) as (process, _):
         assert swept.exists()
         process.send_signal(how)
-        wait_until(lambda: not swept.exists(), timeout_s=20, what="its end")
-        assert process.wait(20) in (-signal.SIGKILL, 128 + signal.SIGTERM)
+        wait_until(lambda: not swept.exists(), timeout_s=60, what="its end")
+        assert process.wait(60) in (-signal.SIGKILL, 128 + signal.SIGTERM)
         assert end.exists() == (how == signal.SIGTERM)  # it could still tidy up
 
 
@@ -137,6 +137,6 @@ def test_a_process_goes_on_when_its_number_was_anothers(tmp_path: Path) -> None:
         watched(subprocess.Popen(["sleep", "600"], start_new_session=True)) as other,
         starter(script, other.pid) as (process, _),
     ):
-        assert process.wait(20) == 0  # which waits for the reaper
+        assert process.wait(60) == 0  # which waits for the reaper
         assert is_alive(other.pid)
         other.kill()

@@ -52,7 +52,7 @@ async def run_lifespan(*apps: Any) -> list[dict[str, Any]]:
         wanted.put_nowait({"type": "lifespan.shutdown"})
 
     wanted.put_nowait({"type": "lifespan.startup"})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await composed({"type": "lifespan", "state": {}}, wanted.get, send)
     return sent
 

@@ -138,7 +138,7 @@ async def test_topic_wakes_a_task_once_when_it_was_woken_before_it_waits() -> No
     topic = Topic()
     topic.wake()
     topic.wake()
-    assert await topic.wait(1.0) is True
+    assert await topic.wait(60.0) is True
     assert await topic.wait(0.0) is False
 
 
@@ -147,11 +147,11 @@ async def test_topic_loses_nothing_when_two_tasks_take_turns() -> None:
     order: list[str] = []
 
     async def consume(name: str, first: asyncio.Event, go: asyncio.Event) -> None:
-        assert await topic.wait(1.0)
+        assert await topic.wait(60.0)
         first.set()
         await go.wait()
         # Both were busy when the second wake-up came; both must see it.
-        assert await topic.wait(1.0)
+        assert await topic.wait(60.0)
         order.append(name)
 
     go = asyncio.Event()
