@@ -12,6 +12,7 @@ from tests.servers.process import free_port
 from cordata.alert import Spool
 
 
+@pytest.mark.usefixtures("one_day")
 def test_job_says_what_it_did(tmp_path: Path) -> None:
     config = str(write_config(tmp_path, app="tests.integration.cli.diary:app"))
     assert cordata("migrate", "--config", config).returncode == 0
@@ -54,6 +55,7 @@ def test_errors_of_a_job_are_left_to_the_primary_as_alerts(tmp_path: Path) -> No
     assert (group.count, group.pending) == (1, 1)
 
 
+@pytest.mark.usefixtures("one_day")
 @pytest.mark.parametrize(
     ("first", "code"), [("halves", 1), ("lost", 1), ("waiting", 69), ("idle", 0)]
 )

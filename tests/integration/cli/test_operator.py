@@ -81,6 +81,7 @@ def test_dead_letter_is_seen_replayed_and_handled_once(state: Path) -> None:
         assert [one["attempt"] for one in letter["history"]] == [1]
         assert letter["history"][0]["owner"].startswith("worker-0")
 
+        until(config, "outbox", "list", "--type", "order.thanked", true=lambda i: len(i) == 2)
         (state / "mended").touch()
         assert told(config, "dlq", "replay", first) == {"count": 1, "missing": []}
         until(config, "outbox", "list", "--type", "order.packed", true=bool)
@@ -186,6 +187,7 @@ def test_drop_and_purge_ask_and_nobody_answers(state: Path) -> None:
     with service.running(config):
         (event_id,) = published(config, 1)
         until(config, "dlq", "list", true=bool)
+        until(config, "outbox", "list", "--type", "order.thanked", true=bool)
     drop = ("dlq", "drop", event_id, "--config", str(config))
     refused = cordata(*drop)
     assert refused.returncode == 2 and "add --yes" in refused.stderr

@@ -49,10 +49,12 @@ async def race(directory: Path, keyed: bool) -> None:
         for process in processes:
             process.start()
         answers = [
-            answer for _ in processes for answer in await asyncio.to_thread(results.get, timeout=60)
+            answer
+            for _ in processes
+            for answer in await asyncio.to_thread(results.get, timeout=120)
         ]
         for process in processes:
-            await asyncio.to_thread(process.join, 30)
+            await asyncio.to_thread(process.join, 60)
             assert process.exitcode == 0
         assert Counter(number for number, _ in answers) == {n: 2 * WORKERS for n in range(NUMBERS)}
         assert len(set(answers)) == NUMBERS, "each number has one id, whoever asked"
