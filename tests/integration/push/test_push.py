@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -22,6 +21,7 @@ from tests.integration.alpinebits_client.peers import (
 from tests.integration.hub.material import BOOKING, PRICE, Hub, open_hub
 from tests.integration.push.peer import HotelSoftware, taken
 from tests.raw import raw
+from tests.servers.process import free_port
 
 from alpinehub.accounts import add_account
 from alpinehub.alpinebits_client.http import RequestFailed
@@ -132,8 +132,7 @@ async def test_what_waited_before_is_brought_when_the_target_is_set(tmp_path: Pa
 
 async def test_dead_server_gets_it_all_once_when_it_is_back(tmp_path: Path) -> None:
     software = HotelSoftware()
-    with socket.create_server(("127.0.0.1", 0)) as taken_port:
-        url = f"http://127.0.0.1:{taken_port.getsockname()[1]}/"
+    url = f"http://127.0.0.1:{free_port()}/"
     async with open_hub(tmp_path, push_private=True) as hub:
         assert hub.harness is not None
         await target(hub, "demo", url)
@@ -157,8 +156,7 @@ async def test_server_that_was_dead_is_brought_no_change_of_what_it_never_got(
     tmp_path: Path,
 ) -> None:
     software = HotelSoftware()
-    with socket.create_server(("127.0.0.1", 0)) as taken_port:
-        url = f"http://127.0.0.1:{taken_port.getsockname()[1]}/"
+    url = f"http://127.0.0.1:{free_port()}/"
     async with open_hub(tmp_path, push_private=True) as hub:
         assert hub.harness is not None
         await target(hub, "demo", url)

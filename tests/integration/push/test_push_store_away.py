@@ -18,7 +18,7 @@ from alpinehub.sources import add_source
 from cordata.testing import open_app
 
 #: The store gives up after the first, and can be written again after the second.
-GIVEN_UP_S, LOCKED_S = 0.3, 1.5
+GIVEN_UP_S, LOCKED_S = 1.0, 3.0
 
 
 async def test_answer_is_recorded_when_the_store_is_back(tmp_path: Path) -> None:
