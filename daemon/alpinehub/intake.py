@@ -1,11 +1,11 @@
-"""Taking in one submission: all its rows and its event, in one unit.
+"""Stores one submission: all its rows and its event, in one unit of work.
 
     new external id ........................ version 1, reservation.received
-    known, same content as the newest ...... nothing, the id of before
-    known, older by the source's order ..... nothing, the id of before
-    known, said before a cancellation ...... nothing, the id of before, unless the source's order
+    stored, same content as the newest ..... nothing, the id of before
+    stored, older by the source's order .... nothing, the id of before
+    stored, said before a cancellation ..... nothing, the id of before, unless the source's order
                                              says that it is newer
-    known, other content ................... version + 1, reservation.modified or .cancelled
+    stored, other content .................. version + 1, reservation.modified or .cancelled
 
 Two workers with the same external id or idempotency key meet at a unique constraint: the one that
 comes second runs its unit again and finds what the first one wrote.
@@ -13,7 +13,6 @@ comes second runs its unit again and finds what the first one wrote.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -43,25 +42,25 @@ RUNS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """The place of a submission among those of its reservation, as the sender tells it."""
+class SubmissionOrder:
+    """Where a submission stands among those of its reservation, as its sender says."""
 
-    #: Goes up with each change; decides where both submissions have one.
+    #: Grows with each change; it decides if both submissions have one.
     sequence: int | None = None
     #: Microseconds since the epoch.
     sent_at: int | None = None
 
-    def until(self, now_us: int) -> Order:
+    def capped_at(self, now_us: int) -> SubmissionOrder:
         """A sender's clock that is ahead must not outdo what is sent later."""
         if self.sent_at is None or self.sent_at <= now_us:
             return self
-        return Order(sequence=self.sequence, sent_at=now_us)
+        return SubmissionOrder(sequence=self.sequence, sent_at=now_us)
 
-    def compare(self, known: Row) -> int:
+    def compare(self, existing: Row) -> int:
         """Negative: older than the newest that came; positive: newer; 0: the same, or unknown."""
         for mine, newest in (
-            (self.sequence, known["sequence"]),
-            (self.sent_at, known["sent_at"]),
+            (self.sequence, existing["sequence"]),
+            (self.sent_at, existing["sent_at"]),
         ):
             if mine is not None and newest is not None:
                 return mine - int(newest)
@@ -69,28 +68,28 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class NormalisedSubmission:
     """One submission, checked and normalised, with all it takes to store it."""
 
     source: Source
     data: ReservationData
     external_id: str | None
-    order: Order = Order()
-    #: Why a cancellation cannot be the first thing heard of a reservation; empty: it can.
-    incomplete: Sequence[object] = ()
+    order: SubmissionOrder = SubmissionOrder()
+    #: Whether it may create its reservation: a cancellation that lacks the stay may not.
+    may_create: bool = True
     body: bytes
     #: JSON of the headers worth keeping.
     headers: str
     request_id: str
     #: The sender's Idempotency-Key, and the hash of the body it stands for.
-    key: str | None = None
+    idempotency_key: str | None = None
     body_hash: str = ""
     #: The row of the inbox that holds it already, which the caller settles; None: make one.
     inbox_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoreResult:
     """What became of a submission."""
 
     reservation_id: str
@@ -100,8 +99,8 @@ class Stored:
     version: int = 0
 
 
-class Unknown(Exception):
-    """A cancellation of something never heard of, and too little to be a record of its own."""
+class UnknownReservation(Exception):
+    """A cancellation of a reservation that is not stored, and too incomplete to create one."""
 
 
 class _Prepared(NamedTuple):
@@ -117,20 +116,22 @@ class _Prepared(NamedTuple):
     batch: bool
 
 
-def _prepare(arrival: Arrival, now_us: int, *, batch: bool) -> _Prepared:
-    encoded = encode(arrival.data)
+def _prepare(submission: NormalisedSubmission, now_us: int, *, batch: bool) -> _Prepared:
+    encoded = encode(submission.data)
     return _Prepared(new_id(now_us), encoded.decode(), content_hash(encoded), batch)
 
 
-async def take_in(store: Store, arrival: Arrival, *, now_us: int) -> Stored:
+async def store_submission(
+    store: Store, submission: NormalisedSubmission, *, now_us: int
+) -> StoreResult:
     """Store a submission; the result, after the commit.
 
-    Raises: KeyReused, Unknown (nothing is written then), StoreUnavailable. Cancelling is safe: it
-    is stored whole or not at all, and sent again it gets the same id.
+    Raises: KeyReused, UnknownReservation (nothing is written then), StoreUnavailable. Cancelling
+    is safe: it is stored whole or not at all, and sent again it gets the same id.
     """
-    prepared = _prepare(arrival, now_us, batch=True)
+    prepared = _prepare(submission, now_us, batch=True)
     for _ in range(RUNS):
-        unit = partial(_take_in, arrival=arrival, prepared=prepared)
+        unit = partial(_store_submission, submission=submission, prepared=prepared)
         try:
             return await store.run(unit, batch=prepared.batch)
         except Conflict:
@@ -140,86 +141,96 @@ async def take_in(store: Store, arrival: Arrival, *, now_us: int) -> Stored:
     raise StoreUnavailable("too many change the same reservation at once", retry_after_s=1)
 
 
-async def _take_in(tx: Tx, arrival: Arrival, prepared: _Prepared) -> Stored:
-    """The unit of `take_in`. A duplicate leaves no row behind, so it is counted."""
-    if arrival.key is None:
-        stored = await _find_and_store(tx, arrival, prepared)
+async def _store_submission(
+    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
+) -> StoreResult:
+    """The unit of `store_submission`. A duplicate leaves no row behind, so it is counted."""
+    if submission.idempotency_key is None:
+        result = await _find_and_store(tx, submission, prepared)
     else:
-        stored = await _store_once(tx, arrival, prepared, arrival.key)
-    if stored.outcome == "duplicate":
-        await counts.add(tx, arrival.source.hotel.id, "duplicates")
-    return stored
+        result = await _store_once(tx, submission, prepared, submission.idempotency_key)
+    if result.outcome == "duplicate":
+        await counts.add(tx, submission.source.hotel.id, "duplicates")
+    return result
 
 
-async def _store_once(tx: Tx, arrival: Arrival, prepared: _Prepared, key: str) -> Stored:
+async def _store_once(
+    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, key: str
+) -> StoreResult:
     """Store it, unless a submission came with this key before."""
-    stored: Stored | None = None
+    result: StoreResult | None = None
 
-    async def store() -> str:
-        nonlocal stored
-        stored = await _find_and_store(tx, arrival, prepared)
-        return stored.reservation_id
+    async def find_and_store() -> str:
+        nonlocal result
+        result = await _find_and_store(tx, submission, prepared)
+        return result.reservation_id
 
-    scope = f"source:{arrival.source.id}"
-    reservation_id = await tx.remembered(scope, key, store, body_hash=arrival.body_hash)
-    return stored or Stored(reservation_id, "duplicate")
+    scope = f"source:{submission.source.id}"
+    reservation_id = await tx.remembered(scope, key, find_and_store, body_hash=submission.body_hash)
+    return result or StoreResult(reservation_id, "duplicate")
 
 
-async def _find_and_store(tx: Tx, arrival: Arrival, prepared: _Prepared) -> Stored:
-    known = None
-    if arrival.external_id is not None:
-        known = await tx.fetch_one(
-            "find_reservation", source_id=arrival.source.id, external_id=arrival.external_id
+async def _find_and_store(
+    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
+) -> StoreResult:
+    existing = None
+    if submission.external_id is not None:
+        existing = await tx.fetch_one(
+            "find_reservation", source_id=submission.source.id, external_id=submission.external_id
         )
-    return await _store(tx, arrival, prepared, known)
+    return await _store(tx, submission, prepared, existing)
 
 
-async def store_arrival(tx: Tx, arrival: Arrival, known: Row | None) -> Stored:
+async def store_in_unit(
+    tx: Tx, submission: NormalisedSubmission, existing: Row | None
+) -> StoreResult:
     """Store a submission without a key in the caller's unit, which runs again after a Conflict.
 
-    `known`: its reservation, as `find_reservation` returns it. Raises: Unknown, Conflict,
-    StoreUnavailable.
+    `existing`: its reservation, as `find_reservation` returns it. Raises: UnknownReservation,
+    Conflict, StoreUnavailable.
     """
-    return await _store(tx, arrival, _prepare(arrival, tx.now_us, batch=False), known)
+    return await _store(tx, submission, _prepare(submission, tx.now_us, batch=False), existing)
 
 
-async def _store(tx: Tx, arrival: Arrival, prepared: _Prepared, known: Row | None) -> Stored:
-    """Store it as a new reservation, or as the next version of a known one."""
-    if known is None:
-        return await _add(tx, arrival, prepared)
-    place = arrival.order.until(tx.now_us).compare(known)
-    if place < 0 or await _is_repeated(tx, arrival, prepared, known, is_newer=place > 0):
-        if place > 0:
-            await _write_order(tx, arrival, known["id"])
-        return Stored(str(known["id"]), "duplicate", int(known["version"]))
-    return await _change(tx, arrival, prepared, known)
+async def _store(
+    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, existing: Row | None
+) -> StoreResult:
+    """Store it as a new reservation, or as the next version of an existing one."""
+    if existing is None:
+        return await _add(tx, submission, prepared)
+    newness = submission.order.capped_at(tx.now_us).compare(existing)
+    if newness < 0 or await _is_repeated(tx, submission, prepared, existing, is_newer=newness > 0):
+        if newness > 0:
+            await _write_order(tx, submission, existing["id"])
+        return StoreResult(str(existing["id"]), "duplicate", int(existing["version"]))
+    return await _change(tx, submission, prepared, existing)
 
 
 async def _is_repeated(
-    tx: Tx, arrival: Arrival, prepared: _Prepared, known: Row, *, is_newer: bool
+    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, existing: Row, *, is_newer: bool
 ) -> bool:
     """Whether it equals the newest version, or is a late repetition of a version that a
     cancellation ended since. A cancellation itself is none: it is about what is there now.
     """
-    if known["content_hash"] == prepared.content_hash:
+    if existing["content_hash"] == prepared.content_hash:
         return True
-    if is_newer or arrival.data.status == "cancelled":
+    if is_newer or submission.data.status == "cancelled":
         return False
-    values = {"id": known["id"], "content_hash": prepared.content_hash}
+    values = {"id": existing["id"], "content_hash": prepared.content_hash}
     return await tx.fetch_one("find_ended", **values) is not None
 
 
-async def _add(tx: Tx, arrival: Arrival, prepared: _Prepared) -> Stored:
+async def _add(tx: Tx, submission: NormalisedSubmission, prepared: _Prepared) -> StoreResult:
     """Version 1 of a new reservation."""
-    if arrival.incomplete:
-        raise Unknown()
-    source, data, order = arrival.source, arrival.data, arrival.order.until(tx.now_us)
+    if not submission.may_create:
+        raise UnknownReservation
+    source, data, order = submission.source, submission.data, submission.order.capped_at(tx.now_us)
     customer_id = await find_or_create(tx, source.hotel.id, data, batch=prepared.batch)
     columns = {
         "id": prepared.id,
         "hotel_id": source.hotel.id,
         "source_id": source.id,
-        "external_id": arrival.external_id,
+        "external_id": submission.external_id,
         "version": 1,
         "status": data.status,
         "ends_on": ends_on(data),
@@ -233,24 +244,28 @@ async def _add(tx: Tx, arrival: Arrival, prepared: _Prepared) -> Stored:
         await tx.write("insert_reservation_of_new_customer", rows=1, email=email, **columns)
     else:
         await tx.insert("reservation", customer_id=customer_id, **columns)
-    await _add_inbox(tx, arrival, prepared.id, "new")
-    version = _version_of(arrival, prepared, prepared.id, 1, next_res_status(data.status, None))
+    await _add_inbox(tx, submission, prepared.id, "new")
+    version = _version_of(submission, prepared, prepared.id, 1, next_res_status(data.status, None))
     await add_version(tx, version)
-    return Stored(prepared.id, "new", 1)
+    return StoreResult(prepared.id, "new", 1)
 
 
-async def _change(tx: Tx, arrival: Arrival, prepared: _Prepared, known: Row) -> Stored:
-    """The next version of a known reservation."""
-    data = arrival.data
+async def _change(
+    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, existing: Row
+) -> StoreResult:
+    """The next version of an existing reservation."""
+    data = submission.data
     if data.status == "cancelled":
-        data = carry_over(decode(known["data"]), data)
+        data = carry_over(decode(existing["data"]), data)
         prepared = prepared._replace(data=encode(data).decode())
-    customer_id = known["customer_id"]
+    customer_id = existing["customer_id"]
     if data.email or data.phone or customer_id is None:
-        customer_id = await find_or_create(tx, arrival.source.hotel.id, data, batch=prepared.batch)
+        customer_id = await find_or_create(
+            tx, submission.source.hotel.id, data, batch=prepared.batch
+        )
         if customer_id is None:
             raise NotBatched
-    reservation_id, number = str(known["id"]), int(known["version"]) + 1
+    reservation_id, number = str(existing["id"]), int(existing["version"]) + 1
     await tx.write(  # no row: retention deleted it at this moment; run again, it is a new one
         "update_reservation",
         rows=1,
@@ -261,40 +276,43 @@ async def _change(tx: Tx, arrival: Arrival, prepared: _Prepared, known: Row) -> 
         ends_on=ends_on(data),
         now=tx.now_us,
     )
-    await _add_inbox(tx, arrival, reservation_id, "changed")
-    res_status = next_res_status(data.status, known["status"])
-    await add_version(tx, _version_of(arrival, prepared, reservation_id, number, res_status))
-    await _write_order(tx, arrival, reservation_id)
-    return Stored(reservation_id, "changed", number)
+    await _add_inbox(tx, submission, reservation_id, "changed")
+    res_status = next_res_status(data.status, existing["status"])
+    await add_version(tx, _version_of(submission, prepared, reservation_id, number, res_status))
+    await _write_order(tx, submission, reservation_id)
+    return StoreResult(reservation_id, "changed", number)
 
 
-async def _write_order(tx: Tx, arrival: Arrival, reservation_id: str) -> None:
-    order = arrival.order.until(tx.now_us)
-    if order != Order():
+async def _write_order(tx: Tx, submission: NormalisedSubmission, reservation_id: str) -> None:
+    order = submission.order.capped_at(tx.now_us)
+    if order != SubmissionOrder():
         values = {"sequence": order.sequence, "sent_at": order.sent_at}
         await tx.write("note_order", id=reservation_id, **values)
 
 
 async def _add_inbox(
-    tx: Tx, arrival: Arrival, reservation_id: str, outcome: Literal["new", "changed"]
+    tx: Tx,
+    submission: NormalisedSubmission,
+    reservation_id: str,
+    outcome: Literal["new", "changed"],
 ) -> None:
     """What a strict source sent: it is in the inbox only when it can be used.
 
     On PostgreSQL the row locks its source: who grants the hotel to an account meanwhile waits for
     it (accounts.py), so it comes before the deliveries.
     """
-    if arrival.inbox_id is not None:
+    if submission.inbox_id is not None:
         return
     await tx.insert(
         "inbox",
-        source_id=arrival.source.id,
-        external_id=arrival.external_id,
+        source_id=submission.source.id,
+        external_id=submission.external_id,
         received_at=tx.now_us,
-        headers=arrival.headers,
-        body=arrival.body,
+        headers=submission.headers,
+        body=submission.body,
         state="mapped",
         reservation_id=reservation_id,
-        request_id=arrival.request_id,
+        request_id=submission.request_id,
         outcome=outcome,
         handled_at=tx.now_us,
     )
@@ -320,19 +338,23 @@ class Version:
 
 
 def _version_of(
-    arrival: Arrival, prepared: _Prepared, reservation_id: str, number: int, res_status: ResStatus
+    submission: NormalisedSubmission,
+    prepared: _Prepared,
+    reservation_id: str,
+    number: int,
+    res_status: ResStatus,
 ) -> Version:
     return Version(
         reservation_id=reservation_id,
         number=number,
-        hotel_id=arrival.source.hotel.id,
-        source_id=arrival.source.id,
-        status=arrival.data.status,
+        hotel_id=submission.source.hotel.id,
+        source_id=submission.source.id,
+        status=submission.data.status,
         res_status=res_status,
         data=prepared.data,
         content_hash=prepared.content_hash,
-        request_id=arrival.request_id,
-        pushed=arrival.source.hotel.pushed,
+        request_id=submission.request_id,
+        pushed=submission.source.hotel.pushed,
     )
 
 

@@ -15,7 +15,7 @@ import msgspec
 from alpinehub import history
 from alpinehub.directory import joined_hotel, options_of
 from alpinehub.inbox.forms import see_form
-from alpinehub.intake import RUNS, Arrival, Stored, store_arrival
+from alpinehub.intake import RUNS, NormalisedSubmission, StoreResult, store_in_unit
 from alpinehub.models import Source
 from alpinehub.reservations import encode
 from alpinehub.webhooks import fields as mappings
@@ -201,18 +201,18 @@ class _Settling:
         return newer is not None
 
     async def _map(self, tx: Tx, found: Mapped) -> str:
-        external_id, known = await self._find(tx, found)
-        if known is not None and await self._is_outdated(tx, known["id"]):
-            stored = Stored(known["id"], "duplicate")  # it waited, and was overtaken
+        external_id, existing = await self._find(tx, found)
+        if existing is not None and await self._is_outdated(tx, existing["id"]):
+            result = StoreResult(existing["id"], "duplicate")  # it waited, and was overtaken
         else:
-            stored = await store_arrival(tx, self._arrival(found, external_id), known)
-        if stored.outcome != "duplicate":
-            await self._note(tx, stored, found)
+            result = await store_in_unit(tx, self._submission(found, external_id), existing)
+        if result.outcome != "duplicate":
+            await self._note(tx, result, found)
         return await self._write(
             tx,
             "mapped",
-            outcome=stored.outcome,
-            reservation_id=stored.reservation_id,
+            outcome=result.outcome,
+            reservation_id=result.reservation_id,
             external_id=external_id,
         )
 
@@ -220,22 +220,22 @@ class _Settling:
         await _write(tx, self.row["id"], state, form_id=self.form_id, **said)
         return state
 
-    async def _note(self, tx: Tx, stored: Stored, found: Mapped) -> None:
+    async def _note(self, tx: Tx, result: StoreResult, found: Mapped) -> None:
         detail: dict[str, object] = {"inbox": self.row["id"], "mapping": self.mapping.revision}
         if found.remapped:
             detail["remapped"] = list(found.remapped)
         if self.accepted_by:
             detail["accepted_by"] = self.accepted_by
         row = history.HistoryEntry(
-            reservation_id=stored.reservation_id,
-            version=stored.version,
+            reservation_id=result.reservation_id,
+            version=result.version,
             event="mapped",
             detail=detail,
             request_id=self.row["request_id"],
         )
         await history.add(tx, row)
 
-    def _arrival(self, found: Mapped, external_id: str) -> Arrival:
+    def _submission(self, found: Mapped, external_id: str) -> NormalisedSubmission:
         row = self.row
         source = Source(
             id=row["source_id"],
@@ -245,7 +245,7 @@ class _Settling:
             sealed=b"",
             fingerprint=b"",
         )
-        return Arrival(
+        return NormalisedSubmission(
             source=source,
             data=found.data,
             external_id=external_id,
@@ -256,9 +256,9 @@ class _Settling:
         )
 
     async def _find(self, tx: Tx, found: Mapped) -> tuple[str, Row | None]:
-        """The sender's id and what is known by it; without one an id that is made of the content
-        and the time: what is sent twice within some minutes is one submission, and the same wish
-        a week later is another.
+        """The sender's id and the reservation that has it; without one an id that is made of the
+        content and the time: what is sent twice within some minutes is one submission, and the same
+        wish a week later is another.
         """
         row = self.row
         if row["external_id"] and row["state"] == "mapped":
@@ -269,11 +269,11 @@ class _Settling:
             content, slot = encode(found.data), row["received_at"] // _SAME_US
             ids = [_mark(content, slot), _mark(content, slot - 1)]
         for external_id in reversed(ids):
-            known = await tx.fetch_one(
+            existing = await tx.fetch_one(
                 "find_reservation", source_id=row["source_id"], external_id=external_id
             )
-            if known is not None:
-                return external_id, known
+            if existing is not None:
+                return external_id, existing
         return ids[0], None
 
 

@@ -25,7 +25,12 @@ from msgspec import Meta, Raw, ValidationError
 
 from alpinehub import counts
 from alpinehub.directory import directory_of
-from alpinehub.intake import Arrival, Order, Unknown, take_in
+from alpinehub.intake import (
+    NormalisedSubmission,
+    SubmissionOrder,
+    UnknownReservation,
+    store_submission,
+)
 from alpinehub.models import Source
 from alpinehub.reservations import MealPlan, ReservationData, Status
 from alpinehub.webhooks import authentication
@@ -400,7 +405,7 @@ async def post(call: Call) -> bytes:
             )
         sources = authentication.by_signature(call.ctx, sources, signature, body)
     try:
-        return await _take_in(call, sources, body)
+        return await _store(call, sources, body)
     except HttpError:
         await _count_refused(call, sources)
         raise
@@ -423,38 +428,38 @@ def _hotel_code(body: bytes) -> str:
         return ""
 
 
-async def _take_in(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
+async def _store(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
     parsed = parse(body)
     key = _idempotency_key(call.headers)
     source = _source_of_hotel(sources, parsed.payload.hotel_code)
     plain = b"\\" not in body and b"\xef\xbf" not in body
     checked = normalise(parsed, plain=plain)
-    arrival = Arrival(
+    submission = NormalisedSubmission(
         source=source,
         data=checked.data,
         external_id=checked.external_id,
         order=_order(parsed.payload),
-        incomplete=checked.lacks,
+        may_create=not checked.lacks,
         body=body,
         headers=kept_headers(call.headers),
         request_id=request_id.get(),
-        key=key,
+        idempotency_key=key,
         body_hash=blake2b(body, digest_size=16).hexdigest() if key else "",
     )
     try:
-        stored = await take_in(call.ctx.store, arrival, now_us=call.ctx.now_us())
+        result = await store_submission(call.ctx.store, submission, now_us=call.ctx.now_us())
     except KeyReused:
         message = "This Idempotency-Key came with another body before."
         raise HttpError(422, "idempotency_key_reused", message) from None
-    except Unknown:
+    except UnknownReservation:
         unknown = Problem("external_id", "not known; a cancellation of it must be complete")
         raise invalid([unknown, *checked.lacks]) from None
-    return b'{"id":"%s"}' % stored.reservation_id.encode()
+    return b'{"id":"%s"}' % result.reservation_id.encode()
 
 
-def _order(payload: Payload) -> Order:
+def _order(payload: Payload) -> SubmissionOrder:
     sent_at = None if payload.sent_at is None else round(payload.sent_at.timestamp() * 1_000_000)
-    return Order(sequence=payload.sequence, sent_at=sent_at)
+    return SubmissionOrder(sequence=payload.sequence, sent_at=sent_at)
 
 
 def _source_of_hotel(sources: Sequence[Source], hotel_code: str | None) -> Source:

@@ -10,7 +10,7 @@ from tests.integration.hub.material import Hub
 
 from alpinehub.customers import duplicates
 from alpinehub.directory import directory_of
-from alpinehub.intake import Arrival, take_in
+from alpinehub.intake import NormalisedSubmission, store_submission
 from alpinehub.reservations import ReservationData
 
 _numbers = count(1)
@@ -27,7 +27,7 @@ async def write(
 ) -> str:
     """Someone writes to a hotel; the id of the reservation. `number`: the source's own."""
     snapshot = await directory_of(hub.ctx).current()
-    arrival = Arrival(
+    submission = NormalisedSubmission(
         source=snapshot.sources_by_hotel[hotel][0],
         data=ReservationData(**{**STAY, **told}),
         external_id=number or f"guest-{next(_numbers)}",
@@ -35,7 +35,9 @@ async def write(
         headers="{}",
         request_id="r-1",
     )
-    return (await take_in(hub.ctx.store, arrival, now_us=hub.ctx.now_us())).reservation_id
+    return (
+        await store_submission(hub.ctx.store, submission, now_us=hub.ctx.now_us())
+    ).reservation_id
 
 
 async def customer_of(hub: Hub, reservation_id: str) -> int:

@@ -22,7 +22,7 @@ from tests.integration.hub.test_intake import DATA
 from alpinehub import accounts
 from alpinehub.directory import directory_of
 from alpinehub.hotels import NewHotel, add_hotel
-from alpinehub.intake import Arrival, take_in
+from alpinehub.intake import NormalisedSubmission, store_submission
 from alpinehub.requests import actions
 from alpinehub.reservations import ReservationData, Status
 from alpinehub.sources import add_source
@@ -205,7 +205,7 @@ class Play:
         self.hub.harness.advance(milliseconds=1)
         sources = (await directory_of(self.hub.ctx).current()).sources.values()
         [source] = [one for one in sources if one.hotel.code == hotel]
-        made = Arrival(
+        made = NormalisedSubmission(
             source=source,
             data=data,
             external_id=external_id,
@@ -214,7 +214,7 @@ class Play:
             request_id="r",
         )
         return (
-            await take_in(self.hub.ctx.store, made, now_us=self.hub.ctx.now_us())
+            await store_submission(self.hub.ctx.store, made, now_us=self.hub.ctx.now_us())
         ).reservation_id
 
     async def poll(self) -> None:

@@ -13,7 +13,7 @@ from tests.raw import raw
 
 from alpinehub import history
 from alpinehub.directory import directory_of
-from alpinehub.intake import Arrival, Unknown, take_in
+from alpinehub.intake import NormalisedSubmission, UnknownReservation, store_submission
 from alpinehub.models import Settings
 from alpinehub.reservations import ReservationData
 from cordata import KeyReused, Tx, request_id
@@ -28,23 +28,25 @@ DATA = ReservationData(
 )
 
 
-async def arrival(hub: Hub, data: ReservationData = DATA, **changes: object) -> Arrival:
+async def submission(
+    hub: Hub, data: ReservationData = DATA, **changes: object
+) -> NormalisedSubmission:
     snapshot = await directory_of(hub.ctx).current()
     [source] = snapshot.sources.values()
-    made = Arrival(
+    made = NormalisedSubmission(
         source=source, data=data, external_id="n-1", body=b"{}", headers="{}", request_id="r-1"
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-async def stored(hub: Hub, made: Arrival) -> tuple[str, str]:
-    result = await take_in(hub.ctx.store, made, now_us=hub.ctx.now_us())
+async def stored(hub: Hub, made: NormalisedSubmission) -> tuple[str, str]:
+    result = await store_submission(hub.ctx.store, made, now_us=hub.ctx.now_us())
     return result.reservation_id, result.outcome
 
 
-async def test_arrival_is_new_then_a_duplicate_then_changed(tmp_path: Path) -> None:
+async def test_submission_is_new_then_a_duplicate_then_changed(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        made = await arrival(hub)
+        made = await submission(hub)
         id_, outcome = await stored(hub, made)
         assert outcome == "new"
         assert await stored(hub, made) == (id_, "duplicate")
@@ -55,9 +57,11 @@ async def test_arrival_is_new_then_a_duplicate_then_changed(tmp_path: Path) -> N
         assert all(row["handled_at"] == row["received_at"] for row in rows)
 
 
-async def test_arrival_with_a_key_is_a_duplicate_when_the_key_comes_again(tmp_path: Path) -> None:
+async def test_submission_with_a_key_is_a_duplicate_when_the_key_comes_again(
+    tmp_path: Path,
+) -> None:
     async with open_hub(tmp_path) as hub:
-        made = await arrival(hub, external_id=None, key="k-1", body_hash="1")
+        made = await submission(hub, external_id=None, idempotency_key="k-1", body_hash="1")
         id_, outcome = await stored(hub, made)
         assert outcome == "new"
         assert await stored(hub, made) == (id_, "duplicate")
@@ -65,19 +69,19 @@ async def test_arrival_with_a_key_is_a_duplicate_when_the_key_comes_again(tmp_pa
             await stored(hub, replace(made, body_hash="2"))
 
 
-async def test_arrival_is_unknown_when_it_cancels_nothing_and_says_too_little(
+async def test_submission_is_unknown_when_it_cancels_nothing_and_says_too_little(
     tmp_path: Path,
 ) -> None:
     async with open_hub(tmp_path) as hub:
         cancelled = ReservationData(status="cancelled")
-        with pytest.raises(Unknown):
-            await stored(hub, await arrival(hub, data=cancelled, incomplete=("arrival",)))
+        with pytest.raises(UnknownReservation):
+            await stored(hub, await submission(hub, data=cancelled, may_create=False))
         assert await hub.one("SELECT count(*) FROM inbox") == 0
 
 
 async def test_trail_takes_rows_with_and_without_a_detail(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        id_, _ = await stored(hub, await arrival(hub))
+        id_, _ = await stored(hub, await submission(hub))
         row = history.HistoryEntry(reservation_id=id_, version=1, event="undeliverable")
         other = replace(row, event="sent", account_id=1, detail={"by": "ö"}, request_id="r-7")
 

@@ -18,12 +18,12 @@ from tests.integration.alpinebits.hub import read_rq
 from tests.integration.alpinebits.test_journey import READ, send
 from tests.integration.alpinebits.test_render_details import FULL
 from tests.integration.hub.material import Hub, open_hub
-from tests.integration.hub.test_intake import arrival
+from tests.integration.hub.test_intake import submission
 
 from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import UndeliverableCode
 from alpinehub.inbox import listing
-from alpinehub.intake import take_in
+from alpinehub.intake import store_submission
 from alpinehub.requests import listing as request_listing
 from alpinehub.requests.listing import RequestFilter
 from alpinehub.reservations import ReservationData, decode, encode
@@ -55,8 +55,8 @@ async def check(folder: Path, records: Sequence[ReservationData]) -> None:
     async with open_hub(folder) as hub:
         ids = set()
         for number, data in enumerate(records):
-            made = await arrival(hub, data=data, external_id=f"n-{number}")
-            taken = await take_in(hub.ctx.store, made, now_us=hub.ctx.now_us())
+            made = await submission(hub, data=data, external_id=f"n-{number}")
+            taken = await store_submission(hub.ctx.store, made, now_us=hub.ctx.now_us())
             # Of the end of what it never got no account is told.
             if data.status != "cancelled":
                 ids.add(taken.reservation_id)

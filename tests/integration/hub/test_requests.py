@@ -14,12 +14,12 @@ from tests.integration.alpinebits.hub import notif_report_rq, read_rq
 from tests.integration.alpinebits.test_journey import ACKNOWLEDGE, READ, forget, send, waiting
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.integration.hub.test_cli import Run, run
-from tests.integration.hub.test_intake import arrival
+from tests.integration.hub.test_intake import submission
 from tests.raw import raw
 
 from alpinehub.accounts import add_account, grant
 from alpinehub.hotels import NewHotel, Unusable, add_hotel
-from alpinehub.intake import take_in
+from alpinehub.intake import store_submission
 from alpinehub.requests import actions, listing
 from alpinehub.requests.listing import RequestFilter
 from alpinehub.reservations import ReservationData
@@ -349,8 +349,10 @@ async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run)
     async with open_hub(tmp_path) as hub:
         one = await book(hub, message="\u202ehidden", last_name="Geheim")
         lead = ReservationData(status="request", email="x@example.com", newsletter=True)
-        made = await arrival(hub, data=lead, external_id="n-2")
-        other = (await take_in(hub.ctx.store, made, now_us=hub.ctx.now_us())).reservation_id
+        made = await submission(hub, data=lead, external_id="n-2")
+        other = (
+            await store_submission(hub.ctx.store, made, now_us=hub.ctx.now_us())
+        ).reservation_id
 
         async def command(*words: str, code: int = 0) -> str:
             done = await asyncio.to_thread(run, "requests", *words)
