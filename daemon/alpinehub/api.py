@@ -1,5 +1,7 @@
-"""Everything below /api: health checks are answered here; the modules of AlpineBits, and Starlette,
-are imported at its first request, so that workers without AlpineBits clients save the memory.
+"""The health checks below /api, and the AlpineBits address.
+
+The modules of AlpineBits, and Starlette, are imported at its first request, so that workers without
+AlpineBits clients save the memory.
 """
 
 from __future__ import annotations
@@ -8,41 +10,45 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from alpinehub.health import Sign, health, ready
-from alpinehub.webhooks.endpoint import Receive, Scope, Send
+from alpinehub.health import health, ready
+from alpinehub.webhooks.endpoint import (
+    HttpError,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+    respond,
+    respond_error,
+)
 from cordata import Context
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-_SIGNS: dict[str, Callable[[Context], Awaitable[Sign]]] = {"/health": health, "/ready": ready}
+_CHECKS: dict[str, Callable[[Context], Awaitable[Reply]]] = {"/health": health, "/ready": ready}
+_NOT_FOUND = HttpError(404, "not_found", "There is nothing at this path.")
+_NOT_ALLOWED = HttpError(
+    405, "method_not_allowed", "Send GET or HEAD.", headers=((b"allow", b"GET, HEAD"),)
+)
 
 
 async def api(scope: Scope, receive: Receive, send: Send) -> None:
-    """The ASGI application."""
+    """The ASGI application below /api."""
     if scope["type"] != "http":
         return
-    sign = _SIGNS.get(scope["path"][len(scope.get("root_path", "")) :])
-    if sign is None:
-        await _framework()(scope, receive, send)
-    elif scope["method"] in ("GET", "HEAD"):
-        await _answer(send, await sign(scope["state"]["cordata"]))
+    check = _CHECKS.get(scope["path"][len(scope.get("root_path", "")) :])
+    if check is None:
+        await respond_error(scope, send, _NOT_FOUND)
+    elif scope["method"] not in ("GET", "HEAD"):
+        await respond_error(scope, send, _NOT_ALLOWED)
     else:
-        refused = b'{"error":"method_not_allowed"}'
-        await _answer(send, Sign(405, refused, ((b"allow", b"GET, HEAD"),)))
+        await respond(send, await check(scope["state"]["cordata"]))
 
 
 async def alpinebits(scope: Scope, receive: Receive, send: Send) -> None:
     """The ASGI application of the AlpineBits address."""
     if scope["type"] == "http":
         await _framework()({**scope, "root_path": ""}, receive, send)
-
-
-async def _answer(send: Send, sign: Sign) -> None:
-    length = (b"content-length", b"%d" % len(sign.body))
-    headers = [(b"content-type", b"application/json"), length, *sign.headers]
-    await send({"type": "http.response.start", "status": sign.status, "headers": headers})
-    await send({"type": "http.response.body", "body": sign.body})
 
 
 @cache

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from alpinehub.sources import describe_closed, sealed_elsewhere
+from alpinehub.webhooks.endpoint import Reply
 from cordata import Context, CordataError
 
-
-class Sign(NamedTuple):
-    """An answer: status, JSON, further headers."""
-
-    status: int
-    body: bytes
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+_ALIVE = Reply(200, b'{"status":"alive"}')
+_READY = Reply(200, b'{"status":"ready"}')
 
 
-_ALIVE = Sign(200, b'{"status":"alive"}')
-_READY = Sign(200, b'{"status":"ready"}')
-
-
-async def health(ctx: Context) -> Sign:
+async def health(ctx: Context) -> Reply:
     """200 as long as the loop turns; it asks nothing else."""
     return _ALIVE
 
@@ -34,7 +25,7 @@ _opened: WeakKeyDictionary[object, float] = WeakKeyDictionary()
 _LOOK_AGAIN_S = 60.0
 
 
-async def ready(ctx: Context) -> Sign:
+async def ready(ctx: Context) -> Reply:
     """200 when the store answers and has every migration of this code; else 503 with the reason.
 
     Where no source's secret opens, as after a restore without the master key, each webhook would
@@ -50,11 +41,11 @@ async def ready(ctx: Context) -> Sign:
     if closed and is_all:
         reason = closed
     elif closed:
-        return Sign(200, msgspec.json.encode({"status": "ready", "warning": closed}))
+        return Reply(200, msgspec.json.encode({"status": "ready", "warning": closed}))
     if not reason:
         return _READY
     body = msgspec.json.encode({"status": "not ready", "reason": reason})
-    return Sign(503, body, ((b"retry-after", b"5"),))
+    return Reply(503, body, headers=((b"retry-after", b"5"),))
 
 
 async def _closed(ctx: Context) -> tuple[str, bool]:

@@ -157,7 +157,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that is not JSON with status 200."""
+    """An answer: JSON, unless another type is given."""
 
     status: int
     body: bytes = b""
@@ -185,14 +185,14 @@ class Webhooks:
         try:
             answer = await self._answer(scope, receive)
         except HttpError as error:
-            await _respond_error(scope, send, error)
+            await respond_error(scope, send, error)
         except StoreUnavailable as error:
-            await _respond_error(scope, send, _unavailable(error))
+            await respond_error(scope, send, _unavailable(error))
         except ConfigError as error:  # no master key: nobody's secret can be checked
             _log.error("webhooks cannot be taken: %s; %s", error, error.hint, extra=fields())
-            await _respond_error(scope, send, _UNCONFIGURED)
+            await respond_error(scope, send, _UNCONFIGURED)
         else:
-            await _respond(send, answer if isinstance(answer, Reply) else Reply(200, answer))
+            await respond(send, answer if isinstance(answer, Reply) else Reply(200, answer))
 
     async def _answer(self, scope: Scope, receive: Receive) -> bytes | Reply:
         path: str = scope["path"][len(scope.get("root_path", "")) :]
@@ -210,25 +210,21 @@ class Webhooks:
         return await endpoint(Call(scope, receive, rest))
 
 
-async def _respond(send: Send, reply: Reply) -> None:
-    length = (b"content-length", b"%d" % len(reply.body))
-    await send(
-        {
-            "type": "http.response.start",
-            "status": reply.status,
-            "headers": [(b"content-type", reply.content_type), length, *reply.headers],
-        }
-    )
+async def respond(send: Send, reply: Reply) -> None:
+    """Send a whole response."""
+    headers = [(b"content-type", reply.content_type), *reply.headers]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})
 
 
-async def _respond_error(scope: Scope, send: Send, error: HttpError) -> None:
+async def respond_error(scope: Scope, send: Send, error: HttpError) -> None:
+    """Send an error, and let the server's line in the log give its reason."""
     scope["state"]["reason"] = _reason(error)
     if error.page:
         reply = Reply(error.status, error.page, HTML, error.headers)
-        return await _respond(send, reply)
+        return await respond(send, reply)
     body = error_body(error, request_id.get())
-    await _respond(send, Reply(error.status, body, headers=error.headers))
+    await respond(send, Reply(error.status, body, headers=error.headers))
 
 
 def _unavailable(error: StoreUnavailable) -> HttpError:

@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Protocol
 
+from cordata.core.error_document import error_document
 from cordata.errors import CordataError
-from cordata.log import frames, logger
+from cordata.log import frames, logger, request_id
 
 log = logger("cordata.http")
 
@@ -132,15 +133,19 @@ def compose(mounts: Sequence[Mounted]) -> AsgiApp:
                     scope["root_path"] += prefix
                 await app(scope, receive, send)
                 return
-        await _send_not_found(send)
+        await send_error(send, 404, "not_found", "nothing is served at this path")
 
     return composed
 
 
-async def _send_not_found(send: Send) -> None:
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": 404, "headers": headers})
-    await send({"type": "http.response.body", "body": b'{"error": "not_found"}\n'})
+async def send_error(
+    send: Send, status: int, code: str, message: str, *headers: tuple[bytes, bytes]
+) -> None:
+    """An error of the server as a whole response."""
+    kind = (b"content-type", b"application/json")
+    await send({"type": "http.response.start", "status": status, "headers": [kind, *headers]})
+    body = error_document(code, message, request_id.get())
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _run_lifespans(

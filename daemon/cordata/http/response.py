@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import http
-import json
 import math
 import re
 from collections.abc import Iterable
 from email.utils import formatdate
 from functools import lru_cache
 
+from cordata.core.error_document import error_document
 from cordata.http.parser import HttpError
 
 _FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++: [\t -~\x80-\xff]*+\r\n")
@@ -157,13 +157,14 @@ def error_body(
 
     With `text` it is a line of plain text that begins so (`App.mount`).
     """
-    document = {"error": code, "message": reason, "request_id": request_id}
-    body = json.dumps(document) if text is None else f"{text}{reason}"
-    kind = b"application/json" if text is None else b"text/plain; charset=utf-8"
+    if text is None:
+        kind, body = b"application/json", error_document(code, reason, request_id)
+    else:
+        kind, body = b"text/plain; charset=utf-8", f"{text}{reason}\n".encode()
     headers = [(b"content-type", kind)]
     if retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(retry_after_s))))
-    return ResponseHead(status, headers), body.encode() + b"\n"
+    return ResponseHead(status, headers), body
 
 
 def error_response(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Raw, json
 
+from cordata.core.error_document import error_document
 from cordata.errors import (
     CommandFailed,
     CommandRefused,
@@ -215,14 +216,14 @@ async def _stream(parts: AsyncGenerator[Any, None], send: Send) -> bytes:
         except CordataError as error:
             if not begun:
                 raise
-            return _line(_status_and_body(error)[1])
+            return _status_and_body(error)[1]
     if not begun:
         await _begin(send, 200, _LINES)
     return b""
 
 
-def _status_and_body(error: CordataError) -> tuple[int, dict[str, str]]:
-    """Status and body for the outside: no traceback, nothing that a process wrote."""
+def _status_and_body(error: CordataError) -> tuple[int, bytes]:
+    """Status and JSON for the outside: no traceback, nothing that a process wrote."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     text, more = str(error), {}
     if isinstance(error, _Refused):
@@ -239,12 +240,7 @@ def _status_and_body(error: CordataError) -> tuple[int, dict[str, str]]:
             told = error.traceback if shows_messages() else remote_frames(error.traceback)
             log.error("the command failed with %s at %s", error.type, told)
             text = "the command failed"
-    return status, {
-        "error": error.code,
-        "message": text,
-        "request_id": request_id.get(),
-        **more,
-    }
+    return status, error_document(error.code, text, request_id.get(), **more)
 
 
 async def _report(send: Send, error: CordataError) -> None:
@@ -256,7 +252,7 @@ async def _report(send: Send, error: CordataError) -> None:
     if status == 503:
         after_s = max(1, ceil(getattr(error, "retry_after_s", 1.0)))
         extra.append((b"retry-after", b"%d" % after_s))
-    await _answer(send, status, _line(body), extra)
+    await _answer(send, status, body, extra)
 
 
 def _line(value: object) -> bytes:

@@ -35,22 +35,18 @@ async def answering_503(
         yield
         return
     from cordata.http import HttpServer
+    from cordata.http.asgi import send_error
 
     if isinstance(error, StoreUnavailable):
-        body, retry_after_s = b'{"error": "store_unavailable"}\n', round(error.retry_after_s)
+        code, retry_after_s = "store_unavailable", max(1, round(error.retry_after_s))
     else:
-        body, retry_after_s = b'{"error": "config_invalid"}\n', _CONFIG_RETRY_AFTER_S
+        code, retry_after_s = "config_invalid", _CONFIG_RETRY_AFTER_S
+    retry_after = (b"retry-after", b"%d" % retry_after_s)
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             raise ValueError(scope["type"])
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-            (b"retry-after", b"%d" % max(1, retry_after_s)),
-        ]
-        await send({"type": "http.response.start", "status": 503, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await send_error(send, 503, code, "the server cannot serve requests yet", retry_after)
 
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:

@@ -69,6 +69,9 @@ async def test_webhook_answers_over_http_when_all_is_real(tmp_path: Path) -> Non
         assert (await client.get("/api/webhook/nothing")).status_code == 404
         assert (await client.get("/api/health")).json() == {"status": "alive"}
         assert (await client.get("/api/ready")).json() == {"status": "ready"}
+        for answer in (await client.get("/api/nothing"), await client.post("/api/health")):
+            assert answer.status_code in (404, 405)
+            assert answer.json().keys() >= {"error", "message", "request_id"}
 
 
 async def test_webhook_takes_a_chunked_body(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import signal
 from pathlib import Path
 
@@ -40,7 +41,10 @@ def test_server_answers_503_while_the_store_takes_no_writes_and_heals(tmp_path: 
     with server(tmp_path, "--listen", address, workers=1) as running:
         running.until_logged(r"worker@0 engine: messages wait: .*SQLITE_READONLY.*service's user")
         running.until_logged(r"primary store: the store takes no writes: .*service's user")
-        assert status_of(address) == (503, b'{"error": "store_unavailable"}\n')
+        status, body = status_of(address)
+        document = json.loads(body)
+        assert (status, document["error"]) == (503, "store_unavailable")
+        assert document["message"] and document["request_id"]
         assert running.out == []
         raw[_WRITE_VERSION_AT] = 2
         database.write_bytes(raw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,7 @@ async def test_answer_is_404_when_nothing_is_mounted_there() -> None:
     prefix, _, sent = await asked(["/api"], "/other")
     assert prefix is None
     assert sent[0]["status"] == 404
+    assert json.loads(sent[1]["body"]).keys() == {"error", "message", "request_id"}
 
 
 async def test_single_application_for_everything_is_not_wrapped() -> None:
