@@ -50,19 +50,24 @@ _GONE = frozenset(
 
 
 class Acceptor:
-    """Hands each accepted socket to `take`, while it is open and `full()` is not true."""
+    """Hands each accepted socket to `take`, from `open` to `close`.
+
+    While `is_full()`, nothing is accepted, and `make_room()` is called now and then.
+    """
 
     def __init__(
         self,
         sockets: Sequence[socket.socket],
         *,
         take: Callable[[socket.socket], None],
-        full: Callable[[], bool],
+        is_full: Callable[[], bool],
+        make_room: Callable[[], None],
         is_our_turn: Callable[[], bool] = lambda: True,
     ) -> None:
         self._sockets = tuple(sockets)
         self._take = take
-        self._full = full
+        self._is_full = is_full
+        self._make_room = make_room
         self._is_our_turn = is_our_turn
         self._deferred = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -85,10 +90,13 @@ class Acceptor:
             self._resume_timer = None
 
     def resume(self) -> None:
-        """There may be room again."""
-        if not self._listening and self._loop is not None and self._resume_timer is None:
-            if not self._full():
-                self._listen()
+        """Accept again, if there is room; else make some. To be called now and then."""
+        if self._listening or self._loop is None or self._resume_timer is not None:
+            return
+        if self._is_full():
+            self._make_room()
+        else:
+            self._listen()
 
     def _listen(self) -> None:
         if self._loop is not None:
@@ -103,8 +111,9 @@ class Acceptor:
                 self._loop.remove_reader(sock.fileno())
 
     def _accept(self, listener: socket.socket) -> None:
-        if self._full():
+        if self._is_full():
             self._unlisten()
+            self._make_room()
             return
         if self._deferred < _DEFER_TIMES and not self._is_our_turn():
             self._deferred += 1
@@ -156,7 +165,7 @@ class ConnectionCounts:
         """`key` names the shared socket: its inode. Raises: OSError when the file is unusable."""
         self._key = key
         self._owner = int.from_bytes(os.urandom(7), "big") + 1
-        # Nobody else may have needed the runtime directory yet: the first start, on PostgreSQL.
+        # At the first start on PostgreSQL nothing else may have made the runtime directory yet.
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
         try:

@@ -26,7 +26,7 @@ REFUSAL_LINES, REFUSAL_LINES_PER_S = 100, 1.0
 _SUMMARY_EVERY_S = 60.0
 #: Without a 503 for this long the outage is over.
 _OUTAGE_QUIET_S = 5.0
-#: A method, a coding or a version that nobody promised: any scanner can have these.
+#: A method, a coding or a version that is not served: any scanner can ask for these.
 _NOT_OURS = (501, 505)
 _MAX_PATH = 200
 #: Bytes of a target that are looked at.

@@ -63,7 +63,7 @@ class Lifespan:
         except Exception as error:  # noqa: BLE001 - the application's boundary
             if self._supported:
                 # In place of its own words: those of Starlette are the whole traceback, and the
-                # message of an exception may quote what nobody should find in the log.
+                # message of an exception may quote what must not be in the log.
                 place = frames(error.__traceback__)
                 self._failure = f"{type(error).__name__} at {place}"
             log.debug("the application has no lifespan, or it failed: %r", error)
@@ -81,7 +81,7 @@ class Lifespan:
             await self._ask("lifespan.shutdown")
 
     async def _ask(self, message: str) -> None:
-        if not self._ended:  # else nobody would answer
+        if not self._ended:  # else there is no answer
             self._answered.clear()
             self._messages.put_nowait({"type": message})
             await self._answered.wait()

@@ -24,8 +24,8 @@ from cordata.http.parser import (
     RequestHead,
     bad_request,
     body_of,
+    read_log_fields,
     request_id_of,
-    salvage,
 )
 from cordata.http.proxy import Peer
 from cordata.http.response import error_response
@@ -130,9 +130,9 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The client closed its side. Returns True while it is still owed a response."""
         self._client_closed = True
-        return self._end_input()
+        return self._input_ended()
 
-    def _end_input(self) -> bool:
+    def _input_ended(self) -> bool:
         if self._phase == HEAD:
             if self._buffer.isspace():
                 return False  # an empty line belongs to no request
@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._phase == IDLE and self._buffer and self.flow.is_writable:
             self._read_head(self._buffer)
             if self._client_closed:
-                self._end_input()
+                self._input_ended()
 
     def _begin(self, head: RequestHead, rest: bytes) -> None:
         """A head is complete; `rest` follows it. Raises: HttpError."""
@@ -201,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
             keep_alive=head.keep_alive and self._pipelined < limit,
             begun_at=now,
             on_body_taken=self._resume_body,
-            on_response=self._end_response,
+            on_response=self._response_sent,
         )
         self._body = body = body_of(head, config.max_body_bytes)
         if body is None:
@@ -236,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
             self._phase = RESPONSE
             self._deadline = now + config.response_timeout_s
             if exchange.complete and exchange.started:
-                self._next()
+                self._await_request()
             return
         # Each byte buys a little time.
         self._body_deadline += len(data) / _MIN_BODY_RATE
@@ -266,17 +266,17 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self.flow.resume_reading()
 
-    def _end_response(self, close: bool) -> None:
+    def _response_sent(self, close: bool) -> None:
         """The exchange has written its response."""
         self.server.served += 1
         if close:
             self._close_after_response()
         elif self._body is None:
-            self._next()
+            self._await_request()
         else:
             self._resume_body()  # what the application did not read is read and dropped
 
-    def _next(self) -> None:
+    def _await_request(self) -> None:
         """Ready for the next request."""
         self._exchange = None
         self._phase = IDLE
@@ -296,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse_head(self, error: HttpError, data: bytes) -> None:
         """Refuse what never became an exchange."""
         server = self.server
-        method, target, request_id = salvage(data)
+        method, target, request_id = read_log_fields(data)
         request_id = request_id or server.make_request_id()
         server.refused += 1
         server.log.write(
@@ -309,14 +309,14 @@ class Connection(asyncio.BufferedProtocol):
             now=server.loop.time(),
         )
         text = server.error_text(target)
-        self._end_with(error_response(error, request_id, method, server.date_line, text))
+        self._send_final_response(error_response(error, request_id, method, server.date_line, text))
 
     def _refuse(self, error: HttpError) -> None:
-        """Refuse the request in hand."""
+        """Refuse the current request."""
         if self._exchange is not None:
-            self._end_with(self._exchange.refuse(error))
+            self._send_final_response(self._exchange.refuse(error))
 
-    def _end_with(self, response: bytes) -> None:
+    def _send_final_response(self, response: bytes) -> None:
         """Write a last response (b"": the one that has begun cannot be finished) and close."""
         self._exchange, self._body, self._buffer = None, None, b""
         if not response:
@@ -326,12 +326,12 @@ class Connection(asyncio.BufferedProtocol):
         self._linger()
 
     def _close_after_response(self) -> None:
-        whole = self._body is None and not self._buffer
+        request_read = self._body is None and not self._buffer
         client_closes = self._exchange is not None and not self._exchange.head.keep_alive
-        # A client that sent much ahead keeps nobody waiting until it has read everything.
-        crowded = bool(self._buffer) and self.server.is_full
+        # At the limit, other clients do not wait until one that sent ahead has read everything.
+        at_limit = bool(self._buffer) and self.server.is_full
         self._exchange, self._body, self._buffer = None, None, b""
-        if crowded or (whole and client_closes):
+        if at_limit or (request_read and client_closes):
             self._phase = LINGER
             self._deadline = _NEVER
             self.flow.close()
@@ -351,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
             self.flow.write_eof()
 
     def close_idle(self) -> None:
-        """Close unless a request is in hand, or bytes of one, even in the kernel's buffer."""
+        """Close unless there is a request, or bytes of one, even in the kernel's buffer."""
         if self._phase == IDLE and not self._buffer and not self.flow.has_input():
             self.flow.close()
 
@@ -407,8 +407,8 @@ class Connection(asyncio.BufferedProtocol):
         phase = self._phase
         self.flow.measure(now)
         loss, limit_s = _UNREAD_EVICTION
-        if self.flow.late_s >= limit_s and phase != LINGER:
-            return loss, self.flow.late_s
+        if self.flow.read_lag_s >= limit_s and phase != LINGER:
+            return loss, self.flow.read_lag_s
         if phase == RESPONSE or self.flow.reading_paused:
             return None
         if phase == IDLE and (self._buffer or self.flow.has_unsent):

@@ -35,8 +35,8 @@ _COPY_BYTES = 16_384
 def scope_of(head: RequestHead, peer: Peer, server: ServerState) -> Scope:
     """The ASGI scope of a request. Raises: HttpError for a path with NUL in it."""
     client, scheme = peer.client, peer.scheme
-    if peer.trusted and len(head.special) > 1:
-        client, scheme, host = server.trusted.forwarded(peer, head.special)
+    if peer.trusted and len(head.server_fields) > 1:
+        client, scheme, host = server.trusted.forwarded(peer, head.server_fields)
         if host is not None:
             head.replace_host(host)
     raw_path, _, query = head.target.partition(b"?")
@@ -63,7 +63,10 @@ def scope_of(head: RequestHead, peer: Peer, server: ServerState) -> Scope:
 
 
 class Exchange:
-    """Calls the application, frames what it sends, and ends the request in exactly one way."""
+    """Calls the application, frames what it sends, and ends the request in exactly one way.
+
+    In uvicorn it is RequestResponseCycle.
+    """
 
     __slots__ = (
         "_awaits_continue",
@@ -185,7 +188,7 @@ class Exchange:
         self._body_left = left
         self._awaits_continue = False
         if self.complete:
-            self._pieces.clear()  # nobody will take it
+            self._pieces.clear()  # the application takes no more
             self._waiting_bytes = 0
         elif piece:
             self._pieces.append(piece)
@@ -275,7 +278,7 @@ class Exchange:
         else:
             self._write_whole(response, body)
 
-    def _encode(self, response: ResponseHead, whole: int | None) -> bytes:
+    def _encode(self, response: ResponseHead, body_bytes: int | None) -> bytes:
         server, head = self.server, self.head
         self.started = True
         return response.encode(
@@ -285,12 +288,11 @@ class Exchange:
             and not server.draining
             # A client that waits for 100 Continue may or may not send its body now.
             and not self._awaits_continue
-            # Behind a body of which much, or nobody knows how much, is still to come, the client is
-            # told to stop.
+            # The client is told to stop when much of its body, or an unknown length, is to come.
             and (left := self._body_left) is not None
             and left <= _MAX_DROPPED_BYTES,
-            whole=whole,
-            tail=b"%bx-request-id: %b\r\n" % (server.date_line, self._request_id.encode()),
+            body_bytes=body_bytes,
+            extra_lines=b"%bx-request-id: %b\r\n" % (server.date_line, self._request_id.encode()),
         )
 
     def _write_whole(self, response: ResponseHead, body: bytes) -> None:

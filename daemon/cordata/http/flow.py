@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import select
 
-#: Bytes per second of its responses that a client reads at least, or it counts as late.
+#: Bytes per second of its responses that a client reads at least, or it lags behind.
 _MIN_READ_RATE = 16_384
 
 
@@ -17,13 +17,13 @@ class Flow:
     """What a connection and its exchanges write to."""
 
     __slots__ = (
-        "_late_since",
+        "_lagging_since",
         "_stalled_since",
         "_transport",
         "_unsent_bytes",
         "_writable",
         "_written_bytes",
-        "late_s",
+        "read_lag_s",
         "reading_paused",
         "stalled_s",
     )
@@ -36,14 +36,14 @@ class Flow:
         #: Set while the client keeps up with what is written; None: it always has.
         self._writable: asyncio.Event | None = None
         self._written_bytes = 0
-        #: Seconds for which the client has read nothing of what waits for it.
+        #: Seconds for which the client has read nothing, though something waits for it.
         self.stalled_s = 0.0
-        #: Seconds by which it is late in reading its responses, at `_MIN_READ_RATE`.
-        self.late_s = 0.0
+        #: Seconds by which the client is behind `_MIN_READ_RATE` in reading its responses.
+        self.read_lag_s = 0.0
         self._unsent_bytes = 0
         self._stalled_since = 0.0
         #: When something was first seen unsent, and how many bytes had been sent by then.
-        self._late_since: tuple[float, int] | None = None
+        self._lagging_since: tuple[float, int] | None = None
 
     def connect(self, transport: asyncio.Transport) -> None:
         """The transport is set up."""
@@ -84,19 +84,19 @@ class Flow:
             self._writable.set()
 
     def measure(self, now: float) -> None:
-        """Update `stalled_s` and `late_s`. To be called about once a second."""
+        """Update `stalled_s` and `read_lag_s`. To be called about once a second."""
         unsent = self._transport.get_write_buffer_size()
         if unsent != self._unsent_bytes:
             self._unsent_bytes, self._stalled_since = unsent, now
         self.stalled_s = now - self._stalled_since if unsent else 0.0
         if not unsent:
-            self._late_since, self.late_s = None, 0.0
+            self._lagging_since, self.read_lag_s = None, 0.0
             return
         sent = self._written_bytes - unsent
-        since, sent_before = self._late_since or (now, sent)
-        late_s = now - since - (sent - sent_before) / _MIN_READ_RATE
-        self._late_since = (since, sent_before) if late_s > 0 else (now, sent)
-        self.late_s = max(0.0, late_s)
+        since, sent_before = self._lagging_since or (now, sent)
+        read_lag_s = now - since - (sent - sent_before) / _MIN_READ_RATE
+        self._lagging_since = (since, sent_before) if read_lag_s > 0 else (now, sent)
+        self.read_lag_s = max(0.0, read_lag_s)
 
     @property
     def has_unsent(self) -> bool:

@@ -69,7 +69,7 @@ _METHODS = {
     ).split()
 }
 #: Header fields that mean something to the server.
-_SPECIAL = frozenset(
+_SERVER_FIELDS = frozenset(
     (
         b"host",
         b"connection",
@@ -96,7 +96,7 @@ class RequestHead:
         "keep_alive",
         "length",
         "method",
-        "special",
+        "server_fields",
         "target",
         "version",
     )
@@ -113,8 +113,8 @@ class RequestHead:
         self.version = "1.0" if minor == b"0" else "1.1"
         #: Names in lower case, values stripped.
         self.headers: list[tuple[bytes, bytes]] = []
-        #: The fields of `_SPECIAL`; repeated ones joined with ", ".
-        self.special: dict[bytes, bytes] = {}
+        #: The fields of `_SERVER_FIELDS`; repeated ones joined with ", ".
+        self.server_fields: dict[bytes, bytes] = {}
         #: Bytes of the input that the head takes.
         self.end = match.end()
         #: Bytes of the body; 0 with `chunked`.
@@ -122,16 +122,16 @@ class RequestHead:
         self.chunked = False
         self.keep_alive = minor != b"0"
         self.expects_continue = False
-        headers, special = self.headers, self.special
+        headers, server_fields = self.headers, self.server_fields
         fields = data[match.end(3) + 2 : self.end - 4]
         for line in fields.split(b"\r\n") if fields else ():
             name, _, value = line.partition(b":")
             name, value = name.lower(), value.strip(b" \t")
             headers.append((name, value))
-            if name in _SPECIAL:
-                before = special.get(name)
-                special[name] = value if before is None else before + b", " + value
-        host = special.get(b"host")
+            if name in _SERVER_FIELDS:
+                before = server_fields.get(name)
+                server_fields[name] = value if before is None else before + b", " + value
+        host = server_fields.get(b"host")
         if host is None:
             if minor != b"0":
                 raise bad_request("the Host header is missing")
@@ -139,7 +139,7 @@ class RequestHead:
             raise bad_request("the Host header is repeated or malformed")
         if target[0] != 47:  # "/"
             self._reduce_target()
-        if len(special) > 1 or host is None:
+        if len(server_fields) > 1 or host is None:
             self._read_framing(max_body_bytes)
 
     def _reduce_target(self) -> None:
@@ -155,21 +155,21 @@ class RequestHead:
 
     def replace_host(self, host: bytes) -> None:
         """Put another Host in place of the one in the head."""
-        self.special[b"host"] = host
+        self.server_fields[b"host"] = host
         self.headers = [field for field in self.headers if field[0] != b"host"]
         self.headers.append((b"host", host))
 
     def _read_framing(self, max_body_bytes: int) -> None:
-        special = self.special
-        connection = special.get(b"connection")
+        server_fields = self.server_fields
+        connection = server_fields.get(b"connection")
         if connection is not None:
             options = [option.strip(b" \t") for option in connection.lower().split(b",")]
             if b"close" in options:
                 self.keep_alive = False
             elif b"keep-alive" in options:
                 self.keep_alive = True
-        length = special.get(b"content-length")
-        encoding = special.get(b"transfer-encoding")
+        length = server_fields.get(b"content-length")
+        encoding = server_fields.get(b"transfer-encoding")
         if encoding is not None:
             if length is not None:
                 raise bad_request("Content-Length and Transfer-Encoding exclude each other")
@@ -185,7 +185,7 @@ class RequestHead:
             self.length = int(length)
             if self.length > max_body_bytes:
                 raise _body_too_large()
-        expect = special.get(b"expect")
+        expect = server_fields.get(b"expect")
         if expect is not None and self.version != "1.0":  # RFC 9110 10.1.1
             if expect.lower() != b"100-continue":
                 raise HttpError(417, "expectation_failed", "only 100-continue can be expected")
@@ -293,13 +293,13 @@ _MAX_FIRST_LINE = 8192
 
 def request_id_of(head: RequestHead) -> str | None:
     """The client's X-Request-ID, when it is short and of safe characters."""
-    given = head.special.get(b"x-request-id")
+    given = head.server_fields.get(b"x-request-id")
     if given is None or _REQUEST_ID.fullmatch(given) is None:
         return None
     return given.decode("ascii")
 
 
-def salvage(data: bytes) -> tuple[str, bytes, str | None]:
+def read_log_fields(data: bytes) -> tuple[str, bytes, str | None]:
     """(method, target, X-Request-ID) of a head that was refused, for its answer and the log.
 
     Without a request line the first two are "?", without an id the last is None.
@@ -367,7 +367,7 @@ class ChunkedBody:
     )
 
     def __init__(self, max_bytes: int) -> None:
-        #: Bytes still to come: None, since nobody knows, until it is 0.
+        #: Bytes still to come: None (unknown) until it is 0.
         self.left: int | None = None
         #: Received bytes wait to be decoded: `feed(b"")` goes on with them.
         self.undecoded = False

@@ -127,7 +127,7 @@ def _without_mapping(address: str, port: int) -> tuple[str, int]:
 def _standard(value: bytes) -> tuple[bytes, bytes, bytes]:
     """A Forwarded header as the values of X-Forwarded-For, -Proto and -Host.
 
-    All empty with an open quotation mark: nobody knows what it takes in.
+    All empty with an open quotation mark: what it takes in is not known.
     """
     if value.count(b'"') % 2:
         return b"", b"", b""

@@ -96,11 +96,17 @@ class ResponseHead:
             self._lines.append(_field_line(name, value))
 
     def encode(
-        self, *, method: str, version: str, keep_alive: bool, whole: int | None, tail: bytes
+        self,
+        *,
+        method: str,
+        version: str,
+        keep_alive: bool,
+        body_bytes: int | None,
+        extra_lines: bytes,
     ) -> bytes:
         """The bytes up to the body; `chunked`, `length`, `close` and `bodyless` hold afterwards.
 
-        `whole` is the size of the body when all of it is known. `tail` are the Date and
+        `body_bytes` is the size of the body when all of it is known. `extra_lines` are the Date and
         X-Request-ID lines.
         """
         lines = self._lines
@@ -109,11 +115,11 @@ class ResponseHead:
         if self.status == 204:
             self.length = None
         elif self.bodyless:
-            if method == "HEAD" and whole and self.length is None:
-                self.length = whole  # what GET would send
+            if method == "HEAD" and body_bytes and self.length is None:
+                self.length = body_bytes  # what GET would send
         elif self.length is None:
-            if whole is not None:
-                self.length = whole
+            if body_bytes is not None:
+                self.length = body_bytes
             elif version == "1.1":
                 self.chunked = True
                 lines.append(b"transfer-encoding: chunked\r\n")
@@ -124,8 +130,8 @@ class ResponseHead:
         if not self._named:
             lines.append(SERVER_LINE)
         if self._dated:
-            tail = tail[tail.index(b"\n") + 1 :]
-        lines.append(tail)
+            extra_lines = extra_lines[extra_lines.index(b"\n") + 1 :]
+        lines.append(extra_lines)
         if self.close or not keep_alive:
             self.close = True
             lines.append(b"connection: close\r\n\r\n")
@@ -175,8 +181,12 @@ def error_response(
     `text`: see `error_body`.
     """
     head, body = error_body(error.status, error.code, error.reason, request_id, text=text)
-    tail = b"%bx-request-id: %b\r\n" % (date_line, request_id.encode())
+    extra_lines = b"%bx-request-id: %b\r\n" % (date_line, request_id.encode())
     encoded = head.encode(
-        method=method, version="1.1", keep_alive=False, whole=len(body), tail=tail
+        method=method,
+        version="1.1",
+        keep_alive=False,
+        body_bytes=len(body),
+        extra_lines=extra_lines,
     )
     return encoded if head.bodyless else encoded + body

@@ -40,7 +40,7 @@ class HttpStats:
     refused: int
     #: Requests per second over the last five seconds.
     requests_per_s: float
-    #: Requests that the application has in hand.
+    #: Requests that the application is handling.
     in_flight: int
     connections: int
 
@@ -75,7 +75,8 @@ class HttpServer:
         self._acceptor = Acceptor(
             sockets,
             take=self._take,
-            full=self._make_room,
+            is_full=lambda: self.state.is_full,
+            make_room=lambda: self.evict(self.state.loop.time()),
             is_our_turn=self._counts.is_our_turn if self._counts else lambda: True,
         )
         #: Set when the server runs: the sweep, and connections that are being set up.
@@ -91,10 +92,10 @@ class HttpServer:
         tick: Callable[[], None] | None = None,
     ) -> None:
         """Serve until `stop`, then drain: no accepts, `Connection: close` for `drain_s`, idle
-        connections closed, requests in hand answered, the application's lifespan ended.
+        connections closed, requests in flight answered, the application's lifespan ended.
 
         `ready` is set when connections are accepted; `tick` is called at least once a second.
-        Cancelling cuts the requests in hand off. Raises: LifespanFailed.
+        Cancelling cuts the requests in flight off. Raises: LifespanFailed.
         """
         self.state.loop = asyncio.get_running_loop()
         lifespan = Lifespan(self.state.app, self.state.app_state)
@@ -218,13 +219,6 @@ class HttpServer:
     def _connected(self) -> list[Connection]:
         """The connections whose transport is set up."""
         return [connection for connection in self.connections if connection.flow.connected]
-
-    def _make_room(self) -> bool:
-        """Whether there are as many connections as there may be; then some are evicted."""
-        if not self.state.is_full:
-            return False
-        self.evict(self.state.loop.time())
-        return True
 
     def evict(self, now: float) -> None:
         """Close some connections that keep the server waiting, as others wait to be accepted.

@@ -50,7 +50,7 @@ class ServerState:
         #: The Date field, made once a second.
         self.date_line = date_line(clock.now().timestamp())
         self.connection_count = 0
-        #: Requests that the application has in hand.
+        #: Requests that the application is handling.
         self.in_flight = 0
         #: Tasks of requests whose application waits for something.
         self.tasks: set[asyncio.Task[None]] = set()

@@ -30,7 +30,7 @@ async def test_one_connection_is_taken_per_tick_when_many_wait() -> None:
             if len(taken_at) == 5:
                 done.set()
 
-        acceptor = Acceptor([listener], take=take, full=lambda: False)
+        acceptor = Acceptor([listener], take=take, is_full=lambda: False, make_room=lambda: None)
         tick()
         acceptor.open()
         async with asyncio.timeout(60):

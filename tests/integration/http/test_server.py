@@ -143,7 +143,9 @@ async def test_accepting_goes_on_after_errors(caplog: pytest.LogCaptureFixture) 
         failing = Failing(fileno=os.dup(sockets[0].fileno()))
         Failing.errors = [errno.ECONNABORTED, errno.EPROTO, errno.EMFILE, errno.ENFILE]
         taken: asyncio.Queue[socket.socket] = asyncio.Queue()
-        acceptor = Acceptor([failing], take=taken.put_nowait, full=lambda: False)
+        acceptor = Acceptor(
+            [failing], take=taken.put_nowait, is_full=lambda: False, make_room=lambda: None
+        )
         acceptor.open()
         began = asyncio.get_running_loop().time()
         with socket.create_connection(sockets[0].getsockname()):

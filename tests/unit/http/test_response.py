@@ -17,11 +17,15 @@ def encode(
     method: str = "GET",
     version: str = "1.1",
     keep_alive: bool = True,
-    whole: int | None = 5,
+    body_bytes: int | None = 5,
 ) -> tuple[bytes, ResponseHead]:
     head = ResponseHead(status, headers)
     encoded = head.encode(
-        method=method, version=version, keep_alive=keep_alive, whole=whole, tail=TAIL
+        method=method,
+        version=version,
+        keep_alive=keep_alive,
+        body_bytes=body_bytes,
+        extra_lines=TAIL,
     )
     return encoded, head
 
@@ -35,13 +39,13 @@ def test_head_has_status_fields_and_ours() -> None:
 
 
 def test_head_is_chunked_when_the_length_is_unknown() -> None:
-    encoded, head = encode(whole=None)
+    encoded, head = encode(body_bytes=None)
     assert head.chunked and b"transfer-encoding: chunked\r\n" in encoded
     assert b"content-length" not in encoded
 
 
 def test_head_closes_when_http10_has_no_length() -> None:
-    encoded, head = encode(whole=None, version="1.0")
+    encoded, head = encode(body_bytes=None, version="1.0")
     assert head.close and not head.chunked
     assert encoded.endswith(b"connection: close\r\n\r\n")
 
@@ -52,7 +56,7 @@ def test_head_says_keep_alive_to_http10() -> None:
 
 @pytest.mark.parametrize("status", [204, 304])
 def test_head_has_no_body_when_the_status_forbids_one(status: int) -> None:
-    encoded, head = encode(status, whole=None)
+    encoded, head = encode(status, body_bytes=None)
     assert head.bodyless and not head.chunked
     assert b"transfer-encoding" not in encoded
 
@@ -64,9 +68,9 @@ def test_head_drops_the_length_of_204_and_keeps_that_of_304() -> None:
 
 
 def test_head_keeps_the_length_when_the_method_is_head() -> None:
-    encoded, head = encode(headers=((b"content-length", b"70"),), method="HEAD", whole=0)
+    encoded, head = encode(headers=((b"content-length", b"70"),), method="HEAD", body_bytes=0)
     assert head.bodyless and b"content-length: 70\r\n" in encoded
-    assert b"content-length" not in encode(method="HEAD", whole=0)[0]
+    assert b"content-length" not in encode(method="HEAD", body_bytes=0)[0]
 
 
 def test_head_takes_date_and_server_of_the_application() -> None:
