@@ -25,7 +25,7 @@ build := packaging/build
 # The tests that use the official AlpineBits material where it is there.
 alone = $(shell grep -rlE 'alpinebits import .*material|alpinebits\.recorded' tests/integration --include='test_*.py')
 # One of everything: commands, worker and primary, HTTP, events, jobs, mail, alerts, pool, hub, AlpineBits.
-smoke = tests/unit tests/contract tests/integration/testing tests/integration/mail tests/integration/alert \
+smoke = tests/contract tests/unit/style tests/integration/testing tests/integration/mail tests/integration/alert \
 	$(addprefix tests/integration/,cli/test_commands.py cli/test_job.py server/test_server.py server/test_pool.py \
 	http/test_server.py hub/test_http.py hub/test_cli.py alpinebits_client/test_check.py report/test_report.py redis/test_worker.py)
 # Most tests wait for a server or a process most of the time.
@@ -64,8 +64,9 @@ test-venv: ## The same in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		"$$venv/bin/python" -m pytest -q -p no:cacheprovider --durations=10 $(parallel) tests/unit tests/contract tests/integration tests/oracle $(PYTEST)
 
-# The oldest Python that is supported is Debian 12's, where most of the tests need not run again.
-test-smoke: ## Unit and contract tests and one of everything in a virtual environment
+# The oldest Python that is supported is Debian 12's, where most of the tests need not run again: mypy
+# and ruff know what it lacks.
+test-smoke: ## Contract tests and one of everything in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		"$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) $(smoke) $(PYTEST)
 

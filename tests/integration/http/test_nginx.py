@@ -31,7 +31,8 @@ pytestmark = pytest.mark.skipif(
 def write_config(where: Path, unix: Path) -> tuple[int, int]:
     """The sample with our socket, ports and certificate. Returns the ports of HTTP and HTTPS."""
     subject = "/CN=hub.example.com"
-    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    argv += ["-nodes", "-days", "2"]
     argv += ["-subj", subject, "-addext", "subjectAltName=DNS:hub.example.com"]
     argv += ["-keyout", str(where / "key.pem"), "-out", str(where / "cert.pem")]
     subprocess.run(argv, check=True, capture_output=True)
