@@ -4,6 +4,7 @@ be kept, changed, and told in every version.
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -26,6 +27,8 @@ from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
 from alpinehub.alpinebits.rules.overlay import between, laid_over, titled
 from alpinehub.alpinebits.rules.rate_plans import RatePlansMessage
 
+#: Of each message; EXAMPLES makes it so many times more.
+MUTANTS = 15 * int(os.environ.get("EXAMPLES", "1"))
 NOW_US = 1_790_000_000_000_000
 PUSHES = [
     (root, version)
@@ -45,7 +48,7 @@ def documents(root: str, protocol: Protocol) -> Iterator[etree._Element]:
         if etree.QName(etree.fromstring(sample)).localname == root:
             wholes.append(sample)
     for seed, whole in enumerate(wholes):
-        for one in (etree.fromstring(whole), *mutants(whole, 60, seed=seed)):
+        for one in (etree.fromstring(whole), *mutants(whole, MUTANTS, seed=seed)):
             again = etree.fromstring(etree.tostring(one), etree.XMLParser(remove_comments=True))
             if check(again, protocol) is None:
                 yield again
