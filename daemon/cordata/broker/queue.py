@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from cordata.broker.contract import Broker
 from cordata.broker.message import Claimed, Depth, Message, MessageId, Outcome, Wants
 from cordata.core.delivery import DIED, Failure, Verdict, add_failure, after_failure
-from cordata.core.retry import next_delay_s
+from cordata.core.retry import Backoff
 from cordata.log import logger
 from cordata.store import QUEUE_TOPIC, Row, Store, Tx
 
@@ -30,6 +30,8 @@ _WAIT_S = 3600.0
 _PROMOTED = 500
 #: The group that runs no handler: see broker/redis/relay.py.
 _RELAY = "redis"
+#: The defaults of [engine] retry_min_s and retry_max_s.
+_BACKOFF = Backoff(1.0, 300.0)
 #: Below and beyond every position.
 _FIRST, _LAST = -1, 2**63 - 1
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
@@ -47,15 +49,14 @@ class Queue(Broker):
         owner: str,
         retries: Mapping[str, int],
         keyed: Collection[str] = (),
-        retry_min_s: float = 1.0,
-        retry_max_s: float = 300.0,
+        backoff: Backoff = _BACKOFF,
     ) -> None:
         """`retries`: of each group that this process knows. `keyed`: groups with ordered keys."""
         self._store = store
         self._owner = owner
         self._retries = retries
         self._keyed = frozenset(keyed)
-        self._delays = {"first_s": retry_min_s, "longest_s": retry_max_s}
+        self._backoff = backoff
         #: Group -> the key at which the last walk ended.
         self._cursors: dict[str, str] = {}
         #: When something is due again that this process has handled (a heap).
@@ -350,7 +351,7 @@ class Queue(Broker):
         if after_failure(attempt, retries=retries, permanent=False) is Verdict.DEAD:
             await tx.write("queue.bury", **ids, now_us=tx.now_us, history=history)
             return
-        delay_s = next_delay_s(attempt, random.random(), **self._delays)
+        delay_s = self._backoff.delay_s(attempt)
         await tx.write(
             "queue.retry",
             **ids,

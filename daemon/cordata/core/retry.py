@@ -1,17 +1,31 @@
-"""When to try again: exponential back-off with full jitter: what failed together spreads out."""
+"""Exponential backoff with jitter, so that what failed together is not tried again together."""
 
 from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
 
 #: Doubling stops here: 2**32 times any first pause is beyond every `longest_s`.
 _MAX_DOUBLINGS = 32
 
 
-def next_delay_s(attempt: int, rng: float, *, first_s: float, longest_s: float) -> float:
-    """Seconds to wait after the `attempt`-th failure (1 is the first).
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before the next attempt."""
 
-    `rng` is a number in [0, 1) that the caller drew: the pause is that share of
-    min(longest_s, first_s * 2**(attempt - 1)), which is "full jitter" of
-    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
-    """
-    doublings = min(max(attempt - 1, 0), _MAX_DOUBLINGS)
-    return rng * min(longest_s, first_s * 2.0**doublings)
+    first_s: float
+    longest_s: float
+    #: The shortest pause, as a share of the longest one of that attempt. 0: "full jitter" of
+    #: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
+    least: float = 0.0
+    #: Returns a random number in [0, 1).
+    draw: Callable[[], float] = random.random
+
+    def delay_s(self, attempt: int) -> float:
+        """Seconds to wait after the `attempt`-th failure (1 is the first): a random share of
+        min(longest_s, first_s * 2**(attempt - 1)).
+        """
+        doublings = min(max(attempt - 1, 0), _MAX_DOUBLINGS)
+        share = self.least + (1.0 - self.least) * self.draw()
+        return share * min(self.longest_s, self.first_s * 2.0**doublings)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
@@ -26,7 +25,7 @@ from msgspec.structs import replace
 
 from cordata import clock, events
 from cordata.config.pool import PoolConfig
-from cordata.core.retry import next_delay_s
+from cordata.core.retry import Backoff
 from cordata.log import fields, logger
 from cordata.pool.process import PING, ChildProcess, Exit
 from cordata.pool.protocol import (
@@ -257,12 +256,8 @@ class Keeper:
     def _pause(self, now: float) -> None:
         """Before the next start, longer with each that failed."""
         self._failures += 1
-        self._start_at = now + next_delay_s(
-            self._failures,
-            random.random(),
-            first_s=self._config.restart_min_s,
-            longest_s=self._config.restart_max_s,
-        )
+        backoff = Backoff(self._config.restart_min_s, self._config.restart_max_s)
+        self._start_at = now + backoff.delay_s(self._failures)
 
     def _heard(self, child: ChildProcess, message: ChildToWorker) -> None:
         now = clock.monotonic()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable
 
 import msgspec
@@ -23,7 +22,7 @@ from cordata.core.delivery import (
     is_permanent,
 )
 from cordata.core.event import Event
-from cordata.core.retry import next_delay_s
+from cordata.core.retry import Backoff
 from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import Handler
@@ -46,7 +45,7 @@ class Attempts:
         #: Whether a cancelled attempt is to end; else its handler has cancelled itself.
         self.ending: Callable[[], bool] = lambda: True
         self._ctx = ctx
-        self._config = config
+        self._backoff = Backoff(config.retry_min_s, config.retry_max_s)
         self._owner_id = owner_id
         self._retry_at_once = retry_at_once
 
@@ -121,7 +120,7 @@ class Attempts:
 
     def _defer(self, message: Message, error: StoreUnavailable) -> Outcome:
         log.warning("%s waits for the store: %s", message.group, error.code, extra=_extra(message))
-        delay_s = self._delay_s(_DEFER_AS_ATTEMPT)
+        delay_s = self._backoff.delay_s(_DEFER_AS_ATTEMPT)
         return Outcome(message=message, verdict=Verdict.DEFER, delay_us=int(delay_s * 1e6))
 
     def _failed(self, handler: Handler, message: Message, error: BaseException) -> Outcome:
@@ -132,21 +131,13 @@ class Attempts:
         failure = Failure(
             attempt=attempt, at=self._ctx.now_us(), owner=self._owner_id, error=error_text(error)
         )
-        delay_s = 0.0 if self._retry_at_once else self._delay_s(attempt)
+        delay_s = 0.0 if self._retry_at_once else self._backoff.delay_s(attempt)
         return Outcome(
             message=message,
             verdict=verdict,
             delay_us=int(delay_s * 1e6),
             history=add_failure(message.history, failure),
             marked=isinstance(error, CommittedTwice),
-        )
-
-    def _delay_s(self, attempt: int) -> float:
-        return next_delay_s(
-            attempt,
-            random.random(),
-            first_s=self._config.retry_min_s,
-            longest_s=self._config.retry_max_s,
         )
 
     def _log_failure(

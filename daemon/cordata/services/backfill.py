@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Mapping
 
 from cordata import clock
 from cordata.context import BackfillContext, Context, narrowed
-from cordata.core.retry import next_delay_s
+from cordata.core.retry import Backoff
 from cordata.errors import LeaseLost
 from cordata.log import fields, logger, places, request_id, what
 from cordata.registry import BackfillTask
@@ -19,8 +18,8 @@ from cordata.store import Row, Tx, new_id
 
 log = logger("cordata.backfill")
 
-#: First and longest pause after a failed step; it doubles until one succeeds.
-_FIRST_S, _LONGEST_S = 1.0, 300.0
+#: After failed steps, until one succeeds.
+_BACKOFF = Backoff(1.0, 300.0)
 _TELL_S = 10.0
 
 
@@ -66,10 +65,7 @@ class BackfillService:
                 continue
             waiting.append(task)
             self._failures += 1
-            delay_s = next_delay_s(
-                self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S
-            )
-            await pause(stop, delay_s)
+            await pause(stop, _BACKOFF.delay_s(self._failures))
         self._current = ""
         await stop.wait()
 

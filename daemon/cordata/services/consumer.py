@@ -10,7 +10,6 @@ what is handled one after the other: one message, or several of one key.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -27,7 +26,7 @@ from cordata.core.delivery import (
     prefetch_count,
     run_length,
 )
-from cordata.core.retry import next_delay_s
+from cordata.core.retry import Backoff
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
@@ -38,8 +37,8 @@ from cordata.services.loop import SPACING_S, Pace, WakeEvent, background, wake_o
 
 log = logger("cordata.engine")
 
-#: First and longest pause while the store cannot be written.
-_FIRST_S, _LONGEST_S = 0.25, 5.0
+#: While the store cannot be written.
+_BACKOFF = Backoff(0.25, 5.0)
 #: At the stop a store that takes no writes gets this long to take the last results.
 _SETTLE_S = 3.0
 #: Suspects wait so long for this worker to hold nothing else.
@@ -197,7 +196,7 @@ class ConsumerService:
         self._failures += 1
         if self._failures == 1:
             log.warning("messages wait: %s", error)
-        return next_delay_s(self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S)
+        return _BACKOFF.delay_s(self._failures)
 
     async def _place(self, group: _Group) -> None:
         try:

@@ -13,6 +13,7 @@ from cordata.broker.opening import is_store
 from cordata.clock import from_us
 from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import Context
+from cordata.core.retry import Backoff
 from cordata.errors import StoreUnavailable
 from cordata.log import fields, logger
 from cordata.registry import Handler
@@ -55,8 +56,7 @@ def make_queue(
         owner=owner,
         retries={one.group: one.retries for one in handlers},
         keyed={one.group for one in handlers if one.key},
-        retry_min_s=engine.retry_min_s,
-        retry_max_s=engine.retry_max_s,
+        backoff=Backoff(engine.retry_min_s, engine.retry_max_s),
     )
 
 

@@ -15,7 +15,6 @@ import asyncio
 import dataclasses
 import json
 import logging
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from cordata import clock, events
 from cordata.config.sections import MailConfig
 from cordata.context import Context
 from cordata.core.inline_image import read_inline_images
-from cordata.core.retry import next_delay_s
+from cordata.core.retry import Backoff
 from cordata.errors import PermanentError, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger, request_id
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
 log = logger("cordata.mail")
 
 _BEAT_S = 10.0
-#: First and longest pause while the result of a mail cannot be stored.
-_FIRST_S, _LONGEST_S = 0.5, 30.0
+#: While the result of a mail cannot be stored.
+_STORE_BACKOFF = Backoff(0.5, 30.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +72,7 @@ class MailService:
         self._leadership = leadership
         self._config = config
         self._login = login
+        self._backoff = Backoff(config.retry_min_s, config.retry_max_s)
         self._failures = 0
         self._retry_deadline = 0.0
 
@@ -86,7 +86,8 @@ class MailService:
         if ctx is None or not self._config.host:
             await stop.wait()
             return
-        self.heartbeat = Heartbeat(max_age_s=2 * self._config.timeout_s + _LONGEST_S + _BEAT_S)
+        max_age_s = 2 * self._config.timeout_s + _STORE_BACKOFF.longest_s + _BEAT_S
+        self.heartbeat = Heartbeat(max_age_s=max_age_s)
         wake = WakeEvent()
         async with wake_on(wake, stop, ctx.store, MAIL_TOPIC):
             while not stop.is_set():
@@ -209,7 +210,7 @@ class MailService:
             state="pending",
             remaining=remaining or before,
             last_error=error,
-            delay_s=self._delay_s(row["attempts"] + 1),
+            delay_s=self._backoff.delay_s(row["attempts"] + 1),
         )
 
     async def _end(self, ctx: Context, row: Row, end: _End) -> None:
@@ -237,9 +238,7 @@ class MailService:
                     log.warning("the result of mail %d cannot be stored: %s", row["id"], error)
             if self.heartbeat is not None:
                 self.heartbeat.touch()
-            await asyncio.sleep(
-                next_delay_s(failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S)
-            )
+            await asyncio.sleep(_STORE_BACKOFF.delay_s(failures))
         self._tell(row, end)
 
     def _tell(self, row: Row, end: _End) -> None:
@@ -256,17 +255,11 @@ class MailService:
             fate = "failed" if failed else f"waits {end.delay_s:.0f} s"
             log.log(level, "mail %d %s: %s", row["id"], fate, end.last_error, extra=extra)
 
-    def _delay_s(self, attempt: int) -> float:
-        config = self._config
-        return next_delay_s(
-            attempt, random.random(), first_s=config.retry_min_s, longest_s=config.retry_max_s
-        )
-
     def _back_off(self, error: SmtpUnavailable) -> float:
         self._failures += 1
         if self._failures == 1:
             log.warning("mail waits for the server: %s", error, extra=fields(events.MAIL_FAILED))
-        delay_s = self._delay_s(self._failures)
+        delay_s = self._backoff.delay_s(self._failures)
         self._retry_deadline = clock.monotonic() + delay_s
         return delay_s
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 
 from cordata.broker.redis.relay import Relay
 from cordata.config.sections import EngineConfig
-from cordata.core.retry import next_delay_s
+from cordata.core.retry import Backoff
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger, with_hint
@@ -23,8 +22,8 @@ from cordata.store import QUEUE_TOPIC, Store
 
 log = logger("cordata.relay")
 
-#: First and longest pause while the store or Redis takes nothing.
-_FIRST_S, _LONGEST_S = 0.25, 5.0
+#: While the store or Redis takes nothing.
+_BACKOFF = Backoff(0.25, 5.0)
 #: Before a look, after one that found nothing: doubled each time.
 _FIRST_WAIT_S, LONGEST_WAIT_S = 0.002, 0.05
 
@@ -64,9 +63,7 @@ class RelayService:
             self._failures += 1
             if self._log_throttle.is_due(str(error)):
                 log.warning("events wait for Redis: %s", with_hint(error))
-            return next_delay_s(
-                self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S
-            )
+            return _BACKOFF.delay_s(self._failures)
         self._failures = 0
         if done.relayed:
             self._wait_s = 0.0

@@ -8,6 +8,7 @@ from cordata.app import App
 from cordata.config import Config
 from cordata.context import Context
 from cordata.core.partition import cohorts
+from cordata.core.retry import Backoff
 from cordata.eventstore import EventLog, StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.process import ProcessLease, this_process
@@ -39,7 +40,7 @@ class SubscriptionRunner:
             ctx=ctx,
             partitions=self._partitions,
             process_id=self._owner_id,
-            config=config.engine,
+            backoff=Backoff(config.engine.retry_min_s, config.engine.retry_max_s),
             running=self._running,
             crashed=CrashedAttempts(config.paths.runtime),
             is_leased=lambda: True,

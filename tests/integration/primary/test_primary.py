@@ -28,6 +28,7 @@ from cordata.broker.inspection import DeadLetters, Filter
 from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import BackfillContext, Context
 from cordata.core.delivery import Verdict
+from cordata.core.retry import Backoff
 from cordata.errors import LeaseLost
 from cordata.services import backfill
 from cordata.services.backfill import BackfillService
@@ -274,7 +275,7 @@ async def test_backfill_pauses_briefly_again_when_steps_succeeded_between_failur
         return str(number + 1)
 
     leadership = Leadership()
-    monkeypatch.setattr(backfill, "_FIRST_S", 0.01)
+    monkeypatch.setattr(backfill, "_BACKOFF", Backoff(0.01, 300.0))
     service = BackfillService(leadership, app.backfills)
     async with opened(tmp_path) as store, asyncio.timeout(20):
         leadership.begin(context_of(store))

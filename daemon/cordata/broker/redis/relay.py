@@ -15,7 +15,6 @@ primary looks after: see reconciler.py.
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ from cordata.broker.redis.server import RedisServer, describe
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
 from cordata.broker.redis.stream import DOCUMENT, ID, WAKES, Keys, StreamEvent, encode, position_of
 from cordata.core.delivery import Verdict
-from cordata.core.retry import next_delay_s
+from cordata.core.retry import Backoff
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.log import fields, logger
 from cordata.store import QUEUE_TOPIC, Store, Tx
@@ -41,8 +40,8 @@ log = logger("cordata.redis")
 GROUP = "redis"
 #: Messages of one claim.
 _BATCH = 500
-#: First and longest pause while Redis is available, but takes nothing.
-_FIRST_S, _LONGEST_S = 0.5, 10.0
+#: While Redis is available, but takes nothing.
+_BACKOFF = Backoff(0.5, 10.0, least=0.5)
 #: KEYS: epoch, wake stream, streams. ARGV: run id, epoch, number of types, types, then the number
 #: of the stream, the event id and the document of each entry. Returns the ids, false where the key
 #: is no stream; nil, and nothing was added, when this is another copy of the data.
@@ -257,9 +256,7 @@ class Relay:
             log.error("Redis takes no events: %s", trouble, extra=fields(events.BROKER_FAILED))
         self.trouble = trouble
         self._refusals += 1
-        share = 0.5 + 0.5 * random.random()
-        pause_s = next_delay_s(self._refusals, share, first_s=_FIRST_S, longest_s=_LONGEST_S)
-        self._next_deadline = clock.monotonic() + pause_s
+        self._next_deadline = clock.monotonic() + _BACKOFF.delay_s(self._refusals)
         return BrokerUnavailable(f"Redis: {trouble}")
 
     def _put_back(self, messages: Sequence[Message]) -> None:

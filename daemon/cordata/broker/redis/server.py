@@ -14,7 +14,6 @@ reads what is pending in its name.
 
 from __future__ import annotations
 
-import random
 import socket
 from typing import Any
 from weakref import WeakSet
@@ -47,7 +46,7 @@ from redis.utils import HIREDIS_AVAILABLE
 
 from cordata import clock, events
 from cordata.broker.redis.address import RedisAddress
-from cordata.core.retry import next_delay_s
+from cordata.core.retry import Backoff
 from cordata.errors import BrokerUnavailable
 from cordata.log import fields, logger
 
@@ -66,10 +65,9 @@ _KEEPALIVE = {
 }
 #: XTRIM MINID and XPENDING IDLE came with it; Valkey reports a version of Redis, too.
 _OLDEST = (6, 2)
-#: Pauses between attempts while Redis is unavailable.
-_FIRST_S, _LONGEST_S = 0.1, 2.0
-#: At least this share of a pause, or many processes would call a server that just starts.
-_LEAST = 0.25
+#: While Redis is unavailable. Without shortest pauses many processes would call a server that has
+#: just started.
+_BACKOFF = Backoff(0.1, 2.0, least=0.25)
 _LOGIN_HINT = (
     "is the credential redis-password there and right, and the user in [broker] url?"
     " a unit reads it when it starts: restart it then"
@@ -284,9 +282,7 @@ class RedisServer:
             self._failures += 1  # the first attempt after a lost connection is made at once
         self.reason = text
         if self._failures:
-            share = _LEAST + (1.0 - _LEAST) * random.random()
-            pause_s = next_delay_s(self._failures, share, first_s=_FIRST_S, longest_s=_LONGEST_S)
-            self._next_deadline = clock.monotonic() + pause_s
+            self._next_deadline = clock.monotonic() + _BACKOFF.delay_s(self._failures)
         if self._sentinel is not None:  # the first one may be cut off from all the others
             self._sentinel.sentinels.append(self._sentinel.sentinels.pop(0))
         return BrokerUnavailable(text, hint=hint or None)

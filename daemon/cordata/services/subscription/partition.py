@@ -10,14 +10,12 @@ queue ──> attempt: the handler is called ──> handled: the position moves
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from cordata import events
-from cordata.config.sections import EngineConfig
 from cordata.context import Context, narrowed
 from cordata.core.commit_guard import CommitGuard
 from cordata.core.delivery import (
@@ -30,7 +28,7 @@ from cordata.core.delivery import (
     is_away,
     is_permanent,
 )
-from cordata.core.retry import next_delay_s
+from cordata.core.retry import Backoff
 from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
@@ -59,7 +57,7 @@ class Dependencies:
     ctx: Context
     partitions: Partitions
     process_id: str
-    config: EngineConfig
+    backoff: Backoff
     running: RunningAttempts
     crashed: CrashedAttempts
     #: Whether this process may regard its partitions as its own.
@@ -299,7 +297,7 @@ class PartitionRunner:
             try:
                 await self._store_verdict(position, verdict)
             except StoreUnavailable:
-                await self._wake.wait(self._delay_s(_AWAY_AS_ATTEMPT))
+                await self._wake.wait(self._shared.backoff.delay_s(_AWAY_AS_ATTEMPT))
             except AlreadySeen:  # an attempt that timed out has committed after all
                 self._move_on(position, committed=True)
                 return True
@@ -319,7 +317,8 @@ class PartitionRunner:
             self._move_on(position, committed=True)
             return
         blocked = verdict is Verdict.DEAD
-        delay_s = 0.0 if self._shared.retry_at_once else self._delay_s(self._attempts)
+        backoff = self._shared.backoff
+        delay_s = 0.0 if self._shared.retry_at_once else backoff.delay_s(self._attempts)
         await partitions.fail(
             self.claim,
             position,
@@ -341,16 +340,9 @@ class PartitionRunner:
             self._failing_due_at = self._shared.ctx.now_us() + int(delay_s * 1e6)
 
     def _pause_for_store(self) -> None:
-        at = self._shared.ctx.now_us() + int(self._delay_s(_AWAY_AS_ATTEMPT) * 1e6)
+        delay_s = self._shared.backoff.delay_s(_AWAY_AS_ATTEMPT)
+        at = self._shared.ctx.now_us() + int(delay_s * 1e6)
         self._pause_until = self._failing_due_at = at
-
-    def _delay_s(self, attempt: int) -> float:
-        return next_delay_s(
-            attempt,
-            random.random(),
-            first_s=self._shared.config.retry_min_s,
-            longest_s=self._shared.config.retry_max_s,
-        )
 
     def _log_error(self, event: StoredEvent, error: BaseException, when: str) -> None:
         """Kind and place of an error; its text may quote the payload, so only the row has it."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Mapping
 from pathlib import Path
 
 from cordata import clock
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
-from cordata.core.retry import next_delay_s
+from cordata.core.retry import Backoff
 from cordata.errors import StoreUnavailable
 from cordata.eventstore import EventLog
 from cordata.eventstore.inspection import Subscriptions
@@ -31,8 +30,8 @@ log = logger("cordata.engine")
 
 #: How long one wait for the table's topic lasts; only bounds what a lost wake-up could hide.
 _WAIT_S = 3600.0
-#: First and longest pause while the store cannot be written.
-_FIRST_S, _LONGEST_S = 0.25, 5.0
+#: While the store cannot be written.
+_BACKOFF = Backoff(0.25, 5.0)
 #: Positions of what was handled without a commit are stored after so long.
 FLUSH_S = 0.5
 #: Positions that moved without an event are worth a write only now and then.
@@ -82,7 +81,7 @@ class SubscriptionService:
             ctx=ctx,
             partitions=self._partitions,
             process_id=lease.process.id,
-            config=config,
+            backoff=Backoff(config.retry_min_s, config.retry_max_s),
             running=self._running,
             crashed=self._crashed,
             is_leased=lease.is_held,
@@ -267,7 +266,7 @@ class SubscriptionService:
         self._failures += 1
         if self._failures == 1:
             log.warning("subscriptions wait: %s", error)
-        return next_delay_s(self._failures, random.random(), first_s=_FIRST_S, longest_s=_LONGEST_S)
+        return _BACKOFF.delay_s(self._failures)
 
     async def _leave(self) -> None:
         """Give all back when every partition has ended, which the role's deadline bounds.

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 
 from cordata import log
+from cordata.core.retry import Backoff
 from cordata.errors import StoreUnavailable
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.connector import Connector, told
@@ -29,8 +29,8 @@ _MEASURE_S = 60.0
 #: The server answers at once, or it is gone.
 _ANSWER_S = 10.0
 _FINISH_S = 1.0
-#: Between attempts to connect; doubles up to the second.
-_PAUSE_S, _PAUSE_MAX_S = 0.2, 3.0
+#: Between attempts to connect.
+_BACKOFF = Backoff(0.2, 3.0, least=0.5)
 
 
 class Notifier(Topics):
@@ -76,8 +76,8 @@ class Notifier(Topics):
         try:
             while True:
                 if self._connection is None:
-                    await asyncio.sleep(_pause_s(attempt))
                     attempt += 1
+                    await asyncio.sleep(_BACKOFF.delay_s(attempt))
                     try:
                         await self.open()
                     except StoreUnavailable:
@@ -140,7 +140,3 @@ class Notifier(Topics):
     def _on_notify(self, name: str, pid: int) -> None:
         if pid != self.pid:  # what this process said it has woken its own for
             self.topic(name).wake()
-
-
-def _pause_s(attempt: int) -> float:
-    return min(_PAUSE_S * 2.0 ** min(attempt, 10), _PAUSE_MAX_S) * (0.5 + random.random() / 2)
