@@ -27,8 +27,8 @@ class NeverAwaited(CordataError):
     shown = True
 
 
-class refused:
-    """While inside, a coroutine that is never awaited is an error: `with refused(): ...`.
+class require_awaits:
+    """While inside, a coroutine that is never awaited is an error: `with require_awaits(): ...`.
 
     Raised at the end, unless another error is on its way. Raises: NeverAwaited.
     """

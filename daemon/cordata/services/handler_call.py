@@ -15,7 +15,7 @@ from cordata.core.commit_guard import CommitGuard
 from cordata.log import fields, logger
 from cordata.services.loop import background
 from cordata.steps import measured
-from cordata.unawaited import refused
+from cordata.unawaited import require_awaits
 
 log = logger("cordata.engine")
 
@@ -81,7 +81,7 @@ async def call_here(
     error: BaseException | None = None
     limit = _Limit(name, task, timeout_s)
     try:
-        with refused():
+        with require_awaits():
             await measured(name, handler(*args))
     except BaseException as raised:  # noqa: BLE001 - the per-message boundary
         error = raised
@@ -197,7 +197,7 @@ async def _kept(
 ) -> BaseException | None:
     """What a handler raised: a task that ended with SystemExit would end the process."""
     try:
-        with refused():
+        with require_awaits():
             await measured(name, handler(*args))
     except BaseException as error:  # noqa: BLE001 - the per-message boundary
         return error

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cordata.core.event import Event
 from cordata.errors import AlreadySeen
 from cordata.eventstore import StoredEvent
-from cordata.unawaited import refused
+from cordata.unawaited import require_awaits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class FailureRecorder:
     def over(self, event: Event | StoredEvent) -> Iterator[None]:
         """Around the call of a handler."""
         try:
-            with refused():
+            with require_awaits():
                 yield
         except AlreadySeen:  # no failure: the effect is there
             raise

@@ -31,7 +31,7 @@ from cordata.store.queries import Queries
 from cordata.store.schema import Schema
 from cordata.store.tasks import StoreTasks
 from cordata.store.tx import Tx, Unit, UnitMisuse, before_write
-from cordata.unawaited import refused
+from cordata.unawaited import require_awaits
 
 T = TypeVar("T")
 
@@ -149,7 +149,7 @@ class PostgresStore(Store):
         self._check_open()
         tx = ReplayedTx(self._resources, self._places, self.read, self._config, fence=fence)
         try:
-            with refused():
+            with require_awaits():
                 yield tx
         except BaseException:
             await tx.leave(commit=False)

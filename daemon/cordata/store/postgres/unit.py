@@ -19,7 +19,7 @@ from cordata.store.postgres.fault import ConnectionLost, ServerError, cut, trans
 from cordata.store.postgres.result import Result, encode
 from cordata.store.queries import Queries, Query
 from cordata.store.tx import Row, Tx, Unit, UnitMisuse, foreign_await, wrong_count
-from cordata.unawaited import NeverAwaited, refused
+from cordata.unawaited import NeverAwaited, require_awaits
 
 T = TypeVar("T")
 
@@ -205,7 +205,7 @@ class UnitCoroutine:
         on. Raises: what the unit raised; UnitMisuse when it awaits something else than its tx.
         """
         try:
-            with refused():
+            with require_awaits():
                 if isinstance(answer, BaseException):
                     if isinstance(answer, CordataError):
                         self.tx.failed = answer

@@ -32,7 +32,7 @@ from cordata.store.sqlite.wal import Checkpoint, Checkpointer, Wal
 from cordata.store.sqlite.writer import Writer
 from cordata.store.tasks import StoreTasks
 from cordata.store.tx import Tx, Unit, UnitMisuse
-from cordata.unawaited import refused
+from cordata.unawaited import require_awaits
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ class SqliteStore(Store):
         self._check_open()
         tx = TransactionTx(self._access, fence)
         try:
-            with refused():
+            with require_awaits():
                 yield tx
         except BaseException:
             await tx.leave(commit=False)

@@ -11,7 +11,7 @@ from cordata.errors import PermanentError
 from cordata.store.queries import Queries, Query
 from cordata.store.sqlite.fault import as_statement_error, home, is_of_statement, translate
 from cordata.store.tx import Row, Tx, UnitMisuse, foreign_await, wrong_count
-from cordata.unawaited import refused
+from cordata.unawaited import require_awaits
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ def drive(awaitable: Awaitable[T], tx: SqliteTx) -> T:
     """Run a unit to its end without an event loop. Raises: what the unit raised."""
     coroutine: Any = awaitable
     try:
-        with refused():
+        with require_awaits():
             coroutine.send(None)
     except StopIteration as end:
         if tx.failed is not None:
