@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cordata.core.lease import is_accepted
 from cordata.errors import LeaseLost
 from cordata.store.tx import Tx
 
@@ -17,12 +16,22 @@ class Fence:
     term: int
 
 
-async def check_fence(tx: Tx, fence: Fence, *, hold: bool = False) -> None:
+def is_accepted(term: int, newest: int | None) -> bool:
+    """Whether a write under this term is accepted: only while no newer one was taken."""
+    return term == newest
+
+
+def require_newest(fence: Fence, newest: int | None) -> None:
+    """Raises: LeaseLost unless the fence's term is the newest one in the database."""
+    if not is_accepted(fence.term, newest):
+        raise LeaseLost(f"term {fence.term} of the lease {fence.name!r} is over")
+
+
+async def check_fence(tx: Tx, fence: Fence, *, lock_term: bool = False) -> None:
     """Raises: LeaseLost when the term is not the newest one.
 
-    `hold`: from now to its end a takeover waits for this transaction, where there is no single
+    `lock_term`: from now to its end a takeover waits for this transaction, where there is no single
     writer that would order the two.
     """
-    row = await tx.fetch_one("lease.hold" if hold else "lease.term", name=fence.name)
-    if not is_accepted(fence.term, None if row is None else row["term"]):
-        raise LeaseLost(f"term {fence.term} of the lease {fence.name!r} is over")
+    row = await tx.fetch_one("lease.hold" if lock_term else "lease.term", name=fence.name)
+    require_newest(fence, None if row is None else row["term"])

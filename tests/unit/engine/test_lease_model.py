@@ -1,7 +1,7 @@
 """A model of holders, a server and a network that does what it likes: who holds the lease?
 
 Processes' clocks run at different speeds and are apart by any amount; messages are late, processes
-die, are suspended, are cut off and come back. What decides is core/lease.py.
+die, are suspended, are cut off and come back. What decides is store/postgres/lease_trust.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_model
 
-from cordata.core import lease
+from cordata.store.fence import is_accepted
+from cordata.store.postgres import lease_trust
 
 _STEP_S = 0.25
 PROCESSES = st.integers(0, 1)
@@ -43,7 +44,7 @@ class Process:
         return self.offset + self.rate * time
 
     def trusts_itself(self, time: float) -> bool:
-        return self.locked and lease.is_trusted(self.deadline, self.clock(time))
+        return self.locked and lease_trust.is_trusted(self.deadline, self.clock(time))
 
     def forget(self) -> None:
         self.locked, self.term, self.deadline = False, None, float("-inf")
@@ -171,7 +172,7 @@ class LeaseModel(RuleBasedStateMachine):
         else:
             one.locked = (number, session) == self.lock or one.locked or what == "locked"
             came = one.clock(self.time)
-            one.deadline = lease.trusted_until(self.proof_counts_from(said, came))
+            one.deadline = lease_trust.trusted_until(self.proof_counts_from(said, came))
 
     @precondition(lambda self: self.writes)
     @rule(data=st.data())
@@ -185,7 +186,7 @@ class LeaseModel(RuleBasedStateMachine):
             self.newest = 1 if self.newest is None else self.newest + 1
             if session == one.session and one.trusts_itself(self.time):
                 one.term = self.newest
-        elif not self.fenced or lease.is_accepted(term, self.newest):
+        elif not self.fenced or is_accepted(term, self.newest):
             self.accepted.append(term)
 
     @rule(rounds=st.integers(1, 4))
@@ -208,7 +209,7 @@ class LeaseModel(RuleBasedStateMachine):
         for _ in range(steps):
             self.time += _STEP_S
             for number, session in list(self.heard):
-                if self.time - self.heard[number, session] >= lease.SILENT_S:
+                if self.time - self.heard[number, session] >= lease_trust.SILENT_S:
                     self._end(number, session)
 
     def _converse(self, number: int) -> None:

@@ -18,19 +18,19 @@ deceives keepalives, not this. Its writes are checked against the term all the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from cordata import clock
-from cordata.core.lease import CHECK_S, SILENT_S, is_trusted, trusted_until
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.store.contract import Lease
 from cordata.store.fence import Fence, check_fence
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError, cut
-from cordata.store.tx import Tx, Unit
+from cordata.store.postgres.lease_trust import CHECK_S, SILENT_S, is_trusted, trusted_until
+from cordata.store.tx import Tx
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from cordata.store.postgres.store import PostgresStore
 
 #: lock_not_available: the queue was too long.
 _NOT_AVAILABLE = "55P03"
@@ -59,34 +59,10 @@ _WATCHED = (
 )
 
 
-class LeaseStore(Protocol):
-    """What the lease uses of the store."""
-
-    async def bootstrap(self) -> None:
-        """Make the tables that the lease needs, which comes before the migrations."""
-        ...
-
-    async def run_now(self, unit: Unit[T]) -> T:
-        """Run a unit in a transaction of its own."""
-        ...
-
-    async def read(self, unit: Unit[T]) -> T:
-        """As `Store.read`."""
-        ...
-
-    async def connect_session(self) -> Connection:
-        """A connection of its own, outside the pool."""
-        ...
-
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-        """Run some work in the background, as long as the store is open."""
-        ...
-
-
 class SessionLease(Lease):
     """Held: this process' session has the lock and proved it a moment ago."""
 
-    def __init__(self, store: LeaseStore, *, holder: str, name: str) -> None:
+    def __init__(self, store: PostgresStore, *, holder: str, name: str) -> None:
         self._store = store
         self._holder = holder
         self._name = name

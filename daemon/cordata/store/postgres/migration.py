@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from cordata.errors import ConfigError, CordataError, LeaseLost, StoreUnavailable
-from cordata.store.fence import Fence
+from cordata.errors import ConfigError, CordataError, StoreUnavailable
+from cordata.store.fence import Fence, require_newest
 from cordata.store.migrate import RUNTIME, Migration, SchemaError
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError, cut, translate
@@ -47,8 +47,7 @@ class Migrator:
             nonlocal done
             if fence is not None:
                 rows = await self._fetch(connection, "lease.hold", name=fence.name)
-                if not rows or rows[0]["term"] != fence.term:
-                    raise LeaseLost(f"term {fence.term} of the lease {fence.name!r} is over")
+                require_newest(fence, rows[0]["term"] if rows else None)
             key = {"component": migration.component, "number": migration.number}
             if await self._fetch(connection, "migration.done", **key):
                 done = False

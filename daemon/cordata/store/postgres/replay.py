@@ -26,11 +26,10 @@ from typing import Any
 from cordata.config.sections import StoreConfig
 from cordata.errors import (
     CordataError,
-    LeaseLost,
     TransactionStale,
     TransactionTimeout,
 )
-from cordata.store.fence import Fence
+from cordata.store.fence import Fence, require_newest
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import Busy, ConnectionLost, ServerError, cut
 from cordata.store.postgres.result import Result
@@ -202,8 +201,7 @@ class ReplayedTx(UnitTx):
         results: list[Result] = [*reply[0]]
         if self._fence is not None:
             rows = results.pop(0).rows()
-            if not rows or rows[0]["term"] != self._fence.term:
-                raise LeaseLost(f"term {self._fence.term} of {self._fence.name!r} is over")
+            require_newest(self._fence, rows[0]["term"] if rows else None)
         self._compare([result.rows() for result in results])
 
     def _call(self, name: str, params: Mapping[str, Any]) -> Call:

@@ -233,5 +233,5 @@ class UnitCoroutine:
 
 
 async def _fenced(unit: Unit[T], tx: Tx, fence: Fence) -> T:
-    await check_fence(tx, fence, hold=True)
+    await check_fence(tx, fence, lock_term=True)
     return await unit(tx)

@@ -11,8 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from cordata import clock
-from cordata.errors import LeaseLost
-from cordata.store.fence import Fence
+from cordata.store.fence import Fence, require_newest
 from cordata.store.migrate import RUNTIME, Migration, SchemaError
 from cordata.store.queries import sql_folder
 from cordata.store.sqlite.fault import is_busy, is_storage
@@ -85,8 +84,7 @@ def _run_script(connection: sqlite3.Connection, migration: Migration) -> None:
 
 def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:
     row = connection.execute("SELECT term FROM lease WHERE name = ?", (fence.name,)).fetchone()
-    if row is None or row[0] != fence.term:
-        raise LeaseLost(f"term {fence.term} of the lease {fence.name!r} is over")
+    require_newest(fence, None if row is None else row[0])
 
 
 def _check_foreign_keys(connection: sqlite3.Connection, migration: Migration) -> None:

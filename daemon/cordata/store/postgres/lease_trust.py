@@ -1,4 +1,4 @@
-"""Validity of the lease, by two clocks that nobody compares: that of its holder and the server's.
+"""How long a lease is valid, by the clock of its holder and by that of the server.
 
     holder's clock   asked ─────────────5 s─────────────> trusts itself no more
     server's clock      heard ────────────────7 s────────────────> ends the session and its lock
@@ -29,8 +29,3 @@ def trusted_until(asked: float) -> float:
 def is_trusted(deadline: float, now: float) -> bool:
     """Whether a holder may begin something in the lease's name; both by its own clock."""
     return now < deadline
-
-
-def is_accepted(term: int, newest: int | None) -> bool:
-    """Whether a write under this term is accepted: only while no newer one was taken."""
-    return term == newest
