@@ -25,44 +25,25 @@ _WRITE = (
 )
 _LIMIT_S = 5.0
 #: Longer than nearly every read takes.
-_PATIENCE_S = 2.0
+_ASK_AFTER_S = 2.0
 
 
 class WriteProbe:
-    """Tries a write now and then while the state is not "ok"."""
+    """The write that a HealthProbe tries."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
         self._busy = False
 
-    def state_changed(self, state: str) -> None:
-        """Called at each change; starts the attempts."""
-        if state != "ok":
-            self._arm()
-
-    def stop(self) -> None:
-        """No more attempts."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _arm(self) -> None:
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._resources.health.pause_s, self._try)
-
-    def _try(self) -> None:
-        self._timer = None
-        if self._resources.health.state == "ok":
-            return
-        self._arm()
+    def start(self) -> None:
+        """Try it in the background, unless that is under way; its result changes the health."""
         if not self._busy:
             self._busy = True
             self._resources.tasks.start(self._probe())
 
     async def _probe(self) -> None:
         resources = self._resources
-        deadline = self._loop.time() + _LIMIT_S
+        deadline = asyncio.get_running_loop().time() + _LIMIT_S
         try:
             async with resources.pool.connection(deadline) as connection:
                 transaction = Transaction(connection, resources.connector.settings, "newest")
@@ -76,11 +57,11 @@ class WriteProbe:
                 finally:
                     await transaction.roll_back()
         except (StoreUnavailable, ConnectionLost, ServerError) as error:
-            told = resources.judge(error, UnitTx(resources.queries, 0))
-            if isinstance(told, Again):
-                told = told.error
-            if not isinstance(told, PermanentError):  # no right to make such a table, say
-                resources.failed(told)
+            judged = resources.judge(error, UnitTx(resources.queries, 0))
+            if isinstance(judged, Again):
+                judged = judged.error
+            if not isinstance(judged, PermanentError):  # no right to make such a table, say
+                resources.failed(judged)
                 return
         finally:
             self._busy = False
@@ -88,7 +69,7 @@ class WriteProbe:
 
 
 class _Wait:
-    """Somebody who waits for an answer of the server."""
+    """A caller that waits for an answer of the server."""
 
     def __init__(self, timeout: asyncio.Timeout) -> None:
         self.timeout = timeout
@@ -98,7 +79,7 @@ class _Wait:
 
 
 class LivenessProbe:
-    """Asks once for all that wait, again after each `_PATIENCE_S`."""
+    """Asks once for all that wait, again after each `_ASK_AFTER_S`."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -112,7 +93,7 @@ class LivenessProbe:
         Raises: TimeoutError; StoreUnavailable when the server did not even take a connection.
         """
         wait = _Wait(asyncio.timeout_at(deadline))
-        timer = self._loop.call_later(_PATIENCE_S, self._begin, wait)
+        timer = self._loop.call_later(_ASK_AFTER_S, self._begin, wait)
         try:
             async with wait.timeout:
                 yield
@@ -136,7 +117,7 @@ class LivenessProbe:
                 if not wait.over:
                     wait.timeout.reschedule(self._loop.time())
                 return
-            await asyncio.sleep(_PATIENCE_S)
+            await asyncio.sleep(_ASK_AFTER_S)
 
     async def _ask(self) -> StoreUnavailable | None:
         try:

@@ -12,8 +12,8 @@ from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store.contract import Store, StoreStats
 from cordata.store.fence import Fence
-from cordata.store.health import Health
-from cordata.store.migrate import Applied, Chain
+from cordata.store.health import Health, HealthProbe
+from cordata.store.migrate import Applied, Chain, Schema
 from cordata.store.postgres.address import addresses
 from cordata.store.postgres.batch import Batcher
 from cordata.store.postgres.clock import FleetClock
@@ -66,8 +66,7 @@ class PostgresStore(Store):
         self._reader = Reader(self._resources, config)
         #: Transactions open at once; some connections are always left for what is quick.
         self._places = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
-        self._probe = WriteProbe(self._resources)
-        self._health.on_state = self._probe.state_changed
+        self._probe = HealthProbe(self._health, WriteProbe(self._resources).start)
         self._notifier = Notifier(self._connector)
         #: Of leases; one that waits for its lock is nobody's to release.
         self._sessions: list[Connection] = []
