@@ -28,7 +28,6 @@ from cordata.store.postgres.reader import Reader
 from cordata.store.postgres.replay import ReplayedTx, holding
 from cordata.store.postgres.runner import Entry, Resources, Runner
 from cordata.store.queries import Queries
-from cordata.store.schema import Schema
 from cordata.store.tasks import StoreTasks
 from cordata.store.tx import Tx, Unit, UnitMisuse, before_write
 from cordata.unawaited import require_awaits

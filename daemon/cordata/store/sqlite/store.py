@@ -17,9 +17,8 @@ from cordata.errors import StoreUnavailable
 from cordata.store.contract import Store, StoreStats
 from cordata.store.fence import Fence
 from cordata.store.health import Health, HealthProbe
-from cordata.store.migrate import Applied, Chain
+from cordata.store.migrate import Applied, Chain, Schema
 from cordata.store.queries import Queries
-from cordata.store.schema import Schema
 from cordata.store.sqlite import migration
 from cordata.store.sqlite.connection import Database, WriteConnection, database_path
 from cordata.store.sqlite.lease import FileLease
