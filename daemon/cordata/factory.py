@@ -21,7 +21,7 @@ from cordata.systemd import Credentials
 from cordata.vault import MASTER_KEY, Vault
 
 if TYPE_CHECKING:
-    from cordata.broker.opening import Passwords
+    from cordata.broker.factory import Passwords
     from cordata.pool.client import Client
     from cordata.pool.protocol import CommandOptions
 
@@ -54,7 +54,7 @@ def store_password(config: Config) -> str | None:
 
 def broker_passwords(config: Config) -> Passwords:
     """The passwords for Redis and its Sentinels, if there are any. Raises: ConfigError."""
-    from cordata.broker.opening import Passwords
+    from cordata.broker.factory import Passwords
 
     credentials = Credentials(config.paths.credentials)
     return Passwords(credentials.text("redis-password"), credentials.text("sentinel-password"))
@@ -99,7 +99,7 @@ async def open_context(
     embedded store has to be there. Raises: CordataError where it is not; ConfigError,
     StoreUnavailable.
     """
-    from cordata.broker.opening import check_url as check_broker_url
+    from cordata.broker.factory import check_url as check_broker_url
 
     check_broker_url(config.broker)
     if vault is None:
@@ -174,7 +174,7 @@ def check_start(config: Config, app: App) -> None:
 
     Secrets are looked at if this user may. Raises: ConfigError with every problem.
     """
-    from cordata.broker.opening import check as check_broker
+    from cordata.broker.factory import check as check_broker
 
     checks: list[Callable[[], object]] = [
         lambda: check_url(config.store, config.paths.state),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Collection, Sequence
+from cordata.broker.factory import is_store
 
 from cordata import events
 from cordata.broker import Queue

@@ -1,9 +1,9 @@
 """The durable store: units of work, group commit, migrations, wake-ups."""
 
 from cordata.store.contract import Lease, RuntimeStore, Store, StoreStats
+from cordata.store.factory import check_url, dialect_of, missing_file, open_store, store_class
 from cordata.store.fence import Fence
 from cordata.store.migrate import Applied, Chain, SchemaError
-from cordata.store.opening import check_url, dialect_of, missing_file, open_store, store_class
 from cordata.store.queries import Queries
 from cordata.store.takeover import TAKEOVER_S, is_takeover_requested, request_takeover
 from cordata.store.tx import (

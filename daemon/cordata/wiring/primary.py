@@ -69,7 +69,7 @@ async def run_primary(role: Role) -> int:
 
 def _reconcilers(config: Config, leadership: Leadership, holder: str) -> list[Service]:
     """What keeps Redis and the store in step, or looks for what was left in Redis."""
-    from cordata.broker.opening import is_store, make_reconciler
+    from cordata.broker.factory import is_store, make_reconciler
 
     if is_store(config.broker):
         from cordata.services.leftover import LeftoverService

@@ -234,7 +234,7 @@ def _add_engine(
     Returns the service that stops last, when no message is held any more.
     """
     _say_long(role)
-    from cordata.broker.opening import is_store, make_redis_broker
+    from cordata.broker.factory import is_store, make_redis_broker
     from cordata.process import ProcessLease, this_process
     from cordata.services.consumer import ConsumerService
     from cordata.services.group import UnhandledTypeService, groups_of, make_queue

@@ -19,7 +19,7 @@ from tests.integration.redis.stores import PREFIX, url_of
 
 from cordata.app import App
 from cordata.broker import Broker
-from cordata.broker.opening import Passwords, is_store, make_redis_broker
+from cordata.broker.factory import Passwords, is_store, make_redis_broker
 from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import EventContext
 from cordata.core.event import Event

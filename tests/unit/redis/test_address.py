@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cordata.broker.opening import check, is_store
+from cordata.broker.factory import check, is_store
 from cordata.broker.redis.address import RedisAddress, parse_url
 from cordata.config.sections import BrokerConfig
 from cordata.errors import ConfigError

@@ -11,7 +11,7 @@ import sys
 sys.modules["redis"] = sys.modules["hiredis"] = None  # an import raises ImportError
 import cordata, cordata.cli, cordata.wiring.primary, cordata.wiring.worker
 from cordata.broker import Queue
-from cordata.broker.opening import check, is_store
+from cordata.broker.factory import check, is_store
 from cordata.config.sections import BrokerConfig
 
 check(BrokerConfig())

@@ -32,7 +32,7 @@ def dialect_of(config: StoreConfig) -> str:
 
 
 def store_class(config: StoreConfig) -> type[SqliteStore] | type[PostgresStore]:
-    """The class, with its driver imported. Who is going to change users calls this before.
+    """The class, with its driver imported. Called before a process changes its user.
 
     Raises: ConfigError.
     """
@@ -60,7 +60,7 @@ def check_url(config: StoreConfig, state_dir: Path) -> None:
 def missing_file(config: StoreConfig, state_dir: Path) -> Path | None:
     """The file that opening it would make, in a directory that is there; None: it makes none.
 
-    One that was there before is not made anew: who opens it is told. Raises: ConfigError.
+    None also if there was a store before: opening it raises then. Raises: ConfigError.
     """
     if dialect_of(config) == "postgres":
         return None
@@ -71,7 +71,7 @@ def missing_file(config: StoreConfig, state_dir: Path) -> Path | None:
         names = os.listdir(database.path.parent)
         was_there = database.lock_path.name in names and database.lock_path.stat().st_size > 0
     except OSError:
-        return None  # of that, too
+        return None  # opening it raises
     return None if was_there or database.path.name in names else database.path
 
 
