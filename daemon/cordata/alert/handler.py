@@ -13,7 +13,7 @@ from types import TracebackType
 
 from cordata import clock, events
 from cordata.alert.alerter import Alerter
-from cordata.core.alert import Group, add_to, group_of, scrub
+from cordata.core.alert import AlertGroup, add_to, group_of, scrub
 from cordata.log import message_of, trail
 
 #: MESSAGE_ID: the cause by which people know it. These are mailed at once and by this process
@@ -46,22 +46,22 @@ class Buffer:
         #: Called when something was added; from whatever thread that happens in.
         self.wake: Callable[[], None] | None = None
         self._guard = threading.Lock()
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, AlertGroup] = {}
 
-    def add(self, groups: Iterable[Group]) -> None:
+    def add(self, groups: Iterable[AlertGroup]) -> None:
         """Count these in; never blocks for long, never raises."""
         with self._guard:
             add_to(self._groups, groups, _LIMIT)
         if self.wake is not None:
             self.wake()
 
-    def take(self) -> list[Group]:
+    def take(self) -> list[AlertGroup]:
         """All there is; it is the caller's now."""
         with self._guard:
             taken, self._groups = self._groups, {}
         return list(taken.values())
 
-    def put_back(self, groups: list[Group]) -> None:
+    def put_back(self, groups: list[AlertGroup]) -> None:
         """What could not be stored goes before what came since."""
         with self._guard:
             since, self._groups = self._groups, {group.fingerprint: group for group in groups}
@@ -97,7 +97,7 @@ class AlertHandler(logging.Handler):
         if group.urgent and self._alerter.mails and not own_mail:
             self._alerter.mail_soon(group.cause, group.sample)
 
-    def _group(self, record: logging.LogRecord) -> Group:
+    def _group(self, record: logging.LogRecord) -> AlertGroup:
         own, id_ = getattr(record, "ALERT", None), getattr(record, "MESSAGE_ID", "")
         text, now_us, key = message_of(record), clock.to_us(clock.now()), ""
         error = record.exc_info[1] if record.exc_info else None

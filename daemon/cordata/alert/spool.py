@@ -11,14 +11,14 @@ from typing import BinaryIO
 
 import msgspec
 
-from cordata.core.alert import Group
+from cordata.core.alert import AlertGroup
 
 _FILE = "alerts.waiting"
 #: Beyond it nothing is added: some thousand alerts, of which the first tell what is wrong.
 _MAX_BYTES = 1 << 20
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Group).decode
+_decode = msgspec.json.Decoder(AlertGroup).decode
 
 
 class Spool:
@@ -27,7 +27,7 @@ class Spool:
     def __init__(self, directories: Sequence[Path]) -> None:
         self._directories = directories
 
-    def add(self, groups: Iterable[Group]) -> None:
+    def add(self, groups: Iterable[AlertGroup]) -> None:
         """Keep these, on the disk when it returns. Raises: OSError when nothing can be written."""
         lines = b"".join(_encode(group) + b"\n" for group in groups)
         error: OSError | None = None
@@ -46,7 +46,7 @@ class Spool:
         return any(_size(directory / _FILE) for directory in self._directories)
 
     @contextmanager
-    def taken(self) -> Iterator[list[Group]]:
+    def taken(self) -> Iterator[list[AlertGroup]]:
         """What is there, gone when the block ends well; nothing while another process has it.
 
         Who adds meanwhile waits. After a crash within the block it is all there once more.
@@ -75,7 +75,7 @@ def _append(path: Path, lines: bytes) -> None:
         os.close(fd)
 
 
-def _read(file: BinaryIO) -> Iterator[Group]:
+def _read(file: BinaryIO) -> Iterator[AlertGroup]:
     for line in file:
         with suppress(msgspec.MsgspecError, UnicodeError):  # cut off by a crash: without it
             yield _decode(line)

@@ -84,7 +84,7 @@ def fingerprint(*parts: str) -> str:
     return blake2b("\0".join(parts).encode(errors="replace"), digest_size=6).hexdigest()
 
 
-class Group(msgspec.Struct, kw_only=True):
+class AlertGroup(msgspec.Struct, kw_only=True):
     """Alerts of one kind. Moments are microseconds since the epoch."""
 
     fingerprint: str
@@ -117,12 +117,12 @@ def group_of(
     pending: int = 1,
     key: str = "",
     ids: Sequence[str] = (),
-) -> Group:
+) -> AlertGroup:
     """One alert as a group; `key` is what it is told apart by, `cause` unless it is given; `ids`
     as in `scrub`.
     """
     text = scrub(text, ids)
-    return Group(
+    return AlertGroup(
         fingerprint=fingerprint(key or cause),
         cause=scrub(cause, ids)[:TITLE_CHARS],
         title=" ".join(text.split("\n", 1)[0].split())[:TITLE_CHARS],
@@ -137,7 +137,7 @@ def group_of(
     )
 
 
-def merge(group: Group, later: Group) -> None:
+def merge(group: AlertGroup, later: AlertGroup) -> None:
     """Count what came later into a group."""
     if later.pending and not group.pending:
         group.since_at = later.since_at
@@ -149,7 +149,7 @@ def merge(group: Group, later: Group) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class AlertPace:
     """How mails are held back; times in microseconds."""
 
     #: So many of a kind are due at once,
@@ -161,14 +161,14 @@ class Pace:
     #: Mails an hour, of whatever kind.
     max_per_hour: int
 
-    def due_at(self, group: Group) -> int:
+    def due_at(self, group: AlertGroup) -> int:
         """When a group with something pending is to be told."""
         soon = group.urgent or group.pending >= self.count
         at = group.since_at if soon else group.since_at + self.wait_us
         return at if group.mailed_at is None else max(at, group.mailed_at + self.cooldown_us)
 
 
-def subject_of(groups: Sequence[Group]) -> str:
+def subject_of(groups: Sequence[AlertGroup]) -> str:
     """The subject of the mail about these groups."""
     first = groups[0]
     if len(groups) == 1:
@@ -176,7 +176,7 @@ def subject_of(groups: Sequence[Group]) -> str:
     return f"{len(groups)} alerts: {first.title}"[:TITLE_CHARS]
 
 
-def text_of(groups: Sequence[Group], pace: Pace) -> str:
+def text_of(groups: Sequence[AlertGroup], pace: AlertPace) -> str:
     """The text of the mail about these groups."""
     parts = [_paragraph(group) for group in groups[:TOLD]]
     if len(groups) > TOLD:
@@ -189,7 +189,7 @@ def text_of(groups: Sequence[Group], pace: Pace) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _paragraph(group: Group) -> str:
+def _paragraph(group: AlertGroup) -> str:
     times = "once" if group.pending == 1 else f"{group.pending} times"
     span = _moment(group.last_at)
     if group.pending > 1:
@@ -204,7 +204,7 @@ def _moment(us: int) -> str:
     return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def add_to(groups: dict[str, Group], more: Iterable[Group], limit: int) -> None:
+def add_to(groups: dict[str, AlertGroup], more: Iterable[AlertGroup], limit: int) -> None:
     """Count groups into others, `limit` kinds at most: what is beyond them is one of its own."""
     for group in more:
         key = group.fingerprint

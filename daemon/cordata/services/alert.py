@@ -1,24 +1,21 @@
-"""Alerts and the store: each process carries its own there, the primary mails what is due."""
+"""Writes the alerts of a process to the store, from where the primary mails them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 
-from cordata.alert import MAIL_PREFIX, Alerter, Buffer, Spool, recipients_of
-from cordata.config.sections import AlertConfig, MailConfig
-from cordata.context import Context
-from cordata.core.alert import Group, Pace, subject_of, text_of
-from cordata.errors import CordataError, StoreUnavailable
+from cordata.alert import Alerter, Buffer, Spool
+from cordata.config.sections import AlertConfig
+from cordata.core.alert import AlertGroup, AlertPace
+from cordata.errors import CordataError
 from cordata.log import logger
-from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, pause, wake_on
-from cordata.store import Row, Store, Tx, new_id
+from cordata.store import Store, Tx
 
 log = logger("cordata.alert")
 
@@ -29,11 +26,6 @@ _GATHER_S = 1.0
 _RETRY_S, _IDLE_S = 5.0, 3600.0
 #: How often the file is looked at.
 _SPOOL_S = 10.0
-_HOUR_US = 3_600_000_000
-#: Kinds of one mail at most.
-_LIMIT = 500
-#: Shortest and longest sleep of the primary.
-_MAIL_MIN_S, _MAIL_MAX_S = 1.0, 300.0
 
 
 class AlertService:
@@ -46,7 +38,7 @@ class AlertService:
         store: Store,
         buffer: Buffer,
         alerter: Alerter,
-        pace: Pace,
+        pace: AlertPace,
         *,
         spool: Spool | None = None,
     ) -> None:
@@ -94,7 +86,7 @@ class AlertService:
             return False
         return True
 
-    def _tell_directly(self, groups: list[Group]) -> list[Group]:
+    def _tell_directly(self, groups: list[AlertGroup]) -> list[AlertGroup]:
         """What is due by now: whether the store comes back nobody knows."""
         now_us = self._store.now_us()
         for group in groups:
@@ -104,89 +96,9 @@ class AlertService:
         return groups
 
 
-class AlertMailService:
-    """Wakes when an alert was counted, and when one is due. The SMTP server may be away: what it
-    writes waits there as any mail does.
-    """
-
-    name = "alertmail"
-
-    def __init__(self, leadership: Leadership, config: AlertConfig, mail: MailConfig) -> None:
-        self._leadership = leadership
-        self._to = recipients_of(config) if mail.host else []
-        self._pace = pace_of(config)
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Write until `stop`. Raises: LeaseLost."""
-        ctx = await self._leadership.wait(stop)
-        if ctx is None or not self._to:
-            await stop.wait()
-            return
-        wake = WakeEvent()
-        async with wake_on(wake, stop, ctx.store, ALERT_TOPIC):
-            while not stop.is_set():
-                try:
-                    sleep_s = await self.run_once(ctx)
-                except StoreUnavailable as error:
-                    log.debug("alerts wait for the store: %s", error)
-                    sleep_s = _MAIL_MAX_S
-                await wake.wait(min(max(sleep_s, _MAIL_MIN_S), _MAIL_MAX_S))
-
-    async def run_once(self, ctx: Context) -> float:
-        """One pass. Returns the seconds until something may be due."""
-        next_at = await ctx.store.read(self._look)
-        if next_at is None or next_at > ctx.now_us():
-            return _MAIL_MAX_S if next_at is None else (next_at - ctx.now_us()) / 1e6
-        await ctx.store.run(self._write)
-        return 0.0
-
-    async def _look(self, tx: Tx) -> int | None:
-        groups = await _pending(tx)
-        if not groups:
-            return None
-        first_at = min(self._pace.due_at(group) for group in groups)
-        return max(first_at, await self._free_at(tx))
-
-    async def _free_at(self, tx: Tx) -> int:
-        """From when on the limit of an hour allows a mail."""
-        row = await tx.fetch_one("alert.mails", since=tx.now_us - _HOUR_US)
-        full = row is not None and row["count"] >= self._pace.max_per_hour
-        return row["first_at"] + _HOUR_US if row is not None and full else 0
-
-    async def _write(self, tx: Tx) -> None:
-        now = tx.now_us
-        due = [group for group in await _pending(tx) if self._pace.due_at(group) <= now]
-        if not due or await self._free_at(tx) > now:
-            return
-        due.sort(key=lambda group: (not group.urgent, group.since_at))
-        mail_id = await tx.send_mail(
-            to=self._to,
-            subject=subject_of(due),
-            text=text_of(due, self._pace),
-            message_id=f"{MAIL_PREFIX}{new_id(now)}@{socket.gethostname()}>",
-        )
-        told = [
-            {"fingerprint": g.fingerprint, "pending": g.pending, "now": now, "mail_id": mail_id}
-            for g in due
-        ]
-        await tx.execute_many("alert.told", sorted(told, key=lambda row: str(row["fingerprint"])))
-        await tx.execute("alert.forget_mails", since=now - _HOUR_US)
-        await tx.execute("alert.note_mail", now=now)
-
-
-async def _pending(tx: Tx) -> list[Group]:
-    return [group_in(row) for row in await tx.fetch_all("alert.pending", limit=_LIMIT)]
-
-
-def group_in(row: Row) -> Group:
-    """A group as it is stored."""
-    fields = {name: row[name] for name in row.keys()}
-    return Group(**fields | {"urgent": bool(fields["urgent"])})
-
-
-def pace_of(config: AlertConfig) -> Pace:
+def pace_of(config: AlertConfig) -> AlertPace:
     """How mails are held back."""
-    return Pace(
+    return AlertPace(
         count=config.count,
         wait_us=round(config.wait_s * 1e6),
         cooldown_us=round(config.cooldown_s * 1e6),
@@ -194,7 +106,7 @@ def pace_of(config: AlertConfig) -> Pace:
     )
 
 
-async def add(tx: Tx, groups: Sequence[Group]) -> None:
+async def add(tx: Tx, groups: Sequence[AlertGroup]) -> None:
     """The unit: count these into the store."""
     # In one order: on PostgreSQL two processes lock the same rows.
     rows = [msgspec.structs.asdict(g) for g in sorted(groups, key=lambda g: g.fingerprint)]

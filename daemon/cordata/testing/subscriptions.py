@@ -14,7 +14,7 @@ from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.process import ProcessLease, this_process
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
 from cordata.services.subscription.partition import Dependencies, PartitionRunner
-from cordata.services.subscription.runners import read_page
+from cordata.services.subscription.reader import read_page
 from cordata.subscription import Subscription, SubscriptionContext
 from cordata.testing.failure import Failure, FailureRecorder
 

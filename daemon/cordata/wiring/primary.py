@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 async def run_primary(role: Role) -> int:
     """primary: the lease first; what only one may do waits for it."""
-    from cordata.services.alert import AlertMailService
+    from cordata.services.absent_group import AbsentGroupService
+    from cordata.services.alert_mail import AlertMailService
     from cordata.services.backfill import BackfillService
     from cordata.services.checkpoint import CheckpointService
-    from cordata.services.group import AbsentGroupService, groups_of
+    from cordata.services.group import groups_of
     from cordata.services.leadership import Leadership
     from cordata.services.mail import MailService
     from cordata.services.periodic import PeriodicService

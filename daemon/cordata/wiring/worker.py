@@ -237,9 +237,10 @@ def _add_engine(
     from cordata.broker.factory import is_store, make_redis_broker
     from cordata.process import ProcessLease, this_process
     from cordata.services.consumer import ConsumerService
-    from cordata.services.group import UnhandledTypeService, groups_of, make_queue
+    from cordata.services.group import groups_of, make_queue
     from cordata.services.idle_exit import IdleExitService
     from cordata.services.process_lease import ProcessLeaseService
+    from cordata.services.unhandled_type import UnhandledTypeService
 
     config, handlers = role.config, role.app.handlers
     process = this_process(f"worker-{role.instance}")

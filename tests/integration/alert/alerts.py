@@ -16,7 +16,8 @@ from tests.integration.primary.primary import build, running
 from cordata.alert import Alerter, AlertHandler, Buffer, Spool
 from cordata.app import App
 from cordata.config.sections import AlertConfig, MailConfig
-from cordata.services.alert import AlertMailService, AlertService, pace_of
+from cordata.services.alert import AlertService, pace_of
+from cordata.services.alert_mail import AlertMailService
 from cordata.services.loop import background
 from cordata.store import Row, Store
 

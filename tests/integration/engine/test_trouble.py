@@ -34,7 +34,7 @@ from cordata.context import EventContext
 from cordata.core.event import Event
 from cordata.errors import StoreFull
 from cordata.services import consumer
-from cordata.services.group import AbsentGroupService
+from cordata.services.absent_group import AbsentGroupService
 from cordata.services.leadership import Leadership
 from cordata.services.process_lease import ProcessLeaseService
 from cordata.store import Store, Unit

@@ -18,7 +18,7 @@ from alpinehub.monitoring import watch
 from cordata import Tx
 from cordata.alert import Alerter, AlertHandler, Buffer
 from cordata.config.sections import AlertConfig, MailConfig
-from cordata.core.alert import Group, text_of
+from cordata.core.alert import AlertGroup, text_of
 from cordata.log import handled_by
 from cordata.services.alert import pace_of
 
@@ -30,9 +30,9 @@ GUEST = {"first_name": NAME, "email": MAIL, "phone": PHONE, "message": f"{NAME} 
 
 
 @contextmanager
-def alerts() -> Iterator[list[Group]]:
+def alerts() -> Iterator[list[AlertGroup]]:
     """The alerts of what is logged inside, filled at the end."""
-    buffer, groups = Buffer(), list[Group]()
+    buffer, groups = Buffer(), list[AlertGroup]()
     nobody = Alerter(
         AlertConfig(),
         MailConfig(),

@@ -6,8 +6,8 @@ import pytest
 
 from cordata.core.alert import (
     TOLD,
-    Group,
-    Pace,
+    AlertGroup,
+    AlertPace,
     add_to,
     fingerprint,
     group_of,
@@ -18,10 +18,10 @@ from cordata.core.alert import (
 )
 
 SECOND = 1_000_000
-PACE = Pace(count=10, wait_us=300 * SECOND, cooldown_us=900 * SECOND, max_per_hour=12)
+PACE = AlertPace(count=10, wait_us=300 * SECOND, cooldown_us=900 * SECOND, max_per_hour=12)
 
 
-def group(cause: str = "x", *, at: int = 0, pending: int = 1, urgent: bool = False) -> Group:
+def group(cause: str = "x", *, at: int = 0, pending: int = 1, urgent: bool = False) -> AlertGroup:
     return group_of(
         cause,
         f"{cause} went wrong",
@@ -114,7 +114,7 @@ def test_due_at_waits_for_more_of_the_kind() -> None:
 
 
 @pytest.mark.parametrize("many", [group(at=100, pending=10), group(at=100, urgent=True)])
-def test_due_at_is_at_once_when_it_is_urgent_or_many(many: Group) -> None:
+def test_due_at_is_at_once_when_it_is_urgent_or_many(many: AlertGroup) -> None:
     assert PACE.due_at(many) == 100 * SECOND
 
 
@@ -125,7 +125,7 @@ def test_due_at_is_not_before_the_cooldown_is_over() -> None:
 
 
 def test_add_to_keeps_a_bound_on_the_number_of_kinds() -> None:
-    groups: dict[str, Group] = {}
+    groups: dict[str, AlertGroup] = {}
     add_to(groups, (group(f"kind {number}") for number in range(50)), limit=3)
     assert len(groups) == 4
     assert groups[fingerprint("many")].count == 47

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cordata.alert import Spool
-from cordata.core.alert import Group, group_of
+from cordata.core.alert import AlertGroup, group_of
 
 
-def group(cause: str) -> Group:
+def group(cause: str) -> AlertGroup:
     return group_of(cause, f"{cause} failed", place="host", now_us=1, urgent=True)
 
 

@@ -3,7 +3,8 @@
     service.py      a pass: assignment -> read -> store positions
     membership.py   which partitions are ours
     crash.py        which attempts ended with their process
-    runners.py      the partitions that we have: started, stopped, fed with pages of events
+    reader.py       pages of events for the partitions that we have
+    runners.py      the partitions that we have: started and stopped
     partition.py    one partition: its events one after the other
 
 A pass costs a read or two, whatever the number of partitions; nothing to do costs one look now

@@ -23,7 +23,8 @@ from cordata.services.loop import Pace, WakeEvent, background, wake_on
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
 from cordata.services.subscription.membership import assign
 from cordata.services.subscription.partition import Dependencies, PartitionRunner
-from cordata.services.subscription.runners import EventReader, PartitionRunners, positions
+from cordata.services.subscription.reader import EventReader
+from cordata.services.subscription.runners import PartitionRunners, positions
 from cordata.subscription import Subscription
 
 log = logger("cordata.engine")

@@ -1,0 +1,64 @@
+"""Alerts for consumer groups that no process has."""
+
+from __future__ import annotations
+
+import asyncio
+
+from cordata import events
+from cordata.clock import from_us
+from cordata.context import Context
+from cordata.errors import StoreUnavailable
+from cordata.log import fields, logger
+from cordata.services.leadership import Leadership
+from cordata.services.loop import pause
+from cordata.store import Row, Tx
+
+log = logger("cordata.groups")
+
+#: No process has had a group for so long: an alert.
+_ABSENT_S = 3600.0
+_EVERY_S = 300.0
+#: After a start of the whole system, workers have this long to say which groups they have.
+_GRACE_S = 600.0
+
+
+class AbsentGroupService:
+    """On the primary: an alert for a group that no process has had for an hour, since its events
+    wait. Each absence is reported once.
+    """
+
+    name = "absent groups"
+
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
+        #: Group -> since when it is absent, of those that were reported.
+        self._reported: dict[str, int] = {}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Check until `stop`."""
+        ctx = await self._leadership.wait(stop)
+        await pause(stop, _GRACE_S)
+        while ctx is not None and not stop.is_set():
+            try:
+                await self.run_once(ctx)
+            except StoreUnavailable as error:
+                log.info("whether each group has a process is not known: %s", error)
+            await pause(stop, _EVERY_S)
+
+    async def run_once(self, ctx: Context) -> list[str]:
+        """One pass. Returns the groups that are absent."""
+        before = ctx.now_us() - int(_ABSENT_S * 1e6)
+
+        async def unit(tx: Tx) -> list[Row]:
+            return await tx.fetch_all("group.absent", before=before)
+
+        absent = {row["group"]: row["present_at"] for row in await ctx.store.read(unit)}
+        for group, present_at in absent.items():
+            if self._reported.get(group) != present_at:
+                log.error(
+                    "no process has had the consumer group %s since %s: its events wait",
+                    *(group, f"{from_us(present_at):%Y-%m-%d %H:%M} UTC"),
+                    extra=fields(events.GROUP_ABSENT, group=group),
+                )
+        self._reported = absent
+        return list(absent)

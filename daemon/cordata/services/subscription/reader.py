@@ -1,0 +1,109 @@
+"""Reads pages of events for the partitions of this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from cordata.core.partition import cohorts
+from cordata.eventstore import EventLog
+from cordata.services.subscription.partition import PartitionRunner
+from cordata.services.subscription.runners import PartitionRunners
+from cordata.store import Row, Store, Tx
+from cordata.subscription import Subscription
+
+#: Events of one read, unless the subscription says otherwise.
+PAGE = 256
+#: First and longest pause while transactions in flight hold events back.
+_BLOCKED_S, _BLOCKED_LONGEST_S = 0.005, 0.25
+
+
+class EventReader:
+    """Reads pages of events below the safe position: one query for all partitions at one place."""
+
+    def __init__(
+        self,
+        store: Store,
+        log: EventLog,
+        subscriptions: Mapping[str, Subscription],
+        runners: PartitionRunners,
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._subscriptions = subscriptions
+        self._runners = runners
+        self._safe = 0
+        self._blocked_pause_s = _BLOCKED_S
+
+    async def run_once(self) -> None:
+        """One page for each subscription, unless every partition of it has enough."""
+        if not len(self._runners):
+            return
+        self._safe = await self._log.look()
+        for name, subscription in self._subscriptions.items():
+            page = subscription.batch or PAGE
+            for after, until, numbers in cohorts(
+                self._runners.partitions_to_read(name, page), self._safe
+            ):
+                rows = await read_page(
+                    self._store,
+                    subscription,
+                    self._runners.partitions[name],
+                    numbers,
+                    after=after,
+                    until=until,
+                    limit=page,
+                )
+                end = rows[-1]["position"] if len(rows) == page else until
+                self._runners.feed(name, rows, numbers, after=after, end=end)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to read at once, now or when a partition has room."""
+        return any(not one.is_waiting and one.read_to < self._safe for one in self._runners.all())
+
+    def has_more_for(self, runner: PartitionRunner) -> bool:
+        """Whether a runner has run dry though there are events that it may have."""
+        return not runner.queue and runner.read_to < self._safe
+
+    def sleep_s(self, longest_s: float) -> float:
+        """How long to wait with the next read: not at all while a partition has nothing to do."""
+        for name, subscription in self._subscriptions.items():
+            to_read = self._runners.partitions_to_read(name, subscription.batch or PAGE)
+            if any(read_to < self._safe for read_to in to_read.values()):
+                return 0.0
+        if not self._log.held_back_by:
+            self._blocked_pause_s = _BLOCKED_S
+            return longest_s
+        pause_s, self._blocked_pause_s = (
+            self._blocked_pause_s,
+            min(self._blocked_pause_s * 2, _BLOCKED_LONGEST_S),
+        )
+        return min(longest_s, pause_s)
+
+
+async def read_page(
+    store: Store,
+    subscription: Subscription,
+    partitions: int,
+    wanted: Sequence[int],
+    *,
+    after: int,
+    until: int,
+    limit: int,
+) -> list[Row]:
+    """The first `limit` events of the wanted ones of so many partitions, in (after, until]."""
+    numbers = json.dumps(list(wanted))
+
+    async def unit(tx: Tx) -> list[Row]:
+        return await tx.fetch_all(
+            "event.of_partitions",
+            category=subscription.category,
+            partitions=partitions,
+            wanted=numbers,
+            after=after,
+            until=until,
+            limit=limit,
+        )
+
+    return await store.read(unit)
