@@ -101,7 +101,7 @@ class BackfillService:
             "backfill %s %s", task.name, f"continues after step {steps}" if steps else "begins"
         )
         pace = Pace(ctx.store, spacing_s=0.0)
-        told = clock.monotonic()
+        logged_at = clock.monotonic()
         while not stop.is_set():
             await pace.next(full=True)
             cursor = await self.run_once(ctx, task, cursor)
@@ -111,8 +111,8 @@ class BackfillService:
             if cursor is None:
                 log.info("backfill %s is done after %d steps", task.name, steps)
                 return
-            if clock.monotonic() - told >= _TELL_S:
-                told = clock.monotonic()
+            if clock.monotonic() - logged_at >= _TELL_S:
+                logged_at = clock.monotonic()
                 log.info("backfill %s: %d steps", task.name, steps)
 
     async def run_once(self, ctx: Context, task: BackfillTask, cursor: str | None) -> str | None:

@@ -1,7 +1,7 @@
 """Calls of the application's functions: whatever one does, only that call fails.
 
 `call` gives it a task of its own. `call_here` does without, which a handler that never waits is
-several times as fast with: there a Sentinel tells who has cancelled, the handler or who runs it.
+several times as fast with: there a Sentinel tells whether the handler or its caller has cancelled.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ async def call(
 ) -> BaseException | None:
     """Call a handler, and cancel it when it takes too long; what it raised, whatever that is.
 
-    `name` is for the log. Raises: CancelledError, when whoever calls is cancelled, and the handler
-    with it.
+    `name` is for the log. Raises: CancelledError, when the caller is cancelled, and the
+    handler with it.
     """
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(_kept(name, handler, args))
+        task = group.create_task(_run(name, handler, args))
         limit = _Limit(name, task, timeout_s)
         task.add_done_callback(lambda _: limit.over())
-    return limit.told(asyncio.CancelledError() if task.cancelled() else task.result())
+    return limit.error_of(asyncio.CancelledError() if task.cancelled() else task.result())
 
 
 class Sentinel:
@@ -72,9 +72,9 @@ async def call_here(
     timeout_s: float,
     ending: Callable[[], bool],
 ) -> BaseException | None:
-    """As `call`, in the task of whoever calls.
+    """As `call`, in the task of the caller.
 
-    `ending` tells whether it is he who is cancelled; else the handler has cancelled itself.
+    `ending`: whether the task of the caller is being cancelled; else the handler cancelled itself.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -92,7 +92,7 @@ async def call_here(
         raise asyncio.CancelledError  # whatever the handler made of it
     if (limit.expired or task.cancelling()) and not ending():
         await _forget_cancellation(task, ending)
-    return limit.told(error)
+    return limit.error_of(error)
 
 
 async def _forget_cancellation(task: asyncio.Task[object], ending: Callable[[], bool]) -> None:
@@ -121,8 +121,8 @@ class _Limit:
         """The handler has ended."""
         self._timer.cancel()
 
-    def told(self, error: BaseException | None) -> BaseException | None:
-        """What is told of what it raised: a timeout is no cancellation."""
+    def error_of(self, error: BaseException | None) -> BaseException | None:
+        """The error to report: a timeout is no cancellation."""
         if self.expired and isinstance(error, asyncio.CancelledError):
             return TimeoutError().with_traceback(error.__traceback__)
         return error
@@ -192,7 +192,7 @@ def say_stubborn(name: str, why: str) -> None:
     )
 
 
-async def _kept(
+async def _run(
     name: str, handler: Callable[..., Awaitable[None]], args: tuple[object, ...]
 ) -> BaseException | None:
     """What a handler raised: a task that ended with SystemExit would end the process."""

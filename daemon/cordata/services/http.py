@@ -11,7 +11,7 @@ from cordata.http import HttpServer, HttpStats
 
 
 class HttpService:
-    """Runs a server until it is told to stop."""
+    """Runs a server until `stop`."""
 
     name = "http"
 
@@ -30,10 +30,6 @@ class HttpService:
         if self._before is not None:
             await self._before()
         await self.server.run(stop, ready=self.ready, tick=self.heartbeat.touch)
-
-    async def run_once(self) -> None:
-        """One sweep over deadlines."""
-        self.server.sweep()
 
     def reload(self, config: HttpConfig) -> None:
         """Apply new limits to this and all later requests."""

@@ -47,16 +47,16 @@ class SchemaGate:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Wait for the schema, then for the stop."""
-        begun, told = clock.monotonic(), float("-inf")
+        begun, logged_at = clock.monotonic(), float("-inf")
         while not stop.is_set():
             waiting_for = await self.run_once()
             if not waiting_for:
                 self.ready.set()
                 break
             now = clock.monotonic()
-            if now - told >= _TELL_S:
+            if now - logged_at >= _TELL_S:
                 self._say(waiting_for)
-                told = now
+                logged_at = now
                 self._notifier.extend_timeout(_EXTEND_S, waiting_for)
             early = now - begun < _FIRST_S
             await pause(stop, _POLL_FIRST_S if early else _POLL_S)

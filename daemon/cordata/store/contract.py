@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats:
-    """What `Store.stats()` tells of this process; the log is everybody's."""
+    """What `Store.stats()` tells of this process; all processes share the log."""
 
     #: "ok", "full" or "unavailable".
     state: str
@@ -40,7 +40,7 @@ class Lease(Protocol):
 
         lease = store.lease(holder="primary on host")
         fence = await lease.try_acquire()      # None: another holds it; try again later
-        await store.run(unit, fence=fence)     # LeaseLost once somebody took it over
+        await store.run(unit, fence=fence)     # LeaseLost once another took it over
         await lease.release()                  # a killed process releases by dying
 
     Works before the first migration, since the primary takes the lease to migrate.
@@ -107,9 +107,9 @@ class Store(Protocol):
 
         It may run more than once. It sees committed state and its own writes, never half of another
         unit, on one snapshot: if a row that it changes has changed since, it runs again, reruns of
-        one process taking turns. A unique violation, or `rows=` that does not hold, runs it again
-        once; the second is a Conflict. Not covered is a decision about rows that it only reads or
-        does not find: that takes a constraint, one statement, or `lock=True`.
+        one process taking turns. On PostgreSQL a unique violation, or `rows=` that does not hold,
+        runs it again once; the second is a Conflict. Not covered is a decision about rows that it
+        only reads or does not find: that takes a constraint, one statement, or `lock=True`.
 
         A unit that locks (on PostgreSQL also one with a query that says `-- newest`) sees the
         newest state with each statement, since a snapshot would be older than what the holder of
@@ -153,7 +153,7 @@ class Store(Protocol):
         ...
 
     def notify(self, topic: str) -> None:
-        """Wake whoever waits for a topic, in this process and in others."""
+        """Wake the waiters of a topic, in this process and in others."""
         ...
 
     async def wait(self, topic: str, timeout_s: float) -> bool:

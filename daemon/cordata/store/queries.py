@@ -65,7 +65,7 @@ class Query:
     __slots__ = (
         "around_row",
         "bind",
-        "kept",
+        "cached_plan",
         "name",
         "newest",
         "params",
@@ -83,7 +83,7 @@ class Query:
         source: str,
         dialect: str = "sqlite",
         *,
-        kept: bool = False,
+        cached_plan: bool = False,
         newest: bool = False,
     ) -> None:
         names: list[str] = []
@@ -116,7 +116,7 @@ class Query:
         self.name = name
         self.source = source
         #: Its plan is kept where a read is otherwise planned each time (`-- plan: kept`).
-        self.kept = kept
+        self.cached_plan = cached_plan
         #: On PostgreSQL: its unit sees the newest state with each statement, not one snapshot
         #: (`lock=True`, `-- newest`).
         self.newest = newest and numbered
@@ -252,13 +252,6 @@ class Queries:
             locking = self._locking[name] = query.for_update()
         return locking
 
-    def __len__(self) -> int:
-        return len(self.by_name)
-
-    def names(self) -> list[str]:
-        """All names, sorted."""
-        return sorted(self.by_name)
-
 
 def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") -> list[Query]:
     """The `-- name:` blocks of one file; what is wrong is appended to `problems`."""
@@ -287,7 +280,7 @@ def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") 
                 sql,
                 f"{source}:{line}",
                 dialect,
-                kept=plan is not None,
+                cached_plan=plan is not None,
                 newest=_NEWEST.search(body) is not None,
             )
             if query.around_row is not None and ":" in "".join(query.around_row).replace("::", ""):
@@ -331,8 +324,10 @@ def split(script: str) -> list[str]:
     bare = _TOKEN_POSTGRES.sub(_blank, script)
     ends = [match.end() for match in re.finditer(";", bare)]
     pieces = [script[a:b] for a, b in zip([0, *ends], [*ends, len(script)], strict=True)]
-    told = [re.sub(r"--[^\n]*|/\*.*?\*/", "", piece, flags=re.DOTALL).strip() for piece in pieces]
-    return [piece for piece in told if piece.strip(";").strip()]
+    bare_pieces = [
+        re.sub(r"--[^\n]*|/\*.*?\*/", "", piece, flags=re.DOTALL).strip() for piece in pieces
+    ]
+    return [piece for piece in bare_pieces if piece.strip(";").strip()]
 
 
 def _blank(match: re.Match[str]) -> str:

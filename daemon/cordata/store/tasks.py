@@ -94,9 +94,9 @@ def fail_future(future: asyncio.Future[Any], error: BaseException) -> None:
         future.cancel()
     elif isinstance(error, StopIteration | GeneratorExit):
         # No future takes the one, and the other one closes all coroutines that wait for it.
-        told = RuntimeError(f"a unit raised {type(error).__name__}")
-        told.__cause__ = error
-        future.set_exception(told)
+        replacement = RuntimeError(f"a unit raised {type(error).__name__}")
+        replacement.__cause__ = error
+        future.set_exception(replacement)
     else:
         future.set_exception(error)
 

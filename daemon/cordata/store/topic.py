@@ -1,4 +1,4 @@
-"""Topics: who waits in this process, and when the others are told."""
+"""Topics: the waiters of this process, and when other processes are notified."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
 #: Further wake-ups of a topic within this time travel together; the first one goes at once.
-_GATHER_S = 0.01
+_THROTTLE_S = 0.01
 
 
 class Topic:
-    """Who waits for one topic in this process; no wake-up is lost between two waits of a task."""
+    """The waiters for one topic in this process; no wake-up is lost between two waits of a task."""
 
     __slots__ = ("_count", "_seen", "_taken", "_waiting")
 
@@ -62,16 +62,16 @@ def _time_out(future: asyncio.Future[None]) -> None:
 
 
 class Topics(ABC):
-    """The topics of one process; a store adds how word gets to the others."""
+    """The topics of one process; a store adds how other processes are woken."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._topics: dict[str, Topic] = {}
-        self._gathering: dict[str, bool] = {}
+        self._throttled: dict[str, bool] = {}
 
     @abstractmethod
-    def send(self, names: list[str]) -> None:
-        """Tell the other processes soon. What gets lost costs a waiter the time of its timeout."""
+    def broadcast(self, names: list[str]) -> None:
+        """Wake the other processes soon. A lost wake-up costs a waiter its timeout."""
 
     def topic(self, name: str) -> Topic:
         """The topic of a name."""
@@ -85,33 +85,33 @@ class Topics(ABC):
         names = list(names)
         for name in names:
             self.topic(name).wake()
-        self._tell(names)
+        self._broadcast_soon(names)
 
-    def gathered(self) -> list[str]:
-        """Topics that the others are still to be told of; they are not told by themselves then."""
-        names = [name for name, again in self._gathering.items() if again]
-        self._gathering.update(dict.fromkeys(names, False))
+    def take_pending(self) -> list[str]:
+        """Take the topics that are still to be broadcast; the throttle does not send them then."""
+        names = [name for name, again in self._throttled.items() if again]
+        self._throttled.update(dict.fromkeys(names, False))
         return names
 
     def wake_all(self) -> None:
-        """Wake everybody here: word may have been missed."""
+        """Wake all waiters of this process: a wake-up may have been missed."""
         for topic in self._topics.values():
             topic.wake()
 
-    def _tell(self, names: Iterable[str]) -> None:
+    def _broadcast_soon(self, names: Iterable[str]) -> None:
         now = []
         for name in names:
-            if name in self._gathering:
-                self._gathering[name] = True
+            if name in self._throttled:
+                self._throttled[name] = True
             else:
-                self._gathering[name] = False
-                self._loop.call_later(_GATHER_S, self._gathered, name)
+                self._throttled[name] = False
+                self._loop.call_later(_THROTTLE_S, self._throttle_ended, name)
                 now.append(name)
         if now:
-            self.send(now)
+            self.broadcast(now)
 
-    def _gathered(self, name: str) -> None:
-        if self._gathering.pop(name):
-            self._gathering[name] = False
-            self._loop.call_later(_GATHER_S, self._gathered, name)
-            self.send([name])
+    def _throttle_ended(self, name: str) -> None:
+        if self._throttled.pop(name):
+            self._throttled[name] = False
+            self._loop.call_later(_THROTTLE_S, self._throttle_ended, name)
+            self.broadcast([name])

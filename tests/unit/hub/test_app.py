@@ -26,7 +26,7 @@ def test_every_named_statement_exists_and_is_used() -> None:
     texts = [path.read_text() for path in SOURCE.rglob("*.py")]
     used = {m["name"] for text in texts for m in _CALL.finditer(text)}
     said = set[str]().union(*map(literals, texts))
-    own = set(Queries.load(app.query_packages, "sqlite").names())
+    own = set(Queries.load(app.query_packages, "sqlite").by_name)
     own = {name for name in own if "." not in name}
     assert used <= own, f"no such statement: {sorted(used - own)}"
     # One that is misspelt in a table leaves the right one unused.

@@ -54,8 +54,8 @@ def test_description_is_dropped_when_it_follows_the_name() -> None:
 
 
 def test_plan_is_kept_when_the_statement_says_so() -> None:
-    assert one("-- name: q\n-- Of every request.\n-- plan: kept\nSELECT 1").kept
-    assert not one("-- name: q\nSELECT 1 -- plan: kept").kept
+    assert one("-- name: q\n-- Of every request.\n-- plan: kept\nSELECT 1").cached_plan
+    assert not one("-- name: q\nSELECT 1 -- plan: kept").cached_plan
 
 
 @pytest.mark.parametrize(
@@ -192,16 +192,16 @@ def test_shared_statements_are_loaded_beside_those_of_the_dialect(
     name = package(
         tmp_path, monkeypatch, a="both", sqlite_a="one", postgres_a="one", postgres_b="other"
     )
-    assert {"both", "one"} <= set(Queries.load([name], "sqlite").names())
-    assert "other" not in Queries.load([name], "sqlite").names()
-    assert {"both", "one", "other"} <= set(Queries.load([name], "postgres").names())
+    assert {"both", "one"} <= set(Queries.load([name], "sqlite").by_name)
+    assert "other" not in Queries.load([name], "sqlite").by_name
+    assert {"both", "one", "other"} <= set(Queries.load([name], "postgres").by_name)
 
 
 def test_shared_statements_need_no_folder_of_a_dialect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = package(tmp_path, monkeypatch, a="both")
-    assert "both" in Queries.load([name], "sqlite").names()
+    assert "both" in Queries.load([name], "sqlite").by_name
 
 
 def test_name_is_refused_when_a_dialect_has_what_is_shared(
@@ -220,7 +220,7 @@ def test_unknown_name_is_refused_with_the_nearest_when_there_is_one() -> None:
     with pytest.raises(ConfigError) as caught:
         queries.by_name["zzz"]
     assert "SQL folders" in (caught.value.hint or "")
-    assert (queries.names(), len(queries)) == (["reservation.add"], 1)
+    assert list(queries.by_name) == ["reservation.add"]
 
 
 def test_wrong_call_names_every_parameter_when_some_do_not_fit() -> None:

@@ -63,7 +63,7 @@ def check(config: StoreConfig) -> None:
 
 def _reason(text: str) -> str:
     """What libpq says of a url, in words that quote nothing of it: it may hold a password."""
-    return next((told for said, told in _REASONS.items() if said in text), "it cannot be read")
+    return next((reason for part, reason in _REASONS.items() if part in text), "it cannot be read")
 
 
 def _complaint(given: dict[str, Any]) -> str | None:

@@ -34,7 +34,7 @@ from cordata.store.tasks import own_error
 log = logger("cordata.store")
 
 #: Batches of one process under way at once ...
-_LANES = 2
+_MAX_TASKS = 2
 #: ... the second one when so many units wait. A batch costs the server as much as several units
 #: do, so fewer of them had better wait for the first one.
 _PLENTY = 24
@@ -92,12 +92,12 @@ class _Statement(NamedTuple):
     rows: int | None = None
 
 
-class _Unfit(Exception):
-    """The batch changed nothing and cannot go on; `culprits` ran into an error."""
+class _NotBatchable(Exception):
+    """The batch changed nothing and cannot go on; `failed` ran into an error."""
 
-    def __init__(self, culprits: Sequence[_Member]) -> None:
+    def __init__(self, failed: Sequence[_Member]) -> None:
         super().__init__()
-        self.culprits = culprits
+        self.failed = failed
 
 
 class Batcher:
@@ -112,7 +112,7 @@ class Batcher:
         #: That of whoever opened the store: no request's, whose identifiers a lane would bear.
         self._context = copy_context()
         self._queue: deque[_Member] = deque()
-        self._lanes = 0
+        self._task_count = 0
         self._closed = False
         #: Units in a batch.
         self._under_way = 0
@@ -130,7 +130,7 @@ class Batcher:
     def start(self, entry: Entry) -> None:
         """Have a unit run in the next batch; its caller is told by `entry.future`."""
         self._queue.append(_Member(entry))
-        if not self._lanes or (self._lanes < _LANES and len(self._queue) >= _PLENTY):
+        if not self._task_count or (self._task_count < _MAX_TASKS and len(self._queue) >= _PLENTY):
             self._start_lane()
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class Batcher:
         self._queue.clear()
 
     def _start_lane(self) -> None:
-        self._lanes += 1
+        self._task_count += 1
         self._resources.tasks.start(self._serve(), context=self._context.copy())
 
     async def _serve(self) -> None:
@@ -164,8 +164,8 @@ class Batcher:
                 finally:
                     self._under_way -= len(members)
         finally:
-            self._lanes -= 1
-            if self._queue and not self._closed and not self._lanes:  # it died of its batch
+            self._task_count -= 1
+            if self._queue and not self._closed and not self._task_count:  # it died of its batch
                 self._start_lane()
             self.settled()
 
@@ -178,8 +178,8 @@ class Batcher:
             if member.entry.future.done():
                 continue
             if member.entry.since < oldest:
-                told = f"no commit within {self._timeout_s:g} s"
-                member.entry.fail(Busy(told, retry_after_s=1.0))
+                message = f"no commit within {self._timeout_s:g} s"
+                member.entry.fail(Busy(message, retry_after_s=1.0))
             else:
                 taken.append(member)
         return taken
@@ -248,9 +248,9 @@ class _Batch:
                 await self._write()
         except InDoubt as doubt:
             return doubt
-        except _Unfit as unfit:
+        except _NotBatchable as not_batchable:
             await self._transaction.roll_back()
-            self._let_go(unfit.culprits)
+            self._let_go(not_batchable.failed)
             self._put_all_back()
         except ConnectionLost:
             self._resources.pool.close_idle()
@@ -268,7 +268,7 @@ class _Batch:
     async def _read(self) -> None:
         """Take every unit to its end, and answer those that write nothing.
 
-        Raises: _Unfit, ConnectionLost.
+        Raises: _NotBatchable, ConnectionLost.
         """
         now_us = self._resources.clock.now_us()
         for member in [*self._members]:
@@ -295,7 +295,7 @@ class _Batch:
             await self._transaction.commit()
 
     async def _answer_requests(self) -> None:
-        """One round of reads. Raises: _Unfit, ConnectionLost."""
+        """One round of reads. Raises: _NotBatchable, ConnectionLost."""
         asking: list[tuple[_Member, Request]] = []
         for member in [*self._members]:
             if (request := member.request) is None:
@@ -316,7 +316,7 @@ class _Batch:
             results = await self._transaction.sync()
         except ServerError as error:
             at = error.position
-            raise _Unfit([asking[at][0]] if at >= 0 else self._members) from None
+            raise _NotBatchable([asking[at][0]] if at >= 0 else self._members) from None
         for (member, request), result in zip(asking, results, strict=True):
             self._step(member, request.answer((result,)))
 
@@ -347,7 +347,7 @@ class _Batch:
     async def _write(self) -> None:
         """Send the writes and COMMIT, each time without the units that turned out not to fit.
 
-        Raises: _Unfit, InDoubt, ConnectionLost.
+        Raises: _NotBatchable, InDoubt, ConnectionLost.
         """
         reads, merge = self._transaction, True
         for _ in range(_SENDS):
@@ -357,22 +357,22 @@ class _Batch:
                 return
             transaction = self._transaction = Transaction(self._connection, self._settings, "batch")
             transaction.follow(reads)
-            culprits = await self._send(transaction, arrange(self._members, merge=merge))
-            if culprits is None:
+            failed = await self._send(transaction, arrange(self._members, merge=merge))
+            if failed is None:
                 self._committed()
                 return
             await transaction.roll_back()
             reads = Transaction(self._connection, self._settings, "batch_read")  # not begun
             merge = False  # so that the next time tells whose row it was
-            self._let_go(culprits)
-        raise _Unfit(())
+            self._let_go(failed)
+        raise _NotBatchable(())
 
     async def _send(
         self, transaction: Transaction, statements: Sequence[_Statement]
     ) -> Iterable[_Member] | None:
         """Send these and COMMIT; the units that do not fit, if it is known which. None: committed.
 
-        Raises: _Unfit, InDoubt, ConnectionLost.
+        Raises: _NotBatchable, InDoubt, ConnectionLost.
         """
         try:
             for statement in statements:
@@ -393,7 +393,7 @@ class _Batch:
                 return None
         except ServerError as error:
             if not 0 <= error.position < len(statements):
-                raise _Unfit(self._members) from None
+                raise _NotBatchable(self._members) from None
             misfits = [statements[error.position].owners]
         if any(len(owners) > 1 for owners in misfits):
             return ()

@@ -104,9 +104,9 @@ class Connector:
         except ServerError as error:
             if error.fault.session_ended:
                 raise ConnectionLost(error.fault.primary) from None
-            raise told(translate(error.fault, "connecting")) from None
+            raise store_unavailable(translate(error.fault, "connecting")) from None
         except psycopg.Error as error:
-            raise refused(error) from None
+            raise connect_error(error) from None
         except OSError as error:
             raise lost(f"{error.strerror or error}") from None
         return connection
@@ -126,19 +126,19 @@ class Connector:
             )
 
 
-def told(error: CordataError) -> StoreUnavailable:
-    """Whatever goes wrong while connecting, the store is not to be had."""
+def store_unavailable(error: CordataError) -> StoreUnavailable:
+    """The error of a connection that was not made: always StoreUnavailable."""
     if isinstance(error, StoreUnavailable) and not isinstance(error, Busy):
         return error
     return StoreUnavailable(str(error), hint=error.hint)
 
 
-def refused(error: psycopg.Error) -> Exception:
+def connect_error(error: psycopg.Error) -> Exception:
     """The caller's error for a connection that could not be made; ConnectionLost: try again."""
     text = " ".join(str(error).split())
     if "terminating connection due to administrator command" in text:
         return ConnectionLost(text)
     for words, sqlstate in _TEXTS.items():
         if words in text:
-            return told(translate(Fault(sqlstate, text), "connecting"))
+            return store_unavailable(translate(Fault(sqlstate, text), "connecting"))
     return lost(text)

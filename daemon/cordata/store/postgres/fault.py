@@ -72,11 +72,6 @@ class Fault(NamedTuple):
         return self.sqlstate in ("40001", "40P01")
 
     @property
-    def changed(self) -> bool:
-        """Whether a row was changed by another since the transaction's snapshot."""
-        return self.sqlstate == "40001"
-
-    @property
     def lost_race(self) -> bool:
         """Whether the key of a new row is there already: another unit may have just added it."""
         return self.sqlstate == "23505"

@@ -15,7 +15,7 @@ from cordata.store.queries import Queries, split, sql_folder
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))"
 #: A statement that must lock a table gives way to whoever uses it, instead of keeping all others
 #: waiting behind it; the migration is tried again.
-_PATIENCE = "SELECT set_config('lock_timeout', '5s', true)"
+_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '5s', true)"
 
 
 class Migrator:
@@ -78,7 +78,7 @@ class Migrator:
         try:
             connection.send("BEGIN ISOLATION LEVEL READ COMMITTED")
             connection.send(_ALONE)
-            connection.send(_PATIENCE)
+            connection.send(_LOCK_TIMEOUT)
             await connection.sync()
             await work(connection)
             await connection.execute("COMMIT")

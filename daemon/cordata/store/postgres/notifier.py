@@ -1,8 +1,8 @@
 """The session of this process: LISTEN for its wake-ups, NOTIFY for the others', the time.
 
-    connecting --LISTEN--> listening --lost--> connecting (everybody is woken once it listens again)
+    connecting --LISTEN--> listening --lost--> connecting (then all waiters are woken)
 
-Word goes out after the commit, by this connection, not within the transaction: commits that
+NOTIFY is sent after the commit, on this connection, not within the transaction: commits that
 notify queue up behind one lock of the whole server until each is on disk, so no two of them would
 share a sync. What gets lost when a process dies between the two costs a waiter its timeout.
 """
@@ -16,7 +16,7 @@ from cordata import log
 from cordata.core.retry import Backoff
 from cordata.errors import StoreUnavailable
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.connector import Connector, told
+from cordata.store.postgres.connector import Connector, store_unavailable
 from cordata.store.postgres.fault import ConnectionLost, ServerError, lost, translate
 from cordata.store.topic import Topics
 
@@ -40,12 +40,12 @@ class Notifier(Topics):
         super().__init__(asyncio.get_running_loop())
         self._connector = connector
         self._connection: Connection | None = None
-        #: Topics to tell the others.
+        #: Topics to notify other processes of.
         self._outgoing: dict[str, None] = {}
         self._something = asyncio.Event()
-        #: Whether some are being told right now.
-        self._telling = False
-        self._said = asyncio.Event()
+        #: Whether NOTIFY is under way.
+        self._sending = False
+        self._sent = asyncio.Event()
 
     @property
     def pid(self) -> int:
@@ -61,7 +61,7 @@ class Notifier(Topics):
                 await connection.execute(f"LISTEN {_CHANNEL}")
         except ServerError as error:
             connection.close()
-            raise told(translate(error.fault, "LISTEN")) from None
+            raise store_unavailable(translate(error.fault, "LISTEN")) from None
         except (TimeoutError, ConnectionLost) as error:
             connection.close()
             raise lost(f"LISTEN: {error or 'no answer'}") from None
@@ -71,7 +71,7 @@ class Notifier(Topics):
         self._connection = connection
 
     async def run(self) -> None:
-        """Keep listening and telling, for as long as the store is open."""
+        """Keep listening and sending while the store is open."""
         attempt = 0
         try:
             while True:
@@ -82,27 +82,27 @@ class Notifier(Topics):
                         await self.open()
                     except StoreUnavailable:
                         continue
-                    self.wake_all()  # word sent meanwhile went by
+                    self.wake_all()  # what was sent meanwhile is lost
                 attempt = 0
                 await self._serve()
         finally:
             if self._connection is not None:
                 self._connection.close()
 
-    def send(self, names: list[str]) -> None:
+    def broadcast(self, names: list[str]) -> None:
         """As in Topics."""
         self._outgoing.update(dict.fromkeys(names))
         self._something.set()
 
     async def finish(self) -> None:
-        """Say what is still to be said, if that can be done soon."""
-        self.send(self.gathered())
-        self._said.clear()
+        """Send what is still to be sent, if that can be done soon."""
+        self.broadcast(self.take_pending())
+        self._sent.clear()
         try:
             async with asyncio.timeout(_FINISH_S):
-                while (self._outgoing or self._telling) and self._connection is not None:
-                    await self._said.wait()
-                    self._said.clear()
+                while (self._outgoing or self._sending) and self._connection is not None:
+                    await self._sent.wait()
+                    self._sent.clear()
         except TimeoutError:
             pass
 
@@ -119,7 +119,7 @@ class Notifier(Topics):
                 pass
             self._something.clear()
             names, self._outgoing = self._outgoing, {}
-            self._telling = bool(names)
+            self._sending = bool(names)
             try:
                 async with asyncio.timeout(_ANSWER_S):
                     if names:
@@ -133,8 +133,8 @@ class Notifier(Topics):
                 names = {}
             except ServerError as error:
                 _log.warning("NOTIFY failed: %s", error.fault.primary)
-            self._telling = False
-            self._said.set()
+            self._sending = False
+            self._sent.set()
         self._connection = None
 
     def _on_notify(self, name: str, pid: int) -> None:

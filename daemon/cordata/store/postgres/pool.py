@@ -105,10 +105,10 @@ class Pool:
                 connection = await future
         except TimeoutError:
             self._unqueue(future)
-            told = f"all {len(self._generations)} connections are in use"
+            message = f"all {len(self._generations)} connections are in use"
             if self._full is not None and self._loop.time() < self._full_until + _FULL_S:
-                raise Busy(f"{told}; {self._full}", hint=self._full.hint) from None
-            raise Busy(told, hint="raise [store] pool_size if the server can bear it") from None
+                raise Busy(f"{message}; {self._full}", hint=self._full.hint) from None
+            raise Busy(message, hint="raise [store] pool_size if the server can bear it") from None
         except asyncio.CancelledError:
             self._unqueue(future)
             raise

@@ -112,7 +112,7 @@ class Reader:
             request = coroutine.step()
             if request is not None:
                 (call,) = request.calls
-                kept = call.query.kept and self._prepared
+                kept = call.query.cached_plan and self._prepared
                 try:
                     # One transaction, since no Sync stands between: its settings end with it.
                     self._settings.send_read(connection, kept=kept)

@@ -317,10 +317,10 @@ class ReplayedTx(UnitTx):
     def _ended(self, error: CordataError) -> CordataError:
         """The error that has ended it, for the caller."""
         if not isinstance(error, TransactionTimeout):
-            told = self._resources.judge(error, self)
-            told = told.error if isinstance(told, Again) else told
-            self._resources.failed(told)
-            self.failed = told if isinstance(told, CordataError) else error
+            judged = self._resources.judge(error, self)
+            judged = judged.error if isinstance(judged, Again) else judged
+            self._resources.failed(judged)
+            self.failed = judged if isinstance(judged, CordataError) else error
         assert self.failed is not None
         return self.failed
 

@@ -102,12 +102,12 @@ class Resources:
         The server ends a statement after `limit_s`: only one that did not even do that is to
         blame, and not a lock, so that others are refused as well.
         """
-        told = f"no answer within {limit_s:g} s"
+        message = f"no answer within {limit_s:g} s"
         if silent := transaction.connection.silent_s >= limit_s:
-            self.failed(lost(told))
+            self.failed(lost(message))
         if transaction.ending:
-            return Unclear(f"{told} to a commit; whether it happened is not known")
-        return lost(told) if silent else Busy(told)
+            return Unclear(f"{message} to a commit; whether it happened is not known")
+        return lost(message) if silent else Busy(message)
 
     def judge(self, error: BaseException, tx: UnitTx) -> BaseException:
         """What is raised for what ended a transaction; Again when it may simply be run again.
@@ -123,14 +123,14 @@ class Resources:
         if not isinstance(cause, ServerError):
             return error
         fault = cause.fault
-        told = error if isinstance(error, CordataError) else translate(fault, "COMMIT")
+        translated = error if isinstance(error, CordataError) else translate(fault, "COMMIT")
         if fault.read_only or fault.stale_plan:
             self.pool.replace_all()
         if fault.session_ended:
             self.pool.close_idle()
         if fault.again or fault.read_only or fault.session_ended or fault.lost_race:
-            return Again(told, collided=fault.collided, once=fault.lost_race)
-        return told
+            return Again(translated, collided=fault.collided, once=fault.lost_race)
+        return translated
 
 
 class Entry:

@@ -150,7 +150,7 @@ class Transaction:
         self.kind: Kind = kind
         self._begun = False
         #: Statements of ours before those of the caller, since the last sync.
-        self._ahead = 0
+        self._own_statements = 0
         #: Statements of the caller since the last sync.
         self._queued = 0
         self._xid = ""
@@ -158,34 +158,34 @@ class Transaction:
         #: Whether COMMIT is under way.
         self.ending = False
 
-    def send(self, sql: str, args: Sequence[object] = (), *, prepare: bool = True) -> None:
+    def send(self, sql: str, args: Sequence[object] = ()) -> None:
         """Queue a statement. Raises: as `Connection.send`."""
         if not self._begun:
             self._begun = True
-            self._ahead += self._settings.send_begin(self.connection, self.kind)
-        self.connection.send(sql, args, prepare=prepare)
+            self._own_statements += self._settings.send_begin(self.connection, self.kind)
+        self.connection.send(sql, args)
         self._queued += 1
 
     def follow(self, before: Transaction) -> None:
         """Commit a transaction that only read on this connection, and begin behind it."""
         if before._begun:
             self.connection.send("COMMIT")
-            self._ahead += 1
+            self._own_statements += 1
 
     async def sync(self) -> list[Result]:
         """Run what was sent; its results. Raises: ServerError, ConnectionLost.
 
         The position of a ServerError is negative when it was none of the caller's statements.
         """
-        ahead, self._ahead = self._ahead, 0
+        own, self._own_statements = self._own_statements, 0
         self._queued = 0
         try:
             results = await self.connection.sync()
         except ServerError as error:
-            raise ServerError(error.fault, error.position - ahead) from None
-        if ahead and not self._reads:
-            self._xid = results[ahead - 1].rows()[0]["xid"]
-        return results[ahead:]
+            raise ServerError(error.fault, error.position - own) from None
+        if own and not self._reads:
+            self._xid = results[own - 1].rows()[0]["xid"]
+        return results[own:]
 
     async def commit(self) -> None:
         """Commit what ran, and what was sent since the last sync.

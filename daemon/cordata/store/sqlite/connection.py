@@ -151,10 +151,10 @@ class Database:
 
     def unavailable(self, error: sqlite3.Error, what: str) -> StoreUnavailable:
         """The error for a failure of the file itself."""
-        told = translate(error, f"{self.path}: {what}", folder=self.path.parent)
-        if isinstance(told, StoreUnavailable):
-            return told
-        return StoreUnavailable(str(told), hint=told.hint)
+        translated = translate(error, f"{self.path}: {what}", folder=self.path.parent)
+        if isinstance(translated, StoreUnavailable):
+            return translated
+        return StoreUnavailable(str(translated), hint=translated.hint)
 
     def _remember(self) -> None:
         self._identity = self._stat()

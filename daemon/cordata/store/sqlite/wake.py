@@ -76,7 +76,7 @@ class WakeUps(Topics):
         os.chmod(self._folder / self._name, 0o600)
         return bound
 
-    def send(self, names: list[str]) -> None:
+    def broadcast(self, names: list[str]) -> None:
         """As in Topics: a datagram to each socket in the directory."""
         if self._socket is None:
             return
@@ -112,9 +112,9 @@ class WakeUps(Topics):
             self.topic(name.decode("utf-8", "replace")).wake()
 
     def close(self) -> None:
-        """Say what is still to be said, and unbind the socket."""
-        if names := self.gathered():
-            self.send(names)
+        """Send what is still to be sent, and unbind the socket."""
+        if names := self.take_pending():
+            self.broadcast(names)
         if self._timer is not None:
             self._timer.cancel()
         if self._socket is not None:
