@@ -8,19 +8,24 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
+import psycopg
 from tests.contract.broker.brokers import Parts, outcome
 from tests.contract.broker.conftest import Open
+from tests.contract.broker.cost import counted
 from tests.integration.engine.parts import rows
+from tests.integration.engine.stores import url_of
 from tests.raw import raw
 
-from cordata import clock
 from cordata.broker import Message, Outcome, Want
 from cordata.broker.inspection import DeadLetters, Filter, Outbox
 from cordata.core.delivery import Verdict
 from cordata.store import Store, Tx
 
 GROUPS = {"a": "thing.done"}
+#: Messages of one key that wait.
+HOT = 100_000
 
 
 async def publish(parts: Parts, *events: tuple[int, str | None], **more: object) -> None:
@@ -197,33 +202,43 @@ async def test_scheduled_one_takes_its_place_when_it_is_due(broker: Open) -> Non
         assert await handle_all(parts) == [1, 3, 4]
 
 
-async def test_hot_key_in_the_way_costs_others_nothing(broker: Open) -> None:
+async def test_hot_key_in_the_way_costs_others_nothing(broker: Open, tmp_path: Path) -> None:
     """100,000 of one key, whose first is in back-off: claims go on, and stay as cheap."""
     async with broker() as parts:
         await parts.register(GROUPS, keyed=GROUPS)
         await publish(parts, (0, "hot"))
         first = await parts.claim("a")
         await publish(parts, *((n, f"k{n}") for n in range(300)))
-        alone, alone_s = await _handle_by_tens(parts)
+        await _clean_up(parts, url_of(tmp_path))
+        alone, alone_cost = await _handle_by_tens(parts)
         await _pile_up(parts.store)
         await publish(parts, *((n, f"k{n}") for n in range(300)))
         await parts.settle(first, Verdict.RETRY, delay_us=3_600_000_000)
-        beside, beside_s = await _handle_by_tens(parts)
-        print(f"a claim of 10 beside 100,000 of a hot key: {beside_s / alone_s:.1f} of one without")
+        await _clean_up(parts, url_of(tmp_path))
+        beside, beside_cost = await _handle_by_tens(parts)
+        print(f"a claim of 10 looks at {alone_cost}, beside {HOT} of a hot key at {beside_cost}")
         assert sorted(alone) == sorted(beside) == list(range(300))
-        assert beside_s < 10 * alone_s + 0.002
+        assert beside_cost < 2 * alone_cost
 
 
-async def _handle_by_tens(parts: Parts) -> tuple[list[int], float]:
-    """All that can be had, and the shortest time that a claim of ten took, in seconds."""
+async def _clean_up(parts: Parts, url: str) -> None:
+    """As PostgreSQL does sooner or later: dead rows, of the relay above all, are looked at, too."""
+    await parts.arrive()
+    if url != "sqlite:":
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE message")
+
+
+async def _handle_by_tens(parts: Parts) -> tuple[list[int], int]:
+    """All that can be had, and the least that the store looked at for a claim of ten."""
     handled: list[int] = []
-    times: list[float] = []
+    costs: list[int] = []
     while True:
-        begun = clock.monotonic()
-        messages = await parts.claim("a", 10, run=10)
-        times.append(clock.monotonic() - begun)
+        with counted(parts.store) as cost:
+            messages = await parts.claim("a", 10, run=10)
+        costs.append(cost.count)
         if not messages:
-            return handled, min(times[:-1])
+            return handled, min(costs[:-1])
         handled += numbers(messages)
         await parts.settle(messages, Verdict.DONE)
 
@@ -247,8 +262,8 @@ async def test_hot_key_has_its_turn_and_no_more(broker: Open) -> None:
 
 
 async def _pile_up(store: Store) -> None:
-    """100,000 more of the key `hot`, as `publish` would have written them."""
-    for first in range(1, 100_000, 20_000):  # a busy machine may take seconds for each
+    """As many more of the key `hot`, as `publish` would have written them."""
+    for first in range(1, HOT, 20_000):  # a busy machine may take seconds for each
 
         async def unit(tx: Tx, first: int = first) -> None:
             await raw(
