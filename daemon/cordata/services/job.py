@@ -140,10 +140,13 @@ class _JobRunner:
         self._lease = lease
         self._owner = lease.process.id
         self._force = force
+        self._renew_deadline = self._next_renewal()
 
     async def run_all(self, runs: Iterable[Run]) -> JobResult:
         result = JobResult()
         for run in runs:
+            if clock.monotonic() >= self._renew_deadline:  # many short runs outlast the lease, too
+                await self._renew_lease()
             token = request_id.set(new_id(self._ctx.now_us()))
             try:
                 (await self._run(run, result)).append(run)
@@ -203,12 +206,19 @@ class _JobRunner:
             log.warning("%s is taken over from %s, which died", run, plain_name(holder))
         return claimed
 
+    def _next_renewal(self) -> float:
+        return clock.monotonic() + self._task.claim_timeout_s / 3
+
+    async def _renew_lease(self) -> None:
+        self._renew_deadline = self._next_renewal()
+        await self._lease.renew()
+
     async def _renew(self, run: Run) -> None:
         """Renew the lease. Raises: LeaseLost when another process has taken the run over."""
         while True:
-            await asyncio.sleep(self._task.claim_timeout_s / 3)
+            await asyncio.sleep(self._renew_deadline - clock.monotonic())
             try:
-                await self._lease.renew()
+                await self._renew_lease()
                 row = await self._row(run)
             except StoreUnavailable as error:
                 log.warning("the claim of %s was not renewed: %s", run, error)

@@ -20,6 +20,7 @@ from cordata import events
 from cordata.app import App
 from cordata.context import Context
 from cordata.errors import TransientError
+from cordata.process import all_processes
 from cordata.registry import JobTask
 from cordata.services.job import JobResult, run_job
 from cordata.store import Store, Tx
@@ -166,14 +167,14 @@ async def test_claim_is_kept_while_a_run_takes_long_and_lost_when_taken_over(
     job = App("k")
     cancelled = asyncio.Event()
 
-    @job.job("slow", claim_timeout_s=0.15)
+    @job.job("slow", claim_timeout_s=3.0)
     async def slow(ctx: Context, scope: str, period: str) -> None:
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(3.5)
         result = await run(store, job.jobs["slow"])
         assert len(result.busy) == 1  # renewed, though it takes longer than its claim
         await steal(store)
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(60)
         except asyncio.CancelledError:
             cancelled.set()
             raise
@@ -182,6 +183,22 @@ async def test_claim_is_kept_while_a_run_takes_long_and_lost_when_taken_over(
         result = await run(store, job.jobs["slow"])
     assert cancelled.is_set()
     assert len(result.failed) == 1
+
+
+async def test_lease_is_renewed_when_a_call_has_many_short_runs(tmp_path: Path) -> None:
+    job, leases = App("k"), set[int]()
+
+    async def many(ctx: Context, now: datetime) -> list[tuple[str, str]]:
+        return [("", f"p{number}") for number in range(8)]
+
+    @job.job("short", due=many, claim_timeout_s=3.0)
+    async def short(ctx: Context, scope: str, period: str) -> None:
+        await asyncio.sleep(0.2)
+        leases.update(one.expires_at for one in await all_processes(store))
+
+    async with opened(tmp_path) as store:
+        assert len((await run(store, job.jobs["short"])).ran) == 8
+    assert len(leases) > 1
 
 
 async def run(store: Store, task: JobTask) -> JobResult:
