@@ -40,11 +40,11 @@ class PgBouncer(Server):
 
     def is_ready(self) -> bool:
         """Whether it listens."""
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 10):
             return True
         return False
 
-    def stop(self, *, timeout_s: float = 30.0) -> None:
+    def stop(self, *, timeout_s: float = 120.0) -> None:
         """Stop it at once: its SIGTERM waits for clients in some versions and not in others."""
         self._end(signal.SIGQUIT, timeout_s)
 

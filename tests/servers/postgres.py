@@ -123,7 +123,7 @@ class PostgresServer(Server):
         """Make the standby a primary; returns when it accepts writes."""
         self.execute("SELECT pg_promote(wait => true)")
 
-    def wait_for_standby(self, standby: PostgresServer, *, timeout_s: float = 10.0) -> None:
+    def wait_for_standby(self, standby: PostgresServer, *, timeout_s: float = 60.0) -> None:
         """Wait until a standby shows all that is committed here by now."""
         [(target,)] = self.execute("SELECT pg_current_wal_insert_lsn()::text")
         query = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
@@ -134,7 +134,7 @@ class PostgresServer(Server):
         )
 
     def stop(
-        self, *, mode: Literal["smart", "fast", "immediate"] = "fast", timeout_s: float = 30.0
+        self, *, mode: Literal["smart", "fast", "immediate"] = "fast", timeout_s: float = 120.0
     ) -> None:
         """Stop it; modes as of pg_ctl(1): `immediate` skips the checkpoint, as a crash does."""
         self._end(_STOP[mode], timeout_s)

@@ -171,7 +171,7 @@ class Server(ABC):
         """Whether its main process is there; a suspended one is."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self, *, timeout_s: float = 30.0) -> Self:
+    def start(self, *, timeout_s: float = 120.0) -> Self:
         """Start and wait until it accepts clients. Legal when it runs. Raises: ServerError."""
         if self.running:
             return self
@@ -197,7 +197,7 @@ class Server(ABC):
             time.sleep(0.005)
         return self
 
-    def stop(self, *, timeout_s: float = 30.0) -> None:
+    def stop(self, *, timeout_s: float = 120.0) -> None:
         """Stop it as its service manager would, and wait. Legal when it is not running."""
         self._end(signal.SIGTERM, timeout_s)
 
@@ -212,7 +212,7 @@ class Server(ABC):
         signal_all([self._process.pid, *below], signal.SIGKILL)
         self._process.wait()
         wait_until(
-            lambda: not any(map(is_alive, below)), timeout_s=10, what=f"the end of {self.name}"
+            lambda: not any(map(is_alive, below)), timeout_s=60, what=f"the end of {self.name}"
         )
         self._gone()
 
@@ -273,5 +273,5 @@ class Server(ABC):
 def _freeze(pids: Sequence[int]) -> None:
     signal_all(pids, signal.SIGSTOP)
     wait_until(
-        lambda: all(process_state(pid) in ("T", "") for pid in pids), timeout_s=10, what="SIGSTOP"
+        lambda: all(process_state(pid) in ("T", "") for pid in pids), timeout_s=60, what="SIGSTOP"
     )

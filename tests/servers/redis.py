@@ -132,7 +132,7 @@ class RedisServer(Server, RedisCommands):
         import redis
 
         with redis.Redis.from_url(
-            self.database_url(number), decode_responses=True, socket_timeout=10
+            self.database_url(number), decode_responses=True, socket_timeout=60
         ) as client:
             yield client
 
@@ -140,7 +140,7 @@ class RedisServer(Server, RedisCommands):
         """A copy of the data as it is now, for `roll_back`."""
         copy = Path(f"{self.directory}/snapshot-{len(list(self.directory.glob('snapshot-*')))}")
         self.execute("SAVE")
-        wait_until(self.all_written, timeout_s=10, what="the append-only file's last write")
+        wait_until(self.all_written, timeout_s=60, what="the append-only file's last write")
         self.suspend()
         try:
             copy.mkdir()
@@ -228,7 +228,7 @@ def write_config(path: Path, settings: Mapping[str, str]) -> None:
         shutil.chown(path, user["user"], user["group"])
 
 
-def wait_for_offset(replica: RedisServer, master: RedisServer, *, timeout_s: float = 10.0) -> None:
+def wait_for_offset(replica: RedisServer, master: RedisServer, *, timeout_s: float = 60.0) -> None:
     """Wait until a replica has all that its master has written so far."""
     target = master.info("replication")["master_repl_offset"]
     wait_until(

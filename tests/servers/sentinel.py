@@ -35,7 +35,7 @@ class _Sentinel(Server):
             port=self.port,
             password=self.password or None,
             decode_responses=True,
-            socket_timeout=10,
+            socket_timeout=60,
             **(tls if self.master.tls else {}),
         ) as client:
             return client.execute_command(*words)
@@ -100,7 +100,7 @@ class Sentinel:
         host, port = server.execute("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
         return str(host), int(port)
 
-    def wait_for_master(self, server: RedisServer, *, timeout_s: float = 15.0) -> None:
+    def wait_for_master(self, server: RedisServer, *, timeout_s: float = 120.0) -> None:
         """Wait until `server` is the master, by its own word and that of every Sentinel.
 
         One that learns it from the others calls it down for a moment.
@@ -149,7 +149,7 @@ class Sentinel:
                 stack.callback(server.close)
             for server in self.servers:
                 server.start()
-            wait_until(self._know_each_other, timeout_s=20, what="the Sentinels' meeting")
+            wait_until(self._know_each_other, timeout_s=120, what="the Sentinels' meeting")
             self._stack = stack.pop_all()
         return self
 

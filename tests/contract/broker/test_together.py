@@ -81,7 +81,7 @@ async def test_nothing_is_lost_or_doubled_when_all_settle_and_claim(broker: Open
                 published.extend(await publish(one.store, 20))
             ended = True
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await asyncio.gather(
                 feed(parts[0]), *(work(one, f"owner-{n}") for n, one in enumerate(parts))
             )

@@ -190,7 +190,7 @@ async def test_waiters_are_woken_when_something_was_appended(opened: Opener) -> 
     from cordata.eventstore import EventLog
 
     async with opened() as store, opened() as other, asyncio.TaskGroup() as group:
-        waiting = group.create_task(EventLog(other).wait(20.0))
+        waiting = group.create_task(EventLog(other).wait(60.0))
         await asyncio.sleep(0.2)
         await append(store, "account-7", "a")
         assert await waiting is True

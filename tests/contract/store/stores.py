@@ -59,7 +59,7 @@ class Opener:
                     " AND database = (SELECT oid FROM pg_database"
                     " WHERE datname = current_database())"
                 )
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while lease.held:  # noqa: ASYNC110 - a lease has no event to wait for
                 await asyncio.sleep(0.01)
 

@@ -38,7 +38,7 @@ async def test_read_does_not_wait_when_a_transaction_holds_the_write_lock(
         await add_account(one, "a", 1)
         async with one.transaction() as tx:
             await tx.execute("account.change", id="a", amount=1)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await balance(one, "a") == 1
                 assert await balance(two, "a") == 1
         assert await balance(two, "a") == 2
@@ -91,8 +91,8 @@ async def test_unit_awaiting_something_else_is_refused_when_it_reads(opened: Ope
 
 
 async def test_read_is_stopped_when_it_takes_too_long(opened: Opener) -> None:
-    async with opened(read_timeout_s=0.2) as store:
-        with pytest.raises(TransactionTimeout, match=r"0\.2 s") as raised:
+    async with opened(read_timeout_s=1.0) as store:
+        with pytest.raises(TransactionTimeout, match="longer than 1 s") as raised:
             await store.read(lambda tx: tx.fetch_all("forever"))
         assert isinstance(raised.value, StoreUnavailable)  # to who cannot go on without it
         assert store.stats().state == "ok"

@@ -272,7 +272,7 @@ async def test_unit_runs_wholly_or_not_at_all_when_its_caller_is_cancelled(
         seconds = {note[:3] for note in found if note.endswith("-2")}
         assert firsts == seconds
         assert {f"{n:03d}" for n in range(200) if n % 2} <= firsts
-        async with asyncio.timeout(10):  # who was cancelled may still be on his way out
+        async with asyncio.timeout(60):  # who was cancelled may still be on his way out
             while store.stats().waiting:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.01)
 
@@ -345,7 +345,7 @@ async def test_store_refuses_calls_when_it_is_closed(opened: Opener) -> None:
 
 
 async def test_store_finishes_what_waits_when_two_close_it_at_once(opened: Opener) -> None:
-    async with opened() as store, asyncio.timeout(10):
+    async with opened() as store, asyncio.timeout(60):
         await asyncio.gather(add_account(store, "a"), store.close(), store.close())
 
 

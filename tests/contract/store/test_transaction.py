@@ -63,7 +63,7 @@ async def test_transaction_leaves_nothing_when_it_is_cancelled(opened: Opener) -
 async def test_transaction_holds_no_lock_when_it_only_read(opened: Opener) -> None:
     async with opened() as one, opened() as two, one.transaction() as tx:
         assert await tx.fetch_all("account.all") == []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await add_account(two, "a")
         # Each statement sees the newest state until the first write.
         assert len(await tx.fetch_all("account.all")) == 1
@@ -96,11 +96,11 @@ async def test_first_write_succeeds_when_others_changed_something_else(opened: O
 async def test_transaction_is_rolled_back_when_it_holds_the_lock_too_long(
     opened: Opener,
 ) -> None:
-    async with opened(transaction_timeout_s=0.1) as one, opened() as two:
-        with pytest.raises(TransactionTimeout, match=r"0\.1 s"):
+    async with opened(transaction_timeout_s=1.0) as one, opened() as two:
+        with pytest.raises(TransactionTimeout, match="1 s"):
             async with one.transaction() as tx:
                 await tx.execute("account.add", id="a", balance=1)
-                async with asyncio.timeout(5.0):  # the lock comes back while it sleeps
+                async with asyncio.timeout(60.0):  # the lock comes back while it sleeps
                     await add_account(two, "a", 7)
                 await tx.execute("account.change", id="a", amount=1)
         assert await balance(one, "a") == 7

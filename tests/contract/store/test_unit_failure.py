@@ -76,7 +76,7 @@ def on_its_way_out(error: BaseException) -> Wild:
 async def test_failure_is_its_callers_alone_when_a_unit_raises_anything(
     opened: Opener, error: BaseException, wild: Callable[[BaseException], Wild], count: int
 ) -> None:
-    async with opened() as store, asyncio.timeout(20):
+    async with opened() as store, asyncio.timeout(60):
         await add_account(store, "a")
         for first in (0, count):  # the second time it is known what fits in with others
             failed, *others = await asyncio.gather(
@@ -95,7 +95,7 @@ async def test_failure_is_its_callers_alone_when_a_unit_raises_anything(
 async def test_neighbours_are_committed_when_a_unit_raises_while_it_is_left(
     opened: Opener, error: BaseException, count: int
 ) -> None:
-    async with opened() as store, asyncio.timeout(20):
+    async with opened() as store, asyncio.timeout(60):
         await add_account(store, "a")
         failed, *_ = await asyncio.gather(
             _kind(store, on_its_way_out(error)), *(_note(store, n) for n in range(count))
@@ -112,7 +112,7 @@ async def test_caller_is_told_when_a_plain_function_raises_stop_iteration(
     def unit(tx: Tx) -> Awaitable[None]:
         raise StopIteration
 
-    async with opened() as store, asyncio.timeout(20):
+    async with opened() as store, asyncio.timeout(60):
         await add_account(store, "a")
         failed, *_ = await asyncio.gather(
             _kind(store, unit), *(_note(store, n) for n in range(count))
@@ -141,7 +141,7 @@ def cancelling(alone: bool) -> Wild:
 async def test_store_goes_on_when_a_unit_cancels_the_task_it_is_in(
     opened: Opener, alone: bool, count: int
 ) -> None:
-    async with opened() as store, asyncio.timeout(20):
+    async with opened() as store, asyncio.timeout(60):
         await add_account(store, "a")
         for first in (0, count):
             await asyncio.gather(

@@ -22,7 +22,7 @@ class Child:
         self.process = process
         self.pid = process.pid
 
-    async def line(self, *, timeout_s: float = 20.0) -> str:
+    async def line(self, *, timeout_s: float = 120.0) -> str:
         """Its next line of output; "" at its end."""
         assert self.process.stdout is not None
         async with asyncio.timeout(timeout_s):
@@ -32,13 +32,13 @@ class Child:
         """kill -9."""
         os.kill(self.pid, signal.SIGKILL)
 
-    async def stop(self, *, timeout_s: float = 20.0) -> int:
+    async def stop(self, *, timeout_s: float = 120.0) -> int:
         """SIGTERM, then its exit code."""
         if self.process.returncode is None:
             os.kill(self.pid, signal.SIGTERM)
         return await self.ended(timeout_s=timeout_s)
 
-    async def ended(self, *, timeout_s: float = 20.0) -> int:
+    async def ended(self, *, timeout_s: float = 120.0) -> int:
         """Its exit code once it has ended."""
         async with asyncio.timeout(timeout_s):
             return await self.process.wait()

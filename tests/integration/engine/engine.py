@@ -110,6 +110,12 @@ async def running(engine: Engine) -> AsyncIterator[None]:
         engine.broker.close()
 
 
+async def be_slow(event: Event) -> None:
+    """For the `slow_s` of the payload; only in the process `slow_in`, if it names one."""
+    slow_in = event.payload.get("slow_in", os.getpid())
+    await asyncio.sleep(event.payload.get("slow_s", 0.0) if slow_in == os.getpid() else 0.0)
+
+
 app = App("t")
 
 
@@ -118,8 +124,7 @@ async def record(event: Event, ctx: EventContext) -> None:
     """Insert one line per event; the payload says what goes wrong first."""
     if event.payload.get("hang") == os.getpid():
         await asyncio.sleep(3600)
-    if event.payload.get("slow_s"):
-        await asyncio.sleep(event.payload["slow_s"])
+    await be_slow(event)
     if event.payload.get("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -138,7 +143,7 @@ async def record_in_order(event: Event, ctx: EventContext) -> None:
     lock = os.open(Path(sys.argv[1]) / f"key-{event.key}", os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        await asyncio.sleep(event.payload.get("slow_s", 0.0))
+        await be_slow(event)
         if event.payload.get("fail") and event.attempt <= event.payload["fail"]:
             raise PermanentError("told to") if event.payload.get("dead") else ValueError("told to")
         if event.payload.get("die") and event.attempt == 1:

@@ -21,6 +21,9 @@ from cordata.vault import Vault
 SQL = "tests.integration.engine.sql"
 EFFECT = Chain("effect", SQL)
 CHAINS = (EFFECT,)
+#: Far more than a busy machine takes, and less than a lease lasts (60 s): what happens at the end
+#: of a lease only is not there by then.
+WAIT_S = 45.0
 
 
 @asynccontextmanager
@@ -98,7 +101,7 @@ async def rows(store: Store, query: str) -> list[Row]:
 
 
 async def until(
-    condition: Callable[[], Awaitable[bool]], *, timeout_s: float = 20.0, every_s: float = 0.02
+    condition: Callable[[], Awaitable[bool]], *, timeout_s: float = WAIT_S, every_s: float = 0.02
 ) -> None:
     """Wait for something that other processes bring about. Raises: TimeoutError."""
     async with asyncio.timeout(timeout_s):

@@ -148,7 +148,7 @@ async def test_events_that_race_for_one_key_are_all_handled(state: Path, form: s
     async with opened(state) as one, opened(state, migrate=False) as two:
         async with running(build(one, state, app)), running(build(two, state, app)):
             await publish(one, 80)
-            await until(lambda: _is(answers.total() == 80), timeout_s=60)
+            await until(lambda: _is(answers.total() == 80), timeout_s=120)
             await until(lambda: _empty(one))
     assert len(answers) == 40 and set(answers.values()) == {2}
 
@@ -338,7 +338,7 @@ async def test_unbegun_messages_are_given_back_and_begun_ones_finished_when_stop
     async with opened(state) as store:
         async with running(build(store, state, app, config)):
             await publish(store, 50)
-            await until(lambda: _is(len(begun) == 2))
+            await until(lambda: _is(len(begun) >= 2))
         assert begun == ended
         left = await rows(store, "messages")
         assert len(left) == 50 - len(ended)
@@ -353,12 +353,12 @@ async def test_test_mode_ends_with_an_error_when_something_is_dead(tmp_path: Pat
         if event.payload["n"] == 1:
             raise ValueError("odd")
 
-    config = EngineConfig()  # its retries would wait for seconds
+    config = EngineConfig(retry_min_s=3600.0, retry_max_s=3600.0)
     async with opened(tmp_path) as store:
         await known(store, app)
         await publish(store, 3)
         engine = build(store, tmp_path, app, config, retry_at_once=True)
-        async with running(engine), asyncio.timeout(5):
+        async with running(engine), asyncio.timeout(60):
             with pytest.raises(DeadLetters):
                 await engine.idle_exit.run(asyncio.Event())
         assert engine.consumer.handled_count == 2
@@ -385,7 +385,7 @@ async def test_test_mode_handles_what_handlers_publish_and_leaves_what_is_not_du
         await publish(store, 5)
         await publish(store, 1, delay_s=3600.0)
         engine = build(store, state, app, retry_at_once=True)
-        async with running(engine), asyncio.timeout(5):
+        async with running(engine), asyncio.timeout(60):
             await engine.idle_exit.run(asyncio.Event())
         (later,) = await rows(store, "messages")
     assert len(got) == 5

@@ -97,11 +97,11 @@ app = App("t")
 
 @app.subscribe("account", partitions=8, retries=3)
 async def ledger(event: StoredEvent, ctx: SubscriptionContext) -> None:
-    """Add up; the payload says what goes wrong first."""
+    """Add up; the payload says what goes wrong first, `slow_in` in which process it is slow."""
     if event.payload.get("hang"):
         await asyncio.sleep(3600)
-    if event.payload.get("slow_s"):
-        await asyncio.sleep(event.payload["slow_s"])
+    if event.payload.get("slow_in", os.getpid()) == os.getpid():
+        await asyncio.sleep(event.payload.get("slow_s", 0.0))
     if event.payload.get("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
     if event.payload.get("kill_once") and event.attempt == 1:

@@ -137,7 +137,7 @@ async def test_subscriptions_wait_and_say_for_whom_when_an_append_is_not_committ
             with pytest.raises(TransientError, match=f"process {pid}"):
                 await EventLog(store).head(timeout_s=0.1)
         # Nobody says that it has ended: it is looked for.
-        await until(lambda: _position(store, 2), timeout_s=5)
+        await until(lambda: _position(store, 2))
         (warning,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
         assert warning.name == "cordata.events"
 

@@ -78,7 +78,7 @@ async def test_partition_goes_on_when_a_handler_leaves_its_cancellation_behind(s
 
     async with opened(state) as store, running(store, state, local):
         await deposit(store, "account-1", 1)
-        await asyncio.wait_for(struck.wait(), 10)
+        await asyncio.wait_for(struck.wait(), 60)
         await deposit(store, "account-1", 1)
         await until(lambda: _is(len(handled) == 2))
         assert not await is_blocked(store)

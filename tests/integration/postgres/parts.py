@@ -79,7 +79,7 @@ def notes_there(server: PostgresServer, url: str) -> list[str]:
     return [row[0] for row in server.execute("SELECT note FROM entry", database=database)]
 
 
-async def until(check: Callable[[], bool | Awaitable[bool]], timeout_s: float = 20.0) -> float:
+async def until(check: Callable[[], bool | Awaitable[bool]], timeout_s: float = 120.0) -> float:
     """Wait for a condition; the seconds that it took."""
     began = monotonic()
     while True:
@@ -118,7 +118,7 @@ class Load:
             finally:
                 self._stop = True
 
-    async def more(self, count: int = 50, timeout_s: float = 20.0) -> float:
+    async def more(self, count: int = 50, timeout_s: float = 120.0) -> float:
         """Wait until so many more deposits succeeded; the seconds that it took."""
         target = len(self.promised) + count
         return await until(lambda: len(self.promised) >= target, timeout_s)
@@ -145,7 +145,7 @@ class Child:
         self._process = process
         self.pid = process.pid
 
-    async def line(self, timeout_s: float = 20.0) -> list[str]:
+    async def line(self, timeout_s: float = 120.0) -> list[str]:
         """The words of its next line; none after its end."""
         assert self._process.stdout is not None
         async with asyncio.timeout(timeout_s):

@@ -14,6 +14,12 @@ def both(one: PostgresServer, other: PostgresServer, database: str) -> str:
     return f"postgresql://cordata@127.0.0.1:{one.port},127.0.0.1:{other.port}/{database}"
 
 
+def waits_for_the_standby(primary: PostgresServer) -> bool:
+    """Whether some commit waits to be confirmed: the server has read its settings."""
+    ask = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    return primary.execute(ask) != [(0,)]
+
+
 async def test_store_goes_on_with_the_standby_when_that_is_promoted() -> None:
     with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
         name = primary.create_database()
@@ -22,6 +28,7 @@ async def test_store_goes_on_with_the_standby_when_that_is_promoted() -> None:
                 await load.more(100)
                 primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
                 primary.execute("SELECT pg_reload_conf()")
+                await until(lambda: waits_for_the_standby(primary))
                 await load.more(50)
                 promised = set(load.promised)
                 primary.kill()

@@ -20,6 +20,7 @@ from tests.servers.postgres import PostgresServer
 from cordata.clock import monotonic
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.store import Lease, Tx
+from cordata.store.postgres.lease_trust import SILENT_S
 
 
 def terms(notes: list[str]) -> list[int]:
@@ -44,7 +45,7 @@ async def test_lease_is_free_at_once_when_its_holder_is_killed(
                 assert not await taken(lease)
                 await asyncio.sleep(0.2)
                 holder.send(signal.SIGKILL)
-                await until(lambda: taken(lease), 5)  # silent, it would have it for longer
+                await until(lambda: taken(lease), SILENT_S)  # silent, it would have it for longer
                 await lease.release()
         found = terms(notes_there(postgres, database))
         assert found == sorted(found) and len(set(found)) == 3
@@ -60,7 +61,7 @@ async def test_suspended_holder_is_succeeded_and_cannot_write_when_it_wakes_up(
             assert (await holder.line())[0] == "held"
             await asyncio.sleep(0.3)
             holder.send(signal.SIGSTOP)
-            took = await until(lambda: taken(lease), 30)
+            took = await until(lambda: taken(lease))
             sys.stderr.write(f"\na suspended holder was succeeded after {took:.1f} s\n")
             fence = lease.fence
             assert fence is not None
@@ -93,9 +94,9 @@ async def test_holder_that_is_cut_off_knows_before_another_can_hold_the_lease(
             assert cut_off.held and not await taken(standby)
             wire.cut()
             began = monotonic()
-            unheld = await until(lambda: not cut_off.held, 30)
+            unheld = await until(lambda: not cut_off.held)
             assert not await taken(standby)  # nobody holds it for a while
-            await until(lambda: taken(standby), 30)
+            await until(lambda: taken(standby))
             succeeded = monotonic() - began
             sys.stderr.write(
                 f"\ncut off: let go after {unheld:.1f} s, succeeded after {succeeded:.1f} s\n"
@@ -109,7 +110,7 @@ async def test_holder_that_is_cut_off_knows_before_another_can_hold_the_lease(
                 await far.run(lambda tx: tx.execute("account.all"), fence=stale)
             assert not await taken(cut_off)
             await standby.release()
-            await until(lambda: taken(cut_off), 10)
+            await until(lambda: taken(cut_off))
             assert cut_off.fence is not None and cut_off.fence.term == stale.term + 2
             await cut_off.release()
 
@@ -123,7 +124,7 @@ async def test_lease_is_held_when_the_holder_is_idle_for_long(database: str) -> 
             assert lease.held and not await taken(other)
         await lease.check()
         await lease.release()
-        await until(lambda: taken(other), 10)  # once the server has said that it is there
+        await until(lambda: taken(other))  # once the server has said that it is there
         await other.release()
 
 
@@ -139,7 +140,7 @@ async def test_lock_is_given_back_when_whoever_stood_by_does_not_ask_any_more(
         await until(lambda: taken(third))
         assert not second.held and not await taken(second)
         await third.release()
-        await until(lambda: taken(second), 5)
+        await until(lambda: taken(second))
         await second.release()
 
 
@@ -154,7 +155,7 @@ async def test_standby_asks_once_however_often_it_is_polled(
     async with opened(database) as one, opened(database) as two:
         lease, other = one.lease(holder="one"), two.lease(holder="two")
         assert await taken(lease) and not await taken(other)
-        await until(lambda: len(postgres.execute(ask)) == 1, 5)
+        await until(lambda: len(postgres.execute(ask)) == 1)
         before = postgres.execute(ask)
         for _ in range(20):
             assert not await taken(other)
@@ -198,7 +199,7 @@ async def test_lease_is_lost_and_taken_again_when_the_server_restarts() -> None:
             first = await lease.try_acquire()
             assert first is not None
             server.restart()
-            await until(lambda: not lease.held, 5)
+            await until(lambda: not lease.held)
             with pytest.raises(LeaseLost):
                 await lease.check()
 

@@ -24,7 +24,7 @@ async def test_waiters_are_woken_when_the_session_is_there_again(
     name = database.rpartition("/")[2]
     async with opened(database) as one, opened(database) as two:
         for _ in range(3):
-            waiting = asyncio.ensure_future(two.wait("t", 20.0))
+            waiting = asyncio.ensure_future(two.wait("t", 60.0))
             await asyncio.sleep(0.05)
             first = two._notifier.pid
             postgres.terminate_backends(database=name)
@@ -34,7 +34,7 @@ async def test_waiters_are_woken_when_the_session_is_there_again(
         while await two.wait("t", 0.5):
             pass
         one.notify("t")
-        assert await two.wait("t", 5.0) is True
+        assert await two.wait("t", 60.0) is True
 
 
 async def test_no_commit_is_missed_when_sessions_are_lost_again_and_again(
@@ -51,7 +51,7 @@ async def test_no_commit_is_missed_when_sessions_are_lost_again_and_again(
                 assert row is not None
                 seen = row["count"]
                 if seen < 150:
-                    assert await two.wait("t", 10.0), f"lost the wake-up at {seen}"
+                    assert await two.wait("t", 60.0), f"lost the wake-up at {seen}"
 
         async def add(number: int) -> None:
             async def unit(tx: Tx) -> None:
@@ -75,13 +75,13 @@ async def test_wake_up_is_told_when_the_process_closes_its_store_at_once(databas
         async with opened(database) as two:
             two.notify("t")
             two.notify("t")
-        assert await one.wait("t", 5.0) is True
+        assert await one.wait("t", 60.0) is True
 
 
 async def test_each_wake_up_arrives_when_the_system_idles(database: str) -> None:
     async with opened(database) as one, opened(database) as two:
         for _ in range(50):
-            waiting = asyncio.ensure_future(two.wait("t", 5.0))
+            waiting = asyncio.ensure_future(two.wait("t", 60.0))
             await asyncio.sleep(0.02)
             one.notify("t")
             assert await waiting is True
@@ -92,11 +92,11 @@ async def test_time_of_a_unit_is_that_of_the_server(
 ) -> None:
     async with opened(database) as store:
         off = store.now_us() - clock.now_us()
-        assert abs(off) < 50_000  # one machine, one clock
+        assert abs(off) < 2_000_000  # one machine, one clock; half a round trip may be wrong
         seen: list[int] = []
         await store.run(lambda tx: _note(tx, seen))
         (told,) = postgres.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint")
-        assert 0 <= told[0] - seen[0] + 50_000 < 3_000_000
+        assert 0 <= told[0] - seen[0] + 2_000_000 < 60_000_000
 
 
 async def _note(tx: Tx, seen: list[int]) -> None:
@@ -114,7 +114,13 @@ async def test_idle_stores_cost_nearly_nothing(postgres: PostgresServer, databas
         lease = one.lease(holder="one")
         assert await lease.try_acquire() is not None
         waiting = [asyncio.ensure_future(store.wait("t", 60.0)) for store in (one, two)]
-        await asyncio.sleep(1)
+
+        async def is_settled() -> bool:
+            found = postgres.execute(ask)
+            await asyncio.sleep(1)
+            return postgres.execute(ask) == found
+
+        await until(is_settled)
         before = postgres.execute(ask)
         used = resource.getrusage(resource.RUSAGE_SELF)
         await asyncio.sleep(6)
@@ -146,7 +152,7 @@ async def test_everything_works_through_a_proxy_that_shares_its_sessions_out() -
                 async with one.transaction() as tx:
                     await tx.execute("entry.add", account_id="a", amount=1, note="solo")
                     tx.notify("t")
-                assert await two.wait("t", 5.0) is True
+                assert await two.wait("t", 60.0) is True
                 row = await two.read(lambda tx: tx.fetch_one("entry.count"))
                 assert row is not None and row["count"] == 121
                 lease, other = one.lease(holder="one"), two.lease(holder="two")
@@ -184,10 +190,10 @@ async def test_session_notices_a_server_that_is_silent_behind_a_wire_that_is_cut
     postgres: PostgresServer, database: str
 ) -> None:
     async with Wire(postgres.port) as wire, opened(database) as one:
-        async with opened(wire.url(database), write_timeout_s=0.5, connect_timeout_s=2.0) as store:
+        async with opened(wire.url(database), write_timeout_s=2.0, connect_timeout_s=5.0) as store:
             await deposit(store, "before")
             wire.cut()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 with pytest.raises(StoreUnavailable, match="no answer"):
                     await deposit(store, "cut off")
             assert store.stats().state == "unavailable"

@@ -168,7 +168,7 @@ async def test_reads_that_nobody_waits_for_leave_the_pool_whole(database: str) -
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await add_account(store, "a")
         assert await balance(store, "a") == 0
 

@@ -63,7 +63,7 @@ async def test_older_primary_hands_over_when_a_newer_one_waits_for_its_migration
                 group.create_task(newer.run(stop))
                 await led_by_older(one, older)
                 assert not newer.ready.is_set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await newer.ready.wait()
             assert leadership.leads and not await two.pending((*CHAINS, NEWER))
             # The older one starts again, and stands by.

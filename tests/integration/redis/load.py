@@ -75,7 +75,7 @@ class Load:
 
         await until(enough)
 
-    async def settled(self, *, timeout_s: float = 60.0) -> float:
+    async def settled(self, *, timeout_s: float = 120.0) -> float:
         """Wait until nothing is left anywhere; each effect was there exactly once. The seconds."""
         begun = clock.monotonic()
 

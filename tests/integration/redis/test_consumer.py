@@ -190,7 +190,7 @@ async def listening(parts: RedisParts, redis: RedisServer) -> AsyncIterator[asyn
     """It waits for entries, and has read all; what is given is set when it is to read again."""
     ring, broker = asyncio.Event(), await parts.process()
     listener = asyncio.create_task(broker.listen(["a"], ring.set))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await ring.wait()
         assert await parts.claim("a") == []
 
@@ -235,14 +235,15 @@ async def test_streams_are_read_again_when_an_answer_was_late_and_the_wait_goes_
     state: Path, redis: RedisServer
 ) -> None:
     async with on_redis(state) as parts:
-        parts.brokers["me"] = broker_of(parts.store, parts.url, owner="me", timeout_s=0.3)
+        parts.brokers["me"] = broker_of(parts.store, parts.url, owner="me", timeout_s=1.0)
         await relayed(parts, 0)
         async with listening(parts, redis) as ring:
             await publish(parts.store, 1)
             await parts.relay_all("other")
             messages = await next_of(parts, ring)
-            redis.execute("CLIENT", "PAUSE", 600)
+            redis.execute("CLIENT", "PAUSE", 60_000, "WRITE")
             await parts.settle(messages, Verdict.DEAD)  # its acknowledgement gets no answer
+            redis.execute("CLIENT", "UNPAUSE")
             ids = await publish(parts.store, 3)
             assert await parts.relay_all("other") == 3
             assert sorted(one.event_id for one in await next_of(parts, ring)) == sorted(ids)

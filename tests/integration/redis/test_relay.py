@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from tests.integration.engine.engine import QUICK
-from tests.integration.engine.parts import publish, rows
+from tests.integration.engine.parts import publish, rows, until
 from tests.integration.redis.parts import RedisParts, on_redis, server_of
 from tests.integration.redis.stores import PREFIX, use
 from tests.processes import joined
@@ -252,9 +252,12 @@ async def test_relays_of_an_idle_fleet_look_seldom_when_one_of_them_does_the_wor
             for _ in range(100):
                 await publish(parts.store, 1)
                 await asyncio.sleep(0.005)
-            await asyncio.sleep(0.3)
+
+            async def all_relayed() -> bool:
+                return bool(redis.execute("XLEN", STREAM) == 100)
+
+            await until(all_relayed)
             stop.set()
-        assert redis.execute("XLEN", STREAM) == 100
         entered = [one.statements.count("redis.relayed") for one in watched]
         assert sum(entered) <= 100, entered  # of 300, if each of them looked after each commit
         for relay in relays:

@@ -33,9 +33,9 @@ async def test_events_of_a_low_priority_delay_nothing_else(
         await publish(parts.store, 300, priority=-1)
         await until(lambda: _is(len(order) > 20))
         await publish(parts.store, 20, headers={"live": "1"})
-        await until(lambda: _is(order.count("live") == 20), timeout_s=8.0)
+        await until(lambda: _is(order.count("live") == 20))
         assert len(order) < 200
-        await until(lambda: _is(len(order) == 320), timeout_s=12.0)
+        await until(lambda: _is(len(order) == 320))
 
 
 async def test_store_and_streams_are_both_read_when_both_bring_events(

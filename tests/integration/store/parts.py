@@ -64,7 +64,7 @@ async def refused(store: Store, note: str) -> StoreUnavailable | None:
     return None
 
 
-async def until(check: Callable[[], Awaitable[bool]], timeout_s: float = 20.0) -> None:
+async def until(check: Callable[[], Awaitable[bool]], timeout_s: float = 120.0) -> None:
     """Wait for a condition of another process."""
     deadline = monotonic() + timeout_s
     while not await check():
@@ -147,7 +147,7 @@ class Child:
         self.process = process
         self.pid = process.pid
 
-    async def line(self, timeout_s: float = 20.0) -> str:
+    async def line(self, timeout_s: float = 120.0) -> str:
         """What it says next; "" after its end."""
         assert self.process.stdout is not None
         async with asyncio.timeout(timeout_s):

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.integration.store.parts import deposit, notes_on_disk, opened
+from tests.integration.store.parts import deposit, notes_on_disk, opened, until
 
 from cordata.clock import monotonic
 from cordata.errors import ConfigError, StoreUnavailable, TransactionTimeout
@@ -70,11 +70,13 @@ async def test_shell_can_write_when_the_store_is_busy(tmp_path: Path) -> None:
 
         def shell() -> None:
             path = tmp_path / "cordata.db"
-            with closing(sqlite3.connect(path, timeout=5.0, isolation_level=None)) as connection:
-                for number in range(20):
-                    connection.execute("INSERT INTO account VALUES (?, 1)", (f"s{number}",))
-                    written.append(number)
-            stop.set()
+            try:
+                with closing(sqlite3.connect(path, timeout=60.0, isolation_level=None)) as other:
+                    for number in range(20):
+                        other.execute("INSERT INTO account VALUES (?, 1)", (f"s{number}",))
+                        written.append(number)
+            finally:
+                stop.set()
 
         thread = threading.Thread(target=shell)
         thread.start()
@@ -111,16 +113,24 @@ async def test_reads_go_on_however_many_were_stopped(tmp_path: Path) -> None:
 
 
 async def test_reads_run_side_by_side_when_some_are_slow(tmp_path: Path) -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    async def slow(tx: Tx) -> None:
+        if threading.current_thread() is threading.main_thread():
+            await tx.fetch_one("forever")  # longer than it may take on the loop's own thread
+        begun.release()
+        go_on.wait(60)
+
     async with opened(tmp_path, readers=2) as store:
-        slow = [
-            asyncio.ensure_future(store.read(lambda tx: tx.fetch_one("slow"))) for _ in range(4)
-        ]
-        await asyncio.sleep(0.01)
+        tasks = [asyncio.ensure_future(store.read(slow)) for _ in range(4)]
+        for _ in range(2):
+            await asyncio.to_thread(begun.acquire)
         assert await store.read(lambda tx: tx.fetch_all("entry.notes")) == []
-        assert sum(task.done() for task in slow) <= 2  # of the two that had begun
-        slow[3].cancel()
-        await asyncio.gather(*slow, return_exceptions=True)
-        assert [task.cancelled() for task in slow] == [False, False, False, True]
+        assert not begun.acquire(blocking=False)  # there are two threads, and both are taken
+        tasks[3].cancel()
+        go_on.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert [task.cancelled() for task in tasks] == [False, False, False, True]
 
 
 async def test_nothing_leaks_when_stores_are_opened_and_closed(tmp_path: Path) -> None:
@@ -137,9 +147,11 @@ async def test_nothing_leaks_when_stores_are_opened_and_closed(tmp_path: Path) -
     files, threads = open_files(), threading.active_count()
     for _ in range(20):
         await use()
-    await asyncio.sleep(0.05)
-    assert open_files() <= files
-    assert threading.active_count() <= threads  # one of an earlier test's may have ended
+
+    async def is_clean() -> bool:
+        return open_files() <= files and threading.active_count() <= threads
+
+    await until(is_clean)  # a thread that was told to end may take its time
 
 
 async def test_idle_store_uses_no_processor_when_someone_waits(tmp_path: Path) -> None:

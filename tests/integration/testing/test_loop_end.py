@@ -30,7 +30,7 @@ def test_loop_ends_when_a_transport_was_left_open(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
         check=False,
     )
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr

@@ -46,7 +46,7 @@ def test_new_application_works_in_a_test_on_postgresql(tmp_path: Path, database:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
