@@ -34,13 +34,15 @@ class Load:
     stack: AsyncExitStack
     published: list[str] = field(default_factory=list)
 
-    async def publish(self, count: int, **payload: object) -> None:
-        """Commit events; the payload says what their handler is to do."""
+    async def publish(self, count: int, **payload: object) -> list[str]:
+        """Commit events; the payload says what their handler is to do. Returns their ids."""
 
         async def unit(tx: Tx) -> list[str]:
             return [await tx.publish("thing.done", payload) for _ in range(count)]
 
-        self.published += await self.store.run(unit)
+        ids = await self.store.run(unit)
+        self.published += ids
+        return ids
 
     async def feed(self, seconds: float, *, rate: int = 400, **payload: object) -> None:
         """Publish evenly for a while."""
@@ -74,6 +76,30 @@ class Load:
             return len(await self.effects()) >= count
 
         await until(enough)
+
+    async def unrelayed(self) -> set[str]:
+        """Events that are in no stream yet."""
+        return {row["event_id"] for row in await self.messages() if row["group"] == "redis"}
+
+    async def relayed(self, ids: list[str]) -> None:
+        """Wait until these events are in the stream."""
+
+        async def are() -> bool:
+            return not await self.unrelayed() & set(ids)
+
+        await until(are)
+
+    async def pile_up(self, count: int, **payload: object) -> None:
+        """Wait until so many events are in the stream that have had no effect; publish them."""
+
+        async def are() -> bool:
+            unrelayed, done = await self.unrelayed(), await self.effects()
+            left = len(self.published) - len(done)
+            if left < 2 * count:
+                await self.publish(count, **payload)
+            return left - len(unrelayed) >= count
+
+        await until(are)
 
     async def settled(self, *, timeout_s: float = 120.0) -> float:
         """Wait until nothing is left anywhere; each effect was there exactly once. The seconds."""

@@ -192,22 +192,27 @@ async def test_batch_is_claimed_added_and_entered_as_one_event_is(
         watched = Watched(parts.store)
         relay = await relay_on(parts, watched, queue=cast(Store, watched))
 
+        trips, execute = 0, relay._server.execute
+
+        async def trip(*words: Any, **more: Any) -> Any:
+            nonlocal trips
+            trips += 1
+            return await execute(*words, **more)
+
+        server: Any = relay._server
+        server.execute = trip
+
         async def cost(count: int) -> tuple[int, list[str], int]:
+            nonlocal trips
             await publish(parts.store, count)
-            watched.units, watched.statements = 0, []
-            with redis.client() as client:
-                before = client.info("stats")["total_reads_processed"]
-                assert (await relay.run_once()).relayed == count
-                reads = client.info("stats")["total_reads_processed"] - before
-            return watched.units, watched.statements, reads
+            watched.units, watched.statements, trips = 0, [], 0
+            assert (await relay.run_once()).relayed == count
+            return watched.units, watched.statements, trips
 
         await cost(1)  # it connects
-        units, statements, reads = await cost(1)
-        many = await cost(BATCH)
-        assert statements.count("redis.relayed") == 1
-        assert (many[0], many[1]) == (units, statements)
-        # The server reads 16 KB at a time; it answers when it has read all.
-        assert many[2] - reads <= BATCH * 500 / 16_384 + 2
+        one = await cost(1)
+        assert one[1].count("redis.relayed") == 1 and one[2] > 0
+        assert await cost(BATCH) == one
         relay._server.close()
 
 
