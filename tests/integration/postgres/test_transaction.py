@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.contract.store.stores import add_account, balance
@@ -119,7 +120,9 @@ async def test_both_succeed_when_two_transactions_lock_crosswise(database: str) 
 
 
 async def test_units_succeed_when_they_lock_crosswise(database: str) -> None:
-    async with opened(database) as one, opened(database) as two:
+    # The server takes its time to find a deadlock, and there are many.
+    patient: dict[str, Any] = {"write_timeout_s": 120.0}
+    async with opened(database, **patient) as one, opened(database, **patient) as two:
         await add_account(one, "a")
         await add_account(one, "b")
 
