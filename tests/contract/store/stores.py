@@ -30,8 +30,12 @@ class Opener:
         self._settings = settings
 
     def __call__(self, **changes: object) -> AbstractAsyncContextManager[RuntimeStore]:
-        """A store with some settings changed."""
-        settings = {**self._settings, **changes}
+        """A store with some settings changed.
+
+        Where hundreds of units change one row, or lock crosswise, a busy machine takes longer than
+        a unit may usually wait.
+        """
+        settings = {"write_timeout_s": 60.0, **self._settings, **changes}
         return self._open(StoreConfig(url=self.url, **settings))  # type: ignore[arg-type]
 
     @asynccontextmanager

@@ -72,9 +72,7 @@ async def test_nothing_is_lost_when_units_change_what_they_read_at_once(
     opened: Opener, processes: int, seed: int
 ) -> None:
     draw, counts = random.Random(seed), list[int]()
-    # Each deadlock between the processes takes PostgreSQL a second to find, and there are several.
-    patient = {"write_timeout_s": 60.0}
-    async with opened(**patient) as one, opened(**patient) as two:
+    async with opened() as one, opened() as two:
         for name in (*ACCOUNTS, "given"):
             await add_account(one, name, START if len(name) == 1 else 0)
         for _ in range(4):
@@ -100,10 +98,7 @@ async def test_each_unit_takes_one_when_all_read_the_stock_and_write_it_less_one
         await tx.execute("account.set", id="stock", balance=row["balance"] - 1)
         return int(row["balance"])
 
-    # Two that share a row's lock and then change it block each other until the server notices; with
-    # 16 of them, on a busy machine, that takes longer than a unit may usually wait.
-    patient = {"write_timeout_s": 60.0}
-    async with opened(**patient) as one, opened(**patient) as two:
+    async with opened() as one, opened() as two:
         await add_account(one, "stock", count * 4)
         seen = list[int]()
         for _ in range(4):

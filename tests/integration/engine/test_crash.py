@@ -122,11 +122,12 @@ async def test_nothing_stays_claimed_when_a_worker_stops_under_load(state: Path)
 
 async def ended_or(worker: Child, condition: Callable[[], Awaitable[bool]]) -> bool:
     """Wait until the worker has died (False) or the condition holds (True)."""
-    while worker.process.returncode is None:
-        if await condition():
-            return True
-        await asyncio.sleep(0.02)
-    return False
+
+    async def over() -> bool:
+        return worker.process.returncode is not None or await condition()
+
+    await until(over)
+    return worker.process.returncode is None
 
 
 async def claimed(store: Store, count: int) -> bool:

@@ -21,7 +21,7 @@ from cordata.store import Tx
 
 
 async def test_units_wait_their_turn_when_there_are_more_than_connections(database: str) -> None:
-    async with opened(database, pool_size=2) as store:
+    async with opened(database, pool_size=2, write_timeout_s=60.0) as store:
         await asyncio.gather(
             *(deposit(store, f"u{n}") for n in range(200)),
             *(deposit_solo(store, f"s{n}") for n in range(50)),

@@ -140,6 +140,7 @@ async def test_everything_works_through_a_proxy_that_shares_its_sessions_out() -
     with PostgresServer() as server, PgBouncer(server, pool_size=3) as proxy:
         with server.database() as url:
             settings: Any = {"session_url": url, "prepared_statements": False}
+            settings["write_timeout_s"] = 60.0  # all of them change one row
             through = proxy.url(url.rpartition("/")[2])
             async with opened(through, **settings) as one, opened(through, **settings) as two:
                 await asyncio.gather(
