@@ -6,6 +6,8 @@ import os
 import pwd
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,8 +70,16 @@ def test_connect_says_what_to_start_when_the_schema_is_missing(tmp_path: Path) -
     assert "the store's schema is not current" in result.stderr
 
 
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """Not in pytest's own: each new session, and some tests start one, shuts that to others."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
-def test_connect_becomes_the_owner_of_the_state_directory(tmp_path: Path) -> None:
+def test_connect_becomes_the_owner_of_the_state_directory(open_path: Path) -> None:
     nobody = pwd.getpwnam("nobody")
     # Modules are imported when they are needed, which may be after the change of user.
     probe = ["setpriv", f"--reuid={nobody.pw_uid}", "--clear-groups", sys.executable]
@@ -77,20 +87,16 @@ def test_connect_becomes_the_owner_of_the_state_directory(tmp_path: Path) -> Non
         [*probe, "-c", "import nacl.secret"], capture_output=True, check=False
     ).returncode:
         pytest.skip(f"others cannot read {sys.prefix}")
-    config = write_config(tmp_path, "[shop]\nowner = 'Eva'\n")
+    config = write_config(open_path, "[shop]\nowner = 'Eva'\n")
     cordata("credentials", "init", "--config", str(config))  # readable by root only
     with managed(config, "primary") as primary:
         primary.until_ready()
         assert primary.stop()[0] == 0
-    for directory in (tmp_path / "state", tmp_path / "run"):
+    for directory in (open_path / "state", open_path / "run"):
         for path in (directory, *directory.rglob("*")):
             os.chown(path, nobody.pw_uid, nobody.pw_gid)
-    for parent in tmp_path.parents:
-        if parent != Path("/tmp") and parent.is_relative_to("/tmp"):
-            parent.chmod(0o755)
-    tmp_path.chmod(0o755)
     result = run_script(config)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [f"{nobody.pw_uid} {nobody.pw_gid} Eva"] * 2
-    owners = {path.stat().st_uid for path in (tmp_path / "state").rglob("*")}
+    owners = {path.stat().st_uid for path in (open_path / "state").rglob("*")}
     assert owners == {nobody.pw_uid}
