@@ -29,7 +29,7 @@ def python(
         input=given,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

@@ -78,7 +78,7 @@ class Terminal:
 
     def ended(self) -> tuple[int, str]:
         """Exit code and stdout."""
-        out = self.process.communicate(timeout=60)[0]
+        out = self.process.communicate(timeout=300)[0]
         while self._read():
             pass
         os.close(self._ours)

@@ -78,7 +78,7 @@ def test_log_has_one_line_for_all_requests_refused_while_the_database_is_away(
 ) -> None:
     with PostgresServer() as postgres, postgres.database() as url:
         config = tmp_path / "cordata.toml"
-        config.write_text(f'[store]\nurl = "{url}"\nwrite_timeout_s = 0.5\n')
+        config.write_text(f'[store]\nurl = "{url}"\nwrite_timeout_s = 2.0\n')
         with server(tmp_path, "--config", str(config), workers=1) as running:
             address = running.ready().removeprefix("http://")
             assert status_of(address, "/publish")[0] == 200
