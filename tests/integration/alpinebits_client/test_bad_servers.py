@@ -9,7 +9,6 @@ import gzip
 import json
 import os
 import pty
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.integration.alpinebits_client.peers import (
 )
 from tests.integration.engine.stores import url_of
 from tests.integration.hub.material import BOOKING, open_hub
+from tests.servers.process import free_port
 
 from alpinehub.alpinebits_client import http as client_http
 from alpinehub.alpinebits_client.address import Url, parse_url
@@ -116,9 +116,7 @@ async def test_poll_gives_up_on_a_silent_server_in_time() -> None:
 
 
 async def test_poll_gives_up_where_nothing_listens_and_nobody_is() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    code, told, error = await poll(f"http://127.0.0.1:{port}/")
+    code, told, error = await poll(f"http://127.0.0.1:{free_port()}/")
     assert code == 3 and told["reason"] == "connect" and "refused" in error
     code, told, error = await poll("http://nowhere.invalid/")
     assert code == 3 and told["reason"] == "name"
