@@ -37,7 +37,7 @@ from alpinehub.reservations import (
 from cordata import Conflict, Row, Store, StoreUnavailable, Tx
 
 #: Runs of one unit that loses races for unique keys; the next run finds the winner's row. In each
-#: round somebody wins: so many may change one reservation in several processes at once.
+#: round one unit wins: so many may change one reservation in several processes at once.
 RUNS = 8
 
 
@@ -333,7 +333,7 @@ class Version:
     #: Of what the source said: the same once more is a duplicate.
     content_hash: bytes
     request_id: str
-    #: Whether guest requests of the hotel are pushed to somebody, or may be.
+    #: Whether guest requests of the hotel are pushed to hotel software, or may be.
     pushed: bool = True
 
 
@@ -400,7 +400,7 @@ async def add_version(tx: Tx, version: Version) -> None:
         "hotel_id": version.hotel_id,
         "source_id": version.source_id,
         "status": version.status,
-    }  # ids only: whoever handles it reads what they are allowed to read
+    }  # ids only: a handler reads what it is allowed to read
     await tx.publish(f"reservation.{kind}", payload, key=reservation_id)
     if version.pushed:
         await tx.publish("push.wanted", {"hotel_id": version.hotel_id})

@@ -43,14 +43,14 @@ class Connections:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 writer.write(request)
-                (status, said), answer = await read_response(reader, _MAX_BYTES)
-            whole = said.get("connection", "").lower() != "close"
+                response = await read_response(reader, _MAX_BYTES)
+            whole = response.headers.get("connection", "").lower() != "close"
         finally:
             if whole:
                 self._idle.append(stream)
             else:
                 writer.close()
-        return status, answer
+        return response.status, response.body
 
     async def close(self) -> None:
         """Once nothing is under way."""

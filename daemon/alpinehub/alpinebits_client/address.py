@@ -12,7 +12,7 @@ Address = IPv4Address | IPv6Address
 Allowed = Callable[[Address], bool]
 
 _NAT64 = IPv6Network("64:ff9b::/96")
-#: NAT64 of a network's own choice (RFC 8215): nobody knows where it leads.
+#: NAT64 of a network's own choice (RFC 8215): where it leads is not known.
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _PORTS = {"https": 443, "http": 80}
 

@@ -42,7 +42,7 @@ class Login:
 
 
 @dataclass(slots=True, kw_only=True)
-class Client:
+class AlpineBitsClient:
     """A conversation with one server."""
 
     login: Login

@@ -1,6 +1,6 @@
 """One HTTP request on a connection of its own, and its response: bounded in size and time.
 
-Redirects are not followed: they would carry a password to where nobody meant it. The addresses
+Redirects are not followed: they would carry a password to another place. The addresses
 behind a name are looked up once, judged, and then called, so that a name cannot mean another
 address between the two.
 """
@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Literal
 
@@ -48,7 +48,8 @@ class HttpResponse:
     #: By name in lower case; one that came several times is joined by commas.
     headers: Mapping[str, str]
     body: bytes
-    took_ms: int
+    #: From the look-up of the name to the last byte.
+    took_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,17 +72,13 @@ class HttpClient:
         phase = _Phase()
         try:
             async with asyncio.timeout(self.timeout_s):
-                head, data = await self._exchange(url, _head(url, method, headers, body), phase)
+                response = await self._exchange(url, _head(url, method, headers, body), phase)
         except TimeoutError:
             text = f"{url.host} {phase.timeout_text} within {self.timeout_s:g} s"
             raise RequestFailed("timeout", text) from None
-        status, fields = head
-        took_ms = round((monotonic() - began) * 1000)
-        return HttpResponse(status=status, headers=fields, body=data, took_ms=took_ms)
+        return replace(response, took_ms=round((monotonic() - began) * 1000))
 
-    async def _exchange(
-        self, url: Url, request: bytes, phase: _Phase
-    ) -> tuple[tuple[int, dict[str, str]], bytes]:
+    async def _exchange(self, url: Url, request: bytes, phase: _Phase) -> HttpResponse:
         reader, writer = await self._connect(url)
         phase.timeout_text = "does not answer"
         try:
@@ -197,12 +194,13 @@ async def _line(reader: asyncio.StreamReader) -> str:
 
 async def read_response(
     reader: asyncio.StreamReader, most: int, phase: _Phase | None = None
-) -> tuple[tuple[int, dict[str, str]], bytes]:
-    """Status, headers and body. Raises: RequestFailed, IncompleteReadError where it ends early."""
-    head = await _read_head(reader)
+) -> HttpResponse:
+    """A response. Raises: RequestFailed; IncompleteReadError if it ends early."""
+    status, headers = await _read_head(reader)
     if phase is not None:
         phase.timeout_text = "does not finish its answer"
-    return head, await _read_body(reader, head[1], most)
+    body = await _read_body(reader, headers, most)
+    return HttpResponse(status=status, headers=headers, body=body)
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:

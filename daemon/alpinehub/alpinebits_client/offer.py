@@ -39,7 +39,7 @@ _OFFERED = (
         "action_OTA_HotelAvailNotif",
         2018,
         2018,
-        # Not BookingThreshold: whoever agrees upon it must say it with each push, and we do not.
+        # Not BookingThreshold: if agreed upon, each push must have it, and ours has not.
         _from(2018, *(_AVAIL + name for name in ("rooms", "categories", "deltas"))),
     ),
     _Offered(

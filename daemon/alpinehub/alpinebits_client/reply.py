@@ -21,7 +21,7 @@ from alpinehub.alpinebits_client.http import HttpResponse
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-Outcome = Literal["success", "advisory", "warning", "error", "rejected", "unreadable"]
+ReplyOutcome = Literal["success", "advisory", "warning", "error", "rejected", "unreadable"]
 
 #: Of the Warning that says what client and server have in common.
 HANDSHAKE_STATUS: Final = "ALPINEBITS_HANDSHAKE"
@@ -64,7 +64,7 @@ class Remark:
 class Reply:
     """A response, read."""
 
-    outcome: Outcome
+    outcome: ReplyOutcome
     status: int
     remarks: tuple[Remark, ...] = ()
     #: One sentence where there is no OTA message: what was answered instead.
@@ -113,7 +113,7 @@ def _read(root: _Element, protocol: Protocol) -> Reply:
     # The common capabilities are in a warning, which does not change the outcome.
     findings = [one for one in remarks if one.status != HANDSHAKE_STATUS]
     top = {str(one.tag).rpartition("}")[2] for one in root}
-    outcome: Outcome = "success"
+    outcome: ReplyOutcome = "success"
     if any(one.kind == "error" for one in remarks) or "Errors" in top:
         outcome = "error"
     elif "Success" not in top:

@@ -14,7 +14,7 @@ import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client.address import InvalidUrl, Url, is_local, parse_url, read_address
-from alpinehub.alpinebits_client.client import Client, Login
+from alpinehub.alpinebits_client.client import AlpineBitsClient, Login
 from alpinehub.alpinebits_client.http import HttpClient, RequestFailed
 from alpinehub.cli.session import first_line
 from cordata.terminal import printable
@@ -64,7 +64,7 @@ class Server:
     client_id: str
     http: HttpClient
 
-    def client(self) -> Client:
+    def client(self) -> AlpineBitsClient:
         """A conversation in the version of the options."""
         login = Login(
             url=self.url,
@@ -73,7 +73,7 @@ class Server:
             protocol=PROTOCOLS[self.protocol],
             client_id=self.client_id,
         )
-        return Client(login=login, http=self.http)
+        return AlpineBitsClient(login=login, http=self.http)
 
 
 def server_options(function: F) -> F:

@@ -11,7 +11,7 @@ import click
 
 from alpinehub.alpinebits.protocol import ACKNOWLEDGE, HANDSHAKE, PROTOCOLS, READ
 from alpinehub.alpinebits_client import message
-from alpinehub.alpinebits_client.client import Client, accepts_gzip
+from alpinehub.alpinebits_client.client import AlpineBitsClient, accepts_gzip
 from alpinehub.alpinebits_client.message import HotelName, Period
 from alpinehub.alpinebits_client.offer import offer
 from alpinehub.cli.peer import Server, converse, make_server, server_options, version_option
@@ -244,7 +244,7 @@ def send(server: Server, action: str, file: IO[bytes], *, gzip: bool, json_: boo
     finish(server, answer, action, "", json_, body=True)
 
 
-async def _send(client: Client, action: str, document: bytes, gzip: bool) -> Any:
+async def _send(client: AlpineBitsClient, action: str, document: bytes, gzip: bool) -> Any:
     """A request, compressed only after the server has announced that it takes gzip."""
     if gzip:
         protocol = client.login.protocol

@@ -125,7 +125,7 @@ def since(context: click.Context, parameter: click.Parameter, value: str | None)
 
 
 def new_secret() -> str:
-    """A secret that nobody has to think of."""
+    """A generated secret."""
     return token_urlsafe(_SECRET_BYTES)
 
 

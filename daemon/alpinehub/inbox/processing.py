@@ -1,7 +1,7 @@
 r"""One row of the inbox, interpreted and settled: in one unit with the reservation that it makes.
 
-The state of the row is what makes it happen once: whoever comes second finds it settled. So it may
-be tried again by anybody, and after a crash it is.
+The state of the row makes it happen once: a second process finds it settled. So any process may try
+it again, and after a crash one does.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def _set_aside(tx: Tx, *, inbox_id: int) -> None:
 async def settle(
     ctx: Context, inbox_id: int, *, force: bool = False, accepted_by: str = ""
 ) -> str | None:
-    """Interpret a row and store what it is; its state then, None when there was nothing to do.
+    """Interpret a row and store the result. Its state then; None when it was settled already.
 
     `force`: one that is mapped already, too; what it is now is a change of its reservation.
     `accepted_by`: the operator who accepts a stay that is in the past, or very long. Raises:
@@ -178,7 +178,7 @@ class _Settling:
     accepted_by: str
 
     async def store(self, tx: Tx) -> str | None:
-        """The state of the row then; None when somebody else settled it."""
+        """The state of the row then; None when another process settled it."""
         held = await tx.fetch_one("inbox_hold", id=self.row["id"])
         state = held["state"] if held is not None else ""
         if not can_settle(state, self.force):

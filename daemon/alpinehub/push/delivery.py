@@ -24,7 +24,7 @@ from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.guest_requests import Sent, mark_unsent, reservations
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
-from alpinehub.alpinebits_client.client import Client as AlpineBitsClient
+from alpinehub.alpinebits_client.client import AlpineBitsClient
 from alpinehub.alpinebits_client.http import HttpResponse, RequestFailed
 from alpinehub.alpinebits_client.reply import read_reply
 from alpinehub.directory import directory_of

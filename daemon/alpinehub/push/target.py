@@ -20,7 +20,7 @@ from alpinehub.alpinebits_client.address import (
     is_public_or_private,
     parse_url,
 )
-from alpinehub.alpinebits_client.client import Client, Login
+from alpinehub.alpinebits_client.client import AlpineBitsClient, Login
 from alpinehub.alpinebits_client.http import HttpClient
 from alpinehub.hotels import Unusable
 from alpinehub.push.schedule import wake
@@ -48,7 +48,7 @@ class Target:
     #: Compressed with gzip.
     gzip: bool
 
-    def client(self, *, private: bool) -> Client:
+    def client(self, *, private: bool) -> AlpineBitsClient:
         """A client for it; `private`: the server may be in our own network."""
         login = Login(
             url=self.url,
@@ -62,7 +62,7 @@ class Target:
             max_bytes=_MAX_ANSWER_BYTES,
             allowed=_allowed(self.url, private=private),
         )
-        return Client(login=login, http=http)
+        return AlpineBitsClient(login=login, http=http)
 
 
 def _allowed(url: Url, *, private: bool) -> Allowed:

@@ -23,7 +23,7 @@ from alpinehub.sources import SOURCE_SECRET
 from alpinehub.webhooks.endpoint import HttpError
 from cordata import Context, PermanentError, fields
 
-#: Longer ones are nobody's.
+#: No secret is longer.
 _MAX_SECRET_BYTES = 512
 #: Bytes hashed for one signature at most (a millisecond), and sources tried without being named.
 _MAX_HASHED_BYTES, _MAX_TRIED = 1 << 20, 256
@@ -40,7 +40,7 @@ _log = logging.getLogger("alpinehub.webhook")
 def unauthorized(
     message: str = "A valid X-Webhook-Secret or X-Signature-256 is required.",
 ) -> HttpError:
-    """The one answer to whoever cannot prove to be a source."""
+    """The one answer to a client that cannot prove to be a source."""
     return HttpError(401, "unauthorized", message, headers=((b"www-authenticate", b"Webhook"),))
 
 

@@ -17,7 +17,7 @@ import msgspec
 from alpinehub.memory_budget import Allocation, MemoryBudget
 from cordata import ConfigError, Context, StoreUnavailable, fields, request_id
 
-#: More than this many problems of one payload help nobody; the rest is counted.
+#: More than this many problems of one payload do not help; the rest is counted.
 MAX_PROBLEMS = 100
 
 
@@ -111,7 +111,7 @@ _UNCONFIGURED = HttpError(
 _budget = MemoryBudget(MAX_HELD_BYTES)
 
 
-class Call:
+class WebhookRequest:
     """One POST: its Context, the headers asked for, and its body when it is asked for."""
 
     __slots__ = ("_receive", "_scope", "client", "ctx", "headers", "query", "rest")
@@ -166,13 +166,13 @@ class Reply:
 
 
 #: Answers with JSON, or with a Reply.
-Endpoint = Callable[[Call], Awaitable[bytes | Reply]]
+Endpoint = Callable[[WebhookRequest], Awaitable[bytes | Reply]]
 
 
 class Webhooks:
     """The ASGI application below /api/webhook: one endpoint per name.
 
-    A name that ends in "/" takes all paths below it: `Call.rest` is the path.
+    A name that ends in "/" takes all paths below it: `WebhookRequest.rest` is the path.
     """
 
     def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
@@ -188,7 +188,7 @@ class Webhooks:
             await respond_error(scope, send, error)
         except StoreUnavailable as error:
             await respond_error(scope, send, _unavailable(error))
-        except ConfigError as error:  # no master key: nobody's secret can be checked
+        except ConfigError as error:  # no master key: no secret can be checked
             _log.error("webhooks cannot be taken: %s; %s", error, error.hint, extra=fields())
             await respond_error(scope, send, _UNCONFIGURED)
         else:
@@ -207,7 +207,7 @@ class Webhooks:
             raise HttpError(
                 405, "method_not_allowed", "Send it with POST.", headers=((b"allow", b"POST"),)
             )
-        return await endpoint(Call(scope, receive, rest))
+        return await endpoint(WebhookRequest(scope, receive, rest))
 
 
 async def respond(send: Send, reply: Reply) -> None:

@@ -71,7 +71,7 @@ class Mapping(
     values: dict[str, dict[str, str]] = {}
     #: For a target what counts where a form says nothing; read like an answer.
     defaults: dict[str, str] = {}
-    #: Places that nobody is to see; a `*` at the end takes all that begin so.
+    #: Fields that are not shown; a `*` at the end takes all that begin so.
     ignore: tuple[str, ...] = ()
     #: How 1/2/2027 is meant; auto: as the guest's language and the form say, else it is reviewed.
     date_order: Literal["auto"] | Order = "auto"

@@ -16,7 +16,13 @@ from alpinehub import counts
 from alpinehub.models import Source
 from alpinehub.multipart import Broken, Fault, media_type, read_parts
 from alpinehub.webhooks import form_limit
-from alpinehub.webhooks.endpoint import Call, HttpError, Reply, kept_headers, require_plain
+from alpinehub.webhooks.endpoint import (
+    HttpError,
+    Reply,
+    WebhookRequest,
+    kept_headers,
+    require_plain,
+)
 from alpinehub.webhooks.form_limit import Bucket, LimitReached
 from alpinehub.webhooks.receive import read_body, snapshot_of, source_of_path, store
 from alpinehub.webhooks.submission import Answer, Submission, Unreadable, bounded, check_count
@@ -39,32 +45,32 @@ PROOF_VALID_S = 86_400
 _PROOF = re.compile(r"([0-9]{1,12})\.[A-Za-z0-9_-]{1,64}\.[0-9]{1,16}")
 
 
-async def post(call: Call) -> Reply:
+async def post(request: WebhookRequest) -> Reply:
     """POST /form/{hotel}/{secret}: the action of an HTML form."""
-    source = source_of_path(call, await snapshot_of(call), "form")
-    buckets = form_limit.buckets_of(call.ctx, source, call.client)
-    refusals = form_limit.refusals_of(call.ctx)
-    if known := refusals.find(buckets, call.ctx.now_us()):
-        raise _too_many(call, source, known)
-    require_plain(call.headers)
-    content_type = call.headers.get(b"content-type", b"").decode("latin-1")
+    source = source_of_path(request, await snapshot_of(request), "form")
+    buckets = form_limit.buckets_of(request.ctx, source, request.client)
+    refusals = form_limit.refusals_of(request.ctx)
+    if known := refusals.find(buckets, request.ctx.now_us()):
+        raise _too_many(request, source, known)
+    require_plain(request.headers)
+    content_type = request.headers.get(b"content-type", b"").decode("latin-1")
     if media_type(content_type) not in _FORMS:
         raise HttpError(415, "unsupported_type", f"The body must be {' or '.join(_FORMS)}.")
-    body = await read_body(call)
+    body = await read_body(request)
     try:
         fields = read_fields(body, content_type)
     except Unreadable:  # it goes to the review list
         fields = {}
     if source.options.proof_of_work:
-        buckets = [*buckets, _proof(call, source, fields)]
-    refusal = await call.ctx.run(_FormUnit(call, source, body, buckets, fields).store)
+        buckets = [*buckets, _proof(request, source, fields)]
+    refusal = await request.ctx.run(_FormUnit(request, source, body, buckets, fields).store)
     if refusal is not None:
-        refusals.alert(call.ctx, source, refusal, call.client)
+        refusals.alert(request.ctx, source, refusal, request.client)
         if refusal.bucket.of == "proof":
-            raise _no_proof(call, source)
-        refusals.remember(refusal, call.ctx.now_us())
-        raise _too_many(call, source, refusal)
-    return thanks(source, call.headers)
+            raise _no_proof(request, source)
+        refusals.remember(refusal, request.ctx.now_us())
+        raise _too_many(request, source, refusal)
+    return thanks(source, request.headers)
 
 
 class _FormUnit:
@@ -74,7 +80,7 @@ class _FormUnit:
 
     def __init__(
         self,
-        call: Call,
+        request: WebhookRequest,
         source: Source,
         body: bytes,
         buckets: Sequence[Bucket],
@@ -83,7 +89,7 @@ class _FormUnit:
         self._source = source
         self._body = body
         self._buckets = buckets
-        self._headers = kept_headers(call.headers)
+        self._headers = kept_headers(request.headers)
         self._given = request_id.get()
         honeypot = source.options.honeypot
         self._trapped = bool(honeypot) and bool(fields.get(honeypot, "").strip())
@@ -103,24 +109,24 @@ class _FormUnit:
         return None
 
 
-def _proof(call: Call, source: Source, fields: Mapping[str, str]) -> Bucket:
+def _proof(request: WebhookRequest, source: Source, fields: Mapping[str, str]) -> Bucket:
     """The bucket that lets a proof of work count once. Raises: HttpError 403 without a proof."""
     proof = fields.get(PROOF_FIELD, "").strip()
-    header = call.headers.get(b"x-webhook-secret")
-    secret = call.rest.rpartition("/")[2] if header is None else header.decode("latin-1")
-    bits, now_s = int(source.options.proof_of_work), call.ctx.now_us() // 1_000_000
+    header = request.headers.get(b"x-webhook-secret")
+    secret = request.rest.rpartition("/")[2] if header is None else header.decode("latin-1")
+    bits, now_s = int(source.options.proof_of_work), request.ctx.now_us() // 1_000_000
     if not is_proof(proof, secret, bits, now_s=now_s):
-        raise _no_proof(call, source)
-    return form_limit.once(call.ctx, source, proof, 2 * PROOF_VALID_S * 1_000_000)
+        raise _no_proof(request, source)
+    return form_limit.once(request.ctx, source, proof, 2 * PROOF_VALID_S * 1_000_000)
 
 
-def _no_proof(call: Call, source: Source) -> HttpError:
+def _no_proof(request: WebhookRequest, source: Source) -> HttpError:
     message = "The form has no valid proof of work, or was sent before."
-    return not_taken(HttpError(403, "proof_required", message), source, call.headers, AGAIN)
+    return not_taken(HttpError(403, "proof_required", message), source, request.headers, AGAIN)
 
 
-def _too_many(call: Call, source: Source, refusal: LimitReached) -> HttpError:
-    wait_s = max(1, -(-(refusal.until_us - call.ctx.now_us()) // 1_000_000))
+def _too_many(request: WebhookRequest, source: Source, refusal: LimitReached) -> HttpError:
+    wait_s = max(1, -(-(refusal.until_us - request.ctx.now_us()) // 1_000_000))
     of = "this address" if refusal.bucket.of == "address" else "this form"
     error = HttpError(
         429,
@@ -128,7 +134,7 @@ def _too_many(call: Call, source: Source, refusal: LimitReached) -> HttpError:
         f"Too many submissions of {of}; send it again in {wait_s} s.",
         headers=((b"retry-after", b"%d" % wait_s),),
     )
-    return not_taken(error, source, call.headers, WAIT)
+    return not_taken(error, source, request.headers, WAIT)
 
 
 def is_proof(proof: str, secret: str, bits: int, *, now_s: int) -> bool:

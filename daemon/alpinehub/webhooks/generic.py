@@ -1,4 +1,4 @@
-"""POST /api/webhook/generic: the hub's own JSON, strict. Whoever can choose sends this.
+"""POST /api/webhook/generic: the hub's own JSON, strict, for senders that are programmed for it.
 
     payload    types, lengths, shapes; decoded in one pass, or field by field to find every mistake
     normalise  what its fields mean, what is missing or wrong; a ReservationData
@@ -37,9 +37,9 @@ from alpinehub.webhooks import authentication
 from alpinehub.webhooks.days import YEARS
 from alpinehub.webhooks.endpoint import (
     MAX_PROBLEMS,
-    Call,
     HttpError,
     Problem,
+    WebhookRequest,
     invalid,
     kept_headers,
     require_json,
@@ -384,53 +384,53 @@ KIND = "generic"
 _KEY = re.compile(rb"[\x21-\x7e]{1,200}")
 
 
-async def post(call: Call) -> bytes:
+async def post(request: WebhookRequest) -> bytes:
     """Store one submission; the body of the 200. Raises: HttpError, StoreUnavailable."""
-    directory = directory_of(call.ctx)
+    directory = directory_of(request.ctx)
     snapshot = directory.remembered or await directory.current()
-    headers = call.headers
+    headers = request.headers
     secret = headers.get(b"x-webhook-secret")
     signature = headers.get(b"x-signature-256")
     if secret is None and signature is None:
         raise authentication.unauthorized()
     sources: Sequence[Source] = ()
     if secret is not None:
-        sources = authentication.by_secret(call.ctx, snapshot, KIND, secret)
+        sources = authentication.by_secret(request.ctx, snapshot, KIND, secret)
     require_json(headers)
-    body = await call.body()
+    body = await request.body()
     if signature is not None:
         if secret is None:
             sources = authentication.candidates(
-                snapshot, KIND, call.query, body, lambda: _hotel_code(body)
+                snapshot, KIND, request.query, body, lambda: _hotel_code(body)
             )
-        sources = authentication.by_signature(call.ctx, sources, signature, body)
+        sources = authentication.by_signature(request.ctx, sources, signature, body)
     try:
-        return await _store(call, sources, body)
+        return await _store(request, sources, body)
     except HttpError:
-        await _count_refused(call, sources)
+        await _count_refused(request, sources)
         raise
 
 
-async def _count_refused(call: Call, sources: Sequence[Source]) -> None:
+async def _count_refused(request: WebhookRequest, sources: Sequence[Source]) -> None:
     """For the report of the hotel, where the secret is one hotel's."""
     hotels = {source.hotel.id for source in sources}
     if len(hotels) != 1:
         return
     with suppress(StoreUnavailable):  # the refusal is the answer
-        await call.ctx.store.run(partial(counts.add, hotel_id=hotels.pop(), kind="errors"))
+        await request.ctx.store.run(partial(counts.add, hotel_id=hotels.pop(), kind="errors"))
 
 
 def _hotel_code(body: bytes) -> str:
-    """The hotel_code of a body that nobody has vouched for yet; "" when it has none."""
+    """The hotel_code of a body that is not authenticated yet; "" when it has none."""
     try:
         return (parse(body).payload.hotel_code or "").strip()
     except HttpError:
         return ""
 
 
-async def _store(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
+async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes) -> bytes:
     parsed = parse(body)
-    key = _idempotency_key(call.headers)
+    key = _idempotency_key(request.headers)
     source = _source_of_hotel(sources, parsed.payload.hotel_code)
     plain = b"\\" not in body and b"\xef\xbf" not in body
     checked = normalise(parsed, plain=plain)
@@ -441,13 +441,13 @@ async def _store(call: Call, sources: Sequence[Source], body: bytes) -> bytes:
         order=_order(parsed.payload),
         may_create=not checked.lacks,
         body=body,
-        headers=kept_headers(call.headers),
+        headers=kept_headers(request.headers),
         request_id=request_id.get(),
         idempotency_key=key,
         body_hash=blake2b(body, digest_size=16).hexdigest() if key else "",
     )
     try:
-        result = await store_submission(call.ctx.store, submission, now_us=call.ctx.now_us())
+        result = await store_submission(request.ctx.store, submission, now_us=request.ctx.now_us())
     except KeyReused:
         message = "This Idempotency-Key came with another body before."
         raise HttpError(422, "idempotency_key_reused", message) from None

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from alpinehub.webhooks.authentication import one_by_secret, unauthorized
-from alpinehub.webhooks.endpoint import Call, kept_headers
+from alpinehub.webhooks.endpoint import WebhookRequest, kept_headers
 from alpinehub.webhooks.receive import read_body, receive, snapshot_of
 from alpinehub.webhooks.submission import (
     Answer,
@@ -23,17 +23,17 @@ from alpinehub.webhooks.submission import (
 )
 
 
-async def post(call: Call) -> bytes:
+async def post(request: WebhookRequest) -> bytes:
     """POST /google or /google/{hotel}; the secret is the google_key of the body."""
-    snapshot = await snapshot_of(call)
-    body = await read_body(call)
+    snapshot = await snapshot_of(request)
+    body = await read_body(request)
     try:
         key, kept = take_key(body)
     except Unreadable:
         raise unauthorized("A valid secret is required.") from None
     secret = key.encode("utf-8", "surrogatepass")
-    source = one_by_secret(call.ctx, snapshot, "google", secret, call.rest.strip("/") or None)
-    await receive(call.ctx, source, kept, headers=kept_headers(call.headers))
+    source = one_by_secret(request.ctx, snapshot, "google", secret, request.rest.strip("/") or None)
+    await receive(request.ctx, source, kept, headers=kept_headers(request.headers))
     return b"{}"
 
 

@@ -148,7 +148,7 @@ def _phone(resolver: FieldResolver, text: str) -> str | None:
 
 def _birth(resolver: FieldResolver, text: str) -> date | None:
     if not _YEAR.search(text):
-        return None  # nobody knows the century
+        return None  # the century is not known
     order = order_of(resolver, {"birth_date": text})
     day = read_day(text, order, resolver.zone) if order is not None else None
     return day if day is not None and 1900 <= day.year <= 2100 else None

@@ -16,7 +16,7 @@ from __future__ import annotations
 from alpinehub.directory import Snapshot, directory_of
 from alpinehub.models import Source
 from alpinehub.webhooks.authentication import one_by_secret
-from alpinehub.webhooks.endpoint import Call, HttpError
+from alpinehub.webhooks.endpoint import HttpError, WebhookRequest
 from cordata import Context, Tx, request_id
 
 EVENT = "inbox.received"
@@ -47,27 +47,27 @@ async def store(tx: Tx, source: Source, body: bytes, *, headers: str, given: str
     return inbox_id
 
 
-async def snapshot_of(call: Call) -> Snapshot:
+async def snapshot_of(request: WebhookRequest) -> Snapshot:
     """Hotels, accounts and sources as this process remembers them."""
-    directory = directory_of(call.ctx)
+    directory = directory_of(request.ctx)
     return directory.remembered or await directory.current()
 
 
-def source_of_path(call: Call, snapshot: Snapshot, kind: str) -> Source:
+def source_of_path(request: WebhookRequest, snapshot: Snapshot, kind: str) -> Source:
     """The source that a path names. Raises: HttpError 401.
 
     A hotel's code may have a "/", a secret in a path has none.
     """
-    header = call.headers.get(b"x-webhook-secret")
+    header = request.headers.get(b"x-webhook-secret")
     if header is not None:
-        return one_by_secret(call.ctx, snapshot, kind, header, call.rest.strip("/"))
-    hotel, _, secret = call.rest.rpartition("/")
-    return one_by_secret(call.ctx, snapshot, kind, secret.encode("utf-8", "replace"), hotel)
+        return one_by_secret(request.ctx, snapshot, kind, header, request.rest.strip("/"))
+    hotel, _, secret = request.rest.rpartition("/")
+    return one_by_secret(request.ctx, snapshot, kind, secret.encode("utf-8", "replace"), hotel)
 
 
-async def read_body(call: Call) -> bytes:
+async def read_body(request: WebhookRequest) -> bytes:
     """The body. Raises: HttpError, 400 if it is empty."""
-    body = await call.body()
+    body = await request.body()
     if not body.strip():
         raise HttpError(400, "empty", "The body is empty.")
     return body

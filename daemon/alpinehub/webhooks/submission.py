@@ -16,7 +16,7 @@ import msgspec
 
 from alpinehub.webhooks.values import line
 
-#: More fields than any form has: a mistake, or somebody who tries how many we bear.
+#: More fields than any form has: a mistake, or an attack.
 MAX_FIELDS = 200
 #: Characters of a field that are kept; what is cut says so. A guest's text is cut nowhere below.
 MAX_VALUE = 20_000
@@ -32,7 +32,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A field, and what somebody put there."""
+    """A field and its value."""
 
     #: As the form calls it (`date_picker_a7c8`); "" where only the label is known.
     key: str

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from alpinehub.webhooks.days import Order, read_day
-from alpinehub.webhooks.endpoint import Call, kept_headers, require_plain
+from alpinehub.webhooks.endpoint import WebhookRequest, kept_headers, require_plain
 from alpinehub.webhooks.receive import read_body, receive, snapshot_of, source_of_path
 from alpinehub.webhooks.submission import (
     Answer,
@@ -39,11 +39,13 @@ _CONTACT = (
 )  # fmt: skip
 
 
-async def post(call: Call) -> bytes:
+async def post(request: WebhookRequest) -> bytes:
     """POST /wix/{hotel}/{secret}; or /wix/{hotel} with X-Webhook-Secret."""
-    source = source_of_path(call, await snapshot_of(call), "wix")
-    require_plain(call.headers)
-    await receive(call.ctx, source, await read_body(call), headers=kept_headers(call.headers))
+    source = source_of_path(request, await snapshot_of(request), "wix")
+    require_plain(request.headers)
+    await receive(
+        request.ctx, source, await read_body(request), headers=kept_headers(request.headers)
+    )
     return b'{"status":"received"}'
 
 

@@ -292,13 +292,13 @@ async def test_store_that_cannot_write_is_a_503_with_retry_after(tmp_path: Path)
 async def test_endpoint_takes_all_paths_below_its_name_when_that_ends_with_a_slash(
     tmp_path: Path,
 ) -> None:
-    from alpinehub.webhooks.endpoint import MAX_REST, Call, Webhooks
+    from alpinehub.webhooks.endpoint import MAX_REST, WebhookRequest, Webhooks
 
-    async def below(call: Call) -> bytes:
-        return json.dumps(["below", call.rest]).encode()
+    async def below(request: WebhookRequest) -> bytes:
+        return json.dumps(["below", request.rest]).encode()
 
-    async def exact(call: Call) -> bytes:
-        return json.dumps(["exact", call.rest]).encode()
+    async def exact(request: WebhookRequest) -> bytes:
+        return json.dumps(["exact", request.rest]).encode()
 
     app = Webhooks({"/shop/": below, "/shop": exact})
     async with open_hub(tmp_path) as hub:
