@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cordata.broker.contract import Broker
@@ -83,11 +84,11 @@ class Queue(Broker):
             return Claimed(messages=(), next_at=self._first_due(), suspects=self._suspects)
         cursors: dict[str, str] = {}
 
-        async def unit(tx: Tx) -> Claimed:
+        async def unit(tx: Tx) -> tuple[Sequence[Row], frozenset[str]]:
             cursors.clear()
             await self._settle(tx, outcomes)
             if not wants:
-                return Claimed(messages=(), suspects=self._suspects)
+                return (), frozenset()
             number = random.getrandbits(62) + 1
             promoted = self._is_due(tx.now_us) and await tx.execute(
                 "queue.promote", now_us=tx.now_us, limit=_PROMOTED
@@ -95,32 +96,29 @@ class Queue(Broker):
             if self._suspects:
                 await self._look(tx, wants)  # another process may have taken them
             if self._suspects:
-                if not alone:
-                    return Claimed(messages=(), suspects=True)
-                if messages := await self._claim_suspect(tx, wants, number):
-                    return Claimed(messages=messages, suspects=True)
-            messages = await self._claim_unkeyed(tx, wants, number)
-            messages += await self._claim_keyed(tx, wants, number, cursors)
-            more = self._full(wants, messages)
-            if promoted == _PROMOTED:
-                more = frozenset(wants)
-            if more != set(wants):
+                suspects = await self._claim_suspect(tx, wants, number) if alone else []
+                if suspects or not alone:
+                    return suspects, frozenset()
+            rows = await self._claim_unkeyed(tx, wants, number)
+            rows += await self._claim_keyed(tx, wants, number, cursors)
+            more = frozenset(wants) if promoted == _PROMOTED else _full(wants, rows)
+            if more != set(wants) and self._store.dialect == "sqlite":
                 await self._look(tx, wants)
-                if self._suspects and alone and not messages:
-                    messages = await self._claim_suspect(tx, wants, number)
+            if self._suspects and alone and not rows:
+                rows = await self._claim_suspect(tx, wants, number)
             # A claim that a crash takes back is made again, by anyone; so one of a key is not.
             if not (outcomes or promoted or cursors):
                 await tx.write("commit.unsynced")
-            return Claimed(messages=messages, more=more, suspects=self._suspects)
+            return rows, more
 
-        claimed = await self._store.run(unit)
+        rows, more = await self._store.run(unit)
         self._cursors |= cursors
         self._remember(outcomes)
         return Claimed(
-            messages=claimed.messages,
-            more=claimed.more,
+            messages=[_message(row) for row in rows],
+            more=more,
             next_at=self._first_due(),
-            suspects=claimed.suspects,
+            suspects=self._suspects,
         )
 
     async def _worth_a_write(self, wants: Wants) -> Wants:
@@ -139,6 +137,9 @@ class Queue(Broker):
     async def _look(self, tx: Tx, wants: Wants) -> None:
         row = await tx.fetch_one("queue.next", groups=json.dumps(list(wants)), now_us=tx.now_us)
         assert row is not None
+        self._looked(row)
+
+    def _looked(self, row: Row) -> None:
         self._next_at, self._suspects = row["next_at"], bool(row["suspects"])
 
     def _is_due(self, now_us: int) -> bool:
@@ -215,7 +216,7 @@ class Queue(Broker):
                 history=outcome.history if retry else message.history,
             )
 
-    async def _claim_unkeyed(self, tx: Tx, wants: Wants, number: int) -> list[Message]:
+    async def _claim_unkeyed(self, tx: Tx, wants: Wants, number: int) -> list[Row]:
         ranges = [
             {"group": group, "least": least, "most": most, "count": count}
             for group, want in wants.items()
@@ -224,39 +225,43 @@ class Queue(Broker):
         ]
         claim = {"owner": self._owner, "claim": number}
         if self._store.dialect == "postgres":
-            rows = await tx.fetch_all("queue.claim_all", wants=json.dumps(ranges), **claim)
-            return [_message(row) for row in rows]
+            rows = await tx.fetch_all(
+                "queue.claim_all",
+                **claim,
+                wants=json.dumps(ranges),
+                groups=json.dumps(list(wants)),
+                now_us=tx.now_us,
+            )
+            self._looked(rows[0])
+            return [row for row in rows if row["event_id"] is not None]
         found = [await tx.execute("queue.claim", **one, **claim) for one in ranges]
         return await self._claimed(tx, number) if any(found) else []
 
-    async def _claimed(self, tx: Tx, number: int) -> list[Message]:
-        rows = await tx.fetch_all("queue.claimed", owner=self._owner, claim=number)
-        return [_message(row) for row in rows]
+    async def _claimed(self, tx: Tx, number: int) -> list[Row]:
+        return list(await tx.fetch_all("queue.claimed", owner=self._owner, claim=number))
 
     async def _claim_keyed(
         self, tx: Tx, wants: Wants, number: int, cursors: dict[str, str]
-    ) -> list[Message]:
-        messages: list[Message] = []
+    ) -> list[Row]:
+        rows: list[Row] = []
         for group in sorted(self._keyed & wants.keys()):
             want, after = wants[group], self._cursors.get(group)
             if not want.count:
                 continue
             await tx.fetch_one("queue.lock_group", group=group)
             found = await self._walk(tx, group, after, want.count, want.run, number + 1)
-            left = want.count - len({m.order_key for m in found})
+            left = want.count - len({row["order_key"] for row in found})
             if after is not None and left > 0:  # from the first key on
                 found += await self._walk(tx, group, None, left, want.run, number + 2)
             if found:
-                last = found[-1].order_key
-                assert last is not None
-                cursors[group] = last
-            messages += found
+                cursors[group] = found[-1]["order_key"]
+            rows += found
             number += 2
-        return messages
+        return rows
 
     async def _walk(
         self, tx: Tx, group: str, after: str | None, count: int, run: int, number: int
-    ) -> list[Message]:
+    ) -> list[Row]:
         params = {
             "group": group,
             "after": after or "",
@@ -268,14 +273,13 @@ class Queue(Broker):
             "now_us": tx.now_us,
         }
         if self._store.dialect == "postgres":
-            return [_message(row) for row in await tx.fetch_all("queue.claim_keys", **params)]
+            return list(await tx.fetch_all("queue.claim_keys", **params))
         if not await tx.execute("queue.claim_keys", **params):
             return []
         found = await self._claimed(tx, number)
-        position = {m.event_id: n for n, m in enumerate(found)}
-        return sorted(found, key=lambda m: (m.order_key or "", position[m.event_id]))
+        return sorted(found, key=lambda row: row["order_key"])  # within a key as they are
 
-    async def _claim_suspect(self, tx: Tx, wants: Wants, number: int) -> list[Message]:
+    async def _claim_suspect(self, tx: Tx, wants: Wants, number: int) -> list[Row]:
         for group in sorted(self._keyed & wants.keys()):
             await tx.fetch_one("queue.lock_group", group=group)
         params = {
@@ -285,21 +289,10 @@ class Queue(Broker):
             "now_us": tx.now_us,
         }
         if self._store.dialect == "postgres":
-            return [_message(row) for row in await tx.fetch_all("queue.claim_suspect", **params)]
+            return list(await tx.fetch_all("queue.claim_suspect", **params))
         if not await tx.execute("queue.claim_suspect", **params):
             return []
         return await self._claimed(tx, number)
-
-    def _full(self, wants: Wants, messages: Sequence[Message]) -> frozenset[str]:
-        """The groups that got all that they wanted."""
-        more = set[str]()
-        for group, want in wants.items():
-            mine = [m for m in messages if m.group == group]
-            low = sum(m.priority < 0 and m.order_key is None for m in mine)
-            high = len({m.order_key or m.event_id for m in mine}) - low
-            if (want.count and high >= want.count) or (want.low and low >= want.low):
-                more.add(group)
-        return frozenset(more)
 
     async def release_orphans(self, held: Collection[MessageId]) -> None:
         """As in Broker; the lease itself is a row of `process`."""
@@ -372,6 +365,22 @@ async def depth_of(tx: Tx, groups: Collection[str]) -> Depth:
     row = await tx.fetch_one("queue.depth", groups=names, now_us=tx.now_us)
     assert row is not None
     return Depth(ready=row["ready"], claimed=row["claimed"], dead=row["dead"])
+
+
+def _full(wants: Wants, rows: Sequence[Row]) -> frozenset[str]:
+    """The groups that got all that they wanted."""
+    high: dict[str, set[str]] = {group: set() for group in wants}
+    low = Counter[str]()
+    for row in rows:
+        if row["priority"] < 0 and row["order_key"] is None:
+            low[row["group"]] += 1
+        else:
+            high[row["group"]].add(row["order_key"] or row["event_id"])
+    return frozenset(
+        group
+        for group, want in wants.items()
+        if (want.count and len(high[group]) >= want.count) or (want.low and low[group] >= want.low)
+    )
 
 
 def _message(row: Row) -> Message:

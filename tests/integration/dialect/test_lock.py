@@ -42,7 +42,8 @@ def two(database: str) -> Iterator[tuple[Database, Database]]:
 def claim(connection: Database, number: int) -> list[int]:
     """The positions of the four that were claimed."""
     wants = json.dumps([{"group": "g", "least": 0, "most": 9, "count": 4}])
-    found, _ = run(connection, "queue.claim_all", wants=wants, owner="me", claim=number)
+    params = {"wants": wants, "groups": '["g"]', "owner": "me", "claim": number, "now_us": 0}
+    found, _ = run(connection, "queue.claim_all", **params)
     return sorted(int(row["event_id"]) for row in found)
 
 

@@ -293,8 +293,8 @@ async def test_empty_store_has_nothing(state: Path) -> None:
         ("inspection.letters", "message_dead"),
         ("inspection.letters_of", "event_id=?"),
         ("inspection.groups", "event_id=?"),
-        ("inspection.give_back", "PRIMARY KEY (event_id=?"),
-        ("inspection.drop", "PRIMARY KEY (event_id=?"),
+        ("inspection.give_back", "sqlite_autoindex_message_1 (event_id=?"),
+        ("inspection.drop", "sqlite_autoindex_message_1 (event_id=?"),
     ],
 )
 async def test_statement_uses_its_index(tmp_path: Path, name: str, index: str) -> None:

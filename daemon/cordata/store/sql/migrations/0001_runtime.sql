@@ -53,6 +53,8 @@ CREATE TABLE consumer_group (
 CREATE INDEX consumer_group_type ON consumer_group (type);
 
 -- Open work only: one row per event and group that has not handled it. See core/delivery.py.
+-- On SQLite with row ids: a claim moves a row from index to index, which then hold 8 bytes of it
+-- instead of its event and group (claim and settle: 11.6 us a message instead of 12.2).
 CREATE TABLE message (
     event_id {text} NOT NULL,
     "group"  {text} NOT NULL,
@@ -75,7 +77,7 @@ CREATE TABLE message (
     history  TEXT,
     dead_at  {bigint},
     PRIMARY KEY (event_id, "group")
-){ STRICT, WITHOUT ROWID| WITH (
+){ STRICT| WITH (
     -- Rows come and go: a vacuum after so many, whatever the size of the table.
     fillfactor = 80, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
     autovacuum_analyze_scale_factor = 0.0, autovacuum_analyze_threshold = 5000,

@@ -36,7 +36,8 @@ UPDATE message SET state = 'ready' WHERE ctid = ANY (ARRAY(
 
 -- name: queue.claim_all
 -- newest
--- Without the order of keys, by priority and then by age. `wants`: JSON list.
+-- Without the order of keys, by priority and then by age. `wants`: JSON list. With what queue.next
+-- says, so that it needs no round trip of its own; at least one row, whose event_id may be NULL.
 WITH claimed AS (
     UPDATE message SET
         state = 'claimed', owner = :owner, claim = :claim, attempts = attempts + 1
@@ -51,13 +52,25 @@ WITH claimed AS (
             ORDER BY "group", priority DESC, position LIMIT w.count
             FOR UPDATE SKIP LOCKED) AS m))
     RETURNING "group", event_id, position, key, claim, attempts, history, suspect
+), found AS (
+    SELECT m."group", m.event_id, m.position, m.key AS order_key, m.claim, m.attempts, m.history,
+           m.suspect, e.type, e.key, e.priority, e.payload, e.headers, e.created_at
+    FROM claimed AS m CROSS JOIN LATERAL (
+        SELECT * FROM event WHERE id >= m.event_id ORDER BY id LIMIT 1) AS e
+    WHERE e.id = m.event_id
 )
-SELECT m."group", m.event_id, m.position, m.key AS order_key, m.claim, m.attempts, m.history,
-       m.suspect, e.type, e.key, e.priority, e.payload, e.headers, e.created_at
-FROM claimed AS m CROSS JOIN LATERAL (
-    SELECT * FROM event WHERE id >= m.event_id ORDER BY id LIMIT 1) AS e
-WHERE e.id = m.event_id
-ORDER BY m."group", e.priority DESC, m.position;
+SELECT f.*,
+       (SELECT next_at FROM message WHERE state = 'scheduled' ORDER BY next_at LIMIT 1) AS next_at,
+       EXISTS (SELECT 1 FROM message AS m
+               WHERE m.state = 'ready' AND m.suspect AND m."group" IN :groups[text]
+                   AND m.next_at <= :now_us
+                   AND (m.key IS NULL OR NOT EXISTS (
+                       SELECT 1 FROM message AS c
+                       WHERE c."group" = m."group" AND c.key = m.key AND c.key IS NOT NULL AND (
+                           c.state = 'claimed' OR c.state = 'ready' AND c.position < m.position)))
+              ) AS suspects
+FROM (SELECT 1) AS always LEFT JOIN found AS f ON true
+ORDER BY f."group", f.priority DESC, f.position;
 
 -- name: queue.lock_group
 -- newest

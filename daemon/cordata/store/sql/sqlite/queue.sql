@@ -22,8 +22,8 @@ UPDATE message SET state = 'ready' WHERE (event_id, "group") IN (
 -- Of one group without the order of keys, by priority and then by age.
 UPDATE message SET
     state = 'claimed', owner = :owner, claim = :claim, attempts = attempts + 1
-WHERE (event_id, "group") IN (
-    SELECT event_id, "group" FROM message INDEXED BY message_ready
+WHERE rowid IN (
+    SELECT rowid FROM message INDEXED BY message_ready
     WHERE "group" = :group AND state = 'ready' AND key IS NULL AND NOT suspect
         AND priority BETWEEN :least AND :most
     ORDER BY priority DESC, position LIMIT :count);
