@@ -10,6 +10,7 @@ a time, by processes that hold nothing else, so that such a message alone ends i
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import json
 import random
@@ -21,7 +22,7 @@ from cordata.broker.message import Claimed, Depth, Message, MessageId, Outcome, 
 from cordata.core.delivery import DIED, Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import Backoff
 from cordata.log import logger
-from cordata.store import QUEUE_TOPIC, Row, Store, Tx
+from cordata.store import MESSAGE_TOPIC, QUEUE_TOPIC, Row, Store, Tx
 
 log = logger("cordata.engine")
 
@@ -41,7 +42,7 @@ _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 class Queue(Broker):
     """The queue of one process, on the store's tables."""
 
-    topic = QUEUE_TOPIC
+    topic = MESSAGE_TOPIC
 
     def __init__(
         self,
@@ -69,9 +70,15 @@ class Queue(Broker):
         self._unknown: frozenset[tuple[str, str, int]] = frozenset()
 
     async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
-        """As in Broker."""
+        """As in Broker; without groups, when messages come back."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._wake_on(MESSAGE_TOPIC, wake))
+            if groups:
+                tasks.create_task(self._wake_on(QUEUE_TOPIC, wake))
+
+    async def _wake_on(self, topic: str, wake: Callable[[], None]) -> None:
         while True:
-            if await self._store.wait(QUEUE_TOPIC, _WAIT_S):
+            if await self._store.wait(topic, _WAIT_S):
                 wake()
 
     async def settle_and_claim(
@@ -174,7 +181,7 @@ class Queue(Broker):
             if outcome.message.claim and outcome.verdict is not Verdict.DONE:
                 await self._settle_failed(tx, outcome)
         if any(o.verdict is Verdict.BACK or o.message.order_key is not None for o in outcomes):
-            tx.notify(QUEUE_TOPIC)  # others may take it, or go on with its key
+            tx.notify(MESSAGE_TOPIC)  # others may take it, or go on with its key
 
     async def _settle_done(self, tx: Tx, messages: Sequence[Message]) -> None:
         if self._store.dialect == "postgres" and messages:
@@ -309,7 +316,7 @@ class Queue(Broker):
         async def unit(tx: Tx) -> None:
             for event_id, group, claim in orphaned:
                 await tx.write("queue.give_back", event_id=event_id, group=group, claim=claim)
-            tx.notify(QUEUE_TOPIC)
+            tx.notify(MESSAGE_TOPIC)
 
         await self._store.run(unit)
 
@@ -327,7 +334,7 @@ class Queue(Broker):
                     await self._count_death(tx, owner, row)
             await tx.write("queue.suspect", owner=owner, now_us=tx.now_us)
             await tx.write("process.leave", id=owner)
-            tx.notify(QUEUE_TOPIC)
+            tx.notify(MESSAGE_TOPIC)
             return len(rows)
 
         count = await self._store.run(unit)

@@ -88,12 +88,12 @@ async def background(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def wake_on(
-    wake: WakeEvent, stop: asyncio.Event, store: Store | None = None, topic: str = ""
+    wake: WakeEvent, stop: asyncio.Event, store: Store | None = None, *topics: str
 ) -> AsyncIterator[None]:
-    """While inside, the stop and the store's topic set the event."""
+    """While inside, the stop and the store's topics set the event."""
     loops = [_set_at_stop(wake, stop)]
     if store is not None:
-        loops.append(_set_at_topic(wake, store, topic))
+        loops += [_set_at_topic(wake, store, topic) for topic in topics]
     async with background(*loops):
         yield
 

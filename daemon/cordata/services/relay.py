@@ -18,18 +18,18 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import logger, with_hint
 from cordata.log_throttle import LogThrottle
 from cordata.services.loop import WakeEvent, pause, wake_on
-from cordata.store import QUEUE_TOPIC, Store
+from cordata.store import MESSAGE_TOPIC, QUEUE_TOPIC, Store
 
 log = logger("cordata.relay")
 
 #: While the store or Redis takes nothing.
 _BACKOFF = Backoff(0.25, 5.0)
 #: Before a look, after one that found nothing: doubled each time.
-_FIRST_WAIT_S, LONGEST_WAIT_S = 0.002, 0.05
+_FIRST_WAIT_S, LONGEST_WAIT_S = 0.002, 0.25
 
 
 class RelayService:
-    """Sleeps until the queue's topic is notified or the next event is due."""
+    """Sleeps until an event is published, a message comes back or the next event is due."""
 
     name = "relay"
 
@@ -46,7 +46,7 @@ class RelayService:
     async def run(self, stop: asyncio.Event) -> None:
         """Relay until `stop`; what it could not add goes back to the queue."""
         wake = WakeEvent()
-        async with wake_on(wake, stop, self._store, QUEUE_TOPIC):
+        async with wake_on(wake, stop, self._store, QUEUE_TOPIC, MESSAGE_TOPIC):
             while not stop.is_set():
                 self.heartbeat.touch()
                 sleep_s = await self.run_once()

@@ -9,6 +9,7 @@ from cordata.store.takeover import TAKEOVER_S, is_takeover_requested, request_ta
 from cordata.store.tx import (
     CHECKPOINT_TOPIC,
     MAIL_TOPIC,
+    MESSAGE_TOPIC,
     QUEUE_TOPIC,
     Row,
     Tx,
@@ -21,6 +22,7 @@ from cordata.store.tx import (
 __all__ = [
     "CHECKPOINT_TOPIC",
     "MAIL_TOPIC",
+    "MESSAGE_TOPIC",
     "QUEUE_TOPIC",
     "TAKEOVER_S",
     "Applied",

@@ -25,8 +25,12 @@ before_write: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
     "cordata_store_before_write", default=None
 )
 
-#: Wakes the consumers of events; the mail service.
-QUEUE_TOPIC, MAIL_TOPIC = "queue", "mail"
+#: Wakes the consumers of events, and the relays: one was published.
+QUEUE_TOPIC = "queue"
+#: The same: messages of events that were published before may be claimed (again).
+MESSAGE_TOPIC = "message"
+#: Wakes the mail service.
+MAIL_TOPIC = "mail"
 #: Wakes the primary's checkpoint service.
 CHECKPOINT_TOPIC = "checkpoint"
 

@@ -21,7 +21,7 @@ from cordata.broker.inspection.record import (
     Progress,
     WholeLetter,
 )
-from cordata.store import QUEUE_TOPIC, Row, Store, Tx
+from cordata.store import MESSAGE_TOPIC, Row, Store, Tx
 
 _LETTER = tuple(one.name for one in fields(Letter) if one.name != "error")
 
@@ -129,7 +129,7 @@ class DeadLetters:
                     count += await tx.execute(query, **those)
                 else:
                     count += await tx.execute(query, **those, now_us=tx.now_us)
-                    tx.notify(QUEUE_TOPIC)
+                    tx.notify(MESSAGE_TOPIC)
             return count
 
         return await self._store.run(unit)

@@ -9,7 +9,7 @@ from cordata.broker.inspection.outbox import unknown_group
 from cordata.broker.inspection.record import BATCH, PAUSE_S, Group, Progress, UnknownGroup
 from cordata.core.plural import plural
 from cordata.errors import CordataError
-from cordata.store import QUEUE_TOPIC, Row, Store, Tx
+from cordata.store import MESSAGE_TOPIC, Row, Store, Tx
 
 
 class GroupInUse(CordataError):
@@ -57,7 +57,7 @@ class Groups:
             await tx.execute("group.remove", group=old)
             await tx.execute("group.drop_handled", one=new, other=old, both=0)
             await tx.execute("group.drop_handled", one=old, other=new, both=1)
-            tx.notify(QUEUE_TOPIC)
+            tx.notify(MESSAGE_TOPIC)
             return await tx.execute("group.move_messages", **names)
 
         return await self._store.run(unit)

@@ -42,15 +42,12 @@ from cordata.broker.redis.stream import Keys
 from cordata.core.delivery import Verdict
 from cordata.errors import BrokerUnavailable
 from cordata.log import logger
-from cordata.store import QUEUE_TOPIC, Store, Tx
+from cordata.store import MESSAGE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
 #: Without a wake-up the store is looked at this often.
 _LOOK_S = 5.0
-#: The queue's topic is notified for the relays above all: what else is in the store is looked for
-#: so much later, when the streams have been read.
-_AFTER_RELAY_S = 0.01
 #: A message of the store that this process handles from a stream already comes back after so long.
 _LATER_US = 1_000_000
 
@@ -58,7 +55,7 @@ _LATER_US = 1_000_000
 class RedisBroker(Broker):
     """Of one process, whose queue on the store is `queue`."""
 
-    topic = QUEUE_TOPIC
+    topic = MESSAGE_TOPIC
 
     def __init__(
         self, store: Store, queue: Broker, server: RedisServer, keys: Keys, *, owner: str
@@ -102,18 +99,15 @@ class RedisBroker(Broker):
 
     async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
         """As in Broker."""
-        loop = asyncio.get_running_loop()
-        delay_s = _AFTER_RELAY_S if self._consumer.reads_all(groups) else 0.0
 
         def look() -> None:
             self._look_deadline = 0.0
             wake()
 
-        def wake_for_store() -> None:
-            loop.call_later(delay_s, look)
-
+        # What is published for the others is for the relays.
+        stored = [group for group in groups if not self._consumer.reads(group)]
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._queue.listen(groups, wake_for_store))
+            tasks.create_task(self._queue.listen(stored, look))
             tasks.create_task(self._consumer.listen(wake))
             tasks.create_task(self._consumer.keep_connected(wake))
             tasks.create_task(self._consumer.keep_marking(wake))

@@ -39,7 +39,7 @@ from cordata.broker.redis.stream import WAKES, Keys, StreamEvent, decode, positi
 from cordata.core.delivery import Verdict
 from cordata.errors import BrokerUnavailable, StoreUnavailable, TransientError
 from cordata.log import logger
-from cordata.store import QUEUE_TOPIC, Store, Tx
+from cordata.store import MESSAGE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
@@ -96,9 +96,9 @@ class Consumer:
         """These read streams: group -> event type."""
         self._types |= groups
 
-    def reads_all(self, groups: Collection[str]) -> bool:
-        """Whether all of these read streams."""
-        return self._types.keys() >= set(groups)
+    def reads(self, group: str) -> bool:
+        """Whether it reads a stream."""
+        return group in self._types
 
     async def load_state(self) -> None:
         """Read what the store knows of Redis. Raises: StoreUnavailable."""
@@ -323,7 +323,7 @@ class Consumer:
         async def keep(tx: Tx) -> None:
             rows = sorted(_row(outcome, tx.now_us) for outcome in rest)
             await tx.write("redis.keep", messages=json.dumps(rows))
-            tx.notify(QUEUE_TOPIC)
+            tx.notify(MESSAGE_TOPIC)
 
         if rest:
             await self._store.run(keep)

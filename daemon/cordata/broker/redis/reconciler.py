@@ -67,7 +67,7 @@ from cordata.broker.redis.state import ALL, StoredState, load, make_groups
 from cordata.broker.redis.stream import Keys, id_of, position_of
 from cordata.errors import BrokerUnavailable
 from cordata.log import fields, logger
-from cordata.store import QUEUE_TOPIC, Store, Tx
+from cordata.store import MESSAGE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
@@ -277,7 +277,7 @@ class Reconciler:
                 entries = [entry for of_type, entry, _ in rows if of_type == type]
                 await tx.write("redis.forget", type=type, entries=json.dumps(entries))
             if count:
-                tx.notify(QUEUE_TOPIC)
+                tx.notify(MESSAGE_TOPIC)
             return count
 
         return await self._store.run(unit)
@@ -324,7 +324,7 @@ class Reconciler:
     async def _give_group(self, type: str, group: str) -> None:
         async def unit(tx: Tx) -> None:
             await tx.write("redis.give_group", type=type, group=group)
-            tx.notify(QUEUE_TOPIC)
+            tx.notify(MESSAGE_TOPIC)
 
         await self._store.run(unit)
 
@@ -421,7 +421,7 @@ class Reconciler:
             row = {"run_id": run_id, "epoch": epoch, "recheck_to": recheck_to}
             await tx.write("redis.set_server", **row, now_us=tx.now_us)
             if run_id:
-                tx.notify(QUEUE_TOPIC)  # relays and consumers may go on
+                tx.notify(MESSAGE_TOPIC)  # relays and consumers may go on
 
         await self._store.run(unit)
 

@@ -32,7 +32,7 @@ from cordata.core.delivery import Verdict
 from cordata.core.retry import Backoff
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.log import fields, logger
-from cordata.store import QUEUE_TOPIC, Store, Tx
+from cordata.store import MESSAGE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
@@ -221,7 +221,7 @@ class Relay:
                 await tx.write("redis.add_sent", entries=sent)
             if rest:
                 await tx.write("redis.give", ids=json.dumps(rest), now_us=tx.now_us)
-                tx.notify(QUEUE_TOPIC)
+                tx.notify(MESSAGE_TOPIC)
             for claim, ids in claims.items():
                 await tx.write("redis.relayed", ids=json.dumps(ids), claim=claim)
             # What a crash of the server takes back is done again: the event is then in its stream
