@@ -44,7 +44,7 @@ are busy, too many calls, the command is refused for a while), 78 the configurat
     "--timeout",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="For waiting and running.  [default: call_timeout_s of its pool]",
+    help="For waiting and running.  [default: the command's own, else call_timeout_s of its pool]",
 )
 @click.option("--idempotent", is_flag=True, help="It may run twice: again if its process dies.")
 @click.option("--priority", type=click.IntRange(0, 9), default=0, help="Higher goes first.")
@@ -79,7 +79,7 @@ def call(
     path = pool_directory(loaded)
     timeout_of = call_timeout_of(loaded)
     timeout_s = options["timeout"] or timeout_of(command)
-    deadline = monotonic() + timeout_s
+    deadline = monotonic() + options["timeout"] if options["timeout"] else None
     try:
         # Wrong usage is told at once.
         check_call(command, options["session"], timeout_s, None, options["priority"])
@@ -96,17 +96,22 @@ def call(
     except ValueError as error:  # of an option, before anything is sent
         raise click.UsageError(str(error)) from None
     except KeyboardInterrupt:
-        click.echo(_cancelled(command, deadline - monotonic(), hard=hard), err=True)
+        click.echo(_cancelled(command, deadline, hard=hard), err=True)
         return EXIT_INTERRUPTED
     return 0
 
 
-def _cancelled(command: str, left_s: float, *, hard: bool) -> str:
-    """What Ctrl-C did, and how long the command may have its process all the same."""
+def _cancelled(command: str, deadline: float | None, *, hard: bool) -> str:
+    """What Ctrl-C did, and how long the command may have its process all the same.
+
+    `deadline`: monotonic; None: the command's own, which only its child knows.
+    """
     text = f"cancelled: if {printable(command)} has begun, it is notified"
     if hard:
         return f"{text}, and its process killed if it does not end soon (cancel_grace_s)"
-    left = f"for up to {max(1, round(left_s))} s, until its deadline"
+    left = "until its deadline"
+    if deadline is not None:
+        left = f"for up to {max(1, round(deadline - monotonic()))} s, {left}"
     return f"{text} and may go on {left}; with --hard its process is killed"
 
 

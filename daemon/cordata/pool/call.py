@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop, CancelledError, Future
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from time import monotonic
 from typing import Any, Protocol, TypedDict
 
 from msgspec import Raw, Struct
 
 from cordata.errors import CallCancelled
+from cordata.pool.protocol import CommandOptions
 
 #: A slow reader of a stream says at least this often that it reads, also before half of its window
 #: is used: the child ends streams that nobody reads.
@@ -51,6 +52,10 @@ class Engine(Protocol):
     def loop(self) -> AbstractEventLoop:
         """The event loop of the callers."""
 
+    @property
+    def options(self) -> Mapping[str, CommandOptions]:
+        """What `@app.command` says of each command that is known by now."""
+
     def submit(self, call: Call) -> None:
         """Have it run. Raises: PoolClosed, PoolSaturated, CommandPoisoned, CommandUnknown."""
 
@@ -74,19 +79,23 @@ class Call(Struct, eq=False):
     #: A MessagePack array and a map.
     arguments: Raw
     keywords: Raw
-    #: When it was started, monotonic as the next two: its deadline, and by when it must have begun.
+    #: When it was started, monotonic as the next two: its deadline, and by when it must have begun
+    #: if that is earlier (else infinite).
     enqueued: float
     deadline: float
     queue_deadline: float
     session: str
-    idempotent: bool
-    retries: int
+    #: As its caller said; None: as `@app.command` says, then as `[pool]` does.
+    idempotent: bool | None
+    retries: int | None
     priority: int
     request_id: str
     #: Makes a value of its result, or of one part of its stream.
     decode: Callable[[Raw], Any]
     #: What reads its parts; None: it has one result.
     stream: Stream | None = None
+    #: The deadline is the client's own default until a child has said what its command's is.
+    provisional: bool = False
     #: Its number in this client, in order of arrival; set by `submit`, as all below.
     sequence: int = 0
     pool: str = ""
@@ -148,6 +157,22 @@ class Call(Struct, eq=False):
     def untouched(self) -> bool:
         """Whether nothing of its answer was read, so that it may run again."""
         return self.stream is None or not self.stream.touched
+
+    def may_run_again(self, options: CommandOptions, retries: int) -> bool:
+        """Whether it may be sent again after a child died in it.
+
+        `options`: what the application that ran it says of the command; `retries`: how often where
+        neither the caller nor `options` say so. The caller goes before `options`.
+        """
+        if self.idempotent is None:
+            idempotent = options.idempotent
+        else:
+            idempotent = self.idempotent
+        if self.retries is not None:
+            retries = self.retries
+        elif options.retries is not None:
+            retries = options.retries
+        return idempotent and self.attempts < retries and self.untouched
 
     def succeed(self, value: Raw) -> None:
         """The command's result."""

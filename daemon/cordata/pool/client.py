@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -32,7 +33,6 @@ from cordata.pool.protocol import NO_KEYWORDS, CommandOptions
 from cordata.pool.session_api import Globals, Sessions, may_repeat
 from cordata.pool.values import (
     DEFAULT_PATH,
-    LONGEST_S,
     bounded,
     check_call,
     check_credit,
@@ -60,10 +60,10 @@ class Client:
     WorkerCrashed, unless it had not begun. For one event loop; a process that is forked connects
     anew, from an event loop of its own.
 
-    `timeout`: seconds until the deadline of a call that names none; a function gives them by
-    command. `pools`: the configuration of each pool, "default" first; without it the defaults of
-    `[pool]` hold, and a command runs in the pool whose children know it. `options`: what
-    `@app.command` says of commands.
+    `timeout`: seconds until the deadline of a call that names none, of a command that declares
+    none; a function gives them by command. `pools`: the configuration of each pool, "default"
+    first; without it the defaults of `[pool]` hold, and a command runs in the pool whose children
+    know it. `options`: what `@app.command` says of commands; of others the children say it.
     """
 
     def __init__(
@@ -176,20 +176,16 @@ class Client:
         type: Any = None,
     ) -> Call:
         """As `start`, with arguments that are MessagePack already: an array and a map."""
-        options = self._options.get(command)
-        config = self._config_of(command)
+        config, engine = self._config_of(command), self._engine
+        provisional = False
         if timeout is None:
+            options = engine.options.get(command)
+            provisional = options is None
             timeout = self._default_timeout(command, options, config)
         if queue_timeout is None and config.queue_timeout_s:
             queue_timeout = config.queue_timeout_s
         check_call(command, session, timeout, queue_timeout, priority)
-        if idempotent is None:
-            idempotent = options is not None and options.idempotent
-        if retries is None:
-            retries = options.retries if options is not None else None
         now = monotonic()
-        deadline = now + min(timeout, LONGEST_S)
-        engine = self._engine
         call = Call(
             engine,
             engine.loop.create_future(),
@@ -197,15 +193,16 @@ class Client:
             arguments,
             keywords,
             now,
-            deadline,
-            deadline if queue_timeout is None else min(deadline, now + queue_timeout),
+            now + bounded(timeout),
+            inf if queue_timeout is None else now + queue_timeout,
             session,
             idempotent,
-            config.retries if retries is None else retries,
+            retries,
             priority,
             current_request(),
             unpack if type is None else decoder_of(type),
             stream,
+            provisional,
         )
         if stream is not None:
             call.add_done_callback(stream.wake)

@@ -100,7 +100,7 @@ class Connection:
     def welcome(self, packet: protocol.Welcome) -> None:
         """The child takes calls, of these commands."""
         self._max_bytes, self.pid = packet.max_frame_bytes, packet.pid
-        self.child.commands = frozenset(packet.commands)
+        self.child.commands = packet.commands
         self.child.ready = True
 
     def send_call(self, call: Call) -> None:

@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop, Future
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 
 from cordata import events
 from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command, pool_of_worker
@@ -46,9 +47,10 @@ from cordata.pool.current import own_pool
 from cordata.pool.deadlines import Deadlines
 from cordata.pool.directory import Directory
 from cordata.pool.paths import ChildAddress, control_name
+from cordata.pool.protocol import CommandOptions
 from cordata.pool.scheduler import STUCK_S, ChildState, Scheduler, worker_of
 from cordata.pool.suggestion import nearest
-from cordata.pool.values import FORKED, error_of, new_client_id
+from cordata.pool.values import FORKED, bounded, error_of, new_client_id
 
 log = logger("cordata.pool")
 
@@ -70,10 +72,13 @@ class Dispatcher:
     """See the module. For one event loop, that of its first call."""
 
     def __init__(
-        self, path: Path, pools: Mapping[str, PoolConfig], declared: Iterable[str] = ()
+        self,
+        path: Path,
+        pools: Mapping[str, PoolConfig],
+        declared: Mapping[str, CommandOptions] = MappingProxyType({}),
     ) -> None:
         """`pools`: the configuration of each, "default" first; empty: they are found by their
-        children. `declared`: commands of this process' own application.
+        children. `declared`: what this process' own application says of its commands.
         """
         self._path = path
         self._configured = dict(pools)
@@ -82,8 +87,9 @@ class Dispatcher:
         self.control = ControlClient()
         self._client_id = new_client_id()
         self._pools: dict[str, Scheduler] = {}
-        #: Commands that some child knows, or knew: their workers may be restarting.
-        self._known = set(declared)
+        self._declared = declared
+        #: Beside these, of each command that a child knows, or knew: its workers may be restarting.
+        self.options: Mapping[str, CommandOptions] = declared
         self._connections: dict[ChildState, Connection] = {}
         #: Children that are dead, or refuse us, until their files are gone.
         self._gone: set[ChildAddress] = set()
@@ -140,7 +146,7 @@ class Dispatcher:
             if pool.queue.kinds > 1:  # those before it may wait for other children
                 self._pump(pool)
         if not call.over:
-            self._deadlines.set(call, call.queue_deadline)
+            self._deadlines.set(call, min(call.deadline, call.queue_deadline))
             if self._tick is None:
                 self._watch()
 
@@ -244,7 +250,7 @@ class Dispatcher:
         """Raises: CommandUnknown when no child knows the command, or ever knew it, and none is
         there to be asked.
         """
-        if call.command in pool.commands or call.command in self._known:
+        if call.command in pool.commands or call.command in self.options:
             return
         pools = [pool] if self._configured else list(self._pools.values())
         if not pools or not all(one.is_complete for one in pools):
@@ -376,8 +382,9 @@ class Dispatcher:
         for message in messages:
             if isinstance(message, protocol.Welcome):
                 connection.welcome(message)
-                self._known |= child.commands
+                self.options = {**self.options, **child.commands, **self._declared}
                 pool.learn()
+                self._set_declared_deadlines()
                 self._welcomed(connection)
                 continue
             if isinstance(message, protocol.Chunk):
@@ -437,6 +444,18 @@ class Dispatcher:
             self._recheck(pool)
         self._pump(self._pools[connection.address.pool])
 
+    def _set_declared_deadlines(self) -> None:
+        """Calls wait with the client's own deadline: what their command declares is known now."""
+        waiting = [call for pool in self._pools.values() for call in pool.queue.calls()]
+        for call in waiting + self._nested:
+            options = self.options.get(call.command) if call.provisional else None
+            if options is None:
+                continue
+            call.provisional = False
+            if options.timeout_s is not None:
+                call.deadline = call.enqueued + bounded(options.timeout_s)
+                self._deadlines.set(call, min(call.deadline, call.queue_deadline))
+
     def _recheck(self, pool: Scheduler) -> None:
         """Calls wait for commands: another pool may know one by now, or nobody."""
         for command in pool.queue.commands():
@@ -479,7 +498,7 @@ class Dispatcher:
             self._fail(call, DeadlineExceeded(text, ran=call.attempts > 0))
         else:
             if packet.reason == "unknown_command":
-                connection.child.commands -= {call.command}
+                connection.child.commands.pop(call.command, None)
                 self._pools[connection.address.pool].learn()
             elif packet.reason == "moved":
                 self.remember(call.session, packet.worker, packet.affinity)
@@ -615,16 +634,18 @@ class Dispatcher:
             self._fail(call, DeadlineExceeded("the deadline passed while it ran", ran=True))
         elif death is not None and death.why == "cancelled":
             self._fail(call, CallCancelled("its child was killed after a hard cancel"))
-        elif (
-            call.idempotent
-            and call.attempts < call.retries
-            and call.untouched
-            and not self._breaker.is_open(call.command, now)
-        ):
+        elif self._may_run_again(connection, call, now):
             call.attempts += 1
             self._again(call)
         else:
             self._fail(call, _crash(connection, call, death if known else None))
+
+    def _may_run_again(self, connection: Connection, call: Call, now: float) -> bool:
+        # As the child said that ran it: others may be of another version.
+        said = connection.child.commands.get(call.command, CommandOptions())
+        options = self._declared.get(call.command, said)
+        retries = self._pools[call.pool].config.retries
+        return call.may_run_again(options, retries) and not self._breaker.is_open(call.command, now)
 
     def _kill(self, connection: Connection, call: Call) -> None:
         request = protocol.KillRequest(

@@ -7,6 +7,7 @@ them to a worker, by worker: a child takes the first of those that it may run.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from heapq import heappop, heappush
 
 from cordata.config.pool import PoolConfig
@@ -49,7 +50,7 @@ class CallQueue:
         entry = call.entry = (call.enqueued - call.priority, call.sequence, call)
         heappush(heap, entry)
 
-    def take(self, worker: str, commands: frozenset[str]) -> Call | None:
+    def take(self, worker: str, commands: Container[str]) -> Call | None:
         """The first call that this worker's child may run, out of the queue; None: none."""
         found: Kind | None = None
         first: _Entry | None = None

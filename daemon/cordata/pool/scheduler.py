@@ -25,6 +25,7 @@ from typing import Protocol
 from cordata.config.pool import PoolConfig
 from cordata.pool.call import Call
 from cordata.pool.paths import ChildAddress
+from cordata.pool.protocol import CommandOptions
 from cordata.pool.queue import CallQueue
 
 #: Calls of one client at one child; the same while they are very short. With 2 of an echo at a time
@@ -64,7 +65,7 @@ class ChildState:
     load: Load
     #: Whether it has answered the client's hello; then `commands` are known.
     ready: bool = False
-    commands: frozenset[str] = frozenset()
+    commands: dict[str, CommandOptions] = field(default_factory=dict)
     #: Our calls that it has, by their number on the connection, oldest first.
     calls: dict[int, Call] = field(default_factory=dict)
     #: Calls of ours that it may have.
@@ -93,8 +94,8 @@ class Scheduler:
 
     def __init__(self, name: str, config: PoolConfig) -> None:
         self.name = name
+        self.config = config
         self.queue = CallQueue(config)
-        self._instances = config.workers
         #: How long a call of each command runs, about.
         self._run_us: dict[str, int] = {}
         #: That some child knows.
@@ -257,7 +258,7 @@ class Scheduler:
             return f"no worker of pool {name} that is connected knows {call.command!r}: {there}"
         if self.workers or self.children:
             return f"no child of pool {name} is warm"
-        own = f" (its workers: {names(self._instances)})" if self._instances else ""
+        own = f" (its workers: {names(self.config.workers)})" if self.config.workers else ""
         return f"no worker of pool {name} is connected{own}"
 
     def _could_begin(self, call: Call, holder: ChildState, now: float) -> bool:

@@ -54,7 +54,7 @@ class InlinePool(Client):
 
     def __init__(self, app: App, config: Config, now: Callable[[], float]) -> None:
         self._inline = InlineEngine(app, config, now)
-        super().__init__(pools=pools_of(config), options=command_options(app))
+        super().__init__(pools=pools_of(config))
 
     def crash(self, command: str, times: int = 1) -> None:
         """Let the process die in the next calls of a command."""
@@ -106,7 +106,9 @@ class InlineEngine:
     def __init__(self, app: App, config: Config, now: Callable[[], float]) -> None:
         self._known = {name: command.at for name, command in app.commands.items()}
         self._inits = list(app.child_inits)
+        self.options = command_options(app)
         pool = config.pool
+        self._retries = pool.retries
         limits = SessionLimits(
             session_ttl_s=pool.session_ttl_s,
             affinity=pool.affinity,
@@ -200,7 +202,7 @@ class InlineEngine:
             ending.add_done_callback(partial(self._ended, call))
 
     def _crash(self, call: Call) -> None:
-        if call.idempotent and call.attempts < call.retries:
+        if call.may_run_again(self.options[call.command], self._retries):
             call.attempts += 1
             self._waiting.appendleft(call)
             return

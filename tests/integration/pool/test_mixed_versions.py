@@ -21,7 +21,7 @@ from tests.integration.server.managed import Managed
 from cordata import Tx
 from cordata.app_loader import load_runtime
 from cordata.connection import connect
-from cordata.errors import CommandUnknown, PoolTransient
+from cordata.errors import CommandUnknown, PoolTransient, WorkerCrashed
 from cordata.pool import Client, SyncClient
 
 APP = "tests.integration.pool.worker.mixed:app"
@@ -72,6 +72,19 @@ def test_new_command_runs_where_it_is_known(tmp_path: Path) -> None:
                 result = cordata("call", "new_about", *arguments)
                 assert result.returncode == 0, result.stderr
                 assert json.loads(result.stdout)["pid"] in pids
+
+
+def test_command_runs_again_only_if_the_version_that_ran_it_says_it_may(tmp_path: Path) -> None:
+    with workers(tmp_path, app=APP) as all_:
+        new, old = pair(all_, tmp_path)
+        with new, old, SyncClient(all_.path, timeout=PATIENCE_S) as client:
+            for worker, runs in (("0", 2), ("1", 1)):
+                file = tmp_path / "ran"
+                file.write_text("")
+                session = client.sessions.create(worker=worker, affinity="strict_queue").id
+                with pytest.raises(WorkerCrashed):
+                    client.execute("die", str(file), session=session)
+                assert len(file.read_text().split()) == runs
 
 
 async def test_new_command_of_a_client_that_is_alone_runs_where_it_is_known(tmp_path: Path) -> None:

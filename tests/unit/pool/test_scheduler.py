@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,7 @@ from cordata.config.pool import PoolConfig
 from cordata.errors import PoolSaturated
 from cordata.pool.call import Call, Engine
 from cordata.pool.paths import ChildAddress, ChildName
+from cordata.pool.protocol import CommandOptions
 from cordata.pool.queue import CallQueue
 from cordata.pool.scheduler import (
     AWAKE_US,
@@ -25,7 +27,7 @@ from cordata.pool.scheduler import (
     Scheduler,
 )
 
-ECHO = frozenset({"echo"})
+ECHO = {"echo": CommandOptions()}
 
 
 @dataclass
@@ -83,9 +85,9 @@ def pool(*children: ChildState, **config: Any) -> Scheduler:
     return made
 
 
-def child(worker: str, commands: frozenset[str] = ECHO, **page: Any) -> ChildState:
+def child(worker: str, commands: Mapping[str, CommandOptions] = ECHO, **page: Any) -> ChildState:
     address = ChildAddress(Path("/pool"), "default", ChildName(worker, 1))
-    return ChildState(address, Page(**page), ready=True, commands=commands)
+    return ChildState(address, Page(**page), ready=True, commands=dict(commands))
 
 
 def busy(engine: Any, of: ChildState, count: int) -> None:
@@ -207,7 +209,7 @@ def test_reason_says_what_keeps_the_children(engine: Any) -> None:
     assert pool(child("0")).why_nobody(asked) == ""
     drained = pool(child("2", takes_calls=False), child("10", takes_calls=False))
     assert drained.why_nobody(asked) == "all workers of pool default are drained: 2, 10"
-    lacking = pool(child("0", frozenset()))
+    lacking = pool(child("0", {}))
     assert "knows 'echo': 0" in lacking.why_nobody(asked)
     asked.pinned = "5"
     assert pool(child("0")).why_nobody(asked) == "worker 5 is not connected (there are: 0)"

@@ -165,23 +165,38 @@ async def test_waiting_calls_begin_by_priority_then_in_order(one: Workers, tmp_p
     assert ran(file) == [3, 1, 4, 0, 2]
 
 
-async def test_command_options_hold_where_the_caller_says_nothing(
+async def test_options_of_the_decorator_hold_for_a_client_that_has_only_the_path(
+    one: Workers, tmp_path: Path
+) -> None:
+    """They come with the welcome of a child, for which the first call waits."""
+    file = tmp_path / "ran"
+    for connected in (False, True):
+        async with Client(one.path, timeout=20.0) as client:
+            if connected:
+                await client.execute("echo")
+            assert 500.0 < (await client.execute("about_long"))["remaining"] <= 600.0
+            assert (await client.execute("about_long", timeout=5.0))["remaining"] <= 5.0
+    with SyncClient(one.path, timeout=20.0) as sync:
+        assert 500.0 < sync.execute("about_long")["remaining"] <= 600.0
+    async with Client(one.path, timeout=20.0) as client:
+        with pytest.raises(WorkerCrashed, match="at try 2"):
+            await client.execute("die_twice", str(file))
+        assert len(ran(file)) == 2
+        with pytest.raises(WorkerCrashed):
+            await client.execute("die_twice", str(file), idempotent=False)
+        assert len(ran(file)) == 3
+
+
+async def test_options_given_to_the_client_go_before_those_of_the_child(
     one: Workers, tmp_path: Path
 ) -> None:
     file = tmp_path / "ran"
-    options = {
-        "hang": CommandOptions(timeout_s=0.3),
-        "note_and_die": CommandOptions(idempotent=True, retries=1),
-    }
+    options = {"about_long": CommandOptions(timeout_s=5.0), "die_twice": CommandOptions()}
     async with Client(one.path, timeout=20.0, options=options) as client:
-        with pytest.raises(DeadlineExceeded):
-            await client.execute("hang")
-        with pytest.raises(WorkerCrashed, match="at try 2"):
-            await client.execute("note_and_die", str(file))
-        assert len(ran(file)) == 2
+        assert (await client.execute("about_long"))["remaining"] <= 5.0
         with pytest.raises(WorkerCrashed):
-            await client.execute("note_and_die", str(file), idempotent=False)
-        assert len(ran(file)) == 3
+            await client.execute("die_twice", str(file))
+    assert len(ran(file)) == 1
 
 
 async def test_unknown_command_is_refused_with_the_nearest_name(one: Workers) -> None:

@@ -13,6 +13,7 @@ app = App("mixed")
 app.mount("", serve)
 app.command("about", at=f"{COMMANDS}:about")
 app.command("wait", at=f"{COMMANDS}:wait")
+app.command("die", at=f"{COMMANDS}:note_and_die", idempotent="MIXED_NEW" in os.environ, retries=1)
 if "MIXED_NEW" in os.environ:
     app.command("new_about", at=f"{COMMANDS}:about")
     app.command("new_wait", at=f"{COMMANDS}:wait")

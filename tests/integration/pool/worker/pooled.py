@@ -32,4 +32,6 @@ for name in (
     "weigh",
 ):
     app.command(name, at=f"{COMMANDS}:{name}")
+app.command("about_long", at=f"{COMMANDS}:about", timeout=600.0)
+app.command("die_twice", at=f"{COMMANDS}:note_and_die", idempotent=True, retries=1)
 app.child_init(at=f"{COMMANDS}:take_time")
