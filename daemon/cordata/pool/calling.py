@@ -128,7 +128,7 @@ class Calling:
 
     def open_session(self, call: Call) -> tuple[Session, str] | Packet:
         """The session of the call and its affinity; else the packet that says why there is none."""
-        own = self._spec.worker
+        own = self._spec.place.worker
         try:
             found = self.store.use(call.session, own)
         except PoolError as error:

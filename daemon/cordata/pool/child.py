@@ -272,7 +272,7 @@ class Connection:
         }
         welcome = Welcome(
             protocol.VERSION,
-            spec.worker,
+            spec.place.worker,
             spec.generation,
             os.getpid(),
             spec.pool,

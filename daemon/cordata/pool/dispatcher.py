@@ -48,7 +48,7 @@ from cordata.pool.deadlines import Deadlines
 from cordata.pool.directory import Directory
 from cordata.pool.paths import ChildAddress, control_name
 from cordata.pool.protocol import CommandOptions
-from cordata.pool.scheduler import STUCK_S, ChildState, Scheduler, worker_of
+from cordata.pool.scheduler import STUCK_S, ChildState, Scheduler
 from cordata.pool.suggestion import nearest
 from cordata.pool.values import FORKED, bounded, error_of, new_client_id
 
@@ -176,7 +176,7 @@ class Dispatcher:
         if not worker:
             self._sessions.pop(session, None)
             return
-        self._sessions[session] = (worker_of(worker), affinity)
+        self._sessions[session] = (worker, affinity)
         self._sessions.move_to_end(session)
         if len(self._sessions) > _SESSIONS:
             self._sessions.popitem(last=False)
@@ -594,7 +594,7 @@ class Dispatcher:
     # --- children that died, and those to be killed ---
 
     def _control_path(self, address: ChildAddress) -> Path:
-        return address.directory / control_name(address.child.worker)
+        return address.directory / control_name(address.child.place.worker)
 
     def _ask_death(self, connection: Connection, call: Call) -> None:
         """A child died in this call: its worker knows how."""
@@ -657,7 +657,9 @@ class Dispatcher:
         try:
             self.control.ask(self._control_path(connection.address), request)
         except OSError:
-            log.warning("worker %s was not reached for a hard cancel", connection.child.worker)
+            log.warning(
+                "worker %s was not reached for a hard cancel", connection.child.place.worker
+            )
 
     # --- children that come ---
 
@@ -712,10 +714,10 @@ def _crash(connection: Connection, call: Call, death: protocol.Death | None) -> 
         how = f"ended with {death.code}"
     more = f", at try {call.attempts + 1}" if call.attempts else ""
     return WorkerCrashed(
-        f"the child {pid} of worker {child.worker} {how}{more}",
+        f"the child {pid} of worker {child.place.worker} {how}{more}",
         exit_code=None if death is None else death.code,
         signal=None if death is None else death.signal,
         lines=() if death is None else tuple(death.lines),
-        worker=child.worker,
+        worker=child.place.worker,
         pid=pid,
     )

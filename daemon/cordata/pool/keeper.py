@@ -27,6 +27,7 @@ from cordata import clock, events
 from cordata.config.pool import PoolConfig
 from cordata.core.retry import Backoff
 from cordata.log import fields, logger
+from cordata.pool.paths import Place
 from cordata.pool.process import PING, ChildProcess, Exit
 from cordata.pool.protocol import (
     ChildStatus,
@@ -139,7 +140,7 @@ class Keeper:
 
     async def run(self, stop: asyncio.Event, *, tick: Callable[[], None] = lambda: None) -> None:
         """Until `stop`, and until the child has ended its call then. Cancelled, it kills."""
-        clean_directory(Path(self.spec.directory), self.spec.worker)
+        clean_directory(Path(self.spec.directory), self.spec.place)
         try:
             async with asyncio.TaskGroup() as group:
                 waking = group.create_task(self._wake_at(stop))
@@ -214,7 +215,7 @@ class Keeper:
         config = self._config
         return recycle_reason(
             config,
-            worker=self.spec.worker,
+            place=self.spec.place,
             calls=child.status().ended,
             age_s=now - child.started_at,
             rss_bytes=child.rss_bytes() if config.max_rss_bytes else 0,
@@ -243,7 +244,9 @@ class Keeper:
             child = ChildProcess(spec, spare=spare, on_message=self._heard, on_exit=self._exited)
         except OSError as error:
             self.start_error = f"no process could be started: {error.strerror or error}"[:_LINE]
-            log.error("a child of worker %s could not be started: %s", self.spec.worker, error)
+            log.error(
+                "a child of worker %s could not be started: %s", self.spec.place.worker, error
+            )
             self._pause(now)
             return None
         self.started += 1
@@ -401,7 +404,7 @@ class Keeper:
             # Not what it said last: errors are mailed, and its lines are in the journal.
             log.error(
                 "child %d of worker %s ended%s %s",
-                *(child.pid, self.spec.worker, where, end.how()),
+                *(child.pid, self.spec.place.worker, where, end.how()),
                 extra=self._extra(child, events.POOL_CHILD_CRASHED, **more),
             )
 
@@ -411,26 +414,26 @@ class Keeper:
         return fields(
             message_id,
             pool=self.spec.pool,
-            worker=self.spec.worker,
+            worker=self.spec.place.worker,
             child_pid=child.pid,
             **more,
         )
 
 
 def recycle_reason(
-    config: PoolConfig, *, worker: str, calls: int, age_s: float, rss_bytes: int
+    config: PoolConfig, *, place: Place, calls: int, age_s: float, rss_bytes: int
 ) -> str | None:
     """Which limit a child has reached, as a word for the journal; None: none. 0: no limit."""
     if config.max_calls and calls >= config.max_calls:
         return f"max_calls: {calls} calls"
-    if config.max_age_s and age_s >= longest_age_s(config.max_age_s, worker):
+    if config.max_age_s and age_s >= longest_age_s(config.max_age_s, place):
         return f"max_age_s: {age_s:.0f} s"
     if config.max_rss_bytes and rss_bytes >= config.max_rss_bytes:
         return f"max_rss_bytes: {rss_bytes // 1_048_576} MiB"
     return None
 
 
-def longest_age_s(max_age_s: float, worker: str) -> float:
-    """The age limit of this worker's child: up to a tenth less or more, always the same."""
-    share = crc32(worker.encode()) / 0xFFFF_FFFF
+def longest_age_s(max_age_s: float, place: Place) -> float:
+    """The age limit of a child at this place: up to a tenth less or more, always the same."""
+    share = crc32(str(place).encode()) / 0xFFFF_FFFF
     return max_age_s * (1.0 - _JITTER + 2.0 * _JITTER * share)

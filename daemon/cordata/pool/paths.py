@@ -12,21 +12,38 @@ from typing import NamedTuple
 SOCKET, STATUS, CONTROL = ".sock", ".status", ".control.sock"
 
 
-class ChildName(NamedTuple):
-    """Which child: the place that its worker gives it, and its generation."""
+class Place(NamedTuple):
+    """A place for one child, of which a worker has `[pool] children`: `2`, `2-1`, `2-2` ..."""
 
     worker: str
+    #: From 0.
+    number: int = 0
+
+    @staticmethod
+    def parse(text: str) -> Place:
+        """The place that is written so. Raises: ValueError."""
+        worker, dash, number = text.partition("-")
+        return Place(worker, int(number) if dash else 0)
+
+    def __str__(self) -> str:
+        return f"{self.worker}-{self.number}" if self.number else self.worker
+
+
+class ChildName(NamedTuple):
+    """Which child: its place, and its generation."""
+
+    place: Place
     generation: int
 
     @property
     def socket(self) -> str:
         """Name of its socket."""
-        return f"{self.worker}.{self.generation}{SOCKET}"
+        return f"{self.place}.{self.generation}{SOCKET}"
 
     @property
     def status(self) -> str:
         """Name of its status page."""
-        return f"{self.worker}.{self.generation}{STATUS}"
+        return f"{self.place}.{self.generation}{STATUS}"
 
 
 class ChildAddress(NamedTuple):
@@ -50,17 +67,20 @@ class ChildAddress(NamedTuple):
 def parse(name: str) -> ChildName | None:
     """The child whose socket or status page has this name; None: it is another file."""
     stem, _, suffix = name.rpartition(".")
-    worker, _, generation = stem.rpartition(".")
-    if f".{suffix}" not in (SOCKET, STATUS) or not worker or worker.startswith("."):
+    place, _, generation = stem.rpartition(".")
+    if f".{suffix}" not in (SOCKET, STATUS) or not place or place.startswith("."):
         return None
     if not (generation.isascii() and generation.isdigit()):
         return None
-    return ChildName(worker, int(generation))
+    try:
+        return ChildName(Place.parse(place), int(generation))
+    except ValueError:
+        return None
 
 
 def control_name(worker: str) -> str:
-    """Name of the worker's own socket; of a child's place (`2-1`) that of its worker."""
-    return f"{worker.partition('-')[0]}{CONTROL}"
+    """Name of the worker's own socket."""
+    return f"{worker}{CONTROL}"
 
 
 def pool_directory(runtime: Path, pool: str) -> Path:

@@ -135,7 +135,7 @@ class ChildProcess:
         self._why = ""
         self._on_message, self._on_exit = on_message, on_exit
         self._reader = StatusReader(self._spawned.files.status_path())
-        self._output = WorkerOutput(spec.worker, self.pid, running=self.running_call)
+        self._output = WorkerOutput(spec.place.worker, self.pid, running=self.running_call)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._spawned.pidfd, self._died)
         self._loop.add_reader(self._spawned.output, self._wrote)

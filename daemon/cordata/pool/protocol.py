@@ -13,9 +13,9 @@ that were sent in one turn of the event loop. A packet above 64 KB, which holds 
 travels as a memory file (memfd_create(2)): the packet is one byte, 0xC1, which no MessagePack
 begins with, and the file comes with it (unix(7), SCM_RIGHTS).
 
-`W` names the place of a child: the worker's instance, `2-1` for a second child of worker 2. `G` is
-its generation, a number that grows with each child that a worker starts. `W.G.status` is the status
-page of the child (page.py). Both files are there while the child takes calls.
+`W` is the worker, of a child its place (paths.py): `2-1` is the second child of worker 2. `G` is
+the child's generation, a number that grows with each child that a worker starts. `W.G.status` is
+its status page (page.py). Both files are there while the child takes calls.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from cordata.config.pool import PoolConfig
 from cordata.pool.call import Call
-from cordata.pool.paths import ChildAddress
+from cordata.pool.paths import ChildAddress, Place
 from cordata.pool.protocol import CommandOptions
 from cordata.pool.queue import CallQueue
 
@@ -74,9 +74,9 @@ class ChildState:
     blocked: bool = False
 
     @property
-    def worker(self) -> str:
-        """Its place at its worker: `2-1` is a second child of worker 2."""
-        return self.address.child.worker
+    def place(self) -> Place:
+        """Its worker, and which of that one's children it is."""
+        return self.address.child.place
 
     def is_stuck(self, now: float) -> bool:
         """Whether the call that runs there runs for long."""
@@ -140,13 +140,13 @@ class Scheduler:
         for child in self.children:
             if not child.ready or child.blocked or not child.load.takes_calls:
                 continue
-            if (call.pinned and worker_of(child.worker) != call.pinned) or (
+            if (call.pinned and child.place.worker != call.pinned) or (
                 call.command not in child.commands
             ):
                 continue
             ours = len(child.calls)
             if not ours and not child.load.in_hand:
-                if not prefer or worker_of(child.worker) == prefer:
+                if not prefer or child.place.worker == prefer:
                     return self._used(child)
                 free, all_stuck = free or child, False
             elif 0 < ours < awake and not child.is_stuck(now):
@@ -174,7 +174,7 @@ class Scheduler:
             return None
         if not child.load.takes_calls or child.is_stuck(now):
             return None
-        return self.queue.take(worker_of(child.worker), child.commands)
+        return self.queue.take(child.place.worker, child.commands)
 
     def next_pair(self, now: float) -> tuple[ChildState, Call] | None:
         """The same for the child that has the least in hand; None: all have enough."""
@@ -187,7 +187,7 @@ class Scheduler:
             return None
         for child in children:  # they all compute for long: the next call waits there
             if child.ready and not (child.calls or child.blocked) and child.load.takes_calls:
-                call = self.queue.take(worker_of(child.worker), child.commands)
+                call = self.queue.take(child.place.worker, child.commands)
                 if call is not None:
                     return child, call
         return None
@@ -196,7 +196,7 @@ class Scheduler:
         """A child that would begin the call at once."""
         for child in self.children:
             if child.ready and child.is_free and child.load.takes_calls:
-                if call.command in child.commands and call.pinned in ("", worker_of(child.worker)):
+                if call.command in child.commands and call.pinned in ("", child.place.worker):
                     return self._used(child)
         return None
 
@@ -219,7 +219,7 @@ class Scheduler:
     def is_greeting(self, worker: str = "") -> bool:
         """Whether a free child, of this worker if one is named, has yet to answer our hello."""
         return any(
-            not child.ready and child.is_free and worker in ("", worker_of(child.worker))
+            not child.ready and child.is_free and worker in ("", child.place.worker)
             for child in self.children
         )
 
@@ -231,7 +231,7 @@ class Scheduler:
     @property
     def is_complete(self) -> bool:
         """Whether each worker has a child, and all of these have said which commands they know."""
-        present = {worker_of(child.worker) for child in self.children}
+        present = {child.place.worker for child in self.children}
         return bool(present) and self.workers <= present and all(one.ready for one in self.children)
 
     def why_nobody(self, call: Call) -> str:
@@ -239,10 +239,10 @@ class Scheduler:
         name = self.name
         children = [child for child in self.children if child.ready]
         if call.pinned:
-            if call.pinned not in self.workers | {worker_of(child.worker) for child in children}:
+            if call.pinned not in self.workers | {child.place.worker for child in children}:
                 there = names(self.workers) or "none"
                 return f"worker {call.pinned} is not connected (there are: {there})"
-            children = [child for child in children if worker_of(child.worker) == call.pinned]
+            children = [child for child in children if child.place.worker == call.pinned]
             if not children:
                 return f"worker {call.pinned} has no warm child"
             drained = not any(child.load.takes_calls for child in children)
@@ -251,10 +251,10 @@ class Scheduler:
         if any(child.load.takes_calls for child in knowing):
             return ""
         if knowing:
-            drained_ones = names(child.worker for child in knowing)
+            drained_ones = names({child.place.worker for child in knowing})
             return f"all workers of pool {name} are drained: {drained_ones}"
         if children:
-            there = names(child.worker for child in children)
+            there = names({child.place.worker for child in children})
             return f"no worker of pool {name} that is connected knows {call.command!r}: {there}"
         if self.workers or self.children:
             return f"no child of pool {name} is warm"
@@ -280,11 +280,6 @@ class Scheduler:
             children.remove(child)
             children.insert(0, child)
         return child
-
-
-def worker_of(place: str) -> str:
-    """The worker that has a child at this place: `2` of `2-1`."""
-    return place.partition("-")[0]
 
 
 def names(workers: Iterable[str]) -> str:

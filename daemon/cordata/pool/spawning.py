@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from cordata.pid import start_of
 from cordata.pool import page
 from cordata.pool import spec as specs
-from cordata.pool.paths import CONTROL, ChildName, parse, socket_address
+from cordata.pool.paths import ChildName, Place, parse, socket_address
 from cordata.pool.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
 
 #: What is between the worker and systemd, or a secret: nothing for a process that may crash.
@@ -113,11 +113,11 @@ def make_directory(directory: Path) -> None:
             one.chmod(_DIRECTORY_MODE)
 
 
-def clean_directory(directory: Path, worker: str) -> None:
+def clean_directory(directory: Path, place: Place) -> None:
     """Remove what children of this place left behind that died with a worker that was killed."""
     for file in directory.iterdir():
         found = parse(file.name.removeprefix("."))
-        if found is not None and found.worker == worker and not file.name.endswith(CONTROL):
+        if found is not None and found.place == place:
             file.unlink(missing_ok=True)
 
 
@@ -127,7 +127,7 @@ def spawn(spec: ChildSpec) -> Spawned:
     It is killed when the thread that called this ends, so that must be the main one. Raises:
     OSError.
     """
-    files = ChildFiles(Path(spec.directory), ChildName(spec.worker, spec.generation))
+    files = ChildFiles(Path(spec.directory), ChildName(spec.place, spec.generation))
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reading, writing = os.pipe2(os.O_CLOEXEC)
     try:
@@ -140,7 +140,7 @@ def spawn(spec: ChildSpec) -> Spawned:
             for fd in (writing, theirs.fileno(), spec_fd, files.status, files.listener.fileno()):
                 parked.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PARKED))
                 stack.callback(os.close, parked[-1])
-            pid = _start(spec.worker, *parked)
+            pid = _start(spec.place, *parked)
         pidfd = os.pidfd_open(pid)
     except BaseException:
         ours.close()
@@ -177,10 +177,10 @@ def _spec_file(spec: ChildSpec) -> Iterator[int]:
 
 
 def _start(
-    worker: str, writing: int, channel: int, spec_fd: int, status: int, listener: int
+    place: Place, writing: int, channel: int, spec_fd: int, status: int, listener: int
 ) -> int:
     # The last argument is for whoever reads a list of processes.
-    argv = [sys.executable, "-P", _main(), f"child@{worker}"]
+    argv = [sys.executable, "-P", _main(), f"child@{place}"]
     return os.posix_spawn(
         argv[0],
         argv,

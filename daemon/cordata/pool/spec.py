@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import DecodeError, Struct, json
 
 from cordata.errors import ProtocolError
+from cordata.pool.paths import Place
 from cordata.pool.protocol import Affinity, CommandOptions
 
 #: Descriptors of a child, beside 0, 1 and 2: the channel to the worker, the spec, its status page
@@ -15,7 +16,7 @@ CHANNEL_FD, SPEC_FD, STATUS_FD, LISTEN_FD = 3, 4, 5, 6
 class ChildSpec(Struct, frozen=True, kw_only=True):
     """One child: its place, what it imports, its limits."""
 
-    worker: str
+    place: Place
     generation: int = 0
     pool: str
     #: Of a named pool: its workers. Of the default one: those that others name.
@@ -48,11 +49,10 @@ class ChildSpec(Struct, frozen=True, kw_only=True):
     log_level: str = "INFO"
 
     def is_of_pool(self, worker: str) -> bool:
-        """Whether the place of a child is one of this pool."""
-        instance = worker.partition("-")[0]
+        """Whether the worker is one of this pool."""
         if self.pool_workers:
-            return instance in self.pool_workers
-        return instance not in self.other_workers
+            return worker in self.pool_workers
+        return worker not in self.other_workers
 
 
 def write(spec: ChildSpec) -> bytes:

@@ -17,6 +17,7 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.pool.control import ControlServer
 from cordata.pool.keeper import Keeper
+from cordata.pool.paths import Place
 from cordata.pool.process import Exit
 from cordata.pool.sessions import SessionLimits, SessionStore
 from cordata.pool.spec import ChildSpec
@@ -44,14 +45,14 @@ class PoolChildService:
     name = "pool children"
 
     def __init__(self, spec: ChildSpec, config: PoolConfig, store: SessionStore) -> None:
-        """`spec`: of the first child; the others have places named after it."""
+        """`spec`: of the first child; the others get the places after it."""
         self.heartbeat = Heartbeat()
         self._config = config
         self._store = store
         self._control: ControlServer | None = None
-        places = [spec.worker, *(f"{spec.worker}-{n}" for n in range(1, config.children))]
+        places = [Place(spec.place.worker, number) for number in range(config.children)]
         self._keepers = [
-            Keeper(replace(spec, worker=place), config, on_death=self._died) for place in places
+            Keeper(replace(spec, place=place), config, on_death=self._died) for place in places
         ]
         #: The first children are warm, or were waited for long enough.
         self._settled = asyncio.Event()
@@ -88,7 +89,7 @@ class PoolChildService:
         Raises: CordataError when another process is this worker.
         """
         control = self._control = ControlServer(
-            self._keepers[0].spec.worker,
+            self._keepers[0].spec.place.worker,
             self._keepers,
             self._store,
             cancel_grace_s=lambda: self._config.cancel_grace_s,

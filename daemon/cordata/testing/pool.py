@@ -37,6 +37,7 @@ from cordata.pool.calling import Calling, Command, find
 from cordata.pool.client import Client
 from cordata.pool.deadlines import Deadlines
 from cordata.pool.lazy_client import LazyClient
+from cordata.pool.paths import Place
 from cordata.pool.session_answers import answer_globals, answer_session
 from cordata.pool.sessions import SessionLimits, SessionStore
 from cordata.pool.spec import ChildSpec
@@ -120,7 +121,7 @@ class InlineEngine:
         path = config.paths.state / "pool" / "sessions.db"
         self.store = SessionStore(path, limits, now_us=lambda: round(now() * 1e6))
         self._spec = ChildSpec(
-            worker="0",
+            place=Place("0"),
             pool="default",
             directory="",
             path=(),

@@ -176,7 +176,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
     """
     if not role.app.commands:
         return None
-    from cordata.pool.paths import pool_directory
+    from cordata.pool.paths import Place, pool_directory
     from cordata.pool.protocol import CommandOptions
     from cordata.pool.sessions import SessionStore
     from cordata.pool.spec import ChildSpec
@@ -192,7 +192,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
     limits = limits_of(pool)
     sessions = config.paths.state / "pool" / "sessions.db"
     spec = ChildSpec(
-        worker=role.instance,
+        place=Place(role.instance),
         pool=name,
         pool_workers=config.pools[name].workers if name in config.pools else (),
         other_workers=tuple(one for pool in config.pools.values() for one in pool.workers),

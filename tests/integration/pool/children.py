@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from cordata.config.pool import PoolConfig
 from cordata.pool import protocol
 from cordata.pool.page import ConnectionPage, Status, StatusReader
-from cordata.pool.paths import ChildName, control_name, parse, socket_address
+from cordata.pool.paths import ChildName, Place, control_name, parse, socket_address
 from cordata.pool.protocol import (
     Call,
     ChildStatus,
@@ -54,7 +54,7 @@ def spec_of(path: Path, **fields: Any) -> ChildSpec:
         name: f"{COMMANDS}:{name}" for name, value in vars(commands).items() if callable(value)
     }
     spec = ChildSpec(
-        worker="0",
+        place=Place("0"),
         pool="default",
         directory=str(path / "pool" / "default"),
         path=tuple(sys.path),
@@ -168,10 +168,11 @@ class Pool:
             (name for name in found if name is not None), key=lambda name: name.generation
         )
 
-    def name(self, worker: str = "0") -> ChildName:
+    def name(self, place: str = "0") -> ChildName:
         """The newest child of this place."""
-        until(lambda: any(name.worker == worker for name in self.names()))
-        return [name for name in self.names() if name.worker == worker][-1]
+        found = Place.parse(place)
+        until(lambda: any(name.place == found for name in self.names()))
+        return [name for name in self.names() if name.place == found][-1]
 
     def connect(self, name: ChildName | None = None, *, greet: bool = True) -> Peer:
         peer = Peer(self.directory / (name or self.name()).socket, greet=greet)

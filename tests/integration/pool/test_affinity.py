@@ -85,3 +85,16 @@ async def test_first_worker_becomes_the_sessions_own_and_keeps_it_over_its_child
         await client.sessions.update(session, affinity="strict_queue")
         second = (await client.execute("about", session=session, idempotent=True))["pid"]
         assert second != first and second == await pid_of(client, worker)
+
+
+async def test_session_of_a_worker_runs_in_any_of_its_children(tmp_path: Path) -> None:
+    with workers(tmp_path, "children = 2\n") as pool, pool.worker("0"):
+        async with Client(pool.path, timeout=20.0) as client:
+            until(lambda: len(pool.children()) == 2)
+            pins = [await client.sessions.create(worker="0", affinity="strict_queue") for _ in "ab"]
+            firsts = [await client.sessions.create(affinity="strict_queue") for _ in "ab"]
+            for sessions in (pins, firsts):
+                calls = [client.start("about", 0.3, session=session.id) for session in sessions]
+                assert len({about["pid"] for about in await asyncio.gather(*calls)}) == 2
+                for session in sessions:
+                    assert (await client.sessions.get(session.id)).worker == "0"

@@ -6,6 +6,7 @@ from typing import Any
 
 from cordata.config.pool import PoolConfig
 from cordata.pool.keeper import longest_age_s, recycle_reason
+from cordata.pool.paths import Place
 from cordata.pool.process import PING, Health
 
 CONFIG = PoolConfig(init_timeout_s=60.0, health_s=30.0, health_timeout_s=5.0, kill_grace_s=2.0)
@@ -72,7 +73,7 @@ def test_child_that_was_told_to_leave_does_so_after_its_call() -> None:
 
 def reason(**limits: Any) -> str | None:
     config = PoolConfig(**limits)
-    return recycle_reason(config, worker="3", calls=50, age_s=100.0, rss_bytes=300 << 20)
+    return recycle_reason(config, place=Place("3"), calls=50, age_s=100.0, rss_bytes=300 << 20)
 
 
 def test_reason_to_replace_a_child_names_the_limit_that_was_reached() -> None:
@@ -85,7 +86,7 @@ def test_reason_to_replace_a_child_names_the_limit_that_was_reached() -> None:
 
 
 def test_longest_age_spreads_the_workers_but_stays_the_same_for_each() -> None:
-    ages = [longest_age_s(100.0, str(n)) for n in range(64)]
+    ages = [longest_age_s(100.0, Place("3", n)) for n in range(64)]
     assert all(90.0 <= age <= 110.0 for age in ages)
     assert len(set(ages)) == 64
-    assert ages == [longest_age_s(100.0, str(n)) for n in range(64)]
+    assert ages == [longest_age_s(100.0, Place("3", n)) for n in range(64)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cordata.pool import page
 from cordata.pool.page import ConnectionPage, StatusReader, StatusWriter, set_drained
-from cordata.pool.paths import ChildName, control_name, parse
+from cordata.pool.paths import ChildName, Place, control_name, parse
 
 
 @pytest.fixture
@@ -129,10 +129,20 @@ def page_of_connection() -> Iterator[ConnectionPage]:
 
 
 def test_names_of_files_tell_the_child() -> None:
-    name = ChildName("2-1", 1234)
+    name = ChildName(Place("2", 1), 1234)
     assert parse(name.socket) == parse(name.status) == name
-    assert control_name("2-1") == control_name("2") == "2.control.sock"
-    for other in ("2.control.sock", ".2.5.sock", "2.sock", "2.x.sock", "2.5.lock", "2.lock", ""):
+    assert name.socket == "2-1.1234.sock"
+    assert control_name("2") == "2.control.sock"
+    for other in (
+        "2.control.sock",
+        ".2.5.sock",
+        "2.sock",
+        "2.x.sock",
+        "2.5.lock",
+        "2.lock",
+        "2-x.5.sock",
+        "",
+    ):
         assert parse(other) is None
 
 

@@ -14,7 +14,7 @@ from msgspec import Raw
 from cordata.config.pool import PoolConfig
 from cordata.errors import PoolSaturated
 from cordata.pool.call import Call, Engine
-from cordata.pool.paths import ChildAddress, ChildName
+from cordata.pool.paths import ChildAddress, ChildName, Place
 from cordata.pool.protocol import CommandOptions
 from cordata.pool.queue import CallQueue
 from cordata.pool.scheduler import (
@@ -80,13 +80,13 @@ def pool(*children: ChildState, **config: Any) -> Scheduler:
     made = Scheduler("default", PoolConfig(**config))
     for child in children:
         made.add(child)
-    made.workers = {child.worker for child in children}
+    made.workers = {child.place.worker for child in children}
     made.learn()
     return made
 
 
 def child(worker: str, commands: Mapping[str, CommandOptions] = ECHO, **page: Any) -> ChildState:
-    address = ChildAddress(Path("/pool"), "default", ChildName(worker, 1))
+    address = ChildAddress(Path("/pool"), "default", ChildName(Place.parse(worker), 1))
     return ChildState(address, Page(**page), ready=True, commands=dict(commands))
 
 
@@ -176,7 +176,7 @@ def test_waiting_call_goes_first_to_the_child_with_least_in_hand(engine: Any) ->
     found = []
     while (pair := scheduler.next_pair(0.0)) is not None:
         pair[0].calls[100 + pair[1].sequence] = pair[1]
-        found.append((pair[0].worker, pair[1].sequence))
+        found.append((pair[0].place.worker, pair[1].sequence))
     assert found[0] == ("1", 1)
     assert [sequence for _, sequence in found] == [1, 2, 3]
     assert scheduler.queue.count == 1

@@ -18,7 +18,7 @@ from msgspec import Raw
 from cordata.errors import DeadlineExceeded, PoolClosed
 from cordata.pool import Client, page, protocol
 from cordata.pool.page import ConnectionPage, StatusWriter
-from cordata.pool.paths import ChildName
+from cordata.pool.paths import ChildName, Place
 from cordata.pool.protocol import Call, CommandOptions, Hello, Result, Welcome, batch, encode
 
 P = TypeVar("P", bound=protocol.Packet)
@@ -34,7 +34,7 @@ class Child:
     def __init__(self, path: Path, generation: int) -> None:
         self.directory = path / "default"
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.name = ChildName("0", generation)
+        self.name = ChildName(Place("0"), generation)
         status = self.directory / self.name.status
         status.write_bytes(bytes(page.SIZE))
         self.status = bytearray(page.SIZE)
