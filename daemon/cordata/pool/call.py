@@ -139,11 +139,6 @@ class Call(Struct, eq=False):
         return self.future.done()
 
     @property
-    def over(self) -> bool:
-        """Whether nobody waits for an answer any more."""
-        return self.future.done()
-
-    @property
     def size_bytes(self) -> int:
         """Of what its command is called with."""
         return len(self.arguments) + len(self.keywords)

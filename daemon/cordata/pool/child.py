@@ -270,15 +270,7 @@ class Connection:
         options = {
             name: spec.options.get(name, protocol.CommandOptions()) for name in spec.commands
         }
-        welcome = Welcome(
-            protocol.VERSION,
-            spec.place.worker,
-            spec.generation,
-            os.getpid(),
-            spec.pool,
-            options,
-            spec.max_frame_bytes,
-        )
+        welcome = Welcome(protocol.VERSION, os.getpid(), options, spec.max_frame_bytes)
         self.send(encode(welcome))
 
     def _keep(self, data: bytes) -> None:

@@ -11,7 +11,6 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from cordata.errors import FrameTooLarge, ProtocolError, is_transient
 from cordata.pool import protocol
@@ -34,30 +33,27 @@ def connect(sock: socket.socket, path: Path) -> None:
         sock.connect(address)
 
 
-class Owner(Protocol):
-    """Who is told what becomes of a connection."""
-
-    def received(self, connection: Connection, messages: list[protocol.FromChild]) -> None:
-        """Messages came."""
-
-    def writable(self, connection: Connection) -> None:
-        """The socket was full, and takes calls again."""
-
-    def lost(self, connection: Connection) -> None:
-        """The child is gone; nothing more comes."""
-
-
 class Connection:
-    """See the module. Makes the connection at once. Raises: OSError when nobody listens there,
-    BlockingIOError when too many others are connecting.
-    """
+    """A client's connection to one child."""
 
-    def __init__(self, address: ChildAddress, owner: Owner, client_id: int) -> None:
+    def __init__(
+        self,
+        address: ChildAddress,
+        client_id: int,
+        *,
+        on_messages: Callable[[Connection, list[protocol.FromChild]], None],
+        on_writable: Callable[[Connection], None],
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        """Connect at once. `on_writable`: the socket was full, and takes calls again; `on_lost`:
+        the child is gone, and nothing more comes. Raises: OSError when no process listens there,
+        BlockingIOError when too many others are connecting.
+        """
         self.address = address
         self.closed = False
         #: The child has left: what it sent has to be read to its end, at once.
         self._ending = False
-        self._owner = owner
+        self._on_messages, self._on_writable, self._on_lost = on_messages, on_writable, on_lost
         self._loop = asyncio.get_running_loop()
         #: Messages of this turn of the event loop, for one packet.
         self._batch: list[bytes] = []
@@ -219,7 +215,7 @@ class Connection:
             return
         self._loop.remove_writer(self._socket)
         self.child.blocked = False
-        self._owner.writable(self)
+        self._on_writable(self)
 
     def _end(self) -> None:
         """The child has left. An event loop may report that once only, so nothing is left to it."""
@@ -233,7 +229,7 @@ class Connection:
             try:
                 data, files = receive(self._socket, MAX_TAKEN)
                 if not data:
-                    self._owner.lost(self)
+                    self._on_lost(self)
                     return
                 if files:
                     protocol.close(files)
@@ -246,8 +242,8 @@ class Connection:
                 self._ending = True
                 continue
             except (OSError, FrameTooLarge, ProtocolError):
-                self._owner.lost(self)
+                self._on_lost(self)
                 return
-            self._owner.received(self, messages)
+            self._on_messages(self, messages)
             if not calls and not self._ending:
                 return

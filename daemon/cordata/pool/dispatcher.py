@@ -6,7 +6,7 @@
               |---- not begun: its child left, died, or computes too long (taken back) ----|
               '---- begun, its child died, and it is idempotent: with what is left of it --'
 ```
-What happens to a call whose child dies is in `lost` and `_died`; a deadline that passes, in `_due`.
+`_lost` and `_died` say what happens to a call whose child dies, `_due` to one that is too late.
 A call that is over for its caller stays its child's until that has answered, or is gone.
 """
 
@@ -145,7 +145,7 @@ class Dispatcher:
                 raise
             if pool.queue.kinds > 1:  # those before it may wait for other children
                 self._pump(pool)
-        if not call.over:
+        if not call.done():
             self._deadlines.set(call, min(call.deadline, call.queue_deadline))
             if self._tick is None:
                 self._watch()
@@ -375,7 +375,7 @@ class Dispatcher:
 
     # --- what children say ---
 
-    def received(self, connection: Connection, messages: list[protocol.FromChild]) -> None:
+    def _received(self, connection: Connection, messages: list[protocol.FromChild]) -> None:
         """Messages came from a child."""
         child = connection.child
         pool = self._pools[connection.address.pool]
@@ -389,7 +389,7 @@ class Dispatcher:
                 continue
             if isinstance(message, protocol.Chunk):
                 call = child.calls.get(message.number)
-                if call is not None and call.stream is not None and not call.over:
+                if call is not None and call.stream is not None and not call.done():
                     call.stream.add(message.value)
                 continue
             call = child.calls.pop(message.number, None)
@@ -417,11 +417,11 @@ class Dispatcher:
             while (following := pool.next_call(child, now)) is not None:
                 self._send(following, child)
 
-    def writable(self, connection: Connection) -> None:
+    def _writable(self, connection: Connection) -> None:
         """The socket of a child takes calls again."""
         self._pump(self._pools[connection.address.pool])
 
-    def lost(self, connection: Connection) -> None:
+    def _lost(self, connection: Connection) -> None:
         """A child is gone: what it had not begun goes to another one."""
         begun = connection.begun
         connection.close()
@@ -435,7 +435,7 @@ class Dispatcher:
                 self._ask_death(connection, call)
             elif call.late is not None:
                 self._fail(call, call.late)
-            elif not call.over:
+            elif not call.done():
                 self._again(call)
         self._recheck(pool)
 
@@ -482,14 +482,14 @@ class Dispatcher:
         pool = self._pools[connection.address.pool]
         if not connection.child.ready:  # as it would again
             self._gone.add(connection.address)
-        self.lost(connection)
+        self._lost(connection)
         if isinstance(error, ProtocolError) and not pool.children:
             for call in pool.queue.calls():
                 pool.queue.drop(call)
                 self._fail(call, error)
 
     def _not_run(self, connection: Connection, call: Call, packet: protocol.NotRun) -> None:
-        if call.over:
+        if call.done():
             return
         if call.late is not None:
             self._fail(call, call.late)
@@ -541,13 +541,13 @@ class Dispatcher:
             if each > begun:
                 del calls[each]
                 back.append(call)
-            elif call.late is not None and not call.over:
+            elif call.late is not None and not call.done():
                 call.late = None
                 self._due(call)
         for call in back:
             if call.late is not None:
                 self._fail(call, call.late)
-            elif not call.over:
+            elif not call.done():
                 self._again(call)
         self._pump(self._pools[connection.address.pool])
 
@@ -628,7 +628,7 @@ class Dispatcher:
                     self._breaker.limit,
                     extra=fields(events.POOL_COMMAND_POISONED, command=call.command),
                 )
-        if call.over or self.closed:
+        if call.done() or self.closed:
             return
         if death is not None and death.why == "deadline":
             self._fail(call, DeadlineExceeded("the deadline passed while it ran", ran=True))
@@ -684,7 +684,13 @@ class Dispatcher:
 
     def _connect(self, address: ChildAddress) -> None:
         try:
-            connection = Connection(address, self, self._client_id)
+            connection = Connection(
+                address,
+                self._client_id,
+                on_messages=self._received,
+                on_writable=self._writable,
+                on_lost=self._lost,
+            )
         except OSError as error:
             log.debug("child %s is not reached: %s", address.socket, error)
             if isinstance(error, BlockingIOError) or is_transient(error):

@@ -114,7 +114,7 @@ class Keeper:
     def recycle(self) -> None:
         """Replace the child as soon as another one is warm."""
         if self.child is not None and not self._due:
-            self._set_due("asked for")
+            self._due = "asked for"
             self._wake.set()
 
     def knows(self, generation: int) -> bool:
@@ -182,7 +182,7 @@ class Keeper:
         elif child is self.child and child.health.up and not self._due:
             limit = self._outgrown(child, now)
             if limit is not None:
-                self._set_due(limit)
+                self._due = limit
 
     def _judge(self, child: ChildProcess, now: float) -> str:
         status = child.status()
@@ -270,7 +270,7 @@ class Keeper:
             self._warm(child, now)
         elif isinstance(message, Due):
             if child is self.child and not self._due:
-                self._set_due(message.why)
+                self._due = message.why
         elif isinstance(message, StartFailed):
             child.blame("init")
             child.start_error = " ".join(message.message.split())[:_LINE]
@@ -299,9 +299,6 @@ class Keeper:
         )
         if child is self._spare and self.child is not None:
             self._replace(self.child)
-
-    def _set_due(self, why: str) -> None:
-        self._due = why
 
     def _replace(self, former: ChildProcess) -> None:
         """The spare is the child; the former one leaves after the call in hand."""

@@ -79,11 +79,6 @@ class Status(NamedTuple):
         """Whether a call runs."""
         return self.begun != self.ended
 
-    @property
-    def takes_calls(self) -> bool:
-        """Whether new calls may be sent."""
-        return self.state == READY and not self.drained
-
 
 class StatusWriter:
     """The child's side of its status page."""
@@ -187,11 +182,6 @@ class StatusReader:
         """Monotonic time at which the call began that runs; 0.0: none runs."""
         words = self._words
         return self._times[_STARTED] if words[_BEGUN] != words[_ENDED] else 0.0
-
-    @property
-    def begun(self) -> int:
-        """Calls begun. While it stays the same, and one runs, that is the same call."""
-        return self._words[_BEGUN]
 
     def read(self) -> Status:
         """All of it; read until it says the same twice, since the child goes on meanwhile."""

@@ -125,10 +125,7 @@ class Welcome(Packet, tag="welcome"):
     """The answer to a hello: the child takes calls."""
 
     version: Number
-    worker: Name
-    generation: Number
     pid: Number
-    pool: Name
     commands: dict[Name, CommandOptions]
     #: Of a message of this client.
     max_frame_bytes: Number
@@ -210,7 +207,9 @@ class DeathRequest(Packet, tag="death"):
 
 
 class KillRequest(Packet, tag="kill"):
-    """Kill the child if it still runs this call of this client after `grace_s` seconds."""
+    """Kill the child if it still runs this call of this client after `[pool] cancel_grace_s`, as
+    the worker's configuration has it.
+    """
 
     number: Number
     generation: Number
@@ -268,7 +267,7 @@ class ChildStatus(Struct, array_like=True, gc=False):
 
     generation: Number
     pid: Number
-    #: starting, ready, busy, draining, leaving.
+    #: starting, ready, busy, draining (it has calls yet), drained, leaving.
     state: str
     age_s: float
     rss_bytes: Number

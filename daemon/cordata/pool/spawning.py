@@ -15,7 +15,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from cordata.pid import start_of
 from cordata.pool import page
 from cordata.pool import spec as specs
 from cordata.pool.paths import ChildName, Place, parse, socket_address
@@ -84,8 +83,6 @@ class Spawned:
     """A process that was just started, and our ends of what we share with it."""
 
     pid: int
-    #: Field 22 of its stat: with the pid its fingerprint.
-    start: int
     #: Readable when it has died.
     pidfd: int
     #: What it writes on stdout and stderr, not blocking.
@@ -155,7 +152,6 @@ def spawn(spec: ChildSpec) -> Spawned:
     os.set_blocking(reading, False)
     return Spawned(
         pid=pid,
-        start=start_of(pid),
         pidfd=pidfd,
         output=reading,
         channel=ours,

@@ -17,9 +17,7 @@ from cordata.errors import (
     DeadlineExceeded,
     FrameTooLarge,
     PoolError,
-    PoolTransient,
     ProtocolError,
-    WorkerCrashed,
 )
 from cordata.log import request_id
 from cordata.pool.protocol import MAX_NAME, POOL_ERRORS, Failure, check_names
@@ -125,8 +123,6 @@ def error_of(failure: Failure) -> CordataError:
     code, text, data = failure.code, failure.message, failure.data
     if code == CommandFailed.code:
         return _failed(text, data)
-    if code == WorkerCrashed.code:
-        return WorkerCrashed(text, worker=_text(data, "worker"))
     if code == DeadlineExceeded.code:
         return DeadlineExceeded(text, ran=data.get("ran") is not False)
     if code == FrameTooLarge.code:
@@ -136,14 +132,10 @@ def error_of(failure: Failure) -> CordataError:
             length_bytes=length if isinstance(length, int) else 0,
             limit_bytes=limit if isinstance(limit, int) else 0,
         )
-    if code in ("protocol", "version", "forbidden"):
+    if code == ProtocolError.code:
         return ProtocolError(text or code)
     kind = POOL_ERRORS.get(code, PoolError)
-    error = kind(text or ("" if code in POOL_ERRORS else code))
-    after = data.get("retry_after_s")
-    if isinstance(error, PoolTransient) and isinstance(after, int | float):
-        error.retry_after_s = float(after)
-    return error
+    return kind(text or ("" if code in POOL_ERRORS else code))
 
 
 def _failed(text: str, data: Mapping[str, Any]) -> CommandFailed:

@@ -355,5 +355,5 @@ class _Caller:
             self._pair[1].send(b"!")
 
     def _add(self, value: Any) -> None:
-        if self._call.stream is not None and not self._call.over:
+        if self._call.stream is not None and not self._call.done():
             self._call.stream.add(value)

@@ -255,13 +255,13 @@ def test_drained_child_is_shown_as_such_at_once(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
         peer = running(pool, "wait", 30.0)
         pool.ask(WorkerOrder(1, "drain"))
-        assert (pool.page().takes_calls, pool.child().state) == (False, "draining")
+        assert (pool.page().drained, pool.child().state) == (1, "draining")
         peer.send(Cancel(1))
         peer.expect(Result)
         until(lambda: pool.child().state == "drained")
         assert pool.status().drained
         pool.ask(WorkerOrder(2, "undrain"))
-        assert (pool.page().takes_calls, pool.child().state) == (True, "ready")
+        assert (pool.page().drained, pool.child().state) == (0, "ready")
 
 
 def test_child_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
