@@ -27,7 +27,7 @@ _PLACES = {
     "Row": "cordata.store",
     "InlineImage": "cordata.core.inline_image",
     "connect": "cordata.connection",
-    "current_call": "cordata.pool.current",
+    "current_call": "cordata.pool.child.current",
     "Config": "cordata.config",
     "from_us": "cordata.clock",
     "to_us": "cordata.clock",
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from cordata.eventstore import StoredEvent as StoredEvent
     from cordata.log import fields as fields
     from cordata.log import request_id as request_id
-    from cordata.pool.current import current_call as current_call
+    from cordata.pool.child.current import current_call as current_call
     from cordata.store import Row as Row
     from cordata.store import Store as Store
     from cordata.store import Tx as Tx

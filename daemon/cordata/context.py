@@ -13,12 +13,12 @@ from cordata.broker.handled import explain, mark_handled
 from cordata.core.commit_guard import CommitGuard
 from cordata.errors import Conflict
 from cordata.log import fields
-from cordata.pool.lazy_client import LazyClient
+from cordata.pool.client.lazy_client import LazyClient
 from cordata.store import Chain, RuntimeStore, Store, Tx, Unit
 from cordata.vault import Vault
 
 if TYPE_CHECKING:
-    from cordata.pool.client import Client
+    from cordata.pool.client.client import Client
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Context")

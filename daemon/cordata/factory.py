@@ -13,7 +13,7 @@ from cordata.config import Config
 from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command
 from cordata.context import Context
 from cordata.errors import ConfigError, CordataError, PermanentError, StoreUnavailable, is_transient
-from cordata.pool.lazy_client import LazyClient
+from cordata.pool.client.lazy_client import LazyClient
 from cordata.store import Chain, Queries, check_url, dialect_of, missing_file, open_store
 from cordata.store.migrate import RUNTIME, SchemaError
 from cordata.store.migrate import load as load_migrations
@@ -22,8 +22,8 @@ from cordata.vault import MASTER_KEY, Vault
 
 if TYPE_CHECKING:
     from cordata.broker.factory import Passwords
-    from cordata.pool.client import Client
-    from cordata.pool.protocol import CommandOptions
+    from cordata.pool.client.client import Client
+    from cordata.pool.shared.protocol import CommandOptions
 
 
 def chains_of(app: App) -> tuple[Chain, ...]:
@@ -135,7 +135,7 @@ def make_lazy_client(config: Config, app: App) -> LazyClient:
     """The way into the pool of this host. It opens nothing before it is used."""
 
     def make() -> Client:
-        from cordata.pool.client import Client
+        from cordata.pool.client.client import Client
 
         options, pools = command_options(app), pools_of(config)
         return Client(pool_directory(config), pools=pools, options=options)
@@ -145,7 +145,7 @@ def make_lazy_client(config: Config, app: App) -> LazyClient:
 
 def command_options(app: App) -> dict[str, CommandOptions]:
     """What `@app.command` says of each command."""
-    from cordata.pool.protocol import CommandOptions
+    from cordata.pool.shared.protocol import CommandOptions
 
     return {
         name: CommandOptions(task.timeout_s, task.idempotent, task.retries)

@@ -21,7 +21,7 @@ from tests.bench.pool_work import Figures
 _TICKS = os.sysconf("SC_CLK_TCK")
 #: A process by what stands in its command line; the first that fits.
 _PARTS = (
-    ("cordata/pool/child.py", "children"),
+    ("cordata/pool/child/main.py", "children"),
     ("pool_relay\0child", "children"),
     ("pool_relay\0relay", "relay"),
     ("cordata\0worker\0", "workers"),

@@ -70,7 +70,7 @@ def call(
     from cordata.errors import CommandFailed, CordataError
     from cordata.factory import call_timeout_of, pool_directory
     from cordata.pool import SyncClient
-    from cordata.pool.values import check_call
+    from cordata.pool.client.values import check_call
 
     payload = _payload(text, file)
     # Not given, it is as @app.command says.
@@ -134,7 +134,7 @@ def _more(error: CordataError, *, debug: bool) -> list[str]:
 
 def _payload(text: str | None, file: IO[bytes] | None) -> object:
     """What the options name. Raises: click.UsageError."""
-    from cordata.pool.values import from_json
+    from cordata.pool.client.values import from_json
 
     if text is not None and file is not None:
         raise click.UsageError("either --json or --file, not both")

@@ -1,6 +1,14 @@
 """The pool of warm processes: the workers' children, which run commands, and their clients.
 
-Its public names are those of the clients, imported at first use: a child needs none of them.
+One folder for each process that runs the code:
+
+- client/: calls commands; every process of the host may be one
+- worker/: starts, watches and replaces children
+- child/: runs commands
+- shared/: what they have in common: messages, files, memory
+- route: HTTP in front of a client, in a worker that serves requests
+
+The public names are those of the client, imported at first use: a child needs none of them.
 """
 
 from __future__ import annotations
@@ -8,17 +16,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 _PLACES = {
-    "Call": "cordata.pool.call",
-    "Client": "cordata.pool.client",
-    "SessionInfo": "cordata.pool.session_api",
-    "SyncClient": "cordata.pool.sync",
+    "Call": "cordata.pool.client.call",
+    "Client": "cordata.pool.client.client",
+    "SessionInfo": "cordata.pool.client.session_api",
+    "SyncClient": "cordata.pool.client.sync",
 }
 
 if TYPE_CHECKING:
-    from cordata.pool.call import Call as Call
-    from cordata.pool.client import Client as Client
-    from cordata.pool.session_api import SessionInfo as SessionInfo
-    from cordata.pool.sync import SyncClient as SyncClient
+    from cordata.pool.client.call import Call as Call
+    from cordata.pool.client.client import Client as Client
+    from cordata.pool.client.session_api import SessionInfo as SessionInfo
+    from cordata.pool.client.sync import SyncClient as SyncClient
 
 __all__ = sorted(_PLACES)
 

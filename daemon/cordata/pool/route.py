@@ -39,13 +39,13 @@ from cordata.errors import (
     WorkerCrashed,
 )
 from cordata.log import logger, remote_frames, request_id, shows_messages
-from cordata.pool.protocol import MAX_NAME
-from cordata.pool.values import from_json
+from cordata.pool.client.values import from_json
+from cordata.pool.shared.protocol import MAX_NAME
 
 log = logger("cordata.pool.http")
 
 if TYPE_CHECKING:
-    from cordata.pool.client import Client
+    from cordata.pool.client.client import Client
 
 T = TypeVar("T")
 Message = MutableMapping[str, Any]

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from cordata.config.pool import PoolConfig
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.pool.control import ControlServer
-from cordata.pool.keeper import Keeper
-from cordata.pool.paths import Place
-from cordata.pool.process import Exit
-from cordata.pool.sessions import SessionLimits, SessionStore
-from cordata.pool.spec import ChildSpec
+from cordata.pool.shared.paths import Place
+from cordata.pool.shared.sessions import SessionLimits, SessionStore
+from cordata.pool.shared.spec import ChildSpec
+from cordata.pool.worker.control import ControlServer
+from cordata.pool.worker.keeper import Keeper
+from cordata.pool.worker.process import Exit
 from cordata.services.loop import background
 
 log = logger("cordata.pool")

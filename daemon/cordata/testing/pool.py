@@ -1,6 +1,6 @@
 """The pool of a test: the client of `ctx.pool`, whose commands run in the test's own process.
 
-InlinePool (client) -> InlineEngine (queue, deadlines) -> Calling, as in a child, in a thread
+InlinePool (client) -> InlineEngine (queue, deadlines) -> CommandRunner, as in a child, in a thread
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from cordata.errors import (
     WorkerCrashed,
 )
 from cordata.factory import command_options, pools_of
-from cordata.pool import protocol
-from cordata.pool.call import Call, Engine
-from cordata.pool.calling import Calling, Command, find
-from cordata.pool.client import Client
-from cordata.pool.deadlines import Deadlines
-from cordata.pool.lazy_client import LazyClient
-from cordata.pool.paths import Place
-from cordata.pool.session_answers import answer_globals, answer_session
-from cordata.pool.sessions import SessionLimits, SessionStore
-from cordata.pool.spec import ChildSpec
-from cordata.pool.values import error_of, unpack
+from cordata.pool.child.command_runner import Command, CommandRunner, find
+from cordata.pool.client.call import Call, Engine
+from cordata.pool.client.client import Client
+from cordata.pool.client.deadlines import Deadlines
+from cordata.pool.client.lazy_client import LazyClient
+from cordata.pool.client.values import error_of, unpack
+from cordata.pool.shared import protocol
+from cordata.pool.shared.paths import Place
+from cordata.pool.shared.sessions import SessionLimits, SessionStore
+from cordata.pool.shared.spec import ChildSpec
+from cordata.pool.worker.session_answers import answer_globals, answer_session
 
 
 class InlinePool(Client):
@@ -130,7 +130,7 @@ class InlineEngine:
             sessions=os.fspath(path),
             **asdict(limits),
         )
-        self._calling: Calling | None = None
+        self._runner: CommandRunner | None = None
         self._waiting: deque[Call] = deque()
         self._running: Call | None = None
         self._caller: _Caller | None = None
@@ -187,8 +187,8 @@ class InlineEngine:
         self.store.close()
 
     def _end(self) -> None:
-        if self._calling is not None:
-            self._calling.close()
+        if self._runner is not None:
+            self._runner.close()
 
     def _next(self) -> None:
         while self._waiting and self._running is None and not self.closed:
@@ -215,7 +215,7 @@ class InlineEngine:
         """In the thread: the call's last packet. Raises: what importing the commands, or an init,
         raises.
         """
-        calling = self._calling or self._warm()
+        runner = self._runner or self._warm()
         packet = protocol.Call(
             number=1,
             command=call.command,
@@ -229,24 +229,24 @@ class InlineEngine:
         )
         session, affinity = None, ""
         if packet.session:
-            opened = calling.open_session(packet)
+            opened = runner.open_session(packet)
             if isinstance(opened, protocol.Packet):
                 return protocol.encode(opened)
             session, affinity = opened
         try:
-            return calling.run(packet, session, affinity, caller)[0]
+            return runner.run(packet, session, affinity, caller)[0]
         finally:
             caller.close()
 
-    def _warm(self) -> Calling:
+    def _warm(self) -> CommandRunner:
         commands = {name: Command(find(place)) for name, place in self._known.items()}
-        calling = Calling(self._spec, commands, self.store)
+        runner = CommandRunner(self._spec, commands, self.store)
         for place in self._inits:
             made = find(place)()
             if inspect.iscoroutine(made):
-                calling.loop.run(made)
-        self._calling = calling
-        return calling
+                runner.loop.run(made)
+        self._runner = runner
+        return runner
 
     def _ended(self, call: Call, ending: asyncio.Future[bytes]) -> None:
         if self.closed:

@@ -176,10 +176,10 @@ def _pool_child(role: Role) -> PoolChildService | None:
     """
     if not role.app.commands:
         return None
-    from cordata.pool.paths import Place, pool_directory
-    from cordata.pool.protocol import CommandOptions
-    from cordata.pool.sessions import SessionStore
-    from cordata.pool.spec import ChildSpec
+    from cordata.pool.shared.paths import Place, pool_directory
+    from cordata.pool.shared.protocol import CommandOptions
+    from cordata.pool.shared.sessions import SessionStore
+    from cordata.pool.shared.spec import ChildSpec
     from cordata.services.poolchild import PoolChildService, limits_of
 
     config, pool = role.config, role.config.pool

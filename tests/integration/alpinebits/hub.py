@@ -27,7 +27,7 @@ from alpinehub.reservations import ReservationData, Status, encode, next_res_sta
 from cordata import Context
 from cordata.config.sections import StoreConfig
 from cordata.pool import Client
-from cordata.pool.lazy_client import LazyClient
+from cordata.pool.client.lazy_client import LazyClient
 from cordata.store import Chain, dialect_of, open_store
 from cordata.vault import Vault
 

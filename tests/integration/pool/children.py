@@ -19,10 +19,10 @@ from msgspec import msgpack
 from msgspec.structs import replace
 
 from cordata.config.pool import PoolConfig
-from cordata.pool import protocol
-from cordata.pool.page import ConnectionPage, Status, StatusReader
-from cordata.pool.paths import ChildName, Place, control_name, parse, socket_address
-from cordata.pool.protocol import (
+from cordata.pool.shared import protocol
+from cordata.pool.shared.page import ConnectionPage, Status, StatusReader
+from cordata.pool.shared.paths import ChildName, Place, control_name, parse, socket_address
+from cordata.pool.shared.protocol import (
     Call,
     ChildStatus,
     Failure,
@@ -35,8 +35,8 @@ from cordata.pool.protocol import (
     batch,
     encode,
 )
-from cordata.pool.sessions import SessionLimits, SessionStore
-from cordata.pool.spec import ChildSpec
+from cordata.pool.shared.sessions import SessionLimits, SessionStore
+from cordata.pool.shared.spec import ChildSpec
 from cordata.services.poolchild import PoolChildService
 
 P = TypeVar("P", bound=Packet)

@@ -14,7 +14,7 @@ from tests.integration.pool.workers import Workers, until, workers
 
 from cordata.errors import PreferredWorkerBusy
 from cordata.pool import Call, Client
-from cordata.pool.protocol import Affinity
+from cordata.pool.shared.protocol import Affinity
 
 
 @asynccontextmanager

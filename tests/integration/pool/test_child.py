@@ -16,9 +16,9 @@ from tests.integration.cli.command import python
 from tests.integration.pool.children import CLIENT, COMMANDS, alive, children, until
 
 from cordata import events
-from cordata.pool import page, protocol
-from cordata.pool.page import SETTLE_S
-from cordata.pool.protocol import (
+from cordata.pool.shared import page, protocol
+from cordata.pool.shared.page import SETTLE_S
+from cordata.pool.shared.protocol import (
     Call,
     Cancel,
     Chunk,

@@ -22,7 +22,7 @@ from cordata.errors import (
     SessionNotFound,
     SessionQuotaExceeded,
 )
-from cordata.pool.sessions import Delta, SessionLimits, SessionStore
+from cordata.pool.shared.sessions import Delta, SessionLimits, SessionStore
 
 SECOND_US = 1_000_000
 
@@ -220,7 +220,7 @@ def test_time_goes_on_while_the_machine_is_off(path: Path) -> None:
 COUNTING = """
 import sys
 from pathlib import Path
-from cordata.pool.sessions import Delta, SessionLimits, SessionStore
+from cordata.pool.shared.sessions import Delta, SessionLimits, SessionStore
 
 store = SessionStore(Path(sys.argv[1]), SessionLimits())
 for number in range(int(sys.argv[2])):
@@ -313,7 +313,7 @@ import resource, signal, sys
 from pathlib import Path
 from msgspec import Raw
 from cordata.errors import PoolUnavailable
-from cordata.pool.sessions import Delta, SessionLimits, SessionStore
+from cordata.pool.shared.sessions import Delta, SessionLimits, SessionStore
 store = SessionStore(Path(sys.argv[1]), SessionLimits())
 store.use("box")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

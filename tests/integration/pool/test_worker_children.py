@@ -17,7 +17,7 @@ from tests.integration.pool.children import CLIENT, COMMANDS, Peer, Pool, alive,
 
 from cordata import events
 from cordata.errors import CordataError
-from cordata.pool.protocol import (
+from cordata.pool.shared.protocol import (
     Cancel,
     DeathRequest,
     Failure,

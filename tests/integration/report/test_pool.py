@@ -68,7 +68,7 @@ async def test_job_has_the_pool_render_and_imports_no_templates(tmp_path: Path) 
             *("--period", DAY, "--config", str(tmp_path / "cordata.toml")),
         )
         assert job.returncode == 0, job.stderr
-        assert "cordata.pool.client" in job.stderr
+        assert "cordata.pool.client.client" in job.stderr
         assert "jinja2" not in job.stderr and "WARNING" not in job.stderr
         with SyncClient(path) as pool:
             workers = pool.status()["workers"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cordata.errors import CommandPoisoned
-from cordata.pool.breaker import CircuitBreaker
+from cordata.pool.client.breaker import CircuitBreaker
 
 
 def test_command_is_refused_after_so_many_deaths_in_a_row_until_the_pause_is_over() -> None:

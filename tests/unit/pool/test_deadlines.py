@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-from cordata.pool.deadlines import Deadlines
+from cordata.pool.client.deadlines import Deadlines
 
 
 def test_item_is_due_once_and_never_early_and_a_cleared_one_never() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cordata.config.pool import PoolConfig
-from cordata.pool.keeper import longest_age_s, recycle_reason
-from cordata.pool.paths import Place
-from cordata.pool.process import PING, Health
+from cordata.pool.shared.paths import Place
+from cordata.pool.worker.keeper import longest_age_s, recycle_reason
+from cordata.pool.worker.process import PING, Health
 
 CONFIG = PoolConfig(init_timeout_s=60.0, health_s=30.0, health_timeout_s=5.0, kill_grace_s=2.0)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordata.pool.output import (
+from cordata.pool.worker.output import (
     LINE,
     LINES_PER_S,
     TAIL_BYTES,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordata.pool import page
-from cordata.pool.page import ConnectionPage, StatusReader, StatusWriter, set_drained
-from cordata.pool.paths import ChildName, Place, control_name, parse
+from cordata.pool.shared import page
+from cordata.pool.shared.page import ConnectionPage, StatusReader, StatusWriter, set_drained
+from cordata.pool.shared.paths import ChildName, Place, control_name, parse
 
 
 @pytest.fixture

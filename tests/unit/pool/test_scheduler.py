@@ -13,11 +13,9 @@ from msgspec import Raw
 
 from cordata.config.pool import PoolConfig
 from cordata.errors import PoolSaturated
-from cordata.pool.call import Call, Engine
-from cordata.pool.paths import ChildAddress, ChildName, Place
-from cordata.pool.protocol import CommandOptions
-from cordata.pool.queue import CallQueue
-from cordata.pool.scheduler import (
+from cordata.pool.client.call import Call, Engine
+from cordata.pool.client.queue import CallQueue
+from cordata.pool.client.scheduler import (
     AWAKE_US,
     BUDGET_US,
     DEPTH,
@@ -26,6 +24,8 @@ from cordata.pool.scheduler import (
     ChildState,
     Scheduler,
 )
+from cordata.pool.shared.paths import ChildAddress, ChildName, Place
+from cordata.pool.shared.protocol import CommandOptions
 
 ECHO = {"echo": CommandOptions()}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw, msgpack
 
-from cordata.pool.tracked import Session
+from cordata.pool.child.tracked import Session
 
 
 def session(counters: dict[str, int] | None = None, **data: Any) -> Session:

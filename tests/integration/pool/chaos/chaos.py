@@ -27,7 +27,7 @@ from cordata.errors import (
     WorkerCrashed,
 )
 from cordata.pool import SyncClient
-from cordata.pool.protocol import Affinity
+from cordata.pool.shared.protocol import Affinity
 
 CLIENTS = 50
 #: Of the one client that has the pool to itself: calls at the same time, and how long they sleep.

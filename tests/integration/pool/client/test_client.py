@@ -31,7 +31,7 @@ from cordata.errors import (
     WorkerCrashed,
 )
 from cordata.pool import Call, Client, SyncClient
-from cordata.pool.protocol import CommandOptions
+from cordata.pool.shared.protocol import CommandOptions
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,11 @@ import uvloop
 from msgspec import Raw
 
 from cordata.errors import DeadlineExceeded, PoolClosed
-from cordata.pool import Client, page, protocol
-from cordata.pool.page import ConnectionPage, StatusWriter
-from cordata.pool.paths import ChildName, Place
-from cordata.pool.protocol import Call, CommandOptions, Hello, Result, Welcome, batch, encode
+from cordata.pool import Client
+from cordata.pool.shared import page, protocol
+from cordata.pool.shared.page import ConnectionPage, StatusWriter
+from cordata.pool.shared.paths import ChildName, Place
+from cordata.pool.shared.protocol import Call, CommandOptions, Hello, Result, Welcome, batch, encode
 
 P = TypeVar("P", bound=protocol.Packet)
 #: Only reached when it fails; the machine may be busy.

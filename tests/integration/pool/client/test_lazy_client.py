@@ -49,6 +49,6 @@ async def test_context_made_by_hand_has_no_pool(tmp_path: Path) -> None:
 
 
 def test_application_that_never_calls_imports_no_client() -> None:
-    text = "import sys, cordata.factory; sys.exit('cordata.pool.client' in sys.modules)"
+    text = "import sys, cordata.factory; sys.exit('cordata.pool.client.client' in sys.modules)"
     argv = [sys.executable, "-c", text]
     assert subprocess.run(argv, check=False, env=ENVIRONMENT).returncode == 0

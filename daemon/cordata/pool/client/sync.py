@@ -22,11 +22,11 @@ from msgspec import Raw
 
 from cordata.config.pool import PoolConfig
 from cordata.errors import PoolClosed
-from cordata.pool.call import Call, CallOptions, Stream
-from cordata.pool.client import Client
-from cordata.pool.protocol import NO_KEYWORDS, Affinity, CommandOptions
-from cordata.pool.session_api import SessionInfo
-from cordata.pool.values import FORKED, check_credit, packed
+from cordata.pool.client.call import Call, CallOptions, Stream
+from cordata.pool.client.client import Client
+from cordata.pool.client.session_api import SessionInfo
+from cordata.pool.client.values import FORKED, check_credit, packed
+from cordata.pool.shared.protocol import NO_KEYWORDS, Affinity, CommandOptions
 
 T = TypeVar("T")
 #: Calls of a `map` that are under way at a time.

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from cordata.config.pool import PoolConfig
-from cordata.pool.call import Call
-from cordata.pool.paths import ChildAddress, Place
-from cordata.pool.protocol import CommandOptions
-from cordata.pool.queue import CallQueue
+from cordata.pool.client.call import Call
+from cordata.pool.client.queue import CallQueue
+from cordata.pool.shared.paths import ChildAddress, Place
+from cordata.pool.shared.protocol import CommandOptions
 
 #: Calls of one client at one child; the same while they are very short. With 2 of an echo at a time
 #: the processor time of a call is 1.6 times that with 16: each is a wake-up of its own.

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from cordata.errors import ProtocolError
-from cordata.pool import protocol
-from cordata.pool.connection import MAX_TAKEN, connect
+from cordata.pool.client.connection import MAX_TAKEN, connect
+from cordata.pool.shared import protocol
 
 
 class ControlClient:

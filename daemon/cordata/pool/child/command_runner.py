@@ -17,9 +17,9 @@ from msgspec import Raw, msgpack
 
 from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, PoolError
 from cordata.log import request_id
-from cordata.pool.caller import Caller
-from cordata.pool.current import CurrentCall, current
-from cordata.pool.protocol import (
+from cordata.pool.child.current import Caller, CurrentCall, current
+from cordata.pool.child.tracked import Session, TrackedMapping
+from cordata.pool.shared.protocol import (
     MAX_ENTRIES,
     Call,
     Chunk,
@@ -31,12 +31,11 @@ from cordata.pool.protocol import (
     encode,
     too_large,
 )
-from cordata.pool.spec import ChildSpec
-from cordata.pool.tracked import Session, TrackedMapping
+from cordata.pool.shared.spec import ChildSpec
 
 if TYPE_CHECKING:  # asyncio and SQLite are imported by the first call that needs them
-    from cordata.pool.coroutines import CommandLoop
-    from cordata.pool.sessions import Delta, SessionStore
+    from cordata.pool.child.coroutines import CommandLoop
+    from cordata.pool.shared.sessions import Delta, SessionStore
 
 #: Of a message and a traceback, the end of which says most.
 _TEXT, _TRACE = 4096, 16384
@@ -70,7 +69,7 @@ def find(place: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-class Calling:
+class CommandRunner:
     """Runs calls, one after the other."""
 
     def __init__(
@@ -90,7 +89,7 @@ class Calling:
     def loop(self) -> CommandLoop:
         """The event loop; without async commands there is none."""
         if self._loop is None:
-            from cordata.pool.coroutines import CommandLoop
+            from cordata.pool.child.coroutines import CommandLoop
 
             self._loop = CommandLoop()
         return self._loop
@@ -99,7 +98,7 @@ class Calling:
     def store(self) -> SessionStore:
         """The sessions; without calls that use them the file is not opened."""
         if self._store is None:
-            from cordata.pool.sessions import SessionLimits, SessionStore
+            from cordata.pool.shared.sessions import SessionLimits, SessionStore
 
             spec = self._spec
             limits = SessionLimits(
@@ -288,7 +287,7 @@ def _delta(session: Session | None, shared: TrackedMapping | None) -> Delta | No
     of_globals = shared is not None and bool(shared.set or shared.deleted)
     if not of_session and not of_globals:
         return None
-    from cordata.pool.sessions import Delta
+    from cordata.pool.shared.sessions import Delta
 
     delta = Delta()
     if session is not None:
@@ -338,7 +337,7 @@ def _trace(error: Exception) -> str:
     return "".join(traceback.format_exception(type(error), error, trace))
 
 
-_OWN = {Calling.run.__code__, Calling._call.__code__, _drain.__code__}
+_OWN = {CommandRunner.run.__code__, CommandRunner._call.__code__, _drain.__code__}
 
 
 def _clean(text: str) -> str:

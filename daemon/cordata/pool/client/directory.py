@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cordata.log import logger
-from cordata.pool.paths import CONTROL, SOCKET, ChildAddress, parse
+from cordata.pool.shared.paths import CONTROL, SOCKET, ChildAddress, parse
 
 log = logger("cordata.pool")
 

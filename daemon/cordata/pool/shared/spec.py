@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import DecodeError, Struct, json
 
 from cordata.errors import ProtocolError
-from cordata.pool.paths import Place
-from cordata.pool.protocol import Affinity, CommandOptions
+from cordata.pool.shared.paths import Place
+from cordata.pool.shared.protocol import Affinity, CommandOptions
 
 #: Descriptors of a child, beside 0, 1 and 2: the channel to the worker, the spec, its status page
 #: and the socket on which it listens.

@@ -26,12 +26,10 @@ from cordata.errors import (
     PoolUnavailable,
     ProtocolError,
 )
-from cordata.pool import protocol
-from cordata.pool.call import Call, CallOptions, Engine, Stream
-from cordata.pool.dispatcher import Dispatcher
-from cordata.pool.protocol import NO_KEYWORDS, CommandOptions
-from cordata.pool.session_api import Globals, Sessions, may_repeat
-from cordata.pool.values import (
+from cordata.pool.client.call import Call, CallOptions, Engine, Stream
+from cordata.pool.client.dispatcher import Dispatcher
+from cordata.pool.client.session_api import Globals, Sessions, may_repeat
+from cordata.pool.client.values import (
     DEFAULT_PATH,
     bounded,
     check_call,
@@ -42,6 +40,8 @@ from cordata.pool.values import (
     packed,
     unpack,
 )
+from cordata.pool.shared import protocol
+from cordata.pool.shared.protocol import NO_KEYWORDS, CommandOptions
 
 #: Pause before a worker is looked for again.
 _AGAIN_S = 0.05

@@ -17,11 +17,9 @@ from pathlib import Path
 
 from cordata.errors import CordataError, FrameTooLarge, PoolError, ProtocolError, is_transient
 from cordata.log import logger
-from cordata.pool import protocol
-from cordata.pool.keeper import Keeper
-from cordata.pool.paths import control_name, socket_address
-from cordata.pool.process import Exit
-from cordata.pool.protocol import (
+from cordata.pool.shared import protocol
+from cordata.pool.shared.paths import control_name, socket_address
+from cordata.pool.shared.protocol import (
     Death,
     DeathRequest,
     Failure,
@@ -37,9 +35,11 @@ from cordata.pool.protocol import (
     encode,
     from_control_client,
 )
-from cordata.pool.session_answers import answer_globals, answer_session
-from cordata.pool.sessions import SessionStore
-from cordata.pool.spawning import make_directory
+from cordata.pool.shared.sessions import SessionStore
+from cordata.pool.worker.keeper import Keeper
+from cordata.pool.worker.process import Exit
+from cordata.pool.worker.session_answers import answer_globals, answer_session
+from cordata.pool.worker.spawning import make_directory
 
 log = logger("cordata.pool")
 

@@ -20,7 +20,7 @@ from cordata.errors import (
     ProtocolError,
 )
 from cordata.log import request_id
-from cordata.pool.protocol import MAX_NAME, POOL_ERRORS, Failure, check_names
+from cordata.pool.shared.protocol import MAX_NAME, POOL_ERRORS, Failure, check_names
 
 #: Where the sockets of a host's children are unless the configuration says otherwise.
 DEFAULT_PATH = "/run/cordata/pool"

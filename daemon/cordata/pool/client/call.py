@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypedDict
 from msgspec import Raw, Struct
 
 from cordata.errors import CallCancelled
-from cordata.pool.protocol import CommandOptions
+from cordata.pool.shared.protocol import CommandOptions
 
 #: A slow reader of a stream says at least this often that it reads, also before half of its window
 #: is used: the child ends streams that nobody reads.

@@ -21,10 +21,9 @@ from typing import NamedTuple
 from cordata import clock
 from cordata.config.pool import PoolConfig
 from cordata.errors import ProtocolError
-from cordata.pool import page
-from cordata.pool.output import WorkerOutput
-from cordata.pool.page import Status, StatusReader
-from cordata.pool.protocol import (
+from cordata.pool.shared import page
+from cordata.pool.shared.page import Status, StatusReader
+from cordata.pool.shared.protocol import (
     ChildToWorker,
     Packet,
     Stop,
@@ -32,8 +31,9 @@ from cordata.pool.protocol import (
     child_to_worker,
     encode,
 )
-from cordata.pool.spawning import spawn
-from cordata.pool.spec import ChildSpec
+from cordata.pool.shared.spec import ChildSpec
+from cordata.pool.worker.output import WorkerOutput
+from cordata.pool.worker.spawning import spawn
 
 _READ = 65536
 #: Of a dead child's output at most, so that one that left much behind does not hold up the loop.

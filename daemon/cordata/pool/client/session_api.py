@@ -8,7 +8,8 @@ from typing import Any, get_args
 
 from msgspec import Raw
 
-from cordata.pool.protocol import (
+from cordata.pool.client.values import packed, unpacked
+from cordata.pool.shared.protocol import (
     Affinity,
     GlobalRequest,
     Reply,
@@ -16,7 +17,6 @@ from cordata.pool.protocol import (
     SessionState,
     check_names,
 )
-from cordata.pool.values import packed, unpacked
 
 Ask = Callable[[SessionRequest | GlobalRequest], Awaitable[Reply]]
 

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 from cordata.config.pool import PoolConfig
 from cordata.errors import PoolSaturated
-from cordata.pool.call import Call
+from cordata.pool.client.call import Call
 
 #: The only worker that may run a call ("": any), and the command.
 Kind = tuple[str, str]

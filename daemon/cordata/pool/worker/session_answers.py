@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cordata.pool.protocol import GlobalRequest, Reply, SessionRequest, SessionState
-from cordata.pool.sessions import Session, SessionStore
+from cordata.pool.shared.protocol import GlobalRequest, Reply, SessionRequest, SessionState
+from cordata.pool.shared.sessions import Session, SessionStore
 
 
 def answer_globals(store: SessionStore, request: GlobalRequest) -> Reply:

@@ -49,6 +49,8 @@ MAX_NAME = 200
 MAX_ENTRIES = 65_536
 #: Bytes of a packet before its messages, at most.
 HEAD_BYTES = 3
+#: Begins the line with which a child marks the output of a call.
+OUTPUT_MARK = "\x1e"
 _LARGE = b"\xc1"
 _ANCILLARY = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 _FLAGS = socket.MSG_CMSG_CLOEXEC

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, msgpack
 
-from cordata.pool.protocol import MAX_NAME, check_names
+from cordata.pool.shared.protocol import MAX_NAME, check_names
 
 #: In place of each dictionary that a call has no use for, as most have none; never written.
 _NOTHING: dict[Any, Any] = {}

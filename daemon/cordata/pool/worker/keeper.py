@@ -27,9 +27,8 @@ from cordata import clock, events
 from cordata.config.pool import PoolConfig
 from cordata.core.retry import Backoff
 from cordata.log import fields, logger
-from cordata.pool.paths import Place
-from cordata.pool.process import PING, ChildProcess, Exit
-from cordata.pool.protocol import (
+from cordata.pool.shared.paths import Place
+from cordata.pool.shared.protocol import (
     ChildStatus,
     ChildToWorker,
     Due,
@@ -39,8 +38,9 @@ from cordata.pool.protocol import (
     Up,
     call_id,
 )
-from cordata.pool.spawning import clean_directory
-from cordata.pool.spec import ChildSpec
+from cordata.pool.shared.spec import ChildSpec
+from cordata.pool.worker.process import PING, ChildProcess, Exit
+from cordata.pool.worker.spawning import clean_directory
 
 log = logger("cordata.pool")
 

@@ -5,14 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from time import monotonic
+from typing import Protocol
 
 from msgspec import Raw
 
-from cordata.pool.caller import Caller
-from cordata.pool.protocol import Call, call_id
-from cordata.pool.tracked import Session, TrackedMapping
+from cordata.pool.child.tracked import Session, TrackedMapping
+from cordata.pool.shared.protocol import Call, call_id
 
-_own_pool = ""
+
+class Caller(Protocol):
+    """The connection that a call came from, while it runs."""
+
+    #: Number of the client process.
+    client: int
+    #: Chunks that may be sent.
+    credits: int
+
+    def look(self) -> bool:
+        """See what came, without waiting. Whether the caller waits for the result no more."""
+
+    def take_credit(self) -> bool:
+        """Wait until one more chunk may be sent; False: nobody wants it."""
+
+    def send_chunk(self, data: bytes) -> None:
+        """Raises: CallCancelled when it is not taken."""
+
+    def fileno(self) -> int:
+        """Of its socket; -1: it is closed."""
 
 
 class CurrentCall:
@@ -75,14 +94,3 @@ current: ContextVar[CurrentCall] = ContextVar("current_call")
 def current_call() -> CurrentCall:
     """The call in hand. Raises: LookupError outside of a command."""
     return current.get()
-
-
-def own_pool() -> str:
-    """The directory of the pool whose child this process is; "": it is none."""
-    return _own_pool
-
-
-def set_own_pool(directory: str) -> None:
-    """At a child's start."""
-    global _own_pool
-    _own_pool = directory

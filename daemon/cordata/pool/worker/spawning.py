@@ -15,10 +15,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from cordata.pool import page
-from cordata.pool import spec as specs
-from cordata.pool.paths import ChildName, Place, parse, socket_address
-from cordata.pool.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
+from cordata.pool.shared import page
+from cordata.pool.shared import spec as specs
+from cordata.pool.shared.paths import ChildName, Place, parse, socket_address
+from cordata.pool.shared.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
 
 #: What is between the worker and systemd, or a secret: nothing for a process that may crash.
 _WITHHELD = (
@@ -198,7 +198,7 @@ def _start(
 
 def _main() -> str:
     """By path: a package in a private directory is not on the interpreter's own path."""
-    return os.fspath(Path(__file__).with_name("child.py"))
+    return os.fspath(Path(__file__).parent.with_name("child") / "main.py")
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:

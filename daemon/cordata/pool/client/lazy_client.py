@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cordata.errors import PoolUnavailable
 
 if TYPE_CHECKING:
-    from cordata.pool.client import Client
+    from cordata.pool.client.client import Client
 
 
 class LazyClient:

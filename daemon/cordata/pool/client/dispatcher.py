@@ -38,19 +38,18 @@ from cordata.errors import (
     is_transient,
 )
 from cordata.log import fields, logger
-from cordata.pool import protocol
-from cordata.pool.breaker import CircuitBreaker
-from cordata.pool.call import Call
-from cordata.pool.connection import Connection
-from cordata.pool.control_client import ControlClient
-from cordata.pool.current import own_pool
-from cordata.pool.deadlines import Deadlines
-from cordata.pool.directory import Directory
-from cordata.pool.paths import ChildAddress, control_name
-from cordata.pool.protocol import CommandOptions
-from cordata.pool.scheduler import STUCK_S, ChildState, Scheduler
-from cordata.pool.suggestion import nearest
-from cordata.pool.values import FORKED, bounded, error_of, new_client_id
+from cordata.pool.client.breaker import CircuitBreaker
+from cordata.pool.client.call import Call
+from cordata.pool.client.connection import Connection
+from cordata.pool.client.control_client import ControlClient
+from cordata.pool.client.deadlines import Deadlines
+from cordata.pool.client.directory import Directory
+from cordata.pool.client.scheduler import STUCK_S, ChildState, Scheduler
+from cordata.pool.client.suggestion import nearest
+from cordata.pool.client.values import FORKED, bounded, error_of, new_client_id
+from cordata.pool.shared import protocol
+from cordata.pool.shared.paths import ChildAddress, control_name, own_pool
+from cordata.pool.shared.protocol import CommandOptions
 
 log = logger("cordata.pool")
 

@@ -33,18 +33,18 @@ if not __package__:
     # A worker starts this file by its path, so that nothing else has to be imported before. With -P
     # its directory is not on the path, where its modules would hide others.
     _up = os.path.dirname
-    sys.path.insert(0, _up(_up(_up(os.path.abspath(__file__)))))
+    sys.path.insert(0, _up(_up(_up(_up(os.path.abspath(__file__))))))
 
 from cordata.errors import CallCancelled, FrameTooLarge, ProtocolError, is_transient
 from cordata.log import frames, logger, shows_messages, trail
 from cordata.pid import start_of
-from cordata.pool import page, protocol
-from cordata.pool import spec as specs
-from cordata.pool.calling import Calling, Command, find
-from cordata.pool.current import set_own_pool
-from cordata.pool.output import ChildOutput
-from cordata.pool.page import ConnectionPage, StatusWriter
-from cordata.pool.protocol import (
+from cordata.pool.child.command_runner import Command, CommandRunner, find
+from cordata.pool.child.output import ChildOutput
+from cordata.pool.shared import page, protocol
+from cordata.pool.shared import spec as specs
+from cordata.pool.shared.page import ConnectionPage, StatusWriter
+from cordata.pool.shared.paths import set_own_pool
+from cordata.pool.shared.protocol import (
     Call,
     Cancel,
     Credit,
@@ -56,7 +56,7 @@ from cordata.pool.protocol import (
     encode,
     from_client,
 )
-from cordata.pool.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
+from cordata.pool.shared.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
 from cordata.unhandled import install_hooks
 
 log = logger("cordata.pool")
@@ -301,13 +301,13 @@ class Loop:
         spec: ChildSpec,
         status: StatusWriter,
         channel: Channel,
-        calling: Calling,
+        runner: CommandRunner,
         output: ChildOutput,
     ) -> None:
         self.spec = spec
         self._status = status
         self._channel = channel
-        self._calling = calling
+        self._runner = runner
         self._output = output
         self._listener = socket.socket(fileno=LISTEN_FD)
         self._listener.setblocking(False)
@@ -413,15 +413,15 @@ class Loop:
         self._poll.register(sock, select.POLLIN)
 
     def _serve(self, connection: Connection, call: Call) -> None:
-        status, calling = self._status, self._calling
+        status, runner = self._status, self._runner
         status.set_waiting(len(self._queue))
         while status.held:
             time.sleep(page.SETTLE_S)
         began = monotonic()
-        refused = calling.refuse(call, began)
+        refused = runner.refuse(call, began)
         session, affinity = None, ""
         if call.session and refused is None:
-            opened = calling.open_session(call)
+            opened = runner.open_session(call)
             if isinstance(opened, Packet):
                 refused = opened
             else:
@@ -437,7 +437,7 @@ class Loop:
         status.begin(client, call.number, call.id, call.command, began, call.deadline)
         self._output.begin(client, call.id, call.request_id)
         connection.begin(call)
-        data, failed = calling.run(call, session, affinity, connection)
+        data, failed = runner.run(call, session, affinity, connection)
         connection.end()
         self._output.end()
         connection.calls -= 1
@@ -498,23 +498,23 @@ def _live(spec: ChildSpec, status: StatusWriter, output: ChildOutput) -> int:
     channel = Channel(CHANNEL_FD)
     try:
         commands = {name: Command(find(place)) for name, place in spec.commands.items()}
-        calling = Calling(spec, commands)
-        _initialize(spec.inits, calling)
+        runner = CommandRunner(spec, commands)
+        _initialize(spec.inits, runner)
     except Exception as error:  # noqa: BLE001 - the application's own modules
         channel.send(_start_failed(error))
         output.end()
         return 1
     gc.collect()
     gc.freeze()  # what is here stays
-    Loop(spec, status, channel, calling, output).run()
+    Loop(spec, status, channel, runner, output).run()
     return 0
 
 
-def _initialize(places: Sequence[str], calling: Calling) -> None:
+def _initialize(places: Sequence[str], runner: CommandRunner) -> None:
     for place in places:
         made = find(place)()
         if inspect.iscoroutine(made):
-            calling.loop.run(made)
+            runner.loop.run(made)
 
 
 def _start_failed(error: Exception) -> protocol.StartFailed:

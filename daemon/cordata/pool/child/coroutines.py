@@ -8,7 +8,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from cordata.errors import CallCancelled
-from cordata.pool.caller import Caller
+from cordata.pool.child.current import Caller
 from cordata.unhandled import watch_loop
 
 T = TypeVar("T")

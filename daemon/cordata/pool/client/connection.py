@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cordata.errors import FrameTooLarge, ProtocolError, is_transient
-from cordata.pool import protocol
-from cordata.pool.call import Call
-from cordata.pool.page import SETTLE_S, ConnectionPage, StatusReader
-from cordata.pool.paths import ChildAddress, socket_address
-from cordata.pool.scheduler import ChildState
+from cordata.pool.client.call import Call
+from cordata.pool.client.scheduler import ChildState
+from cordata.pool.shared import protocol
+from cordata.pool.shared.page import SETTLE_S, ConnectionPage, StatusReader
+from cordata.pool.shared.paths import ChildAddress, socket_address
 
 #: The largest message that a client takes: the child has the configured bound.
 MAX_TAKEN = 1 << 30

@@ -12,6 +12,9 @@ from typing import NamedTuple
 SOCKET, STATUS, CONTROL = ".sock", ".status", ".control.sock"
 
 
+_own_pool = ""
+
+
 class Place(NamedTuple):
     """A place for one child, of which a worker has `[pool] children`: `2`, `2-1`, `2-2` ..."""
 
@@ -100,3 +103,14 @@ def socket_address(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{directory}/{path.name}"
     finally:
         os.close(directory)
+
+
+def own_pool() -> str:
+    """The directory of the pool whose child this process is; "": it is none."""
+    return _own_pool
+
+
+def set_own_pool(directory: str) -> None:
+    """At a child's start."""
+    global _own_pool
+    _own_pool = directory

@@ -1,0 +1,136 @@
+"""What commands print and log: a child marks which call wrote what, for its worker.
+
+A mark is a line of its own, `\\x1e<call id> <request id>`, written only by a call that writes. What
+goes to the descriptors directly has none; the worker (worker/output.py) looks at the status page.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+from typing import Any, TextIO
+
+from cordata.log import LineHandler, TrailFormatter
+from cordata.pool.shared.protocol import OUTPUT_MARK, call_id
+
+
+class ChildOutput:
+    """stdout, stderr and the loggers of a child."""
+
+    def __init__(self, level: str) -> None:
+        self._marked = _Marked(1)
+        # Not a BufferedWriter: what was printed before a crash is what one wants to read.
+        self._texts = [self._text(), self._text()]
+        sys.stdout, sys.stderr = self._texts
+        handler = LineHandler(self._texts[1])
+        handler.setFormatter(_Lines())
+        root = logging.getLogger()
+        root.handlers[:] = [handler]
+        root.setLevel(level)
+        # asyncio's own debug lines name its selector and nothing else of use.
+        logging.getLogger("asyncio").setLevel(max(root.level, logging.INFO))
+        logging.captureWarnings(True)
+
+    def begin(self, client: int, id: int, request_id: str) -> None:
+        """A call begins."""
+        self._marked.call, self._marked.marked = (client, id, request_id), False
+
+    def end(self) -> None:
+        """The call is over; what it printed goes out."""
+        if self._marked.used:  # to flush nothing takes ten times as long
+            for text in self._texts:
+                text.flush()
+            self._marked.end()
+        else:
+            self._marked.call = None
+
+    def _text(self) -> TextIO:
+        return _Text(
+            self._marked,
+            encoding="utf-8",
+            errors="backslashreplace",
+            line_buffering=True,
+        )
+
+
+class _Marked(io.RawIOBase):
+    """The raw stream below stdout and stderr."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        #: Client, id and request id of the call in hand.
+        self.call: tuple[int, int, str] | None = None
+        #: Something was printed in it, ...
+        self.used = False
+        #: ... and has come here, after its mark.
+        self.marked = False
+        #: The last line is not finished, so a mark would stand in its middle.
+        self._open = False
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """All of a buffer; waits for a worker that is slow."""
+        view = memoryview(data).cast("B")
+        self.used = True
+        if view.nbytes:
+            if self.call is not None and not self.marked:
+                self._write_all(memoryview((b"\n" if self._open else b"") + self._mark(self.call)))
+                self.marked = True
+            self._write_all(view)
+            self._open = view[-1] != 0x0A
+        return view.nbytes
+
+    def end(self) -> None:
+        """What is written from now on is of no call."""
+        if self.marked:
+            self._write_all(memoryview(b"\n\x1e \n" if self._open else b"\x1e \n"))
+            self._open = self.marked = False
+        self.call, self.used = None, False
+
+    @staticmethod
+    def _mark(call: tuple[int, int, str]) -> bytes:
+        client, id, request_id = call
+        if not request_id.isprintable():  # a client's; it must not begin a line of its own
+            request_id = ""
+        return f"{OUTPUT_MARK}{call_id(client, id)} {request_id}\n".encode(errors="replace")
+
+    def _write_all(self, view: memoryview) -> None:
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError:
+            pass  # the worker is gone, and so are we
+
+
+class _Text(io.TextIOWrapper):
+    """Says below when something is written, which may stay here until the line ends."""
+
+    def __init__(self, below: _Marked, **options: Any) -> None:
+        super().__init__(below, **options)  # type: ignore[arg-type]  # it only writes
+        self._below = below
+
+    def write(self, text: str, /) -> int:
+        """As ever."""
+        self._below.used = True
+        return super().write(text)
+
+
+class _Lines(TrailFormatter):
+    """`<6>area: text`, each line with its priority, as sd-daemon(3) has it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = f"{record.name}: {super().format(record)}"
+        return "\n".join(f"<{_priority(record.levelno)}>{line}" for line in text.splitlines())
+
+
+def _priority(level: int) -> int:
+    if level >= logging.ERROR:
+        return 3
+    if level >= logging.WARNING:
+        return 4
+    return 6 if level >= logging.INFO else 7

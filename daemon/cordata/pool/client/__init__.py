@@ -1,0 +1,18 @@
+"""The client's half: every process that calls commands runs it, also a worker or a child.
+
+- client: what handlers and programs call
+- sync: the same for threads
+- lazy_client: `ctx.pool`, made at its first use
+- call: one call: its options, its future and its stream
+- dispatcher: all calls of the process, from the queue to the answer or the death of the child
+- scheduler: which child gets which call
+- queue: the calls that wait
+- connection: the connection to one child
+- directory: which children and workers there are
+- control_client: requests to workers
+- session_api: sessions and globals, by such requests
+- breaker: refuses commands that kill children
+- deadlines: those of all calls, behind one timer
+- values: arguments, results and errors as they travel
+- suggestion: the known command that is most like an unknown one
+"""
