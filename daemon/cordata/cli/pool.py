@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: sysexits(3) EX_TEMPFAIL: nobody answers, now.
 EXIT_TRY_AGAIN = 75
 #: A worker that is there answers at once.
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 #: Of `recycle --wait`: how often it looks; how long a worker that starts again may be away.
 _LOOK_S, _AWAY_S = 0.1, 30.0
 _POOL_COLUMNS = ("pool", "workers", "ready", "busy", "drained", "other", "waiting")
@@ -141,7 +141,7 @@ def _ask(
     path = pool_directory(config)
     try:
         check_listening(config)
-        with SyncClient(path, timeout=_PATIENCE_S) as client:
+        with SyncClient(path, timeout=_TIMEOUT_S) as client:
             answer = act(client)
     except PoolTransient as error:
         report(error)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-_PLACES = {
+_MODULES = {
     "Call": "cordata.pool.client.call",
     "Client": "cordata.pool.client.client",
     "SessionInfo": "cordata.pool.client.session_api",
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from cordata.pool.client.session_api import SessionInfo as SessionInfo
     from cordata.pool.client.sync import SyncClient as SyncClient
 
-__all__ = sorted(_PLACES)
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> object:
-    place = _PLACES.get(name)
-    if place is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'cordata.pool' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(place), name)
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value

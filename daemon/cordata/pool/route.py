@@ -1,4 +1,4 @@
-"""POST /api/pool/{command}: the pool for whoever speaks HTTP. Off until commands are listed.
+"""POST /api/pool/{command}: the pool by HTTP. Off until commands are listed.
 
 The body is the payload as JSON, the answer the result as JSON; with `Accept: application/x-ndjson`
 a stream, one line per part. X-Pool-Session names the session, X-Pool-Timeout the seconds. Nobody is
@@ -68,7 +68,7 @@ _STATUS: tuple[tuple[type[CordataError], int], ...] = (
     (ProtocolError, 400),
 )
 
-#: They say why nobody took the call.
+#: They say why no child took the call.
 _OF_THE_POOL = (DeadlineExceeded, QueueTimeout, PreferredWorkerBusy)
 
 
@@ -196,7 +196,7 @@ async def _outcome(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | 
     """Result or failure, so that a group of tasks does not wrap it."""
     try:
         return await work, None
-    except Exception as error:  # noqa: BLE001 - raised again by whoever asked
+    except Exception as error:  # noqa: BLE001 - raised again by the caller
         return None, error
 
 
@@ -237,8 +237,8 @@ def _status_and_body(error: CordataError) -> tuple[int, bytes]:
         more = {"type": error.type}
         if status == 500:
             # Its message may quote the payload.
-            told = error.traceback if shows_messages() else remote_frames(error.traceback)
-            log.error("the command failed with %s at %s", error.type, told)
+            trace = error.traceback if shows_messages() else remote_frames(error.traceback)
+            log.error("the command failed with %s at %s", error.type, trace)
             text = "the command failed"
     return status, error_document(error.code, text, request_id.get(), **more)
 

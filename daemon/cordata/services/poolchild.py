@@ -35,7 +35,7 @@ class PoolChildGate:
         self.ready = ready
 
     async def run(self, stop: asyncio.Event) -> None:
-        """It has nothing to do."""
+        """Wait for the stop."""
         await stop.wait()
 
 
@@ -52,7 +52,8 @@ class PoolChildService:
         self._control: ControlServer | None = None
         places = [Place(spec.place.worker, number) for number in range(config.children)]
         self._keepers = [
-            Keeper(replace(spec, place=place), config, on_death=self._died) for place in places
+            Keeper(replace(spec, place=place), config, on_death=self._report_death)
+            for place in places
         ]
         #: The first children are warm, or were waited for long enough.
         self._settled = asyncio.Event()
@@ -111,9 +112,9 @@ class PoolChildService:
                 for keeper in self._keepers:
                     group.create_task(keeper.run(stop, tick=self.heartbeat.touch))
 
-    def _died(self, generation: int, end: Exit) -> None:
+    def _report_death(self, generation: int, end: Exit) -> None:
         if self._control is not None:
-            self._control.died(generation, end)
+            self._control.report_death(generation, end)
 
     async def _settle(self) -> None:
         with contextlib.suppress(TimeoutError):

@@ -31,7 +31,7 @@ from cordata.errors import (
     WorkerCrashed,
 )
 from cordata.factory import command_options, pools_of
-from cordata.pool.child.command_runner import Command, CommandRunner, find
+from cordata.pool.child.command_runner import NO_SESSION, Command, CommandRunner, find
 from cordata.pool.client.call import Call, Engine
 from cordata.pool.client.client import Client
 from cordata.pool.client.deadlines import Deadlines
@@ -81,7 +81,7 @@ class InlinePool(Client):
 
 
 class InlineClient(LazyClient):
-    """Makes it when somebody calls."""
+    """Makes the pool of a test at its first use."""
 
     def __init__(self, make: Callable[[], InlinePool]) -> None:
         super().__init__()
@@ -227,14 +227,14 @@ class InlineEngine:
             request_id=call.request_id,
             credits=0 if call.stream is None else call.stream.credits,
         )
-        session, affinity = None, ""
+        session = NO_SESSION
         if packet.session:
             opened = runner.open_session(packet)
             if isinstance(opened, protocol.Packet):
                 return protocol.encode(opened)
-            session, affinity = opened
+            session = opened
         try:
-            return runner.run(packet, session, affinity, caller)[0]
+            return runner.run(packet, session, caller)[0]
         finally:
             caller.close()
 
@@ -304,20 +304,20 @@ class _Caller:
             self._tell()
 
     def leave(self) -> None:
-        """Nobody waits any more."""
+        """The caller has left."""
         with self._news:
             self._gone = True
             self._tell()
 
     def look(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether the caller has left."""
         if self._pair is not None:
             with contextlib.suppress(BlockingIOError):
                 self._pair[0].recv(4096)
         return self._gone or monotonic() >= self._call.deadline
 
     def take_credit(self) -> bool:
-        """Wait until one more part may be sent; False: nobody wants it."""
+        """Wait until one more part may be sent; False: the caller wants no more."""
         with self._news:
             left_s = max(0.0, self._call.deadline - monotonic())
             self._news.wait_for(lambda: self.credits > 0 or self._gone, left_s)

@@ -113,7 +113,7 @@ def test_error_has_type_text_trace_and_arguments(tmp_path: Path) -> None:
         assert (error.code, error.message) == ("failed", "no value \\udcff")
         assert (error.data["type"], error.data["permanent"]) == ("ValueError", False)
         trace = error.data["traceback"]
-        assert "commands.py" in trace and "calling.py" not in trace
+        assert "commands.py" in trace and "command_runner.py" not in trace
         error = peer.failure("fail", "fault")
         assert (error.data["type"], error.data["permanent"]) == (f"{COMMANDS}.Fault", True)
         error = peer.failure("fail", "long")
@@ -157,20 +157,20 @@ def test_child_begins_nothing_while_its_worker_holds_it(tmp_path: Path) -> None:
         shared.close()
 
 
-def test_call_that_was_taken_back_never_begins(tmp_path: Path) -> None:
+def test_call_that_was_revoked_never_begins(tmp_path: Path) -> None:
     note = str(tmp_path / "note")
     with children(tmp_path) as pool:
         peer = pool.connect()
         peer.order("wait", 30.0)
         until(lambda: peer.page.begun == 1)
         first, second = peer.order("note", [note, 1, 0]), peer.order("note", [note, 2, 0])
-        peer.page.take_back(second)
+        peer.page.revoke(second)
         time.sleep(SETTLE_S)
         assert peer.page.begun == 1
         peer.send(Cancel(1))
         peer.expect(Result)
         for number in (first, second):
-            assert peer.expect(NotRun) == NotRun(number, "taken_back")
+            assert peer.expect(NotRun) == NotRun(number, "revoked")
         assert peer.call("note", [note, 3, 0]) == 3
         assert Path(note).read_text() == "3\n"
 

@@ -159,7 +159,7 @@ def test_computing_without_a_pause_is_killed_at_its_deadline(tmp_path: Path) -> 
     with children(tmp_path) as pool:
         peer = running(pool, "compute", 600.0, timeout_s=2.0)
         waiting = peer.order("echo", 1)
-        peer.page.take_back(waiting)
+        peer.page.revoke(waiting)
         time.sleep(0.001)
         assert peer.page.begun == 1, "it is certain without the child"
         assert peer.closed()
@@ -212,14 +212,14 @@ def test_child_is_replaced_by_a_warm_one_without_a_gap(
             peer.call("grow", 80_000_000)
         elif limit == "order":
             assert isinstance(pool.ask(WorkerOrder(1, "recycle")), Reply)
-        in_hand = peer.order("wait", 30.0)
+        in_flight = peer.order("wait", 30.0)
         waiting = peer.order("echo", 1)
-        until(lambda: peer.page.begun == in_hand)
+        until(lambda: peer.page.begun == in_flight)
         tickets.touch()  # now another one may warm up
         until(lambda: pool.name() != first)
         assert pool.connect().call("about", None)["pid"] != pid
-        peer.send(Cancel(in_hand))
-        assert peer.expect(Result).number == in_hand
+        peer.send(Cancel(in_flight))
+        assert peer.expect(Result).number == in_flight
         # What had not begun is given back; or the former child was told to leave after it.
         assert isinstance(peer.receive(), NotRun | Result) and waiting
         assert peer.closed()
@@ -308,7 +308,7 @@ def test_trace_of_a_missing_module_is_without_the_frames_of_the_import(
     with children(tmp_path, spec=spec) as pool:
         until(lambda: pool.status().start_error != "")
         assert pool.status().start_error == "ModuleNotFoundError: No module named 'not_there'"
-        assert "calling.py" in caplog.text and "<frozen importlib" not in caplog.text
+        assert "command_runner.py" in caplog.text and "<frozen importlib" not in caplog.text
 
 
 def test_pauses_between_starts_grow_to_the_longest(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_children_warm_up_at_the_same_time(tmp_path: Path, monkeypatch: pytest.M
         until(lambda: len(pool.names()) == 4)
 
 
-def test_stop_waits_for_the_call_in_hand(tmp_path: Path) -> None:
+def test_stop_waits_for_the_current_call(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
         peer = Peer(pool.directory / pool.name().socket)  # ours, so that it outlives the pool
         peer.order("wait", 30.0)

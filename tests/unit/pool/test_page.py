@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 def test_new_page_takes_no_calls(file: Path) -> None:
     reader = StatusReader(file)
     assert not reader.takes_calls and not reader.read().running
-    assert (reader.in_hand, reader.busy_since) == (0, 0.0)
+    assert (reader.in_flight, reader.busy_since) == (0, 0.0)
 
 
 def test_page_tells_the_call_that_runs_and_the_last_one() -> None:
@@ -42,11 +42,11 @@ def test_page_tells_the_call_that_runs_and_the_last_one() -> None:
         assert (found.running, found.begun, found.ended) == (True, number, number - 1)
         assert (found.client, found.number, found.id) == (9, number, 100 + number)
         assert (found.started, found.deadline, found.command) == (10.5, 70.5, command)
-        assert (reader.in_hand, reader.busy_since) == (1, 10.5)
+        assert (reader.in_flight, reader.busy_since) == (1, 10.5)
         writer.end(failed=number > 3)
         assert (reader.read().running, reader.read().failed) == (False, max(0, number - 3))
     writer.set_waiting(3)
-    assert reader.in_hand == 3
+    assert reader.in_flight == 3
     set_drained(shared, True)
     assert not reader.takes_calls and reader.read().state == page.READY
     assert (reader.read().pid, reader.read().start, reader.read().born) == (77, 5, 1.5)
@@ -72,7 +72,7 @@ def test_page_never_says_begun_when_the_writer_died_before_it_said_so(stores: in
 
 
 class Words:
-    """The words of a connection's page; the client takes back right after so many steps."""
+    """The words of a connection's page; the client revokes right after so many steps."""
 
     def __init__(self, after: int, number: int) -> None:
         self.values = [0, 0]
@@ -112,13 +112,13 @@ def test_call_that_the_client_finds_not_begun_does_not_begin(
 def test_connection_page_is_shared(page_of_connection: ConnectionPage) -> None:
     client = page_of_connection
     assert client.may_begin(1) and client.begun == 1
-    client.take_back(3)
+    client.revoke(3)
     assert not client.may_begin(2) and not client.may_begin(3)
     assert client.begun == 1
     assert client.may_begin(4) and client.begun == 4
-    client.take_back(7)
-    client.take_back(6)
-    assert not client.may_begin(7), "a later mark took back an earlier one"
+    client.revoke(7)
+    client.revoke(6)
+    assert not client.may_begin(7), "a later mark revoked less than an earlier one"
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ class Page:
     """The status page of a child that does not exist."""
 
     takes_calls: bool = True
-    in_hand: int = 0
+    in_flight: int = 0
     busy_since: float = 0.0
 
 
@@ -145,7 +145,7 @@ def test_depth_follows_how_long_calls_run(engine: Any) -> None:
 
 
 def test_child_that_computes_for_long_gets_one_only_when_all_do(engine: Any) -> None:
-    long, short = child("0", in_hand=1, busy_since=1.0), child("1", in_hand=1, busy_since=9.999)
+    long, short = child("0", in_flight=1, busy_since=1.0), child("1", in_flight=1, busy_since=9.999)
     scheduler = pool(long, short)
     assert scheduler.choose(call(engine), 10.0) is short
     later = 10.0 + STUCK_S
@@ -167,7 +167,7 @@ def test_child_that_cannot_run_it_gets_nothing(engine: Any, why: str) -> None:
     assert scheduler.next_pair(0.0) is None
 
 
-def test_waiting_call_goes_first_to_the_child_with_least_in_hand(engine: Any) -> None:
+def test_waiting_call_goes_first_to_the_child_with_fewest_calls(engine: Any) -> None:
     first, second = child("0"), child("1")
     scheduler = pool(first, second)
     busy(engine, first, 1)
@@ -185,11 +185,11 @@ def test_waiting_call_goes_first_to_the_child_with_least_in_hand(engine: Any) ->
 def test_call_behind_a_long_one_is_misplaced_when_another_child_could_begin_it(
     engine: Any,
 ) -> None:
-    long, other = child("0", in_hand=2, busy_since=1.0), child("1", in_hand=1, busy_since=1.0)
+    long, other = child("0", in_flight=2, busy_since=1.0), child("1", in_flight=1, busy_since=1.0)
     scheduler = pool(long, other)
     busy(engine, long, 2)
     assert scheduler.misplaced(2.0) == []  # the other one computes as well
-    cast(Page, other.load).in_hand, cast(Page, other.load).busy_since = 0, 0.0
+    cast(Page, other.load).in_flight, cast(Page, other.load).busy_since = 0, 0.0
     assert scheduler.misplaced(2.0) == [(long, 2)]
     busy(engine, long, 3)
     long.calls[3].pinned = "0"
@@ -201,18 +201,18 @@ def test_call_behind_a_long_one_is_misplaced_when_another_child_could_begin_it(
 def test_reason_says_what_keeps_the_children(engine: Any) -> None:
     asked = call(engine)
     nobody = pool(workers=("7", "8"))
-    assert nobody.why_nobody(asked) == (
+    assert nobody.unavailable_reason(asked) == (
         "no worker of pool default is connected (its workers: 7, 8)"
     )
     nobody.workers = {"7"}
-    assert nobody.why_nobody(asked) == "no child of pool default is warm"
-    assert pool(child("0")).why_nobody(asked) == ""
+    assert nobody.unavailable_reason(asked) == "no child of pool default is warm"
+    assert pool(child("0")).unavailable_reason(asked) == ""
     drained = pool(child("2", takes_calls=False), child("10", takes_calls=False))
-    assert drained.why_nobody(asked) == "all workers of pool default are drained: 2, 10"
+    assert drained.unavailable_reason(asked) == "all workers of pool default are drained: 2, 10"
     lacking = pool(child("0", {}))
-    assert "knows 'echo': 0" in lacking.why_nobody(asked)
+    assert "knows 'echo': 0" in lacking.unavailable_reason(asked)
     asked.pinned = "5"
-    assert pool(child("0")).why_nobody(asked) == "worker 5 is not connected (there are: 0)"
+    assert pool(child("0")).unavailable_reason(asked) == "worker 5 is not connected (there are: 0)"
 
 
 def test_queue_gives_the_oldest_less_a_second_for_each_priority(engine: Any) -> None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Raw, msgpack
 
@@ -67,6 +67,16 @@ def find(place: str) -> Callable[..., Any]:
     if not callable(found):
         raise ImportError(f"there is no function {place}")
     return found  # type: ignore[no-any-return]
+
+
+class OpenedSession(NamedTuple):
+    """The session of a call, and its affinity; "": its worker is of another pool."""
+
+    session: Session | None
+    affinity: str
+
+
+NO_SESSION = OpenedSession(None, "")
 
 
 class CommandRunner:
@@ -125,8 +135,8 @@ class CommandRunner:
             return NotRun(call.number, "deadline")
         return None
 
-    def open_session(self, call: Call) -> tuple[Session, str] | Packet:
-        """The session of the call and its affinity; else the packet that says why there is none."""
+    def open_session(self, call: Call) -> OpenedSession | Packet:
+        """The session of the call; or the packet that says why it cannot run with it here."""
         own = self._spec.place.worker
         try:
             found = self.store.use(call.session, own)
@@ -134,20 +144,19 @@ class CommandRunner:
             return Failure(call.number, error.code, str(error))
         session = Session(found.id, found.worker, found.data, found.counters)
         if not self._spec.is_of_pool(found.worker):
-            return session, ""  # it prefers a worker that does not run this command
+            return OpenedSession(session, "")  # it prefers a worker that does not run this command
         if found.affinity != "hint" and found.worker != own:
             return NotRun(call.number, "moved", found.worker, found.affinity)
-        return session, found.affinity
+        return OpenedSession(session, found.affinity)
 
-    def run(
-        self, call: Call, session: Session | None, affinity: str, caller: Caller
-    ) -> tuple[bytes, bool]:
+    def run(self, call: Call, opened: OpenedSession, caller: Caller) -> tuple[bytes, bool]:
         """Run the call; chunks have been sent when it returns. Gives the answer, and whether the
         call failed.
 
         Raises: nothing but what is meant to end the process, as SystemExit.
         """
         began = monotonic()
+        session, affinity = opened
         seen = CurrentCall(call, caller, session, self._globals)
         try:
             value = copy_context().run(self._call, self._commands[call.command], call, seen, caller)

@@ -25,7 +25,7 @@ class Caller(Protocol):
         """See what came, without waiting. Whether the caller waits for the result no more."""
 
     def take_credit(self) -> bool:
-        """Wait until one more chunk may be sent; False: nobody wants it."""
+        """Wait until one more chunk may be sent; False: the caller wants no more."""
 
     def send_chunk(self, data: bytes) -> None:
         """Raises: CallCancelled when it is not taken."""
@@ -81,7 +81,7 @@ class CurrentCall:
         return max(0.0, self._call.deadline - monotonic())
 
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more: cancelled, too late, or the caller is gone.
+        """Whether the caller does not wait any more: cancelled, too late, or the caller is gone.
 
         It asks without waiting (a system call): a long loop calls it now and then, and returns.
         """
@@ -92,5 +92,5 @@ current: ContextVar[CurrentCall] = ContextVar("current_call")
 
 
 def current_call() -> CurrentCall:
-    """The call in hand. Raises: LookupError outside of a command."""
+    """The current call. Raises: LookupError outside of a command."""
     return current.get()

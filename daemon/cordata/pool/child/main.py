@@ -38,7 +38,7 @@ if not __package__:
 from cordata.errors import CallCancelled, FrameTooLarge, ProtocolError, is_transient
 from cordata.log import frames, logger, shows_messages, trail
 from cordata.pid import start_of
-from cordata.pool.child.command_runner import Command, CommandRunner, find
+from cordata.pool.child.command_runner import NO_SESSION, Command, CommandRunner, find
 from cordata.pool.child.output import ChildOutput
 from cordata.pool.shared import page, protocol
 from cordata.pool.shared import spec as specs
@@ -142,7 +142,7 @@ class Connection:
         return self._over or self.closed
 
     def take_credit(self) -> bool:
-        """Wait until one more chunk may be sent; False: nobody wants it."""
+        """Wait until one more chunk may be sent; False: the caller wants no more."""
         assert self._running is not None
         unread_at = monotonic() + self._loop.spec.unread_timeout_s
         while not self.look():
@@ -235,7 +235,7 @@ class Connection:
                 first = messages.pop(0) if messages else None
                 if not isinstance(first, Hello):
                     raise ProtocolError("the first message is not a hello")
-                self._greet(first, files)
+                self._handshake(first, files)
         finally:
             protocol.close(files)
         loop = self._loop
@@ -259,7 +259,7 @@ class Connection:
                 raise ProtocolError("a hello comes once")
         loop.tell_waiting()
 
-    def _greet(self, hello: Hello, files: Sequence[int]) -> None:
+    def _handshake(self, hello: Hello, files: Sequence[int]) -> None:
         if hello.version != protocol.VERSION:
             raise ProtocolError(f"version {hello.version}, this is {protocol.VERSION}")
         if len(files) != 1:
@@ -294,7 +294,7 @@ class Connection:
 
 
 class Loop:
-    """See the module."""
+    """The loop of a child: it reads from sockets between two calls, and runs the calls in order."""
 
     def __init__(
         self,
@@ -419,25 +419,25 @@ class Loop:
             time.sleep(page.SETTLE_S)
         began = monotonic()
         refused = runner.refuse(call, began)
-        session, affinity = None, ""
+        session = NO_SESSION
         if call.session and refused is None:
             opened = runner.open_session(call)
             if isinstance(opened, Packet):
                 refused = opened
             else:
-                session, affinity = opened
+                session = opened
         if refused is not None:
             self._refuse(connection, refused)
             return
         assert connection.page is not None  # it said hello
         if not connection.page.may_begin(call.number):
-            self._refuse(connection, NotRun(call.number, "taken_back"))
+            self._refuse(connection, NotRun(call.number, "revoked"))
             return
         client = connection.client
         status.begin(client, call.number, call.id, call.command, began, call.deadline)
         self._output.begin(client, call.id, call.request_id)
         connection.begin(call)
-        data, failed = runner.run(call, session, affinity, connection)
+        data, failed = runner.run(call, session, connection)
         connection.end()
         self._output.end()
         connection.calls -= 1

@@ -60,7 +60,7 @@ class _Marked(io.RawIOBase):
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        #: Client, id and request id of the call in hand.
+        #: Client, id and request id of the current call.
         self.call: tuple[int, int, str] | None = None
         #: Something was printed in it, ...
         self.used = False
@@ -70,7 +70,7 @@ class _Marked(io.RawIOBase):
         self._open = False
 
     def writable(self) -> bool:
-        """Yes."""
+        """True."""
         return True
 
     def write(self, data: Any) -> int:
@@ -115,7 +115,7 @@ class _Text(io.TextIOWrapper):
         self._below = below
 
     def write(self, text: str, /) -> int:
-        """As ever."""
+        """Write text, and note that something was written."""
         self._below.used = True
         return super().write(text)
 

@@ -16,7 +16,7 @@ class CircuitBreaker:
         #: Commands that are refused, and until when (monotonic); also some that are not any more.
         self._until: dict[str, float] = {}
 
-    def died(self, command: str, now: float) -> bool:
+    def count_death(self, command: str, now: float) -> bool:
         """A child died by itself in the command; True: it is refused from now on."""
         deaths = self._deaths[command] = self._deaths.get(command, 0) + 1
         if deaths < self.limit:

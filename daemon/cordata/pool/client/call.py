@@ -4,7 +4,7 @@
  submitted --> QUEUED --sent--> SENT --begun, answered--> over
                  ^                |
                  '--not begun:----'-- deadline, cancel: over for the caller; the child is told
-                    taken back, its child left or died
+                    revoked, its child left or died
 ```
 """
 
@@ -22,7 +22,7 @@ from cordata.errors import CallCancelled
 from cordata.pool.shared.protocol import CommandOptions
 
 #: A slow reader of a stream says at least this often that it reads, also before half of its window
-#: is used: the child ends streams that nobody reads.
+#: is used: the child ends streams that are not read.
 CREDIT_EVERY_S = 1.0
 
 
@@ -72,7 +72,7 @@ class Engine(Protocol):
 class Call(Struct, eq=False):
     """A call that was started: await it for its result, once. Cancelling that cancels the call."""
 
-    # A Struct, since one is made for every call.
+    # A Struct, and one for all, since one is made for every call. First what its caller asked for:
     engine: Engine
     future: Future[Any]
     command: str
@@ -96,7 +96,8 @@ class Call(Struct, eq=False):
     stream: Stream | None = None
     #: The deadline is the client's own default until a child has said what its command's is.
     provisional: bool = False
-    #: Its number in this client, in order of arrival; set by `submit`, as all below.
+    # Then its state, which belongs to the engine, from `submit` on.
+    #: Its number in this client, in order of arrival.
     sequence: int = 0
     pool: str = ""
     #: The only worker that may run it; "": any.
@@ -110,7 +111,7 @@ class Call(Struct, eq=False):
     #: The scheduler's ChildState of the child that has it, and its number on that connection.
     child: Any = None
     number: int = 0
-    #: It is being taken back, and then fails with this.
+    #: It is being revoked, and then fails with this.
     late: Exception | None = None
 
     def __repr__(self) -> str:
@@ -196,7 +197,7 @@ class Call(Struct, eq=False):
             self.future.exception()  # told by the stream; who cancelled need not await it
 
     def abandon(self, error: Exception) -> None:
-        """As `fail`, in a forked process: nobody need await it here."""
+        """As `fail`, in a forked process: it need not be awaited here."""
         self.fail(error)
         if not self.future.cancelled():
             self.future.exception()

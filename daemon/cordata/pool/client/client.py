@@ -36,8 +36,8 @@ from cordata.pool.client.values import (
     check_credit,
     current_request,
     decoder_of,
+    encode_value,
     error_of,
-    packed,
     unpack,
 )
 from cordata.pool.shared import protocol
@@ -100,20 +100,20 @@ class Client:
         MessagePack does not know. Cancelling it cancels the call: it does not start any more; when
         it runs, it is told.
         """
-        return await self.start_packed(command, packed((payload,)), **options)
+        return await self.start_encoded(command, encode_value((payload,)), **options)
 
     def start(self, command: str, payload: object = None, **options: Unpack[CallOptions]) -> Call:
         """As `execute`, without waiting: await the Call, or cancel it. Raises: PoolClosed,
         PoolSaturated, TypeError; the rest is raised by awaiting the Call.
         """
-        return self.start_packed(command, packed((payload,)), **options)
+        return self.start_encoded(command, encode_value((payload,)), **options)
 
     def submit(self, command: str, /, *arguments: object, **keywords: object) -> Call:
         """Run a command with these arguments, as `concurrent.futures.Executor.submit` does; its
         deadline and all else are as `@app.command` says. Await the Call. Raises: as `start`.
         """
-        packed_keywords = packed(keywords) if keywords else NO_KEYWORDS
-        return self.start_packed(command, packed(arguments), packed_keywords)
+        encoded_keywords = encode_value(keywords) if keywords else NO_KEYWORDS
+        return self.start_encoded(command, encode_value(arguments), encoded_keywords)
 
     async def map(
         self, command: str, items: Iterable[object] | AsyncIterable[object], *, window: int = 0
@@ -153,14 +153,14 @@ class Client:
         stream of which a part was read is not begun again.
         """
         stream = Stream(check_credit(credit))
-        call = self.start_packed(command, packed((payload,)), stream=stream, **options)
+        call = self.start_encoded(command, encode_value((payload,)), stream=stream, **options)
         try:
             while part := await stream.next(call):
                 yield part[0]
         finally:
             call.cancel()
 
-    def start_packed(
+    def start_encoded(
         self,
         command: str,
         arguments: Raw,

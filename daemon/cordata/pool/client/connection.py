@@ -130,27 +130,27 @@ class Connection:
             self._post(data)
 
     def cancel(self, call: Call) -> None:
-        """Tell the child that nobody waits for the call."""
+        """Tell the child that the caller has left."""
         self._post(protocol.encode(protocol.Cancel(call.number)))
 
     def credit(self, call: Call, count: int) -> None:
         """Let so many more parts come."""
         self._post(protocol.encode(protocol.Credit(call.number, count)))
 
-    def take_back(self, number: int, settled: Callable[[Connection, int], None]) -> None:
-        """Let no call up to this number begin any more; then `settled` is called, by when `begun`
+    def revoke(self, number: int, revoked: Callable[[Connection, int], None]) -> None:
+        """Let no call up to this number begin any more; then `revoked` is called, by when `begun`
         says for certain which of them had.
         """
         if not self.closed:
-            self._page.take_back(number)
-        self._loop.call_later(SETTLE_S, settled, self, number)
+            self._page.revoke(number)
+        self._loop.call_later(SETTLE_S, revoked, self, number)
 
     def close(self, *, forked: bool = False) -> None:
         """Leave the child; `forked`: the connection is another process's, and stays."""
         if self.closed:
             return
         if not forked:
-            self._page.take_back(self._number)  # a child that lives begins none of them any more
+            self._page.revoke(self._number)  # a child that lives begins none of them any more
         self._begun = self._page.begun
         self.closed = True
         self._page.close()  # it holds a descriptor

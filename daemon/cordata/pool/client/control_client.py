@@ -19,7 +19,7 @@ class ControlClient:
     """One connection to each worker that was asked, made when it is."""
 
     def __init__(self) -> None:
-        self._links: dict[Path, _Link] = {}
+        self._connections: dict[Path, _Connection] = {}
 
     def ask(self, path: Path, request: protocol.FromControlClient) -> asyncio.Future[Any]:
         """Send a request to the worker at `path`; gives its answer, as the future of a packet.
@@ -27,19 +27,19 @@ class ControlClient:
         The future raises ConnectionError when the worker goes away before it answers. Raises:
         OSError when nothing could be sent.
         """
-        link = self._links.get(path)
-        if link is None or link.closed:
-            link = self._links[path] = _Link(path)
-        return link.ask(request)
+        connection = self._connections.get(path)
+        if connection is None or connection.closed:
+            connection = self._connections[path] = _Connection(path)
+        return connection.ask(request)
 
     def close(self, *, forked: bool = False) -> None:
         """End all connections; `forked`: they are another process's, and stay."""
-        for link in self._links.values():
-            link.close(forked=forked)
-        self._links.clear()
+        for connection in self._connections.values():
+            connection.close(forked=forked)
+        self._connections.clear()
 
 
-class _Link:
+class _Connection:
     def __init__(self, path: Path) -> None:
         self.closed = False
         self._loop = asyncio.get_running_loop()

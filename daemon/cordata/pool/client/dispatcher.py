@@ -3,10 +3,10 @@
 ```
  submit --> queue --the scheduler chooses a child--> sent --answer--> over
               ^                                       |
-              |---- not begun: its child left, died, or computes too long (taken back) ----|
+              |---- not begun: its child left, died, or computes too long (revoked) -------|
               '---- begun, its child died, and it is idempotent: with what is left of it --'
 ```
-`_lost` and `_died` say what happens to a call whose child dies, `_due` to one that is too late.
+What happens to a call whose child dies is in `_lost` and `_settle_after_death`.
 A call that is over for its caller stays its child's until that has answered, or is gone.
 """
 
@@ -59,8 +59,8 @@ _DEATH_REPORT_S = 1.5
 _LOOK_MAX_S = 0.05
 #: A child that could not be reached for now, or ended our connection, is tried again after this.
 _CONNECT_AGAIN_S = 0.01
-#: A call that is being taken back is looked at again after this long at most.
-_TAKEN_S = 1.0
+#: A call that is being revoked is looked at again after this long at most.
+_REVOKE_S = 1.0
 #: Seconds between two lines about refused calls.
 _SATURATED_EVERY_S = 10.0
 #: Sessions whose worker is remembered.
@@ -68,7 +68,9 @@ _SESSIONS = 4096
 
 
 class Dispatcher:
-    """See the module. For one event loop, that of its first call."""
+    """All calls of one client, each with the child that has it. For one event loop, that of its
+    first call.
+    """
 
     def __init__(
         self,
@@ -91,17 +93,17 @@ class Dispatcher:
         self.options: Mapping[str, CommandOptions] = declared
         self._connections: dict[ChildState, Connection] = {}
         #: Children that are dead, or refuse us, until their files are gone.
-        self._gone: set[ChildAddress] = set()
+        self._unusable: set[ChildAddress] = set()
         #: Nested calls, until a free child has said that it takes calls.
         self._nested: list[Call] = []
         #: Worker and affinity of sessions that this process called.
         self._sessions: OrderedDict[str, tuple[str, str]] = OrderedDict()
         first = self._configured.get(DEFAULT_POOL, PoolConfig())
         self._breaker = CircuitBreaker(first.poison_limit, first.poison_pause_s)
-        self._deadlines: Deadlines[Call] = Deadlines(self._due)
-        self._tick: asyncio.TimerHandle | None = None
-        self._tick_s = STUCK_S
-        self._retry: asyncio.TimerHandle | None = None
+        self._deadlines: Deadlines[Call] = Deadlines(self._deadline_passed)
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._look_pause_s = STUCK_S
+        self._connect_timer: asyncio.TimerHandle | None = None
         self._last = 0
         #: Calls that were refused since the last line about it, and when there may be another.
         self._saturated, self._log_saturation_at = 0, 0.0
@@ -136,21 +138,21 @@ class Dispatcher:
             return
         if own := own_pool():
             call.nested = Path(own) == self._path / call.pool
-        if not self._place(pool, call, now):
+        if not self._assign(pool, call, now):
             try:
                 pool.queue.add(call)
             except PoolSaturated:
                 self._log_saturation(pool, now)
                 raise
             if pool.queue.kinds > 1:  # those before it may wait for other children
-                self._pump(pool)
+                self._send_waiting(pool)
         if not call.done():
             self._deadlines.set(call, min(call.deadline, call.queue_deadline))
-            if self._tick is None:
-                self._watch()
+            if self._look_timer is None:
+                self._look_soon()
 
     def cancel(self, call: Call, *, hard: bool) -> None:
-        """Nobody waits for the call: it does not begin any more; its child is told, or killed."""
+        """The caller left: the call does not begin any more; its child is told, or killed."""
         self._deadlines.clear(call)
         connection = self._connection_with(call)
         if call.queued:
@@ -159,7 +161,7 @@ class Dispatcher:
             self._nested.remove(call)
         elif connection is not None and connection.child.calls.get(call.number) is call:
             if connection.begun < call.number:
-                connection.take_back(call.number, self._settled)
+                connection.revoke(call.number, self._revoked)
             connection.cancel(call)
             if hard:
                 self._kill(connection, call)
@@ -208,7 +210,7 @@ class Dispatcher:
         for call in self._deadlines.items():
             call.abandon(PoolClosed("the client was closed"))
         self._deadlines.close()
-        for timer in (self._tick, self._retry):
+        for timer in (self._look_timer, self._connect_timer):
             if timer is not None:
                 timer.cancel()
         if self._directory is not None:
@@ -260,7 +262,7 @@ class Dispatcher:
             error.hint = f"did you mean {near!r}?"
         raise error
 
-    def _place(self, pool: Scheduler, call: Call, now: float) -> bool:
+    def _assign(self, pool: Scheduler, call: Call, now: float) -> bool:
         """Send the call to a child, or refuse it; False: it has to wait."""
         prefer = ""
         if call.session:
@@ -268,16 +270,20 @@ class Dispatcher:
             if not self._may_be_of(pool, prefer):
                 prefer = ""  # a session has a worker in one pool
             call.pinned = prefer if affinity not in ("", "hint") else ""
-            if call.pinned and affinity == "strict_fail" and not pool.is_greeting(call.pinned):
+            if (
+                call.pinned
+                and affinity == "strict_fail"
+                and not pool.has_handshaking_child(call.pinned)
+            ):
                 child = pool.free_child(call)
                 if child is None:
-                    why = pool.why_nobody(call) or f"worker {call.pinned} is not free"
+                    why = pool.unavailable_reason(call) or f"worker {call.pinned} is not free"
                     self._fail(call, PreferredWorkerBusy(why))
                 else:
                     self._send(call, child)
                 return True
         if call.nested:
-            self._place_nested(pool, call)
+            self._assign_nested(pool, call)
             return True
         if pool.queue.count and not call.pinned:
             return False
@@ -294,14 +300,14 @@ class Dispatcher:
         others = (other.workers for other in self._pools.values())
         return worker in pool.workers or not any(worker in workers for workers in others)
 
-    def _place_nested(self, pool: Scheduler, call: Call) -> None:
+    def _assign_nested(self, pool: Scheduler, call: Call) -> None:
         """It must not wait for the child that its own caller holds."""
         child = pool.free_child(call)
         others = [one for one in self._pools.values() if one is not pool]
         unknown = call.command not in pool.commands
         if child is not None:
             self._send(call, child)
-        elif pool.is_greeting() or (unknown and any(one.has_unknown for one in others)):
+        elif pool.has_handshaking_child() or (unknown and any(one.has_unknown for one in others)):
             self._nested.append(call)
         else:
             text = (
@@ -320,7 +326,7 @@ class Dispatcher:
         """To the child that has the call; None: no child has it, or that is gone."""
         return self._connections.get(call.child)
 
-    def _pump(self, pool: Scheduler) -> None:
+    def _send_waiting(self, pool: Scheduler) -> None:
         """Send what can go."""
         if pool.queue.count:
             now = monotonic()
@@ -331,9 +337,9 @@ class Dispatcher:
             for call in waiting:
                 if (name := self._pool_of(call.command)) != call.pool:
                     call.pool, call.nested = name, False
-                self._again(call)
+                self._requeue(call)
 
-    def _again(self, call: Call) -> None:
+    def _requeue(self, call: Call) -> None:
         """Let a call that is not over wait at the place that it had."""
         now = monotonic()
         call.child, call.late = None, None
@@ -348,11 +354,11 @@ class Dispatcher:
             self._fail(call, error)
             return
         if call.nested or call.session:
-            if self._place(pool, call, now):
+            if self._assign(pool, call, now):
                 return
         pool.queue.add(call, back=True)
-        self._pump(pool)
-        self._watch()
+        self._send_waiting(pool)
+        self._look_soon()
 
     def _log_saturation(self, pool: Scheduler, now: float) -> None:
         self._saturated += 1
@@ -396,7 +402,7 @@ class Dispatcher:
                 if isinstance(message, protocol.Failure) and message.number == 0:
                     self._refused(connection, error_of(message))
                     return
-                continue  # it was taken back
+                continue  # it was revoked
             if isinstance(message, protocol.NotRun):
                 self._not_run(connection, call, message)
                 continue
@@ -418,7 +424,7 @@ class Dispatcher:
 
     def _writable(self, connection: Connection) -> None:
         """The socket of a child takes calls again."""
-        self._pump(self._pools[connection.address.pool])
+        self._send_waiting(self._pools[connection.address.pool])
 
     def _lost(self, connection: Connection) -> None:
         """A child is gone: what it had not begun goes to another one."""
@@ -435,13 +441,13 @@ class Dispatcher:
             elif call.late is not None:
                 self._fail(call, call.late)
             elif not call.done():
-                self._again(call)
-        self._recheck(pool)
+                self._requeue(call)
+        self._recheck_commands(pool)
 
     def _welcomed(self, connection: Connection) -> None:
         for pool in list(self._pools.values()):
-            self._recheck(pool)
-        self._pump(self._pools[connection.address.pool])
+            self._recheck_commands(pool)
+        self._send_waiting(self._pools[connection.address.pool])
 
     def _set_declared_deadlines(self) -> None:
         """Calls wait with the client's own deadline: what their command declares is known now."""
@@ -455,8 +461,8 @@ class Dispatcher:
                 call.deadline = call.enqueued + bounded(options.timeout_s)
                 self._deadlines.set(call, min(call.deadline, call.queue_deadline))
 
-    def _recheck(self, pool: Scheduler) -> None:
-        """Calls wait for commands: another pool may know one by now, or nobody."""
+    def _recheck_commands(self, pool: Scheduler) -> None:
+        """Calls wait for commands: another pool may know one by now, or none."""
         for command in pool.queue.commands():
             if command in pool.commands:
                 continue
@@ -467,7 +473,7 @@ class Dispatcher:
                 if name != call.pool:
                     pool.queue.drop(call)
                     call.pool = name
-                    self._again(call)
+                    self._requeue(call)
                     continue
                 try:
                     self._check_known(pool, call)
@@ -480,7 +486,7 @@ class Dispatcher:
         log.warning("child %s refuses this process: %s", connection.address.socket, error)
         pool = self._pools[connection.address.pool]
         if not connection.child.ready:  # as it would again
-            self._gone.add(connection.address)
+            self._unusable.add(connection.address)
         self._lost(connection)
         if isinstance(error, ProtocolError) and not pool.children:
             for call in pool.queue.calls():
@@ -501,11 +507,11 @@ class Dispatcher:
                 self._pools[connection.address.pool].learn()
             elif packet.reason == "moved":
                 self.remember(call.session, packet.worker, packet.affinity)
-            self._again(call)
+            self._requeue(call)
 
     # --- deadlines, and children that compute for long ---
 
-    def _due(self, call: Call) -> None:
+    def _deadline_passed(self, call: Call) -> None:
         """The call's deadline has passed, or that of its wait."""
         now = monotonic()
         connection = self._connection_with(call)
@@ -524,12 +530,12 @@ class Dispatcher:
             connection.cancel(call)
             self._fail(call, DeadlineExceeded("the deadline passed while it ran", ran=True))
         else:
-            call.late = self._late(call, now)
-            self._deadlines.set(call, now + _TAKEN_S)
-            connection.take_back(call.number, self._settled)
+            call.late = self._late_error(call, now)
+            self._deadlines.set(call, now + _REVOKE_S)
+            connection.revoke(call.number, self._revoked)
 
-    def _settled(self, connection: Connection, number: int) -> None:
-        """Calls up to this number were taken back: it is certain now which of them began."""
+    def _revoked(self, connection: Connection, number: int) -> None:
+        """Calls up to this number were revoked: it is certain now which of them began."""
         if connection.closed:
             return
         begun, calls = connection.begun, connection.child.calls
@@ -542,18 +548,18 @@ class Dispatcher:
                 back.append(call)
             elif call.late is not None and not call.done():
                 call.late = None
-                self._due(call)
+                self._deadline_passed(call)
         for call in back:
             if call.late is not None:
                 self._fail(call, call.late)
             elif not call.done():
-                self._again(call)
-        self._pump(self._pools[connection.address.pool])
+                self._requeue(call)
+        self._send_waiting(self._pools[connection.address.pool])
 
-    def _late(self, call: Call, now: float) -> CordataError:
+    def _late_error(self, call: Call, now: float) -> CordataError:
         """What a call fails with that did not begin in time."""
         pool = self._pools[call.pool]
-        why = pool.why_nobody(call)
+        why = pool.unavailable_reason(call)
         more = f": {why}" if why else ""
         if now < call.deadline:
             return QueueTimeout(f"no child was free in time{more}")
@@ -563,32 +569,32 @@ class Dispatcher:
         return DeadlineExceeded(text, ran=call.attempts > 0)
 
     def _waited_too_long(self, call: Call, now: float) -> None:
-        call.fail(self._late(call, now))
+        call.fail(self._late_error(call, now))
 
-    def _watch(self) -> None:
+    def _look_soon(self) -> None:
         """Look at the children again soon, while calls wait for them."""
-        self._tick_s = STUCK_S
-        if self._tick is None and not self.closed:
-            self._tick = self.loop.call_later(self._tick_s, self._look)
+        self._look_pause_s = STUCK_S
+        if self._look_timer is None and not self.closed:
+            self._look_timer = self.loop.call_later(self._look_pause_s, self._look)
 
     def _look(self) -> None:
-        self._tick = None
+        self._look_timer = None
         now = monotonic()
         waiting = bool(self._nested)
         for pool in self._pools.values():
             for child, number in pool.misplaced(now):
                 connection = self._connections[child]
                 if connection.begun < number:
-                    connection.take_back(number, self._settled)
-            self._pump(pool)
+                    connection.revoke(number, self._revoked)
+            self._send_waiting(pool)
             waiting = waiting or bool(pool.queue.count)
         waiting = waiting or any(
             connection.child.calls and connection.begun < next(reversed(connection.child.calls))
             for connection in self._connections.values()
         )
         if waiting and not self.closed:
-            self._tick_s = min(1.5 * self._tick_s, _LOOK_MAX_S)
-            self._tick = self.loop.call_later(self._tick_s, self._look)
+            self._look_pause_s = min(1.5 * self._look_pause_s, _LOOK_MAX_S)
+            self._look_timer = self.loop.call_later(self._look_pause_s, self._look)
 
     # --- children that died, and those to be killed ---
 
@@ -602,24 +608,27 @@ class Dispatcher:
         try:
             asked = self.control.ask(self._control_path(address), request)
         except OSError:
-            self._died(connection, call, None)
+            self._settle_after_death(connection, call, None)
             return
         timer = self.loop.call_later(_DEATH_REPORT_S, asked.cancel)
 
-        def told(asked: Future[protocol.ToControlClient]) -> None:
+        def answered(asked: Future[protocol.ToControlClient]) -> None:
             timer.cancel()
             lost = asked.cancelled() or asked.exception() is not None
             answer = None if lost else asked.result()
-            self._died(connection, call, answer if isinstance(answer, protocol.Death) else None)
+            death = answer if isinstance(answer, protocol.Death) else None
+            self._settle_after_death(connection, call, death)
 
-        asked.add_done_callback(told)
+        asked.add_done_callback(answered)
 
-    def _died(self, connection: Connection, call: Call, death: protocol.Death | None) -> None:
-        """What becomes of a call that had begun; `death` None: nobody says how its child died."""
+    def _settle_after_death(
+        self, connection: Connection, call: Call, death: protocol.Death | None
+    ) -> None:
+        """End a call that had begun, or run it again. `death` None: its worker does not answer."""
         now = monotonic()
         known = death is not None and death.known
         if death is not None and known and not death.why:
-            if self._breaker.died(call.command, now):
+            if self._breaker.count_death(call.command, now):
                 log.error(
                     "command %s is refused for %g s: it killed %d children in a row",
                     call.command,
@@ -635,9 +644,9 @@ class Dispatcher:
             self._fail(call, CallCancelled("its child was killed after a hard cancel"))
         elif self._may_run_again(connection, call, now):
             call.attempts += 1
-            self._again(call)
+            self._requeue(call)
         else:
-            self._fail(call, _crash(connection, call, death if known else None))
+            self._fail(call, _crash_error(connection, call, death if known else None))
 
     def _may_run_again(self, connection: Connection, call: Call, now: float) -> bool:
         # As the child said that ran it: others may be of another version.
@@ -673,13 +682,13 @@ class Dispatcher:
             self._scheduler(name)
         for name, pool in self._pools.items():
             pool.workers = {worker for where, worker in directory.workers if where == name}
-        self._gone &= directory.children
+        self._unusable &= directory.children
         connected = {child.address for child in self._connections}
-        for address in directory.children - connected - self._gone:
+        for address in directory.children - connected - self._unusable:
             self._connect(address)
         for pool in list(self._pools.values()):
-            self._recheck(pool)
-            self._pump(pool)
+            self._recheck_commands(pool)
+            self._send_waiting(pool)
 
     def _connect(self, address: ChildAddress) -> None:
         try:
@@ -695,21 +704,21 @@ class Dispatcher:
             if isinstance(error, BlockingIOError) or is_transient(error):
                 self._connect_later()
             else:
-                self._gone.add(address)
+                self._unusable.add(address)
         else:
             self._connections[connection.child] = connection
             self._pools[address.pool].add(connection.child)
 
     def _connect_later(self) -> None:
-        if self._retry is None:
-            self._retry = self.loop.call_later(_CONNECT_AGAIN_S, self._connect_again)
+        if self._connect_timer is None:
+            self._connect_timer = self.loop.call_later(_CONNECT_AGAIN_S, self._connect_again)
 
     def _connect_again(self) -> None:
-        self._retry = None
+        self._connect_timer = None
         self._changed()
 
 
-def _crash(connection: Connection, call: Call, death: protocol.Death | None) -> WorkerCrashed:
+def _crash_error(connection: Connection, call: Call, death: protocol.Death | None) -> WorkerCrashed:
     """What the caller of a call is told whose child died."""
     child, pid = connection.child, connection.pid
     how = "is gone"

@@ -1,4 +1,4 @@
-"""A process's way into the pool: a client that does not exist before somebody calls."""
+"""A process's way into the pool: a client that is made at its first use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The calls of one pool that wait in a client, in order, bounded.
 
 A call's place is its arrival less one second per priority: the highest priority is ahead of at most
-nine seconds of others, so that nobody starves. Calls wait by command and, where the session binds
+nine seconds of others, so that no call starves. Calls wait by command and, where the session binds
 them to a worker, by worker: a child takes the first of those that it may run.
 """
 
@@ -20,7 +20,7 @@ _Entry = tuple[float, int, Call]
 
 
 class CallQueue:
-    """See the module. No operation looks at all that wait."""
+    """The calls of one pool that wait. No operation but `calls` looks at all of them."""
 
     __slots__ = ("_heaps", "_limits", "bytes", "count")
 

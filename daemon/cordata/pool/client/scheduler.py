@@ -6,13 +6,13 @@ the client's queue. The next call goes to
 
 1. a child that is at work for us, if it is done with all it has within AWAKE_US: to wake another
    one costs as much;
-2. a child with nothing in hand, the one that the session prefers first, then the one that was used
-   last (its caches are warm);
-3. else, the one that has least of ours in hand;
+2. a child with no call in flight, the one that the session prefers first, then the one that was
+   used last (its caches are warm);
+3. else, the one that has the fewest of ours;
 4. else, if all children compute for longer than STUCK_S, one that has none of ours: as soon as it
    ends what another client gave it, it begins.
 
-A call that lies at a child which computes for longer than that is taken back when another child
+A call that lies at a child which computes for longer than that is revoked when another child
 could begin it sooner.
 """
 
@@ -49,7 +49,7 @@ class Load(Protocol):
         """Whether new calls may be sent."""
 
     @property
-    def in_hand(self) -> int:
+    def in_flight(self) -> int:
         """Calls of all clients; 0: it is free."""
 
     @property
@@ -85,8 +85,8 @@ class ChildState:
 
     @property
     def is_free(self) -> bool:
-        """Whether it has nothing in hand, of anybody."""
-        return not self.calls and not self.load.in_hand
+        """Whether it has no call, of any client."""
+        return not self.calls and not self.load.in_flight
 
 
 class Scheduler:
@@ -110,7 +110,7 @@ class Scheduler:
         self.children.append(child)
 
     def learn(self) -> None:
-        """A child has said, or taken back, which commands it knows."""
+        """A child has said, or corrected, which commands it knows."""
         known = (child.commands for child in self.children if child.ready)
         self.commands = frozenset().union(*known)
 
@@ -145,7 +145,7 @@ class Scheduler:
             ):
                 continue
             ours = len(child.calls)
-            if not ours and not child.load.in_hand:
+            if not ours and not child.load.in_flight:
                 if not prefer or child.place.worker == prefer:
                     return self._used(child)
                 free, all_stuck = free or child, False
@@ -177,7 +177,7 @@ class Scheduler:
         return self.queue.take(child.place.worker, child.commands)
 
     def next_pair(self, now: float) -> tuple[ChildState, Call] | None:
-        """The same for the child that has the least in hand; None: all have enough."""
+        """The same for the child with the fewest calls; None: all have enough."""
         children = sorted(self.children, key=lambda child: (not child.is_free, len(child.calls)))
         for child in children:
             call = self.next_call(child, now)
@@ -201,7 +201,7 @@ class Scheduler:
         return None
 
     def misplaced(self, now: float) -> list[tuple[ChildState, int]]:
-        """Children with calls of ours that have to be taken back: the child, and the number of the
+        """Children with calls of ours that have to be revoked: the child, and the number of the
         last one that another child could begin. Whether they have begun is for the caller to find
         out.
         """
@@ -216,7 +216,7 @@ class Scheduler:
                     break
         return found
 
-    def is_greeting(self, worker: str = "") -> bool:
+    def has_handshaking_child(self, worker: str = "") -> bool:
         """Whether a free child, of this worker if one is named, has yet to answer our hello."""
         return any(
             not child.ready and child.is_free and worker in ("", child.place.worker)
@@ -234,7 +234,7 @@ class Scheduler:
         present = {child.place.worker for child in self.children}
         return bool(present) and self.workers <= present and all(one.ready for one in self.children)
 
-    def why_nobody(self, call: Call) -> str:
+    def unavailable_reason(self, call: Call) -> str:
         """What keeps the children from the call; "": they are busy, some of them."""
         name = self.name
         children = [child for child in self.children if child.ready]

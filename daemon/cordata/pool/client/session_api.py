@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from msgspec import Raw
 
-from cordata.pool.client.values import packed, unpacked
+from cordata.pool.client.values import decode_values, encode_value
 from cordata.pool.shared.protocol import (
     Affinity,
     GlobalRequest,
@@ -28,7 +28,7 @@ class SessionInfo:
     id: str
     #: Grows with every change of its data or counters.
     version: int
-    #: Seconds until it ends, if nobody uses it before.
+    #: Seconds until it ends, unless it is used before.
     ttl_s: float
     data: Mapping[str, Any]
     counters: Mapping[str, int]
@@ -44,7 +44,7 @@ def info_of(state: SessionState) -> SessionInfo:
         id=state.id,
         version=state.version,
         ttl_s=state.expires_in_s,
-        data=unpacked(state.data),
+        data=decode_values(state.data),
         counters=dict(state.counters),
         affinity=state.affinity,
         worker=state.worker,
@@ -146,7 +146,7 @@ class Globals:
         """Those of `keys` that exist; without keys all."""
         check_names(keys)
         request = GlobalRequest(number=0, operation="get", keys=list(keys))
-        return unpacked((await self._ask(request)).values)
+        return decode_values((await self._ask(request)).values)
 
     async def set(self, **values: object) -> None:
         """Change some by name: `set(season="winter")`, or `set(**{"tax.it": 0.22})`. Raises:
@@ -167,7 +167,7 @@ def may_repeat(request: SessionRequest | GlobalRequest) -> bool:
 
 
 def _values(data: Mapping[str, object]) -> dict[str, Raw]:
-    return {key: packed(value) for key, value in data.items()}
+    return {key: encode_value(value) for key, value in data.items()}
 
 
 def _checked(request: SessionRequest) -> SessionRequest:

@@ -25,7 +25,7 @@ from cordata.errors import PoolClosed
 from cordata.pool.client.call import Call, CallOptions, Stream
 from cordata.pool.client.client import Client
 from cordata.pool.client.session_api import SessionInfo
-from cordata.pool.client.values import FORKED, check_credit, packed
+from cordata.pool.client.values import FORKED, check_credit, encode_value
 from cordata.pool.shared.protocol import NO_KEYWORDS, Affinity, CommandOptions
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class SyncClient:
 
     def execute(self, command: str, payload: object = None, **options: Unpack[CallOptions]) -> Any:
         """As `Client.execute`. Raises the same."""
-        future = self._begin(command, packed((payload,)), **options)
+        future = self._begin(command, encode_value((payload,)), **options)
         try:
             return wait(future)
         except BaseException:
@@ -74,8 +74,8 @@ class SyncClient:
         self, command: str, /, *arguments: object, **keywords: object
     ) -> concurrent.futures.Future[Any]:
         """As `Client.submit`; gives a future, whose `cancel` cancels the call."""
-        packed_keywords = packed(keywords) if keywords else NO_KEYWORDS
-        return self._begin(command, packed(arguments), packed_keywords)
+        encoded_keywords = encode_value(keywords) if keywords else NO_KEYWORDS
+        return self._begin(command, encode_value(arguments), encoded_keywords)
 
     def map(
         self, command: str, items: Iterable[object], *, window: int = 0
@@ -103,10 +103,10 @@ class SyncClient:
         **options: Unpack[CallOptions],
     ) -> Generator[Any, None, None]:
         """As `Client.stream`: closing the generator cancels the call. Raises the same."""
-        stream, arguments = Stream(check_credit(credit)), packed((payload,))
+        stream, arguments = Stream(check_credit(credit)), encode_value((payload,))
 
         async def begin() -> Call:
-            return self._client.start_packed(command, arguments, stream=stream, **options)
+            return self._client.start_encoded(command, arguments, stream=stream, **options)
 
         call, thread = self._run(begin()), self._thread
         hard = self._hard
@@ -168,9 +168,9 @@ class SyncClient:
             if not future.set_running_or_notify_cancel():
                 return
             try:
-                call = self._client.start_packed(command, arguments, keywords, **options)
+                call = self._client.start_encoded(command, arguments, keywords, **options)
                 future.began(call)
-            except Exception as error:  # noqa: BLE001 - told to whoever waits for it
+            except Exception as error:  # noqa: BLE001 - raised by the future
                 future.set_exception(error)
 
         future.thread = thread

@@ -75,14 +75,14 @@ def bounded(timeout_s: float) -> float:
 
 
 def current_request() -> str:
-    """The id of the request in hand, as a call carries it."""
+    """The id of the current request, as a call carries it."""
     cause = request_id.get()
     if cause:
         cause = cause[:MAX_NAME].encode(errors="replace").decode()
     return cause
 
 
-def packed(value: object) -> Raw:
+def encode_value(value: object) -> Raw:
     """A value as it travels. Raises: TypeError for what MessagePack does not know."""
     try:
         return Raw(_encode(value))
@@ -90,7 +90,7 @@ def packed(value: object) -> Raw:
         raise TypeError(f"not a value of MessagePack: {error}") from None
 
 
-def unpacked(values: Mapping[str, Raw]) -> dict[str, Any]:
+def decode_values(values: Mapping[str, Raw]) -> dict[str, Any]:
     """Values of a session as they were."""
     return {key: msgpack.decode(value) for key, value in values.items()}
 

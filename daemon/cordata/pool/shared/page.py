@@ -20,10 +20,10 @@ same call still runs, no other one can begin before the signal comes.
 The page of a connection is a memory file that the client makes and sends with its hello.
 ```
   0  begun      u64  the child's: number of the last call of this connection that it began
-  8  taken_back u64  the client's: no call up to this number may begin any more
+  8  revoked    u64  the client's: no call up to this number may begin any more
 ```
-Taking back: the client writes `taken_back`, waits for longer than a store takes to be seen by
-another core (SETTLE_S), then reads `begun`. The child writes `begun` and reads `taken_back` after
+Revoking: the client writes `revoked`, waits for longer than a store takes to be seen by
+another core (SETTLE_S), then reads `begun`. The child writes `begun` and reads `revoked` after
 it. So of the two at least one sees what the other wrote: a call that the client finds not begun
 will not begin. When both see it, the client finds it begun and the child does not run it, and
 answers `NotRun`. When the connection ends, `begun` alone says which calls had begun.
@@ -172,7 +172,7 @@ class StatusReader:
         return self._words[_STATE] == READY and not self._words[_DRAINED]
 
     @property
-    def in_hand(self) -> int:
+    def in_flight(self) -> int:
         """Calls of all clients that the child has read and not ended; 0: it is free."""
         words = self._words
         return words[_WAITING] + (words[_BEGUN] != words[_ENDED])
@@ -232,14 +232,14 @@ class ConnectionPage:
         self._map.close()
 
     def may_begin(self, number: int) -> bool:
-        """The child's: begin this call, or learn that it was taken back."""
+        """The child's: begin this call, or learn that it was revoked."""
         words = self._words
         if number <= words[1]:
             return False
         words[0] = number
         return number > words[1]
 
-    def take_back(self, number: int) -> None:
+    def revoke(self, number: int) -> None:
         """The client's: no call up to this number may begin any more. Wait SETTLE_S, then read
         `begun`.
         """

@@ -107,7 +107,7 @@ class Credit(Packet, tag="credit"):
 
 
 class Cancel(Packet, tag="cancel"):
-    """Nobody waits for the call any more. If it has not begun it is answered `NotRun`."""
+    """The caller does not wait any more. If it has not begun it is answered `NotRun`."""
 
     number: Number
 
@@ -178,7 +178,7 @@ class Failure(Packet, tag="failure"):
 class NotRun(Packet, tag="not_run"):
     """The call has not begun here, and never will.
 
-    `reason`: "taken_back", "cancelled", "leaving", "unknown_command", "moved" (the session is at
+    `reason`: "revoked", "cancelled", "leaving", "unknown_command", "moved" (the session is at
     `worker`, and strict) or "deadline".
     """
 
@@ -353,15 +353,15 @@ ToControlClient: TypeAlias = WorkerStatus | Death | Reply | Failure
 
 
 class Ping(Packet, tag="ping"):
-    """Are you there?"""
+    """The child is to answer with Pong."""
 
 
 class Stop(Packet, tag="stop"):
-    """End after the call in hand."""
+    """End after the current call."""
 
 
 class Pong(Packet, tag="pong"):
-    """Yes."""
+    """The child answers."""
 
 
 class Up(Packet, tag="up"):
@@ -485,7 +485,7 @@ def too_large(size: int, limit: int) -> FrameTooLarge:
 
 
 def close(files: Sequence[int]) -> None:
-    """Close descriptors that nobody wants."""
+    """Close descriptors that came with a packet."""
     for file in files:
         os.close(file)
 

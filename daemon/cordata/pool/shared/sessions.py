@@ -94,7 +94,7 @@ PRAGMA user_version = {_FORMAT};
 """
 _SETTINGS = (
     "PRAGMA synchronous = NORMAL",
-    "PRAGMA wal_autocheckpoint = 1000",  # pages; by whoever commits, so under the file lock
+    "PRAGMA wal_autocheckpoint = 1000",  # pages; in a commit, so under the file lock
     "PRAGMA journal_size_limit = 16777216",
     "PRAGMA mmap_size = 0",  # an I/O error is an error, not a SIGBUS
     "PRAGMA cache_size = -2048",
@@ -150,7 +150,7 @@ class Session(Struct, frozen=True, kw_only=True):
     #: Names and values, and what it takes to keep them.
     bytes: int
     ttl_s: float
-    #: Seconds until it ends, if nobody uses it before.
+    #: Seconds until it ends, unless it is used before.
     expires_in_s: float
     affinity: Affinity
     #: The worker that it prefers; "": none yet.
@@ -565,7 +565,7 @@ class SessionStore:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
             if os.fstat(self._lock_fd).st_nlink:
                 break
-            os.close(self._lock_fd)  # the lock of a file that was deleted excludes nobody
+            os.close(self._lock_fd)  # the lock of a file that was deleted excludes no process
             self._lock_fd = -1
         try:
             yield

@@ -55,7 +55,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class ControlServer:
-    """See the module. `keepers`: one for each child of the worker."""
+    """The control socket of one worker. `keepers`: one for each of its children."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ControlServer:
             group.create_task(self._serve_sessions())
             group.create_task(self._sweep())
 
-    def died(self, generation: int, end: Exit) -> None:
+    def report_death(self, generation: int, end: Exit) -> None:
         """A child died: tell those who asked."""
         for sock, number in self._waiting_deaths.pop(generation, ()):
             self._send(sock, _death(number, end))

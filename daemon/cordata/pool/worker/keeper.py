@@ -5,7 +5,7 @@
                          | due (max_calls, max_age_s, max_rss_bytes, or an operator's order)
                          v
                  child + spare --spare warm--> the spare is the child, the former one leaves after
-                         |                     the call in hand and gives the others back
+                         |                     its call and gives the others back
                          '-- child dies: the spare is the child; spare dies: the child serves on
 ```
 Deadlines are kept by the status page, so a command that hangs is killed whatever its caller does.
@@ -59,7 +59,7 @@ _LINE = 300
 
 
 class Keeper:
-    """See the module. Its control socket asks it; `on_death` is called for each child that died."""
+    """One child of a worker, and its spare. `on_death` is called for each child that died."""
 
     def __init__(
         self,
@@ -301,7 +301,7 @@ class Keeper:
             self._replace(self.child)
 
     def _replace(self, former: ChildProcess) -> None:
-        """The spare is the child; the former one leaves after the call in hand."""
+        """The spare is the child; the former one leaves after its current call."""
         assert self._spare is not None
         log.info(
             "child %d is replaced by %d after %d calls: %s",

@@ -80,8 +80,8 @@ class WorkerOutput:
             self._log(logging.WARNING, f"{left_out} lines of child {self._pid} are left out", {})
 
     def _log(self, level: int, text: str, extra: dict[str, object]) -> None:
-        told = fields(events.POOL_CHILD_OUTPUT, worker=self._worker, child_pid=self._pid, **extra)
-        log.log(level, "%s", text, extra=told)
+        more = fields(events.POOL_CHILD_OUTPUT, worker=self._worker, child_pid=self._pid, **extra)
+        log.log(level, "%s", text, extra=more)
 
 
 class LineCutter:
@@ -107,11 +107,11 @@ class LineCutter:
         yield from self._take(rest)
 
     def _take(self, line: bytes) -> Iterator[Line]:
-        text, mark, told = line.partition(OUTPUT_MARK.encode())
+        text, mark, ids = line.partition(OUTPUT_MARK.encode())
         if text:
             yield self._line(text.decode(errors="replace"))
         if mark:
-            id, _, request_id = told.decode(errors="replace").partition(" ")
+            id, _, request_id = ids.decode(errors="replace").partition(" ")
             self._call_id = id if _CALL_ID.fullmatch(id) else ""
             self._request_id = request_id[:200]
 
@@ -125,7 +125,7 @@ class LineCutter:
 class Tail:
     """At most 20 lines and 4 KiB of text, lines cut at 1000 characters; all of one call.
 
-    The caller gets them, and what a call of somebody else printed is none of their business.
+    The caller gets them, and not what a call of another client printed.
     """
 
     __slots__ = ("_call_id", "_lines", "_size")

@@ -50,7 +50,7 @@ class Exit(NamedTuple):
     signal: int | None
     #: Why the worker ended it; "": it ended by itself.
     why: str
-    #: What it wrote last in the call in hand, or between two calls.
+    #: What it wrote last, in its last call or after it.
     lines: tuple[str, ...]
     #: Its status page as it left it.
     status: Status
@@ -70,7 +70,7 @@ class Health:
     def __init__(self, now: float) -> None:
         self._started = now
         self.up = False
-        #: When it had no call in hand first, so that it could have answered.
+        #: When it had no call first, so that it could have answered.
         self._idle_since = now
         #: When it was heard of last.
         self._heard = now
@@ -97,13 +97,13 @@ class Health:
             self._idle_since = now
             late = deadline and now >= deadline + config.kill_grace_s
             return "deadline" if late else ""
-        patience_s = config.health_timeout_s
+        timeout_s = config.health_timeout_s
         if self._left is not None:
-            return "stop" if now >= max(self._left, self._idle_since) + patience_s else ""
+            return "stop" if now >= max(self._left, self._idle_since) + timeout_s else ""
         if not self.up:
             return "init" if now >= self._started + config.init_timeout_s else ""
         if self._pinged is not None:
-            return "unhealthy" if now >= max(self._pinged, self._idle_since) + patience_s else ""
+            return "unhealthy" if now >= max(self._pinged, self._idle_since) + timeout_s else ""
         if now >= self._heard + config.health_s:
             self._pinged = now
             return PING
@@ -137,7 +137,7 @@ class ChildProcess:
         self._reader = StatusReader(self._spawned.files.status_path())
         self._output = WorkerOutput(spec.place.worker, self.pid, running=self.running_call)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._spawned.pidfd, self._died)
+        self._loop.add_reader(self._spawned.pidfd, self._reap)
         self._loop.add_reader(self._spawned.output, self._wrote)
         self._loop.add_reader(self._spawned.channel, self.hear)
 
@@ -172,7 +172,7 @@ class ChildProcess:
             self._spawned.channel.send(encode(packet))
 
     def leave(self) -> None:
-        """It is to end by itself, after the call in hand; one that is not warm yet has none."""
+        """It is to end by itself, after its current call; one that is not warm yet has none."""
         if not self.leaving:
             self.leaving = True
             self.set_drained(True)
@@ -213,7 +213,7 @@ class ChildProcess:
         self._close()
 
     def hear(self) -> None:
-        """What it said by now; the loop calls it, and whoever is about to judge the child."""
+        """Take what it said by now; called by the loop, and before the child is judged."""
         try:
             while data := self._spawned.channel.recv(_READ):
                 self._on_message(self, child_to_worker.decode(data))
@@ -226,7 +226,7 @@ class ChildProcess:
         # It dies; or a command has closed it, and the next ping finds that out.
         self._loop.remove_reader(self._spawned.channel)
 
-    def _died(self) -> None:
+    def _reap(self) -> None:
         """The pid stays its own until its status is taken, so its group is still its group."""
         self._forget()
         with contextlib.suppress(ProcessLookupError):

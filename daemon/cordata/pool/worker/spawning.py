@@ -175,7 +175,7 @@ def _spec_file(spec: ChildSpec) -> Iterator[int]:
 def _start(
     place: Place, writing: int, channel: int, spec_fd: int, status: int, listener: int
 ) -> int:
-    # The last argument is for whoever reads a list of processes.
+    # The last argument is for a list of processes.
     argv = [sys.executable, "-P", _main(), f"child@{place}"]
     return os.posix_spawn(
         argv[0],

@@ -203,7 +203,7 @@ def test_client_without_descriptors_connects_later(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_call_that_is_being_taken_back_ends_when_its_client_is_closed(tmp_path: Path) -> None:
+def test_call_that_is_being_revoked_ends_when_its_client_is_closed(tmp_path: Path) -> None:
     async def test(client: Client, child: Child) -> None:
         first = client.start("echo", 1)
         await asyncio.to_thread(child.accept)
@@ -211,7 +211,7 @@ def test_call_that_is_being_taken_back_ends_when_its_client_is_closed(tmp_path: 
         assert await first == 1
         call = client.start("echo", 2, timeout=0.1)
         await asyncio.to_thread(child.expect, Call)
-        while child.page.may_begin(2):  # until it is taken back, of which the client learns later
+        while child.page.may_begin(2):  # until it is revoked, of which the client learns later
             child.page._words[0] = 1
             await asyncio.sleep(0)
         await client.close()
