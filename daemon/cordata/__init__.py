@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 #: Where each public name lives. Imported at first use: a command that needs one pays for one.
 _PLACES = {
     "App": "cordata.app",
-    "Event": "cordata.core.event",
+    "Event": "cordata.context",
     "Context": "cordata.context",
     "EventContext": "cordata.context",
     "BackfillContext": "cordata.context",
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from cordata.connection import connect as connect
     from cordata.context import BackfillContext as BackfillContext
     from cordata.context import Context as Context
+    from cordata.context import Event as Event
     from cordata.context import EventContext as EventContext
-    from cordata.core.event import Event as Event
     from cordata.core.inline_image import InlineImage as InlineImage
     from cordata.errors import CommandFailed as CommandFailed
     from cordata.errors import ConfigError as ConfigError

@@ -8,10 +8,12 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeVar, overload
 
 from cordata.config.sections import Config
-from cordata.core import bounds
-from cordata.core.naming import GROUP_CHARS
+from cordata.core.naming import GROUP_CHARS, TYPE_CHARS
 from cordata.errors import ConfigError
 from cordata.registry import (
+    MAX_CONCURRENCY,
+    MAX_RETRIES,
+    MAX_ROWS,
     AsgiApp,
     Backfill,
     BackfillTask,
@@ -29,8 +31,11 @@ from cordata.registry import (
     check_function,
     check_place,
     place_of,
+    wrong_count,
+    wrong_seconds,
+    wrong_text,
 )
-from cordata.subscription import Origin, Subscription, SubscriptionFunction, check_subscription
+from cordata.subscription import Origin, Subscription, SubscriptionFunction
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")
@@ -165,9 +170,13 @@ class App:
             name = group or f"{self.name}.{handler.__name__}"
             _refuse(
                 f"on({type!r})",
-                *bounds.handler(
-                    type, name, retries=retries, concurrency=concurrency, timeout_s=timeout_s
-                ),
+                wrong_text("the type", type, TYPE_CHARS),
+                wrong_text("group", name, GROUP_CHARS),
+                wrong_count("retries", retries, 0, MAX_RETRIES),
+                None
+                if concurrency is None
+                else wrong_count("concurrency", concurrency, 1, MAX_CONCURRENCY),
+                wrong_seconds("timeout_s", timeout_s),
             )
             if any(s.group == name for s in self.handlers):
                 raise ConfigError(f"consumer group {name!r} is declared twice", hint="pass group=")
@@ -220,18 +229,12 @@ class App:
         """
 
         def register(handler: SubscriptionFunction) -> Subscription:
-            where = f"subscribe({category!r})"
-            check_function(handler, where, "event", "ctx")
+            check_function(handler, f"subscribe({category!r})", "event", "ctx")
             own_name = name or f"{self.name}.{handler.__name__}"
             if own_name in self.subscriptions:
                 raise ConfigError(f"subscription {own_name!r} is declared twice", hint="pass name=")
-            if wrong := bounds.text("name", own_name, GROUP_CHARS):
-                raise ConfigError(f"@app.{where}: {wrong}")
-            check_subscription(
-                where, category, from_, partitions, batch, retries, timeout_s, on_error
-            )
             subscription = self.subscriptions[own_name] = Subscription(
-                handler,
+                function=handler,
                 name=own_name,
                 category=category,
                 origin=from_,
@@ -304,9 +307,9 @@ class App:
                 hint="a letter, then letters, digits and _ . : / -, 200 at most",
             )
         if timeout is not None:
-            _refuse(where, bounds.seconds("timeout", timeout))
+            _refuse(where, wrong_seconds("timeout", timeout))
         if retries is not None:
-            _refuse(where, bounds.whole("retries", retries, 0, 100))
+            _refuse(where, wrong_count("retries", retries, 0, 100))
 
         def add(at: str, function: Callable[..., Any] | None) -> None:
             if name in self.commands:
@@ -376,9 +379,9 @@ class App:
         """
         _refuse(
             f"backfill({name!r})",
-            bounds.text("the name", name, GROUP_CHARS),
-            bounds.whole("batch", batch, 1, bounds.MAX_ROWS),
-            bounds.seconds("timeout_s", timeout_s),
+            wrong_text("the name", name, GROUP_CHARS),
+            wrong_count("batch", batch, 1, MAX_ROWS),
+            wrong_seconds("timeout_s", timeout_s),
         )
 
         def register(run: Backfill) -> Backfill:
@@ -406,7 +409,7 @@ class App:
                 raise ConfigError(f"job {name!r} is declared twice")
             if not _NAME.match(name):
                 raise ConfigError(f"job({name!r}): lower-case letters, digits, - and _ only")
-            _refuse(f"job({name!r})", bounds.seconds("claim_timeout_s", claim_timeout_s))
+            _refuse(f"job({name!r})", wrong_seconds("claim_timeout_s", claim_timeout_s))
             check_function(run, f"job({name!r})", "ctx", "scope", "period")
             if due is not None:
                 check_function(due, f"job({name!r}, due=)", "ctx", "now")
@@ -422,8 +425,8 @@ class App:
         """
         _refuse(
             "every()",
-            bounds.seconds("seconds", seconds),
-            bounds.seconds("timeout_s", timeout_s),
+            wrong_seconds("seconds", seconds),
+            wrong_seconds("timeout_s", timeout_s),
         )
 
         def register(run: Periodic) -> Periodic:

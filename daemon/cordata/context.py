@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from cordata.broker.handled import explain, mark_handled
@@ -89,6 +90,24 @@ class Context:
         `Store.run`.
         """
         return await self.store.run(unit, batch=batch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """An event as a handler sees it: it happened once, however often it is delivered."""
+
+    #: 32 hex digits; the same at every redelivery.
+    id: str
+    #: For example `reservation.received`.
+    type: str
+    #: Events of one key belong together; None: no key.
+    key: str | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    #: 1 at the first delivery to the group.
+    attempt: int = 1
+    #: When the transaction that wrote it ran.
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TextIO
 
+from cordata import clock
 from cordata.errors import CommandFailed, CordataError
 
 #: Id of the current request, message or job: in every log line and stored row it causes.
@@ -23,6 +24,8 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 HANDLER = "cordata"
 _FRAMES = 5
 _REMOTE = re.compile(r'^  File "([^"]+)", line (\d+), in \S+$', re.MULTILINE)
+#: Lines that a LogThrottle remembers; beyond it all are forgotten, so that some are logged early.
+_THROTTLED = 100
 #: What `trail` shows of a recursion, and of exceptions that hang on each other.
 _TRAIL_FRAMES, _TRAIL_ERRORS = 20, 16
 
@@ -220,3 +223,34 @@ def without_values(text: str) -> str:
 def with_hint(error: CordataError) -> str:
     """The error, and in parentheses what to do."""
     return f"{error} ({error.hint})" if error.hint else str(error)
+
+
+class LogThrottle:
+    """Decides which lines are due: each at once, and again only now and then while it lasts.
+
+    Lines differ by their text, or by a key that stands for it.
+    """
+
+    def __init__(self, *, again_s: float = 60.0) -> None:
+        """`again_s`: often enough that whoever looks finds it near the end of the log."""
+        self._again_s = again_s
+        self._deadlines: dict[str, float] = {}
+
+    def is_due(self, key: str, *, now: float | None = None) -> bool:
+        """Whether to log it; counts as logged if so. `now`: monotonic seconds."""
+        now = clock.monotonic() if now is None else now
+        if now < self._deadlines.get(key, now):
+            return False
+        if len(self._deadlines) >= _THROTTLED:
+            self._deadlines.clear()
+        self._deadlines[key] = now + self._again_s
+        return True
+
+    @property
+    def has_logged(self) -> bool:
+        """Whether anything was logged since the last `reset`: its end is worth a line, too."""
+        return bool(self._deadlines)
+
+    def reset(self) -> None:
+        """It is over: the next line is due at once."""
+        self._deadlines.clear()

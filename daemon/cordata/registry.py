@@ -1,4 +1,4 @@
-"""What an App's registries hold: frozen records of what its decorators said."""
+"""What an App's registries hold: frozen records of what its decorators said; its bounds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from cordata.context import BackfillContext, Context, EventContext
-from cordata.core.event import Event
+from cordata.context import BackfillContext, Context, Event, EventContext
 from cordata.errors import ConfigError
 
 HandlerFunction = Callable[[Event, EventContext], Awaitable[None]]
@@ -22,6 +21,14 @@ Job = Callable[[Context, str, str], Awaitable[None]]
 Due = Callable[[Context, datetime], Awaitable[Iterable[tuple[str, str]]]]
 Periodic = Callable[[Context], Awaitable[None]]
 AsgiApp = Callable[..., Awaitable[None]]
+
+#: Each slot of a group is a task of the worker.
+MAX_CONCURRENCY = 1000
+#: More attempts than that take years.
+MAX_RETRIES = 1000
+MAX_ROWS = 100_000
+#: Shorter than any call takes, longer than any process lives.
+SHORTEST_S, LONGEST_S = 0.001, 31_536_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +114,29 @@ class CommandTask:
     idempotent: bool = False
     #: How often; None: as `[pool] retries` has it.
     retries: int | None = None
+
+
+def wrong_seconds(name: str, value: object) -> str | None:
+    """What is wrong with a time; None: nothing."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if SHORTEST_S <= value <= LONGEST_S:
+            return None
+    return f"{name} must be more than 0 seconds, {LONGEST_S:,} at most, not {value!r}"
+
+
+def wrong_count(name: str, value: object, low: int, high: int) -> str | None:
+    """What is wrong with a count."""
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        return None
+    return f"{name} must be {low} or more, a whole number, {high:,} at most, not {value!r}"
+
+
+def wrong_text(name: str, value: object, chars: int) -> str | None:
+    """What is wrong with a name that is stored with every message."""
+    if isinstance(value, str) and 1 <= len(value) <= chars and "\0" not in value:
+        return None
+    shown = repr(value)[:60]
+    return f"{name} must be a text of 1 to {chars} characters without NUL, not {shown}"
 
 
 def check_function(function: Callable[..., Any], where: str, *arguments: str) -> None:

@@ -11,8 +11,7 @@ import types
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
-from cordata.log import fields, logger
-from cordata.log_throttle import LogThrottle
+from cordata.log import LogThrottle, fields, logger
 
 log = logger("cordata.engine")
 

@@ -8,13 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from cordata.context import Context
-from cordata.core import bounds
 from cordata.core.commit_guard import CommitGuard
 from cordata.core.eventstream import MAX_PAGE, MAX_PARTITIONS, check_category
+from cordata.core.naming import GROUP_CHARS
 from cordata.errors import ConfigError, PermanentError
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.partition import Claim, advance
-from cordata.registry import check_function
+from cordata.registry import (
+    MAX_RETRIES,
+    check_function,
+    wrong_count,
+    wrong_seconds,
+    wrong_text,
+)
 from cordata.store import Tx, Unit
 
 T = TypeVar("T")
@@ -71,38 +77,52 @@ class SubscriptionContext(Context):
 SubscriptionFunction = Callable[[StoredEvent, SubscriptionContext], Awaitable[None]]
 
 
+@dataclass(eq=False, slots=True, kw_only=True)
 class Subscription:
-    """One subscription: what `@app.subscribe` makes of a function."""
+    """One subscription: what `@app.subscribe` makes of a function.
 
-    def __init__(
-        self,
-        function: SubscriptionFunction,
-        *,
-        name: str,
-        category: str,
-        origin: Origin,
-        partitions: int,
-        batch: int | None,
-        retries: int,
-        timeout_s: float,
-        on_error: Literal["block", "dead"],
-    ) -> None:
-        self.function = function
-        self.name = name
-        self.category = category
-        #: Where it begins when it is new.
-        self.origin = origin
-        self.partitions = partitions
-        #: Events read at once; None: 256.
-        self.batch = batch
-        #: Attempts after the first.
-        self.retries = retries
-        #: For one attempt.
-        self.timeout_s = timeout_s
-        #: What follows the last attempt.
-        self.on_error = on_error
-        #: Clears what the handler wrote, in the unit of a reset.
-        self.clear: Reset | None = None
+    Raises: ConfigError with every mistake in what it was given.
+    """
+
+    function: SubscriptionFunction
+    name: str
+    category: str
+    #: Where it begins when it is new.
+    origin: Origin
+    partitions: int
+    #: Events read at once; None: 256.
+    batch: int | None
+    #: Attempts after the first.
+    retries: int
+    #: For one attempt.
+    timeout_s: float
+    #: What follows the last attempt.
+    on_error: Literal["block", "dead"]
+    #: Clears what the handler wrote, in the unit of a reset.
+    clear: Reset | None = None
+
+    def __post_init__(self) -> None:
+        problems = [
+            wrong_text("name", self.name, GROUP_CHARS),
+            wrong_count("retries", self.retries, 0, MAX_RETRIES),
+            wrong_seconds("timeout_s", self.timeout_s),
+        ]
+        try:
+            check_category(self.category)
+        except PermanentError as error:
+            problems.append(str(error))
+        origin = self.origin
+        if origin not in ("start", "end") and not (isinstance(origin, int) and origin >= 0):
+            problems.append("from_ must be 'start', 'end' or a position")
+        if not 1 <= self.partitions <= MAX_PARTITIONS:
+            problems.append(f"partitions must be 1 to {MAX_PARTITIONS}")
+        if self.batch is not None and not 1 <= self.batch <= MAX_PAGE:
+            problems.append(f"batch must be 1 to {MAX_PAGE}")
+        if self.on_error not in ("block", "dead"):
+            problems.append("on_error must be 'block' or 'dead'")
+        if found := [problem for problem in problems if problem is not None]:
+            where = f"@app.subscribe({self.category!r})"
+            raise ConfigError(*(f"{where}: {problem}" for problem in found))
 
     async def __call__(self, event: StoredEvent, ctx: SubscriptionContext) -> None:
         """Call the function."""
@@ -119,36 +139,3 @@ class Subscription:
         check_function(clear, f"subscribe(name={self.name!r}).reset", "tx")
         self.clear = clear
         return clear
-
-
-def check_subscription(
-    where: str,
-    category: str,
-    origin: Origin,
-    partitions: int,
-    batch: int | None,
-    retries: int,
-    timeout_s: float,
-    on_error: str,
-) -> None:
-    """Check what `@app.subscribe` was given. Raises: ConfigError with every mistake."""
-    problems = []
-    try:
-        check_category(category)
-    except PermanentError as error:
-        problems.append(str(error))
-    if origin not in ("start", "end") and not (isinstance(origin, int) and origin >= 0):
-        problems.append("from_ must be 'start', 'end' or a position")
-    if not 1 <= partitions <= MAX_PARTITIONS:
-        problems.append(f"partitions must be 1 to {MAX_PARTITIONS}")
-    if batch is not None and not 1 <= batch <= MAX_PAGE:
-        problems.append(f"batch must be 1 to {MAX_PAGE}")
-    for wrong in (
-        bounds.whole("retries", retries, 0, bounds.MAX_RETRIES),
-        bounds.seconds("timeout_s", timeout_s),
-    ):
-        problems += [wrong] if wrong else []
-    if on_error not in ("block", "dead"):
-        problems.append("on_error must be 'block' or 'dead'")
-    if problems:
-        raise ConfigError(*(f"@app.{where}: {problem}" for problem in problems))

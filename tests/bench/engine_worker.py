@@ -14,8 +14,7 @@ from tests.integration.engine.parts import opened
 from cordata import clock
 from cordata.app import App
 from cordata.config.sections import EngineConfig
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 from cordata.store import Tx
 
 app = App("bench")

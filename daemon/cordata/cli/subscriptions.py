@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import sys
+from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +15,6 @@ import click
 from cordata.cli.operator import Operator, confirm, operator_options, run_in
 from cordata.cli.options import app_option, limit_option, yes_option
 from cordata.core.plural import plural
-from cordata.core.progress import Progress, readable_s
 from cordata.terminal import ProgressBar, show_json, show_page, show_record
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ _DEAD = ("position", "stream", "version", "type", "attempts", "dead_at", "error"
 _STATES = ("blocked", "unserved", "retrying", "behind", "current")
 #: How often progress is shown, and when for the first time.
 _EVERY_S, _FIRST_S = 1.0, 0.2
+#: The rate is that of so many seconds: it follows what changes, and does not jump.
+WINDOW_S = 10.0
 #: Unserved for so long: not merely between two workers.
 _UNSERVED_S = 3.0
 
@@ -399,3 +401,48 @@ def _progress_text(status: SubscriptionStatus, progress: Progress) -> str:
     if status.behind and progress.eta_s is not None:
         text += f", {readable_s(progress.eta_s)} to go"
     return text
+
+
+class Progress:
+    """Told now and then how much is left; more may come meanwhile."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int]] = deque()
+        self._most = 0
+
+    def update(self, now: float, left: int) -> None:
+        """At `now` (monotonic seconds) so much is left."""
+        self._samples.append((now, left))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - WINDOW_S:
+            self._samples.popleft()
+        self._most = max(self._most, left)
+
+    @property
+    def rate(self) -> float:
+        """How much less is left per second; 0.0 when it does not get less."""
+        if len(self._samples) < 2:
+            return 0.0
+        (began, most), (now, left) = self._samples[0], self._samples[-1]
+        return max(0.0, (most - left) / (now - began)) if now > began else 0.0
+
+    @property
+    def share(self) -> float:
+        """How much of the most that there ever was is done, 0 to 1."""
+        left = self._samples[-1][1] if self._samples else 0
+        return 1.0 - left / self._most if self._most else 1.0
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds until nothing is left, as it goes now; None when nobody can say."""
+        left = self._samples[-1][1] if self._samples else 0
+        if not left:
+            return 0.0
+        return left / self.rate if self.rate > 0.0 else None
+
+
+def readable_s(seconds: float) -> str:
+    """`42 s`, `3 min`, `2 h 5 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

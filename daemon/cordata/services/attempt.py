@@ -10,7 +10,7 @@ import msgspec
 from cordata import clock, events
 from cordata.broker import Message, Outcome
 from cordata.config.sections import EngineConfig
-from cordata.context import Context, EventContext, narrowed
+from cordata.context import Context, Event, EventContext, narrowed
 from cordata.core.commit_guard import CommitGuard, CommittedTwice
 from cordata.core.delivery import (
     Failure,
@@ -21,7 +21,6 @@ from cordata.core.delivery import (
     is_away,
     is_permanent,
 )
-from cordata.core.event import Event
 from cordata.core.retry import Backoff
 from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
 from cordata.log import fields, logger, places, request_id, what

@@ -11,12 +11,11 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from cordata import clock, events
 from cordata.context import Context
 from cordata.core.delivery import error_text
-from cordata.core.period import days_owed
 from cordata.errors import LeaseLost, StoreUnavailable, TransientError
 from cordata.log import fields, logger, places, request_id, what
 from cordata.process import ProcessLease, all_processes, plain_name, this_process
@@ -31,6 +30,7 @@ EXIT_OK, EXIT_FAILED = 0, 1
 EXIT_AWAY = 69
 #: EX_TEMPFAIL of sysexits.h: another process runs one of them.
 EXIT_BUSY = 75
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -121,6 +121,28 @@ async def _days(ctx: Context, task: JobTask, now: datetime) -> list[tuple[str, s
 
     known = await ctx.store.read(unit)
     return [("", day) for day in days_owed(known, now.astimezone(UTC).date())]
+
+
+def days_owed(known: Iterable[tuple[str, bool]], today: date) -> list[str]:
+    """The days to run, oldest first: those begun and never done, and each after the last done one.
+
+    `known` is (period, done) of every run so far; periods that are no days, and days to come, were
+    asked for by name and say nothing. A job that never ran owes today only.
+    """
+    begun: set[date] = set()
+    last_done: date | None = None
+    for period, done in known:
+        with contextlib.suppress(ValueError):
+            day = date.fromisoformat(period)
+            if day > today:
+                continue
+            if not done:
+                begun.add(day)
+            elif last_done is None or day > last_done:
+                last_done = day
+    first = today if last_done is None else last_done + _DAY
+    missed = {first + count * _DAY for count in range((today - first).days + 1)}
+    return [day.isoformat() for day in sorted(begun | missed)]
 
 
 async def latest_run(ctx: Context, job: str, scope: str) -> tuple[str, str] | None:

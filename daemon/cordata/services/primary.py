@@ -29,8 +29,7 @@ from cordata.config.sections import PrimaryConfig
 from cordata.context import Context, runtime_store
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.heartbeat import Heartbeat
-from cordata.log import fields, logger, with_hint
-from cordata.log_throttle import LogThrottle
+from cordata.log import LogThrottle, fields, logger, with_hint
 from cordata.services.leadership import LEASE_TOPIC, PRIMARY, Leadership, fenced
 from cordata.services.loop import WakeEvent, background, wake_on
 from cordata.store import (

@@ -16,8 +16,7 @@ from cordata.broker.group import Group, Registered, be_present, catch_up, regist
 from cordata.config.sections import EngineConfig
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
-from cordata.log import logger, with_hint
-from cordata.log_throttle import LogThrottle
+from cordata.log import LogThrottle, logger, with_hint
 from cordata.process import PROCESS_TOPIC, ProcessLease
 from cordata.services.loop import WakeEvent, background, wake_on
 from cordata.services.reclaim import Reclaimer

@@ -15,8 +15,7 @@ from cordata.config.sections import EngineConfig
 from cordata.core.retry import Backoff
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.heartbeat import Heartbeat
-from cordata.log import logger, with_hint
-from cordata.log_throttle import LogThrottle
+from cordata.log import LogThrottle, logger, with_hint
 from cordata.services.loop import WakeEvent, pause, wake_on
 from cordata.store import MESSAGE_TOPIC, QUEUE_TOPIC, Store
 

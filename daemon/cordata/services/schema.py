@@ -9,8 +9,7 @@ from cordata import clock, events
 from cordata.broker.group import Group, catch_up, register
 from cordata.context import Context, runtime_store
 from cordata.errors import CordataError, StoreUnavailable
-from cordata.log import fields, logger, with_hint
-from cordata.log_throttle import LogThrottle
+from cordata.log import LogThrottle, fields, logger, with_hint
 from cordata.services.leadership import LEASE_TOPIC, fenced
 from cordata.services.loop import pause
 from cordata.store import Applied, Chain, Lease, Store

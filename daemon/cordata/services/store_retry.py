@@ -17,8 +17,7 @@ from cordata.config import Config
 from cordata.context import Context
 from cordata.errors import StoreFull, StoreUnavailable
 from cordata.factory import open_context
-from cordata.log import fields, logger, with_hint
-from cordata.log_throttle import LogThrottle
+from cordata.log import LogThrottle, fields, logger, with_hint
 from cordata.services.unavailable import answering_503
 from cordata.systemd import Notifier
 

@@ -9,9 +9,8 @@ from cordata.app import App
 from cordata.broker import Message, Outcome, Want, give_back
 from cordata.broker.group import Group, catch_up, register
 from cordata.config.sections import EngineConfig
-from cordata.context import Context, EventContext
+from cordata.context import Context, Event, EventContext
 from cordata.core.delivery import Verdict
-from cordata.core.event import Event
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
 from cordata.services.group import make_queue

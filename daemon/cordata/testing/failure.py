@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cordata.core.event import Event
+from cordata.context import Event
 from cordata.errors import AlreadySeen
 from cordata.eventstore import StoredEvent
 from cordata.unawaited import require_awaits

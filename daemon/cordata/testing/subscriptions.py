@@ -7,14 +7,13 @@ import copy
 from cordata.app import App
 from cordata.config import Config
 from cordata.context import Context
-from cordata.core.partition import cohorts
 from cordata.core.retry import Backoff
 from cordata.eventstore import EventLog, StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.process import ProcessLease, this_process
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
 from cordata.services.subscription.partition import Dependencies, PartitionRunner
-from cordata.services.subscription.reader import read_page
+from cordata.services.subscription.reader import cohorts, read_page
 from cordata.subscription import Subscription, SubscriptionContext
 from cordata.testing.failure import Failure, FailureRecorder
 

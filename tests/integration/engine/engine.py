@@ -21,8 +21,7 @@ from cordata.app import App
 from cordata.broker import Broker
 from cordata.broker.factory import Passwords, is_store, make_redis_broker
 from cordata.config.sections import BrokerConfig, EngineConfig
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 from cordata.errors import PermanentError
 from cordata.process import Process, ProcessLease, this_process
 from cordata.services.consumer import ConsumerService

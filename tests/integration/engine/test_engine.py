@@ -16,8 +16,7 @@ from tests.integration.engine.parts import known, opened, publish, rows, until
 from cordata import log
 from cordata.app import App
 from cordata.config.sections import EngineConfig
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 from cordata.errors import PermanentError, StoreUnavailable
 from cordata.services.idle_exit import DeadLetters
 from cordata.store import Store, Tx

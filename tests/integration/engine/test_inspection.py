@@ -21,8 +21,7 @@ from cordata import clock
 from cordata.app import App
 from cordata.broker.inspection import BadPosition, DeadLetters, Filter, Outbox
 from cordata.config.sections import EngineConfig
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 from cordata.errors import PermanentError
 from cordata.store import Row, Store, Tx
 

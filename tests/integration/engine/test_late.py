@@ -10,9 +10,8 @@ from tests.integration.engine.engine import build, running
 from tests.integration.engine.parts import opened, publish, rows, until
 
 from cordata.app import App
-from cordata.context import EventContext
+from cordata.context import Event, EventContext
 from cordata.core.commit_guard import HandlerEnded
-from cordata.core.event import Event
 from cordata.store import Store, Tx
 
 

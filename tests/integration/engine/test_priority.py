@@ -9,8 +9,7 @@ from tests.integration.engine.engine import build, running
 from tests.integration.engine.parts import opened, publish
 
 from cordata.app import App
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 
 COUNT = 4_000
 LIVE = 5

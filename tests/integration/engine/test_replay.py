@@ -12,8 +12,7 @@ from tests.integration.engine.parts import known, opened, publish, rows, until
 
 from cordata.app import App
 from cordata.broker.inspection import DeadLetters, Filter, Outbox, Replayed, UnknownGroup
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 from cordata.errors import PermanentError
 from cordata.store import Store
 

@@ -16,8 +16,7 @@ from tests.servers.postgres import PostgresServer
 from cordata.app import App
 from cordata.broker import Message, Queue, Want
 from cordata.config.sections import EngineConfig
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 from cordata.errors import StoreUnavailable
 from cordata.store import Store
 

@@ -20,8 +20,7 @@ from tests.integration.primary.primary import running as leading
 from cordata.app import App
 from cordata.broker import Queue, Want
 from cordata.config.sections import MailConfig
-from cordata.context import BackfillContext, EventContext
-from cordata.core.event import Event
+from cordata.context import BackfillContext, Event, EventContext
 from cordata.eventstore import StoredEvent
 from cordata.process import ProcessLease, this_process
 from cordata.services.primary import HandoverService

@@ -30,8 +30,7 @@ from cordata.broker import MessageId, Queue, Want
 from cordata.broker.group import Group
 from cordata.broker.inspection import Groups
 from cordata.config.sections import EngineConfig
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 from cordata.errors import StoreFull
 from cordata.services import consumer
 from cordata.services.absent_group import AbsentGroupService

@@ -11,8 +11,7 @@ from tests.integration.engine.parts import opened, publish, until
 
 from cordata.app import App
 from cordata.config.sections import EngineConfig
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 
 #: Whoever waits for its next look at the tables waits in vain.
 UNPOLLED = EngineConfig(poll_s=600.0)

@@ -15,8 +15,7 @@ from tests.integration.engine.parts import known, opened, publish, rows, until
 from tests.integration.engine.wild import app as wild_app
 
 from cordata.app import App
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 from cordata.store import Store, Tx
 
 WORKER = "tests.integration.engine.wild"

@@ -10,8 +10,7 @@ import uvloop
 from tests.integration.engine import engine
 
 from cordata.app import App
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 
 app = App("t")
 

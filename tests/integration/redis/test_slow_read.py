@@ -16,8 +16,7 @@ from tests.servers.redis import RedisServer
 from cordata.app import App
 from cordata.broker.redis.reconciler import Reconciler
 from cordata.broker.redis.stream import Keys
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 from cordata.heartbeat import Heartbeat
 from cordata.services.leadership import Leadership
 from cordata.services.reconciler import ReconcilerService

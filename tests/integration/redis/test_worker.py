@@ -13,8 +13,7 @@ from tests.integration.redis.stores import use
 from tests.servers.redis import RedisServer
 
 from cordata.app import App
-from cordata.context import EventContext
-from cordata.core.event import Event
+from cordata.context import Event, EventContext
 
 
 async def test_events_of_a_low_priority_delay_nothing_else(

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 from cordata import App
-from cordata.context import BackfillContext, Context, EventContext
-from cordata.core.event import Event
+from cordata.context import BackfillContext, Context, Event, EventContext
 
 app = App("careless")
 #: What must not be found in the log.

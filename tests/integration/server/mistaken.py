@@ -7,8 +7,7 @@ import time
 from typing import Any
 
 from cordata import App
-from cordata.context import BackfillContext, Context, EventContext
-from cordata.core.event import Event
+from cordata.context import BackfillContext, Context, Event, EventContext
 from cordata.store import Tx
 
 SQL = "tests.contract.store.sql"

@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 
 from cordata import App
-from cordata.context import BackfillContext, Context, EventContext
-from cordata.core.event import Event
+from cordata.context import BackfillContext, Context, Event, EventContext
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
 from cordata.store import Tx
 from cordata.subscription import SubscriptionContext

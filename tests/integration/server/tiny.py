@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cordata import App
-from cordata.context import Context, EventContext
-from cordata.core.event import Event
+from cordata.context import Context, Event, EventContext
 from cordata.errors import PermanentError
 
 app = App("tiny")

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from cordata.core.period import days_owed
+from cordata.services.job import days_owed
 
 TODAY = date(2026, 3, 1)
 

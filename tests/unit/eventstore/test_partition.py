@@ -7,7 +7,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordata.core.partition import cohorts, fair_share
+from cordata.services.subscription.membership import fair_share
+from cordata.services.subscription.reader import cohorts
 
 _HELD = st.dictionaries(
     st.sampled_from("abcdefgh"), st.integers(min_value=0, max_value=20), min_size=1

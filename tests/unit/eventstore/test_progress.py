@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cordata.core.progress import Progress, readable_s
+from cordata.cli.subscriptions import Progress, readable_s
 
 
 def test_rate_and_end_follow_from_what_was_told() -> None:

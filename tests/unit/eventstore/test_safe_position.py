@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cordata.core.safe_position import SafePosition
+from cordata.eventstore.log import SafePosition
 
 
 def test_all_is_safe_when_nothing_is_in_flight() -> None:

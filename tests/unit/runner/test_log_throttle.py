@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cordata.log_throttle import LogThrottle
+from cordata.log import LogThrottle
 
 
 def test_line_is_due_at_once_and_again_only_after_a_while() -> None:

@@ -6,8 +6,7 @@ from redis.exceptions import ResponseError
 
 from cordata import clock, events
 from cordata.broker.redis.server import code_of, describe
-from cordata.log import fields, logger
-from cordata.log_throttle import LogThrottle
+from cordata.log import LogThrottle, fields, logger
 
 log = logger("cordata.redis")
 

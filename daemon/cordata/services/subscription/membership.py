@@ -9,8 +9,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
-from cordata.core.partition import fair_share
 from cordata.eventstore.partition import Partitions, PartitionState, PartitionTable
 from cordata.services.subscription.crash import CrashedAttempts
 
@@ -98,3 +98,18 @@ def plan(me: str, table: PartitionTable) -> Plan:
             turn = zlib.crc32(me.encode()) % len(free)
             result.wanted[name] = (free[turn:] + free[:turn])[:missing]
     return result
+
+
+def fair_share(me: str, held: Mapping[str, int], partitions: int, *, salt: str) -> int:
+    """How many of `partitions` the process `me` should have.
+
+    `held`: every living process that takes part, `me` too -> how many it has now. What is left
+    over goes to those who have most, so that nothing moves without need; `salt` (the name of the
+    subscription) decides between equals, so that not all left-overs go to the same process.
+    """
+    share, left_over = divmod(partitions, len(held))
+
+    def rank(owner: str) -> tuple[int, bytes]:
+        return -held[owner], blake2b(f"{salt}/{owner}".encode(), digest_size=8).digest()
+
+    return share + (sorted(held, key=rank).index(me) < left_over)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from cordata.core.partition import cohorts
 from cordata.eventstore import EventLog
 from cordata.services.subscription.partition import PartitionRunner
 from cordata.services.subscription.runners import PartitionRunners
@@ -80,6 +79,25 @@ class EventReader:
             min(self._blocked_pause_s * 2, _BLOCKED_LONGEST_S),
         )
         return min(longest_s, pause_s)
+
+
+def cohorts(read_to: Mapping[int, int], safe: int) -> list[tuple[int, int, Sequence[int]]]:
+    """Which partitions are read by one query: (after, until, partitions), the foremost first.
+
+    `read_to`: partition -> the position up to which it was read. Those at the same position are
+    one cohort. A cohort that is behind is read no further than to where the next one is, so that
+    they go on as one from there.
+    """
+    by_position: dict[int, list[int]] = {}
+    for partition, position in read_to.items():
+        by_position.setdefault(position, []).append(partition)
+    found: list[tuple[int, int, Sequence[int]]] = []
+    until = safe
+    for position in sorted(by_position, reverse=True):
+        if position < until:
+            found.append((position, until, sorted(by_position[position])))
+        until = min(until, position)
+    return found
 
 
 async def read_page(
