@@ -69,7 +69,7 @@ async def work(url: str, unit: str, alone: bool, seconds: float, flight: int) ->
     """Units until the time is up; counts and latencies."""
     latencies: list[float] = []
     async with await opened(url) as store:
-        run = store.run_now if alone else store.run
+        run = store._runner.run_now if alone else store.run
         work = UNITS[unit]
 
         async def one(end: float, latencies: list[float]) -> None:

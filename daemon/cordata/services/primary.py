@@ -32,15 +32,7 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import LogThrottle, fields, logger, with_hint
 from cordata.services.leadership import LEASE_TOPIC, PRIMARY, Leadership, fenced
 from cordata.services.loop import WakeEvent, background, wake_on
-from cordata.store import (
-    TAKEOVER_S,
-    Chain,
-    Fence,
-    Lease,
-    Store,
-    is_takeover_requested,
-    request_takeover,
-)
+from cordata.store import Applied, Chain, Fence, Lease, Store, Tx
 from cordata.systemd import Notifier
 
 log = logger("cordata.primary")
@@ -58,6 +50,8 @@ _TAKEOVER_LOOK_S = 1.0
 _REQUEST_LOOK_S = 5.0
 _EXTEND_S = 30.0
 _TICK_S = 5.0
+#: A request for a takeover is repeated; one that is older than this has expired.
+_TAKEOVER_S = 15.0
 
 
 def holder_name() -> str:
@@ -155,8 +149,8 @@ class PrimaryService:
         self._notifier.extend_timeout(_EXTEND_S, "standby; waiting for the schema")
         now = clock.monotonic()
         if now >= self._next_request:
-            await request_takeover(self._ctx.store, pending[-1], name=PRIMARY, holder=self._holder)
-            self._next_request = now + TAKEOVER_S / 3
+            await request_takeover(self._ctx.store, pending[-1], holder=self._holder)
+            self._next_request = now + _TAKEOVER_S / 3
             self._ctx.store.notify(LEASE_TOPIC)
 
     async def _is_for_another(self) -> bool:
@@ -166,7 +160,7 @@ class PrimaryService:
             self._next_look = now + _TAKEOVER_LOOK_S
             store = self._ctx.store
             self._for_another = await is_takeover_requested(
-                store, name=PRIMARY, holder=self._holder
+                store, holder=self._holder
             ) and await store.schema_current(self._chains)
         return self._for_another
 
@@ -248,6 +242,39 @@ class HandoverService:
     async def run_once(self) -> bool:
         """One look. Returns whether another asks for the lease."""
         try:
-            return await is_takeover_requested(self._store, name=PRIMARY, holder=self._holder)
+            return await is_takeover_requested(self._store, holder=self._holder)
         except StoreUnavailable:
             return False
+
+
+async def request_takeover(store: Store, migration: Applied, *, holder: str) -> None:
+    """Ask the primary to hand the lease over, for a migration that its program lacks.
+
+    Raises: StoreUnavailable.
+    """
+
+    async def unit(tx: Tx) -> None:
+        if await tx.fetch_one("migration.table") is not None:
+            await tx.write(
+                "lease.request_takeover",
+                name=PRIMARY,
+                wanted_by=holder,
+                component=migration.component,
+                number=migration.number,
+                wanted_at=tx.now_us,
+            )
+
+    await store.run(unit)
+
+
+async def is_takeover_requested(store: Store, *, holder: str) -> bool:
+    """Whether another than `holder` asks for the lease. Raises: StoreUnavailable."""
+
+    async def unit(tx: Tx) -> bool:
+        if await tx.fetch_one("migration.table") is None:
+            return False
+        since = tx.now_us - int(_TAKEOVER_S * 1_000_000)
+        row = await tx.fetch_one("lease.takeover_request", name=PRIMARY, holder=holder, since=since)
+        return row is not None
+
+    return await store.read(unit)

@@ -5,7 +5,6 @@ from cordata.store.factory import check_url, dialect_of, missing_file, open_stor
 from cordata.store.fence import Fence
 from cordata.store.migrate import Applied, Chain, SchemaError
 from cordata.store.queries import Queries
-from cordata.store.takeover import TAKEOVER_S, is_takeover_requested, request_takeover
 from cordata.store.tx import (
     CHECKPOINT_TOPIC,
     MAIL_TOPIC,
@@ -24,7 +23,6 @@ __all__ = [
     "MAIL_TOPIC",
     "MESSAGE_TOPIC",
     "QUEUE_TOPIC",
-    "TAKEOVER_S",
     "Applied",
     "Chain",
     "Fence",
@@ -40,11 +38,9 @@ __all__ = [
     "UnitMisuse",
     "check_url",
     "dialect_of",
-    "is_takeover_requested",
     "missing_file",
     "new_id",
     "open_store",
     "published_types",
-    "request_takeover",
     "store_class",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from cordata.store.fence import Fence
@@ -80,14 +79,11 @@ class Store(Protocol):
         """The folder of its SQL files: "sqlite" or "postgres"."""
         ...
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     def now_us(self) -> int:
         """The wall time that the fleet agrees on, in microseconds since the epoch.
@@ -166,7 +162,7 @@ class Store(Protocol):
 
     async def schema_current(self, chains: Sequence[Chain]) -> bool:
         """Whether nothing is pending. Raises: SchemaError when the schema is too new for us."""
-        ...
+        return not await self.pending(chains)
 
     async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
         """The migrations that `migrate` would apply. Raises: SchemaError."""

@@ -1,4 +1,4 @@
-"""Fence: the term under which a primary writes, checked inside its transaction."""
+"""Fence: the term under which a primary writes, and the rows of the terms."""
 
 from __future__ import annotations
 
@@ -35,3 +35,15 @@ async def check_fence(tx: Tx, fence: Fence, *, lock_term: bool = False) -> None:
     """
     row = await tx.fetch_one("lease.hold" if lock_term else "lease.term", name=fence.name)
     require_newest(fence, None if row is None else row["term"])
+
+
+async def take_term(tx: Tx, name: str, *, holder: str) -> Fence:
+    """Begin a new term of a lease, whose lock this process has; `holder` is for people."""
+    row = await tx.fetch_one("lease.take", name=name, holder=holder, acquired_at=tx.now_us)
+    assert row is not None
+    return Fence(name, row["term"])
+
+
+async def end_term(tx: Tx, fence: Fence) -> None:
+    """Write down that the holder gave the lease back."""
+    await tx.execute("lease.release", name=fence.name, term=fence.term, released_at=tx.now_us)

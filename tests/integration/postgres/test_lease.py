@@ -20,7 +20,7 @@ from tests.servers.postgres import PostgresServer
 from cordata.clock import monotonic
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.store import Lease, Tx
-from cordata.store.postgres.lease_trust import SILENT_S
+from cordata.store.postgres.lease import SILENT_S
 
 
 def terms(notes: list[str]) -> list[int]:

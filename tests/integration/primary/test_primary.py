@@ -34,7 +34,7 @@ from cordata.services import backfill
 from cordata.services.backfill import BackfillService
 from cordata.services.leadership import Leadership
 from cordata.store import Row, Store, Tx
-from cordata.store.postgres.lease_trust import SILENT_S
+from cordata.store.postgres.lease import SILENT_S
 
 PROCESS = "tests.integration.primary.primary"
 #: A takeover that waits for the end of a silent lease takes longer.

@@ -1,7 +1,7 @@
 """A model of holders, a server and a network that does what it likes: who holds the lease?
 
 Processes' clocks run at different speeds and are apart by any amount; messages are late, processes
-die, are suspended, are cut off and come back. What decides is store/postgres/lease_trust.py.
+die, are suspended, are cut off and come back. What decides is in store/postgres/lease.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.stateful import run_state_machine_as_test as run_model
 
 from cordata.store.fence import is_accepted
-from cordata.store.postgres import lease_trust
+from cordata.store.postgres import lease
 
 _STEP_S = 0.25
 PROCESSES = st.integers(0, 1)
@@ -44,7 +44,7 @@ class Process:
         return self.offset + self.rate * time
 
     def trusts_itself(self, time: float) -> bool:
-        return self.locked and lease_trust.is_trusted(self.deadline, self.clock(time))
+        return self.locked and lease.is_trusted(self.deadline, self.clock(time))
 
     def forget(self) -> None:
         self.locked, self.term, self.deadline = False, None, float("-inf")
@@ -172,7 +172,7 @@ class LeaseModel(RuleBasedStateMachine):
         else:
             one.locked = (number, session) == self.lock or one.locked or what == "locked"
             came = one.clock(self.time)
-            one.deadline = lease_trust.trusted_until(self.proof_counts_from(said, came))
+            one.deadline = lease.trusted_until(self.proof_counts_from(said, came))
 
     @precondition(lambda self: self.writes)
     @rule(data=st.data())
@@ -209,7 +209,7 @@ class LeaseModel(RuleBasedStateMachine):
         for _ in range(steps):
             self.time += _STEP_S
             for number, session in list(self.heard):
-                if self.time - self.heard[number, session] >= lease_trust.SILENT_S:
+                if self.time - self.heard[number, session] >= lease.SILENT_S:
                     self._end(number, session)
 
     def _converse(self, number: int) -> None:

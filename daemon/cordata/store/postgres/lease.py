@@ -2,11 +2,18 @@
 
     holder      checks every second; trusts itself for 5 s after the last check that it began
     server      ends a session that says nothing for 7 s, and the lock with it
-    standby     stands in the queue for the lock, which costs nothing, and is told when it has it
+    standby     waits in the queue for the lock, which costs nothing, and is told when it has it
 
-So a holder that is cut off, suspended or dead knows (if it knows anything) that it holds nothing
-2 s before another can, whatever stands in between: a proxy that keeps answering for a dead host
-deceives keepalives, not this. Its writes are checked against the term all the same.
+    clock of the holder   asked ─────────────5 s─────────────> trusts itself no more
+    clock of the server      heard ────────────────7 s────────────────> ends the session, its lock
+                             (later than `asked`)
+
+A holder counts from the moment it *asked* for its last proof, the server from the moment it *heard*
+that, which is later. So a holder that is cut off or suspended stops two seconds before another can
+begin, whatever the network does in between and however far the two clocks are apart; a proxy that
+keeps answering for a dead host deceives keepalives, not this. The two seconds are for clocks that
+run at different speeds, and for what a holder has begun and not finished. What it sent before and
+what arrives after that is refused by its term.
 
     nothing --try_acquire--> locked --term taken--> held --lost, released--> nothing
        |  ^                    ^  |
@@ -18,27 +25,32 @@ deceives keepalives, not this. Its writes are checked against the term all the s
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from cordata import clock
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.store.contract import Lease
-from cordata.store.fence import Fence, check_fence
+from cordata.store.fence import Fence, check_fence, end_term, take_term
+from cordata.store.migrate import Schema
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError, cut
-from cordata.store.postgres.lease_trust import CHECK_S, SILENT_S, is_trusted, trusted_until
-from cordata.store.tx import Tx
+from cordata.store.postgres.reader import Reader
+from cordata.store.postgres.runner import Runner
+from cordata.store.tasks import StoreTasks
 
-if TYPE_CHECKING:
-    from cordata.store.postgres.store import PostgresStore
-
+#: How often a holder asks for a proof.
+CHECK_S = 1.0
+#: How long one proof is good for, by the monotonic clock of the holder.
+TRUST_S = 5.0
+#: A session that says nothing for so long is ended by the server, by its clock.
+SILENT_S = 7.0
 #: lock_not_available: the queue was too long.
 _NOT_AVAILABLE = "55P03"
 #: A session that answers nothing is given up.
 _ANSWER_S = 4.0
-#: So long in the queue at a time: whoever waits in a statement keeps old rows from being removed.
+#: So long in the queue at a time: a statement that waits keeps old rows from being removed.
 _QUEUE_S = 10.0
-#: A lock that came while nobody asked for the lease any more is given back after so long.
+#: A lock that came while no caller asks for the lease any more is given back after so long.
 _CLAIM_S = 1.0
 #: The server's word that the lock is ours may be so much behind another's that it is free.
 _WORD_S = 0.02
@@ -47,7 +59,7 @@ _LOCK = f"SELECT pg_try_advisory_lock({_KEY}) AS locked"
 _WAIT = f"SELECT pg_advisory_lock({_KEY})"
 _UNLOCK = f"SELECT pg_advisory_unlock({_KEY})"
 #: The last four end the session of a host that died while the server was speaking to it, or while
-#: it stood in the queue.
+#: it waited in the queue.
 _WATCHED = (
     f"SELECT set_config('idle_session_timeout', '{SILENT_S * 1000:.0f}', false),"
     f" set_config('lock_timeout', '{_QUEUE_S * 1000:.0f}', false),"
@@ -62,8 +74,23 @@ _WATCHED = (
 class SessionLease(Lease):
     """Held: this process' session has the lock and proved it a moment ago."""
 
-    def __init__(self, store: PostgresStore, *, holder: str, name: str) -> None:
-        self._store = store
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        runner: Runner,
+        reader: Reader,
+        schema: Schema,
+        tasks: StoreTasks,
+        *,
+        holder: str,
+        name: str,
+    ) -> None:
+        """`connect` makes a session of its own."""
+        self._connect = connect
+        self._runner = runner
+        self._reader = reader
+        self._schema = schema
+        self._tasks = tasks
         self._holder = holder
         self._name = name
         #: The session, while the lock is waited for and while it is held.
@@ -72,7 +99,7 @@ class SessionLease(Lease):
         self._fence: Fence | None = None
         #: Monotonic time until which the lock is ours without a further proof.
         self._deadline = 0.0
-        #: Somebody is changing the state.
+        #: Held while the state changes.
         self._busy = asyncio.Lock()
         #: Set when the session is to be left alone.
         self._stop = asyncio.Event()
@@ -109,16 +136,18 @@ class SessionLease(Lease):
                 return None
             self._claimed.set()
             try:
-                await self._store.bootstrap()
-                term = await self._store.run_now(self._take)
+                await self._schema.bootstrap()
+                taken: Fence = await self._runner.run_now(
+                    lambda tx: take_term(tx, self._name, holder=self._holder)
+                )
             except BaseException:
                 await self._let_go()
                 raise
             if not self.held:
                 await self._let_go()
                 raise cut("the lease was lost while it was taken")
-            self._fence = Fence(self._name, term)
-            return self._fence
+            self._fence = taken
+            return taken
 
     async def check(self) -> None:
         """As in Lease."""
@@ -128,7 +157,7 @@ class SessionLease(Lease):
                 f"the lease {self._name!r} is not held: the session with the database server was"
                 " lost, or did not answer in time"
             )
-        await self._store.read(lambda tx: check_fence(tx, fence))
+        await self._reader.read(lambda tx: check_fence(tx, fence))
 
     async def release(self) -> None:
         """As in Lease."""
@@ -136,14 +165,14 @@ class SessionLease(Lease):
             fence, held = self._fence, self.held
             try:
                 if fence is not None and held:
-                    await self._store.run_now(lambda tx: self._give_back(tx, fence))
+                    await self._runner.run_now(lambda tx: end_term(tx, fence))
             except StoreUnavailable:
                 pass  # the row is for people to read; the lock is what counts
             finally:
                 await self._let_go()
 
     async def _lock(self) -> bool:
-        """Get the lock if it is free; else stand in the queue for it from now on."""
+        """Get the lock if it is free; else wait in the queue for it from now on."""
         if self._background is not None and not self._background.done():
             try:  # it may have come with the word that made the caller ask
                 async with asyncio.timeout(_WORD_S):
@@ -152,7 +181,7 @@ class SessionLease(Lease):
                 pass
             return self._locked
         if self._session is None or self._session.lost:
-            self._session = await self._store.connect_session()
+            self._session = await self._connect()
         session = self._session
         try:
             async with asyncio.timeout(_ANSWER_S):
@@ -171,11 +200,11 @@ class SessionLease(Lease):
         self._came.clear()
         if locked:
             self._locked, self._deadline = True, trusted_until(sent)
-        self._background = self._store.start(self._attend(session))
+        self._background = self._tasks.start(self._attend(session))
         return bool(locked)
 
     async def _attend(self, session: Connection) -> None:
-        """Stand in the queue until the lock is there, then see to it that it stays."""
+        """Wait in the queue until the lock is there, then keep it."""
         try:
             if not self._locked:
                 await session.execute(_WAIT, (self._name,))
@@ -185,13 +214,13 @@ class SessionLease(Lease):
             due = clock.monotonic() + _CLAIM_S
             while await self._unasked(CHECK_S):
                 if not self._claimed.is_set() and clock.monotonic() >= due:
-                    break  # whoever stood in the queue has gone
+                    break  # the caller that waited has gone
                 self._deadline = trusted_until(await _prove(session))
             else:
                 return
         except ServerError as error:
             if error.fault.sqlstate == _NOT_AVAILABLE:
-                return  # it stands in the queue again at the next try
+                return  # it waits in the queue again at the next try
         except (TimeoutError, ConnectionLost):
             pass
         session.close()
@@ -226,16 +255,15 @@ class SessionLease(Lease):
         finally:
             session.close()
 
-    async def _take(self, tx: Tx) -> int:
-        row = await tx.fetch_one(
-            "lease.take", name=self._name, holder=self._holder, acquired_at=tx.now_us
-        )
-        assert row is not None
-        term: int = row["term"]
-        return term
 
-    async def _give_back(self, tx: Tx, fence: Fence) -> None:
-        await tx.execute("lease.release", name=fence.name, term=fence.term, released_at=tx.now_us)
+def trusted_until(asked: float) -> float:
+    """Until when a proof is good that was asked for at this moment, and that came."""
+    return asked + TRUST_S
+
+
+def is_trusted(deadline: float, now: float) -> bool:
+    """Whether a holder may begin something in the lease's name; both by its own clock."""
+    return now < deadline
 
 
 async def _prove(session: Connection) -> float:

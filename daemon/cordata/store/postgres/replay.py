@@ -66,16 +66,16 @@ class ReplayedTx(UnitTx):
     def __init__(
         self,
         resources: Resources,
-        places: asyncio.Semaphore,
+        slots: asyncio.Semaphore,
         read: Read,
         config: StoreConfig,
         *,
         fence: Fence | None,
     ) -> None:
-        """`places`: of transactions past their first write. `read`: as `Store.read`."""
+        """`slots`: of transactions past their first write. `read`: as `Store.read`."""
         super().__init__(resources.queries, resources.clock.now_us())
         self._resources = resources
-        self._held = _Held(resources, places, config)
+        self._held = _Held(resources, slots, config)
         self._read = read
         self._fence = fence
         #: What was read before the first write, to be read again then.
@@ -337,11 +337,9 @@ class ReplayedTx(UnitTx):
 class _Held:
     """What a transaction takes with its first write and gives back at its end."""
 
-    def __init__(
-        self, resources: Resources, places: asyncio.Semaphore, config: StoreConfig
-    ) -> None:
+    def __init__(self, resources: Resources, slots: asyncio.Semaphore, config: StoreConfig) -> None:
         self._resources = resources
-        self._places = places
+        self._slots = slots
         self.timeout_s = config.transaction_timeout_s
         #: For a place and a connection.
         self._wait_s = config.write_timeout_s
@@ -366,7 +364,7 @@ class _Held:
         deadline = self._loop.time() + self._wait_s
         try:
             async with asyncio.timeout_at(deadline):
-                await self._places.acquire()
+                await self._slots.acquire()
         except TimeoutError:
             raise Busy("too many transactions are open", hint="raise [store] pool_size") from None
         self.began = True
@@ -404,7 +402,7 @@ class _Held:
             self._release_connection()
             if self.began:
                 self.began = False
-                self._places.release()
+                self._slots.release()
 
     async def commit(self, tx: UnitTx) -> None:
         """Commit, and know it; what was taken is still to be given back, with `roll_back`.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
@@ -64,7 +63,7 @@ class PostgresStore(Store):
         self._batcher = Batcher(self._resources, self._runner, config)
         self._reader = Reader(self._resources, config)
         #: Transactions open at once; some connections are always left for what is quick.
-        self._places = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
+        self._slots = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
         self._probe = HealthProbe(self._health, WriteProbe(self._resources).start)
         self._notifier = Notifier(self._connector)
         #: Of leases; one that waits for its lock is nobody's to release.
@@ -87,17 +86,6 @@ class PostgresStore(Store):
         await store._tasks.open()
         store._tasks.start(store._notifier.run())
         return store
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def now_us(self) -> int:
         """As in Store: the server's."""
@@ -130,12 +118,6 @@ class PostgresStore(Store):
         result: T = await entry.future
         return result
 
-    async def run_now(self, unit: Unit[T]) -> T:
-        """As `run`, whatever the state of the store, in the caller's own task."""
-        self._check_open()
-        result: T = await self._runner.run_now(unit)
-        return result
-
     async def read(self, unit: Unit[T]) -> T:
         """As in Store."""
         self._check_open()
@@ -145,7 +127,7 @@ class PostgresStore(Store):
     async def transaction(self, *, fence: Fence | None = None) -> AsyncIterator[Tx]:
         """As in Store."""
         self._check_open()
-        tx = ReplayedTx(self._resources, self._places, self.read, self._config, fence=fence)
+        tx = ReplayedTx(self._resources, self._slots, self.read, self._config, fence=fence)
         try:
             with require_awaits():
                 yield tx
@@ -164,23 +146,11 @@ class PostgresStore(Store):
 
     def lease(self, *, holder: str, name: str = "primary") -> SessionLease:
         """As in Store."""
-        return SessionLease(self, holder=holder, name=name)
-
-    async def connect_session(self) -> Connection:
-        """A session of its own, for the lease. Raises: StoreUnavailable."""
-        self._check_open()
-        session = await self._connector.connect_session()
-        self._sessions = [one for one in self._sessions if not one.lost]
-        self._sessions.append(session)
-        return session
-
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Begin some work that ends with the store at the latest."""
-        return self._tasks.start(work)
-
-    async def bootstrap(self) -> None:
-        """Make the tables that the lease and the migrations themselves need."""
-        await self._schema.bootstrap()
+        return SessionLease(
+            *(self._connect_session, self._runner, self._reader, self._schema, self._tasks),
+            holder=holder,
+            name=name,
+        )
 
     async def migrate(
         self,
@@ -191,10 +161,6 @@ class PostgresStore(Store):
     ) -> list[Applied]:
         """As in Store; one process at a time."""
         return await self._schema.migrate(chains, fence, progress)
-
-    async def schema_current(self, chains: Sequence[Chain]) -> bool:
-        """As in Store."""
-        return not await self._schema.pending(chains)
 
     async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
         """As in Store."""
@@ -240,6 +206,14 @@ class PostgresStore(Store):
             await self._tasks.close()
         finally:
             self._closing.set_result(None)
+
+    async def _connect_session(self) -> Connection:
+        """A session of its own, for a lease. Raises: StoreUnavailable."""
+        self._check_open()
+        session = await self._connector.connect_session()
+        self._sessions = [one for one in self._sessions if not one.lost]
+        self._sessions.append(session)
+        return session
 
     async def _drain(self) -> None:
         """Wait until no unit waits any more."""

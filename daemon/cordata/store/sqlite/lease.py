@@ -9,9 +9,8 @@ from pathlib import Path
 
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.store.contract import Lease, Store
-from cordata.store.fence import Fence, check_fence
+from cordata.store.fence import Fence, check_fence, end_term, take_term
 from cordata.store.sqlite.fault import DIRECTORY_HINT
-from cordata.store.tx import Tx
 
 
 class FileLease(Lease):
@@ -55,13 +54,12 @@ class FileLease(Lease):
             return None
         try:
             await self._make_tables()
-            term = await self._store.run(self._take)
+            fence = await self._store.run(lambda tx: take_term(tx, self._name, holder=self._holder))
         except BaseException:
             os.close(lock)
             raise
-        self._lock = lock
-        self._fence = Fence(self._name, term)
-        return self._fence
+        self._lock, self._fence = lock, fence
+        return fence
 
     async def check(self) -> None:
         """As in Lease."""
@@ -75,7 +73,7 @@ class FileLease(Lease):
         fence, self._fence = self._fence, None
         try:
             if fence is not None and self._lock is not None:
-                await self._store.run(lambda tx: self._give_back(tx, fence))
+                await self._store.run(lambda tx: end_term(tx, fence))
         except StoreUnavailable:
             pass  # the row is for people to read; the lock is what counts
         finally:
@@ -100,14 +98,3 @@ class FileLease(Lease):
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
-
-    async def _take(self, tx: Tx) -> int:
-        row = await tx.fetch_one(
-            "lease.take", name=self._name, holder=self._holder, acquired_at=tx.now_us
-        )
-        assert row is not None
-        term: int = row["term"]
-        return term
-
-    async def _give_back(self, tx: Tx, fence: Fence) -> None:
-        await tx.execute("lease.release", name=fence.name, term=fence.term, released_at=tx.now_us)

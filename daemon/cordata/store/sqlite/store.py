@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 from cordata import clock
@@ -134,17 +133,6 @@ class SqliteStore(Store):
             raise
         return store
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def run(
         self,
         unit: Unit[T],
@@ -195,11 +183,7 @@ class SqliteStore(Store):
 
     def lease(self, *, holder: str, name: str = "primary") -> FileLease:
         """As in Store."""
-        return FileLease(self, self.bootstrap, self._state_dir, holder=holder, name=name)
-
-    async def bootstrap(self) -> None:
-        """Make the tables that the lease and the migrations themselves need."""
-        await self._schema.bootstrap()
+        return FileLease(self, self._schema.bootstrap, self._state_dir, holder=holder, name=name)
 
     async def migrate(
         self,
@@ -210,10 +194,6 @@ class SqliteStore(Store):
     ) -> list[Applied]:
         """As in Store; each under the write lock."""
         return await self._schema.migrate(chains, fence, progress)
-
-    async def schema_current(self, chains: Sequence[Chain]) -> bool:
-        """As in Store."""
-        return not await self._schema.pending(chains)
 
     async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
         """As in Store."""
