@@ -49,11 +49,9 @@ def list_(operator: Operator, limit: int) -> int:
     last mail about the alert, and MAILED when the mail server took it; both are empty for alerts
     that a process mailed at once. With an invalid configuration the valid parts of it are used.
     """
-
-    async def unit(tx: Tx) -> list[Row]:
-        return await tx.fetch_all("alert.list", limit=limit)
-
-    rows = operator.run_salvaged(lambda ctx: ctx.store.read(unit))
+    rows = operator.run_salvaged(
+        lambda ctx: ctx.store.read(lambda tx: tx.fetch_all("alert.list", limit=limit))
+    )
     show_page([_record(row) for row in rows], _COLUMNS, json_=operator.json)
     return 0
 
@@ -68,11 +66,9 @@ Exit codes: 0 done, 1 there is no such alert.""",
 @operator_options
 def show(operator: Operator, fingerprint: str) -> int:
     """Show one alert with the text of the latest of its kind."""
-
-    async def unit(tx: Tx) -> Row | None:
-        return await tx.fetch_one("alert.show", fingerprint=fingerprint)
-
-    row = operator.run_salvaged(lambda ctx: ctx.store.read(unit))
+    row = operator.run_salvaged(
+        lambda ctx: ctx.store.read(lambda tx: tx.fetch_one("alert.show", fingerprint=fingerprint))
+    )
     if row is None:
         click.echo(f"error: no alert {fingerprint}; see `cordata alerts list`", err=True)
         return 1

@@ -39,11 +39,8 @@ class Subscriptions:
 
     async def names(self) -> list[str]:
         """All that ever began, sorted."""
-
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all("subscription.all")
-
-        return [row["name"] for row in await self._store.read(unit)]
+        rows = await self._store.read(lambda tx: tx.fetch_all("subscription.all"))
+        return [row["name"] for row in rows]
 
     async def page(
         self,
@@ -189,16 +186,15 @@ class Subscriptions:
         self, name: str, *, before: int | None = None, limit: int = 50
     ) -> tuple[list[DeadEvent], int | None]:
         """Events that a subscription gave up, the newest first, and `before` of the next page."""
-
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all(
+        rows = await self._store.read(
+            lambda tx: tx.fetch_all(
                 "subscription.letters",
                 subscription=name,
                 before=_EVER if before is None else before,
                 limit=limit + 1,
             )
-
-        found = [letter_of(row) for row in await self._store.read(unit)]
+        )
+        found = [letter_of(row) for row in rows]
         more = len(found) > limit
         return found[:limit], found[limit - 1].position if more else None
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from cordata.errors import AlreadySeen, PartitionLost
 from cordata.process import Process
-from cordata.store import Row, Store, Tx
+from cordata.store import Store, Tx
 
 #: Notified when partitions are free, resumed, or begin anew.
 SUBSCRIPTION_TOPIC = "subscription"
@@ -126,11 +126,8 @@ class Partitions:
 
     async def known(self, name: str) -> bool:
         """Whether `add` ran before."""
-
-        async def unit(tx: Tx) -> Row | None:
-            return await tx.fetch_one("subscription.get", name=name)
-
-        return await self._store.read(unit) is not None
+        row = await self._store.read(lambda tx: tx.fetch_one("subscription.get", name=name))
+        return row is not None
 
     async def look(self, subscriptions: Iterable[str]) -> PartitionTable:
         """The partitions of some subscriptions and all processes."""

@@ -11,7 +11,6 @@ from cordata.errors import StoreUnavailable
 from cordata.log import fields, logger
 from cordata.services.leadership import Leadership
 from cordata.services.loop import pause
-from cordata.store import Row, Tx
 
 log = logger("cordata.groups")
 
@@ -49,10 +48,8 @@ class AbsentGroupService:
         """One pass. Returns the groups that are absent."""
         before = ctx.now_us() - int(_ABSENT_S * 1e6)
 
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all("group.absent", before=before)
-
-        absent = {row["group"]: row["present_at"] for row in await ctx.store.read(unit)}
+        rows = await ctx.store.read(lambda tx: tx.fetch_all("group.absent", before=before))
+        absent = {row["group"]: row["present_at"] for row in rows}
         for group, present_at in absent.items():
             if self._reported.get(group) != present_at:
                 log.error(

@@ -14,7 +14,7 @@ from cordata.registry import BackfillTask
 from cordata.services.handler_call import call, cut_off
 from cordata.services.leadership import Leadership
 from cordata.services.loop import Pace, pause
-from cordata.store import Row, Tx, new_id
+from cordata.store import Row, new_id
 
 log = logger("cordata.backfill")
 
@@ -129,16 +129,15 @@ class BackfillService:
         if error is not None:
             raise _Failed(error)
 
-        async def unit(tx: Tx) -> None:
-            await tx.execute(
+        await ctx.store.run(
+            lambda tx: tx.execute(
                 "backfill.step",
                 name=task.name,
                 cursor=following,
                 now_us=tx.now_us,
                 done_at=tx.now_us if following is None else None,
             )
-
-        await ctx.store.run(unit)
+        )
         return following
 
 
@@ -151,7 +150,4 @@ class _Failed(Exception):
 
 
 async def _stored(ctx: Context, name: str) -> Row | None:
-    async def unit(tx: Tx) -> Row | None:
-        return await tx.fetch_one("backfill.get", name=name)
-
-    return await ctx.store.read(unit)
+    return await ctx.store.read(lambda tx: tx.fetch_one("backfill.get", name=name))

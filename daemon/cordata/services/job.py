@@ -147,11 +147,7 @@ def days_owed(known: Iterable[tuple[str, bool]], today: date) -> list[str]:
 
 async def latest_run(ctx: Context, job: str, scope: str) -> tuple[str, str] | None:
     """Period and state of a scope's run with the last period; None: it has none."""
-
-    async def unit(tx: Tx) -> Row | None:
-        return await tx.fetch_one("job.latest", job=job, scope=scope)
-
-    row = await ctx.store.read(unit)
+    row = await ctx.store.read(lambda tx: tx.fetch_one("job.latest", job=job, scope=scope))
     return None if row is None else (row["period"], row["state"])
 
 
@@ -200,10 +196,9 @@ class _JobRunner:
         return result.ran
 
     async def _row(self, run: Run) -> Row | None:
-        async def unit(tx: Tx) -> Row | None:
-            return await tx.fetch_one("job.get", job=run.job, scope=run.scope, period=run.period)
-
-        return await self._ctx.store.read(unit)
+        return await self._ctx.store.read(
+            lambda tx: tx.fetch_one("job.get", job=run.job, scope=run.scope, period=run.period)
+        )
 
     async def _claim(self, run: Run) -> bool:
         row = await self._row(run)
@@ -211,8 +206,8 @@ class _JobRunner:
         processes = await all_processes(self._ctx.store) if holder else []
         dead = holder if any(one.id == holder and one.is_gone() for one in processes) else ""
 
-        async def unit(tx: Tx) -> int:
-            return await tx.execute(
+        claimed = await self._ctx.store.run(
+            lambda tx: tx.execute(
                 "job.claim",
                 job=run.job,
                 scope=run.scope,
@@ -222,11 +217,10 @@ class _JobRunner:
                 force=int(self._force),
                 dead=dead,
             )
-
-        claimed = await self._ctx.store.run(unit) > 0
+        )
         if claimed and holder:
             log.warning("%s is taken over from %s, which died", run, plain_name(holder))
-        return claimed
+        return claimed > 0
 
     def _next_renewal(self) -> float:
         return clock.monotonic() + self._task.claim_timeout_s / 3
@@ -249,8 +243,8 @@ class _JobRunner:
                 raise LeaseLost(f"{run} was taken over by another process")
 
     async def _finish(self, run: Run, error: BaseException | None) -> None:
-        async def unit(tx: Tx) -> int:
-            return await tx.execute(
+        is_ours = await self._ctx.store.run(
+            lambda tx: tx.execute(
                 "job.finish",
                 job=run.job,
                 scope=run.scope,
@@ -260,8 +254,8 @@ class _JobRunner:
                 last_error=error_text(error) if error is not None else None,
                 now_us=tx.now_us,
             )
-
-        if not await self._ctx.store.run(unit) and error is None:
+        )
+        if error is None and not is_ours:
             raise LeaseLost(f"{run} was taken over by another process")
 
     async def _fail(self, run: Run, error: Exception) -> None:

@@ -122,12 +122,8 @@ class MailService:
 
     async def _next(self, ctx: Context) -> Row | None:
         """The next due row, after giving up on those that are too old."""
-
-        async def unit(tx: Tx) -> Row | None:
-            return await tx.fetch_one("mail.due", now_us=tx.now_us)
-
         while True:
-            row = await ctx.store.read(unit)
+            row = await ctx.store.read(lambda tx: tx.fetch_one("mail.due", now_us=tx.now_us))
             if row is None or ctx.now_us() - row["created_at"] < self._config.give_up_s * 1e6:
                 return row
             await self._end(ctx, row, _failed("given up: it is too old"))
@@ -270,10 +266,7 @@ class MailService:
 
 
 async def _begin(ctx: Context, row: Row) -> None:
-    async def unit(tx: Tx) -> None:
-        await tx.execute("mail.begin", id=row["id"])
-
-    await ctx.store.run(unit)
+    await ctx.store.run(lambda tx: tx.execute("mail.begin", id=row["id"]))
 
 
 def _failed(error: str) -> _End:

@@ -12,7 +12,7 @@ from cordata.errors import StoreUnavailable
 from cordata.log import logger
 from cordata.services.leadership import Leadership
 from cordata.services.loop import Pace, pause
-from cordata.store import Row, Tx
+from cordata.store import Row
 
 log = logger("cordata.retention")
 
@@ -68,14 +68,11 @@ class RetentionService:
     ) -> int:
         params = {} if before is None else {"before": before}
 
-        async def unit(tx: Tx) -> int:
-            return await tx.execute(query, **params, limit=_BATCH)
-
         count = 0
         pace = Pace(ctx.store)
         while not stop.is_set():
             await pace.next(full=False)
-            deleted = await ctx.store.run(unit)
+            deleted = await ctx.store.run(lambda tx: tx.execute(query, **params, limit=_BATCH))
             count += deleted
             if deleted < _BATCH:
                 break
@@ -98,10 +95,9 @@ class RetentionService:
 
 
 async def _page(ctx: Context, after: int, before: int) -> list[Row]:
-    async def unit(tx: Tx) -> list[Row]:
-        return await tx.fetch_all("retention.page", after=after, before=before, limit=_BATCH)
-
-    return await ctx.store.read(unit)
+    return await ctx.store.read(
+        lambda tx: tx.fetch_all("retention.page", after=after, before=before, limit=_BATCH)
+    )
 
 
 async def _delete(ctx: Context, ids: list[str]) -> int:

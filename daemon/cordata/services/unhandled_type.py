@@ -9,7 +9,7 @@ from collections.abc import Collection
 from cordata.errors import StoreUnavailable
 from cordata.log import fields, logger
 from cordata.services.loop import pause
-from cordata.store import Row, Store, Tx, published_types
+from cordata.store import Store, published_types
 
 log = logger("cordata.groups")
 
@@ -42,10 +42,8 @@ class UnhandledTypeService:
         if not (new := published_types - self._known):
             return
 
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all("group.handled_types")
-
-        handled = {row["type"] for row in await self._store.read(unit)}
+        rows = await self._store.read(lambda tx: tx.fetch_all("group.handled_types"))
+        handled = {row["type"] for row in rows}
         self._known |= new
         for type_ in sorted(new - handled):
             near = difflib.get_close_matches(type_, self._handled, n=1, cutoff=0.6)

@@ -14,7 +14,6 @@ from cordata.core.delivery import Verdict
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
 from cordata.services.group import make_queue
-from cordata.store import Row, Tx
 from cordata.testing.failure import Failure, FailureRecorder
 
 OWNER = "test"
@@ -59,10 +58,9 @@ class Delivery:
         """When the next message is due that waits, in microseconds; None: nothing waits."""
         groups = json.dumps(list(self._handlers))
 
-        async def unit(tx: Tx) -> Row | None:
-            return await tx.fetch_one("testing.next_at", groups=groups, now_us=tx.now_us)
-
-        row = await self._store.read(unit)
+        row = await self._store.read(
+            lambda tx: tx.fetch_one("testing.next_at", groups=groups, now_us=tx.now_us)
+        )
         return None if row is None else row["next_at"]
 
     async def _attempt(self, message: Message) -> tuple[Outcome, Failure | None]:

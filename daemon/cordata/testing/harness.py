@@ -27,7 +27,7 @@ from cordata.http import AsgiApp
 from cordata.log import request_id
 from cordata.services.job import JobResult
 from cordata.services.loop import background
-from cordata.store import Row, RuntimeStore, Tx, Unit, new_id
+from cordata.store import Row, RuntimeStore, Unit, new_id
 from cordata.testing.asgi import Mounted, Response
 from cordata.testing.delivery import Delivery
 from cordata.testing.failure import Failure
@@ -298,11 +298,7 @@ class Harness:
 
     async def fetch_all(self, query: str, /, **params: object) -> list[Row]:
         """The rows of a named query of the application."""
-
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all(query, **params)
-
-        return await self.ctx.store.read(unit)
+        return await self.ctx.store.read(lambda tx: tx.fetch_all(query, **params))
 
     async def fetch_one(self, query: str, /, **params: object) -> Row | None:
         """The first row of a named query of the application, or None."""

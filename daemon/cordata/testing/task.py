@@ -10,7 +10,7 @@ from cordata.registry import BackfillTask, JobTask
 from cordata.services.backfill import BackfillService
 from cordata.services.job import JobResult, run_job
 from cordata.services.leadership import Leadership
-from cordata.store import Row, Tx
+from cordata.store import Row
 
 
 async def run_job_now(
@@ -62,7 +62,4 @@ async def backfill_to_its_end(ctx: Context, task: BackfillTask, *, steps: int | 
 
 
 async def _stored(ctx: Context, name: str) -> Row | None:
-    async def unit(tx: Tx) -> Row | None:
-        return await tx.fetch_one("backfill.get", name=name)
-
-    return await ctx.store.read(unit)
+    return await ctx.store.read(lambda tx: tx.fetch_one("backfill.get", name=name))

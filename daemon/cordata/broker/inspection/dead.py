@@ -68,8 +68,8 @@ class DeadLetters:
         return await self._each("inspection.drop", wanted, progress)
 
     async def _below(self, wanted: Filter, below: tuple[int, int, str], limit: int) -> list[Letter]:
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all(
+        rows = await self._store.read(
+            lambda tx: tx.fetch_all(
                 "inspection.letters",
                 dead_at=below[0],
                 position=below[1],
@@ -79,14 +79,13 @@ class DeadLetters:
                 **wanted.bounds(),
                 limit=limit,
             )
-
-        return [_letter(row) for row in await self._store.read(unit)]
+        )
+        return [_letter(row) for row in rows]
 
     async def _of(self, event_id: str, group: str | None) -> list[Row]:
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all("inspection.letters_of", event_id=event_id, group=group)
-
-        return await self._store.read(unit)
+        return await self._store.read(
+            lambda tx: tx.fetch_all("inspection.letters_of", event_id=event_id, group=group)
+        )
 
     async def _each(self, query: str, wanted: Filter, progress: Progress | None) -> int:
         """Page by page towards older deaths: a letter that dies again is not met again."""

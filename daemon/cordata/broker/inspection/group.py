@@ -9,7 +9,7 @@ from cordata.broker.inspection.outbox import unknown_group
 from cordata.broker.inspection.record import BATCH, PAUSE_S, Group, Progress, UnknownGroup
 from cordata.core.plural import plural
 from cordata.errors import CordataError
-from cordata.store import MESSAGE_TOPIC, Row, Store, Tx
+from cordata.store import MESSAGE_TOPIC, Store, Tx
 
 
 class GroupInUse(CordataError):
@@ -26,11 +26,8 @@ class Groups:
 
     async def read(self, group: str | None = None) -> list[Group]:
         """All groups, or the one of this name, by name."""
-
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all("group.list", group=group)
-
-        return [Group(**dict(row)) for row in await self._store.read(unit)]
+        rows = await self._store.read(lambda tx: tx.fetch_all("group.list", group=group))
+        return [Group(**dict(row)) for row in rows]
 
     async def rename(self, old: str, new: str, *, progress: Progress | None = None) -> int:
         """Give a group another name: its messages, dead letters and marks go with it.
@@ -86,21 +83,16 @@ class Groups:
 
     async def _check(self, old: str, new: str) -> None:
         """Raises: UnknownGroup."""
-
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all("group.types", old=old, new=new)
-
-        types = {row["group"]: row["type"] for row in await self._store.read(unit)}
+        rows = await self._store.read(lambda tx: tx.fetch_all("group.types", old=old, new=new))
+        types = {row["group"]: row["type"] for row in rows}
         if old not in types or old == new:
             raise await self._unknown(old)
         if types.get(new, types[old]) != types[old]:
             raise UnknownGroup(f"{new} handles {types[new]}, {old} handles {types[old]}")
 
     async def _unknown(self, group: str) -> UnknownGroup:
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all("group.names")
-
-        return unknown_group(group, [row["group"] for row in await self._store.read(unit)])
+        rows = await self._store.read(lambda tx: tx.fetch_all("group.names"))
+        return unknown_group(group, [row["group"] for row in rows])
 
     async def _copy_marks(self, old: str, new: str, progress: Progress | None) -> None:
         after = ""
@@ -118,7 +110,7 @@ class Groups:
             await asyncio.sleep(PAUSE_S)
 
     async def _marks(self, old: str, after: str) -> list[str]:
-        async def unit(tx: Tx) -> list[Row]:
-            return await tx.fetch_all("group.marks", old=old, after=after, limit=BATCH)
-
-        return [row["event_id"] for row in await self._store.read(unit)]
+        rows = await self._store.read(
+            lambda tx: tx.fetch_all("group.marks", old=old, after=after, limit=BATCH)
+        )
+        return [row["event_id"] for row in rows]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from cordata.eventstore import EventLog
 from cordata.services.subscription.partition import PartitionRunner
 from cordata.services.subscription.runners import PartitionRunners
-from cordata.store import Row, Store, Tx
+from cordata.store import Row, Store
 from cordata.subscription import Subscription
 
 #: Events of one read, unless the subscription says otherwise.
@@ -113,8 +113,8 @@ async def read_page(
     """The first `limit` events of the wanted ones of so many partitions, in (after, until]."""
     numbers = json.dumps(list(wanted))
 
-    async def unit(tx: Tx) -> list[Row]:
-        return await tx.fetch_all(
+    return await store.read(
+        lambda tx: tx.fetch_all(
             "event.of_partitions",
             category=subscription.category,
             partitions=partitions,
@@ -123,5 +123,4 @@ async def read_page(
             until=until,
             limit=limit,
         )
-
-    return await store.read(unit)
+    )
