@@ -10,9 +10,8 @@ from dataclasses import fields as fields_of
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from cordata.broker.handled import explain, mark_handled
 from cordata.core.commit_guard import CommitGuard
-from cordata.errors import Conflict
+from cordata.errors import AlreadySeen, ClaimLost, Conflict
 from cordata.log import fields
 from cordata.pool.client.lazy_client import LazyClient
 from cordata.store import Chain, RuntimeStore, Store, Tx, Unit
@@ -163,14 +162,13 @@ class EventContext(Context):
                 return await self.store.run(marked, batch=self._batch if batch is None else batch)
 
     async def _mark(self, tx: Tx) -> None:
-        """The end of the effect's transaction: the message goes, the mark stays."""
-        await mark_handled(
-            tx,
-            event_id=self.event_id,
-            group=self.group,
-            claim=self._claim,
-            attempts=self._attempt,
-        )
+        """Take the message from the queue and write the mark, at the end of the effect's unit: so
+        the effect happens once. It only writes, so that the unit can be batched.
+        """
+        message = {"event_id": self.event_id, "group": self.group}
+        if self._claim:
+            await tx.write("queue.delete", rows=1, **message, claim=self._claim)
+        await tx.insert("handled", **message, attempts=self._attempt, handled_at=tx.now_us)
 
     @asynccontextmanager
     async def _explained(self) -> AsyncIterator[None]:
@@ -178,13 +176,16 @@ class EventContext(Context):
         try:
             yield
         except Conflict as error:
-            raise await explain(
-                self.store,
-                error,
-                event_id=self.event_id,
-                group=self.group,
-                claim=self._claim,
-            ) from None
+            raise (await self.store.read(self._look_why) or error) from None
+
+    async def _look_why(self, tx: Tx) -> AlreadySeen | ClaimLost | None:
+        """Why the message is not this process' any more; None: it is."""
+        message = {"event_id": self.event_id, "group": self.group}
+        if await tx.fetch_one("queue.has_handled", **message):
+            return AlreadySeen(f"event {self.event_id} was handled by {self.group} before")
+        if self._claim and not await tx.fetch_one("queue.has_claim", **message, claim=self._claim):
+            return ClaimLost(f"another process has event {self.event_id} of {self.group} by now")
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING
 from cordata.app import App
 from cordata.config import Config
 from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command
+from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import Context
 from cordata.errors import ConfigError, CordataError, PermanentError, StoreUnavailable, is_transient
 from cordata.pool.client.lazy_client import LazyClient
-from cordata.store import Chain, Queries, check_url, dialect_of, missing_file, open_store
+from cordata.registry import Handler
+from cordata.store import Chain, Queries, Store, check_url, dialect_of, missing_file, open_store
 from cordata.store.migrate import RUNTIME, SchemaError
 from cordata.store.migrate import load as load_migrations
 from cordata.systemd import Credentials
 from cordata.vault import MASTER_KEY, Vault
 
 if TYPE_CHECKING:
+    from cordata.broker import Queue
     from cordata.broker.factory import Passwords
+    from cordata.broker.group import Group
     from cordata.pool.client.client import Client
     from cordata.pool.shared.protocol import CommandOptions
 
@@ -167,6 +171,41 @@ def pools_of(config: Config) -> dict[str, PoolConfig]:
 def pool_directory(config: Config) -> Path:
     """Below which the children of all pools listen."""
     return config.paths.runtime / "pool"
+
+
+def groups_of(config: BrokerConfig, handlers: Sequence[Handler]) -> list[Group]:
+    """The consumer groups of an application. What wants the order of keys never goes by Redis.
+
+    Raises: ConfigError.
+    """
+    from cordata.broker.factory import is_store
+    from cordata.broker.group import Group
+
+    if is_store(config):
+        return [Group(one.group, one.type, one.key) for one in handlers]
+    from cordata.broker.redis.relay import GROUP
+
+    relay = Group(GROUP, "*")
+    return [
+        relay,
+        *(Group(one.group, one.type, one.key, "store" if one.key else "redis") for one in handlers),
+    ]
+
+
+def make_queue(
+    store: Store, handlers: Sequence[Handler], engine: EngineConfig, *, owner: str
+) -> Queue:
+    """The queue on the store, as the process `owner` sees it."""
+    from cordata.broker import Queue
+    from cordata.core.retry import Backoff
+
+    return Queue(
+        store,
+        owner=owner,
+        retries={one.group: one.retries for one in handlers},
+        keyed={one.group for one in handlers if one.key},
+        backoff=Backoff(engine.retry_min_s, engine.retry_max_s),
+    )
 
 
 def check_start(config: Config, app: App) -> None:

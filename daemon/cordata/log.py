@@ -50,6 +50,16 @@ def fields(message_id: str = "", /, **values: object) -> dict[str, object]:
     return extra
 
 
+@contextlib.contextmanager
+def in_request(id_: str) -> Iterator[None]:
+    """While inside, what is logged and stored carries this request id."""
+    token = request_id.set(id_)
+    try:
+        yield
+    finally:
+        request_id.reset(token)
+
+
 def frames(trace: TracebackType | None) -> str:
     """The innermost frames of a traceback, `file:line < caller:line`, without any values."""
     places: list[str] = []

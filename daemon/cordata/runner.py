@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from cordata import clock, events
 from cordata.errors import ConfigError, CordataError
 from cordata.heartbeat import Heartbeat as Heartbeat
-from cordata.log import fields, logger
+from cordata.log import fields, logger, with_hint
 from cordata.systemd import Notifier, watchdog_usec
 
 log = logger("cordata.runner")
@@ -300,7 +300,7 @@ def _text_and_trace(error: Exception) -> tuple[str, Exception | None]:
     """For the log: the text of a CordataError, else only the type; its text may quote anything."""
     if not isinstance(error, CordataError):
         return type(error).__name__, error
-    return (f"{error} ({error.hint})" if error.hint else str(error)), None
+    return with_hint(error), None
 
 
 def _fresh(service: Service, now: float) -> bool:

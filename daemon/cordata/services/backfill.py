@@ -9,7 +9,7 @@ from cordata import clock
 from cordata.context import BackfillContext, Context, narrowed
 from cordata.core.retry import Backoff
 from cordata.errors import LeaseLost
-from cordata.log import fields, logger, places, request_id, what
+from cordata.log import fields, in_request, logger, places, what
 from cordata.registry import BackfillTask
 from cordata.services.handler_call import call, cut_off
 from cordata.services.leadership import Leadership
@@ -71,28 +71,26 @@ class BackfillService:
 
     async def _run_task(self, ctx: Context, task: BackfillTask, stop: asyncio.Event) -> bool:
         """Step until done or stopped. Returns False when a step failed."""
-        token = request_id.set(new_id(ctx.now_us()))
-        try:
-            await self._step_on(ctx, task, stop)
-        except (LeaseLost, asyncio.CancelledError):
-            raise
-        except Exception as caught:
-            error = caught.error if isinstance(caught, _Failed) else caught
-            log.error(
-                "backfill %s failed with %s at %s; it continues from its cursor later",
-                task.name,
-                what(error),
-                places(error),
-                exc_info=error,
-                extra=fields(backfill=task.name),
-            )
-            return False
-        finally:
-            request_id.reset(token)
+        with in_request(new_id(ctx.now_us())):
+            try:
+                await self._step_on(ctx, task, stop)
+            except (LeaseLost, asyncio.CancelledError):
+                raise
+            except Exception as caught:
+                error = caught.error if isinstance(caught, _Failed) else caught
+                log.error(
+                    "backfill %s failed with %s at %s; it continues from its cursor later",
+                    task.name,
+                    what(error),
+                    places(error),
+                    exc_info=error,
+                    extra=fields(backfill=task.name),
+                )
+                return False
         return True
 
     async def _step_on(self, ctx: Context, task: BackfillTask, stop: asyncio.Event) -> None:
-        row = await _stored(ctx, task.name)
+        row = await stored_progress(ctx, task.name)
         if row is not None and row["done_at"] is not None:
             return
         cursor: str | None = None if row is None else row["cursor"]
@@ -149,5 +147,6 @@ class _Failed(Exception):
         self.error = error
 
 
-async def _stored(ctx: Context, name: str) -> Row | None:
+async def stored_progress(ctx: Context, name: str) -> Row | None:
+    """How far a backfill is: cursor, steps, done_at; None: it has not begun."""
     return await ctx.store.read(lambda tx: tx.fetch_one("backfill.get", name=name))

@@ -24,8 +24,8 @@ log = logger("cordata.engine")
 _LOOK_S = 0.05
 
 
-class DeadLetters(CordataError):
-    """Messages went to the dead letter in test mode, or events did not reach anybody."""
+class GivenUp(CordataError):
+    """In test mode: a group or a subscription gave up on events."""
 
     code = "dead_letters"
 
@@ -60,7 +60,7 @@ class IdleExitService:
         self._dead_before: int | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Return when all is handled. Raises: DeadLetters when a group gave up on some."""
+        """Return when all is handled. Raises: GivenUp when a group gave up on some."""
         dead = 0
         while not stop.is_set():
             self.heartbeat.touch()
@@ -86,12 +86,12 @@ class IdleExitService:
             handled += f", {plural(self._subscriptions.handled_count, 'event')} of the event store"
         log.info("nothing is left; this worker handled %s", handled)
         if self._subscriptions is not None and self._subscriptions.given_up_count:
-            raise DeadLetters(
+            raise GivenUp(
                 f"given up by subscriptions: {plural(self._subscriptions.given_up_count, 'event')}",
                 hint="`cordata subscriptions list` names them, `... status NAME` says why",
             )
         if dead:
-            raise DeadLetters(
+            raise GivenUp(
                 f"{plural(dead, 'message')} went to the dead letter",
                 hint="`cordata dlq list` names them, `cordata dlq show` says why",
             )

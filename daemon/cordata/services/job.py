@@ -17,7 +17,7 @@ from cordata import clock, events
 from cordata.context import Context
 from cordata.core.delivery import error_text
 from cordata.errors import LeaseLost, StoreUnavailable, TransientError
-from cordata.log import fields, logger, places, request_id, what
+from cordata.log import fields, in_request, logger, places, what
 from cordata.process import ProcessLease, all_processes, plain_name, this_process
 from cordata.registry import JobTask
 from cordata.services.loop import background
@@ -165,11 +165,8 @@ class _JobRunner:
         for run in runs:
             if clock.monotonic() >= self._renew_deadline:  # many short runs outlast the lease, too
                 await self._renew_lease()
-            token = request_id.set(new_id(self._ctx.now_us()))
-            try:
+            with in_request(new_id(self._ctx.now_us())):
                 (await self._run(run, result)).append(run)
-            finally:
-                request_id.reset(token)
         return result
 
     async def _run(self, run: Run, result: JobResult) -> list[Run]:

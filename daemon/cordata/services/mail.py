@@ -25,7 +25,7 @@ from cordata.core.inline_image import read_inline_images
 from cordata.core.retry import Backoff
 from cordata.errors import PermanentError, StoreUnavailable
 from cordata.heartbeat import Heartbeat
-from cordata.log import fields, logger, request_id
+from cordata.log import fields, in_request, logger
 from cordata.mail.message import DeliveryResult, address, delivery_result, mime_message
 from cordata.mail.smtp import MailRejected, SmtpUnavailable, connect, deliver, disconnect
 from cordata.services.leadership import Leadership
@@ -140,8 +140,7 @@ class MailService:
         """One mail: mark, deliver, store the result. Raises: SmtpUnavailable, LeaseLost."""
         if self.heartbeat is not None:
             self.heartbeat.touch()
-        token = request_id.set(row["request_id"])
-        try:
+        with in_request(row["request_id"]):
             if row["state"] == "sending":
                 log.warning(
                     "the sender of mail %d died while it sent it; it is sent again", row["id"]
@@ -153,8 +152,6 @@ class MailService:
                 await self._end(ctx, row, self._later(row, str(error)))
                 raise
             await self._end(ctx, row, end)
-        finally:
-            request_id.reset(token)
 
     async def _deliver(self, client: SMTP, row: Row) -> _End:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cordata.context import Context
 from cordata.errors import LeaseLost
-from cordata.log import fields, logger, places, request_id, what
+from cordata.log import fields, in_request, logger, places, what
 from cordata.registry import PeriodicTask
 from cordata.services.handler_call import call, cut_off
 from cordata.services.leadership import Leadership
@@ -64,8 +64,7 @@ class PeriodicService:
 
     async def run_once(self, ctx: Context, task: PeriodicTask) -> bool:
         """One run of one task. Returns whether it succeeded. Raises: LeaseLost."""
-        token = request_id.set(new_id(ctx.now_us()))
-        try:
+        with in_request(new_id(ctx.now_us())):
             error = await call(task.name, task.run, ctx, timeout_s=task.timeout_s)
             if isinstance(error, LeaseLost):
                 raise error
@@ -78,6 +77,4 @@ class PeriodicService:
                     exc_info=error,
                     extra=fields(task=task.name),
                 )
-        finally:
-            request_id.reset(token)
         return error is None

@@ -21,7 +21,7 @@ from cordata.pool.shared.spec import ChildSpec
 from cordata.pool.worker.control import ControlServer
 from cordata.pool.worker.keeper import Keeper
 from cordata.pool.worker.process import Exit
-from cordata.services.loop import background
+from cordata.services.loop import background, pause
 
 log = logger("cordata.pool")
 
@@ -103,9 +103,7 @@ class PoolChildService:
                 self._settled.set()
                 while not stop.is_set():
                     self.heartbeat.touch()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(1.0):
-                            await stop.wait()
+                    await pause(stop, 1.0)
                 return
             stack.callback(self._store.close)
             async with background(self._settle(), control.run()), asyncio.TaskGroup() as group:

@@ -1,7 +1,10 @@
-"""Answers 503 while something keeps a worker from serving.
+"""Answers 503 while something keeps a worker from serving, and retries to open the store meanwhile.
 
 The sockets are listened on before the worker runs (by systemd, or by `cordata server`): clients
 that connect meanwhile would wait for as long as the problem lasts.
+
+A problem outside (a full disk, a missing mount, a damaged file) heals, or a person corrects it. In
+both cases the process is there when it is over.
 """
 
 from __future__ import annotations
@@ -9,18 +12,29 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from cordata import events
+from cordata.app import App
+from cordata.config import Config
 from cordata.config.sections import HttpConfig
-from cordata.errors import ConfigError, StoreUnavailable
+from cordata.context import Context
+from cordata.errors import ConfigError, StoreFull, StoreUnavailable
+from cordata.factory import open_context
+from cordata.log import LogThrottle, fields, logger, with_hint
 from cordata.services.loop import pause
+from cordata.systemd import Notifier
+
+log = logger("cordata.store")
 
 #: Retry-After of a worker whose configuration is invalid: a person has to change it.
 _CONFIG_RETRY_AFTER_S = 30
 #: During a shorter problem clients wait: they are served in a moment.
 _GRACE_S = 1.0
 _CHECK_EVERY_S = 0.1
+#: Between attempts to open the store, and what the service manager is told each time.
+_RETRY_S, _EXTEND_S = 1.0, 30.0
 
 #: What keeps a worker from serving, or None.
 Problem = Callable[[], StoreUnavailable | ConfigError | None]
@@ -114,3 +128,38 @@ class UnavailableService:
 
     def _problem(self) -> StoreUnavailable | ConfigError | None:
         return next((error for problem in self._problems if (error := problem())), None)
+
+
+@asynccontextmanager
+async def open_context_with_retry(
+    config: Config, app: App, notifier: Notifier, sockets: Sequence[socket.socket] = ()
+) -> AsyncIterator[Context]:
+    """The Context, as soon as the store can be opened; until then the sockets' requests get 503.
+
+    A signal meanwhile ends the process as it is: nothing is held yet.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            ctx = await stack.enter_async_context(open_context(config, app))
+        except StoreUnavailable as error:
+            async with answering_503(sockets, config.http, error):
+                ctx = await _reopened(stack, config, app, notifier, error)
+            log.warning("the store is open", extra=fields(events.STORE_HEALED))
+        yield ctx
+
+
+async def _reopened(
+    stack: AsyncExitStack, config: Config, app: App, notifier: Notifier, error: StoreUnavailable
+) -> Context:
+    throttle = LogThrottle()
+    while True:
+        if throttle.is_due(str(error)):
+            event = events.DISK_FULL if isinstance(error, StoreFull) else events.STORE_FAILED
+            log.error("the store cannot be opened: %s", with_hint(error), extra=fields(event))
+        notifier.extend_timeout(_EXTEND_S, f"waiting for the store ({error})")
+        notifier.watchdog()  # it runs already where the worker started anew at a reload
+        await asyncio.sleep(_RETRY_S)
+        try:
+            return await stack.enter_async_context(open_context(config, app))
+        except StoreUnavailable as again:
+            error = again

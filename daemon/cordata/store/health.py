@@ -68,9 +68,8 @@ class Health:
             return
         self._change(state, str(error), error.hint, now)
         _log.error(
-            "the store takes no writes: %s%s",
-            error,
-            f" ({error.hint})" if error.hint else "",
+            "the store takes no writes: %s",
+            log.with_hint(error),
             extra=log.fields(
                 events.DISK_FULL if state == "full" else events.STORE_FAILED,
                 store_state=state,

@@ -11,9 +11,9 @@ from cordata.broker.group import Group, catch_up, register
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, Event, EventContext
 from cordata.core.delivery import Verdict
+from cordata.factory import make_queue
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
-from cordata.services.group import make_queue
 from cordata.testing.failure import Failure, FailureRecorder
 
 OWNER = "test"

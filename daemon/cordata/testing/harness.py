@@ -24,8 +24,10 @@ from cordata.eventstore.inspection import Subscriptions
 from cordata.eventstore.status import SubscriptionStatus
 from cordata.factory import open_context
 from cordata.http import AsgiApp
-from cordata.log import request_id
-from cordata.services.job import JobResult
+from cordata.log import in_request
+from cordata.services.backfill import BackfillService, stored_progress
+from cordata.services.job import JobResult, run_job
+from cordata.services.leadership import Leadership
 from cordata.services.loop import background
 from cordata.store import Row, RuntimeStore, Unit, new_id
 from cordata.testing.asgi import Mounted, Response
@@ -35,7 +37,6 @@ from cordata.testing.pool import InlineClient, InlinePool
 from cordata.testing.record import DeadLetter, Mail, OutboxEntry
 from cordata.testing.store import Clock, TimedStore
 from cordata.testing.subscriptions import SubscriptionRunner
-from cordata.testing.task import backfill_to_its_end, run_job_now
 from cordata.vault import Vault
 
 P = ParamSpec("P")
@@ -234,11 +235,8 @@ class Harness:
         if json is not None:
             heads.setdefault("content-type", "application/json")
             body = json_.dumps(json).encode()
-        token = request_id.set(new_id(self.ctx.now_us()))
-        try:
+        with in_request(new_id(self.ctx.now_us())):
             return await self._mounted.request(method, target, headers=heads, body=body)
-        finally:
-            request_id.reset(token)
 
     @property
     def asgi(self) -> AsgiApp:
@@ -265,22 +263,45 @@ class Harness:
 
         Raises: what the job raised; its run is stored as failed, and due again at the next call.
         """
-        task = self.app.jobs[name]
-        return await run_job_now(
+        task, errors = self.app.jobs[name], list[Exception]()
+
+        async def watched(ctx: Context, scope: str, period: str) -> None:
+            try:
+                await task.run(ctx, scope, period)
+            except Exception as error:
+                error.add_note(f"in job {name}, scope {scope!r}, period {period!r}")
+                errors.append(error)
+                raise
+
+        result = await run_job(
             self.ctx,
-            task,
-            now=self.now,
+            dataclasses.replace(task, run=watched),
             scope=scope,
             period=period,
             force=force,
+            now=self.now,
         )
+        if errors:
+            raise errors[0]
+        return result
 
     async def run_backfill(self, name: str, *, steps: int | None = None) -> int:
         """Run a backfill from its stored cursor to its end, or `steps` steps of it.
 
         Returns the steps that were taken. Raises: what a step raised.
         """
-        return await backfill_to_its_end(self.ctx, self.app.backfills[name], steps=steps)
+        task = self.app.backfills[name]
+        service = BackfillService(Leadership(), {name: task})
+        row = await stored_progress(self.ctx, name)
+        if row is not None and row["done_at"] is not None:
+            return 0
+        cursor, taken = None if row is None else row["cursor"], 0
+        while steps is None or taken < steps:
+            cursor = await service.run_once(self.ctx, task, cursor)
+            taken += 1
+            if cursor is None:
+                break
+        return taken
 
     async def run_periodic(self, name: str) -> None:
         """Run an `@app.every` function once, by its name. Raises: what it raises."""

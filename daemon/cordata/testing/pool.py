@@ -39,9 +39,10 @@ from cordata.pool.client.lazy_client import LazyClient
 from cordata.pool.client.values import error_of, unpack
 from cordata.pool.shared import protocol
 from cordata.pool.shared.paths import Place
-from cordata.pool.shared.sessions import SessionLimits, SessionStore
+from cordata.pool.shared.sessions import SessionStore
 from cordata.pool.shared.spec import ChildSpec
 from cordata.pool.worker.session_answers import answer_globals, answer_session
+from cordata.services.poolchild import limits_of
 
 
 class InlinePool(Client):
@@ -110,14 +111,7 @@ class InlineEngine:
         self.options = command_options(app)
         pool = config.pool
         self._retries = pool.retries
-        limits = SessionLimits(
-            session_ttl_s=pool.session_ttl_s,
-            affinity=pool.affinity,
-            max_sessions=pool.max_sessions,
-            max_session_bytes=pool.max_session_bytes,
-            max_sessions_bytes=pool.max_sessions_bytes,
-            max_globals_bytes=pool.max_globals_bytes,
-        )
+        limits = limits_of(pool)
         path = config.paths.state / "pool" / "sessions.db"
         self.store = SessionStore(path, limits, now_us=lambda: round(now() * 1e6))
         self._spec = ChildSpec(

@@ -8,7 +8,7 @@ from cordata.config import Config
 from cordata.context import runtime_store
 from cordata.factory import broker_passwords, smtp_login
 from cordata.runner import Layer, Runner, Service
-from cordata.services.store_retry import open_context_with_retry
+from cordata.services.unavailable import open_context_with_retry
 from cordata.systemd import Notifier
 from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 async def run_primary(role: Role) -> int:
     """primary: the lease first; what only one may do waits for it."""
-    from cordata.services.absent_group import AbsentGroupService
+    from cordata.factory import groups_of
     from cordata.services.alert_mail import AlertMailService
     from cordata.services.backfill import BackfillService
     from cordata.services.checkpoint import CheckpointService
-    from cordata.services.group import groups_of
     from cordata.services.leadership import Leadership
     from cordata.services.mail import MailService
     from cordata.services.periodic import PeriodicService
     from cordata.services.primary import HandoverService, PrimaryService, holder_name
     from cordata.services.retention import RetentionService
+    from cordata.services.unhandled_event import AbsentGroupService
 
     config, app = role.config, role.app
     cut_off_s = cut_off_of(config.primary.stop_timeout_s)

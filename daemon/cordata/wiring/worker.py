@@ -17,13 +17,12 @@ from cordata.config.pool import pool_of_command, pool_of_worker
 from cordata.config.sections import HttpConfig
 from cordata.context import Context
 from cordata.errors import ConfigError
-from cordata.factory import broker_passwords
+from cordata.factory import broker_passwords, command_options
 from cordata.log import fields, logger
 from cordata.registry import Mount
 from cordata.runner import EXIT_OK, Layer, Runner, Service
 from cordata.services.schema import SchemaGate
-from cordata.services.store_retry import open_context_with_retry
-from cordata.services.unavailable import Problem, UnavailableService
+from cordata.services.unavailable import Problem, UnavailableService, open_context_with_retry
 from cordata.systemd import Notifier, listen_fds, start_anew
 from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
@@ -177,7 +176,6 @@ def _pool_child(role: Role) -> PoolChildService | None:
     if not role.app.commands:
         return None
     from cordata.pool.shared.paths import Place, pool_directory
-    from cordata.pool.shared.protocol import CommandOptions
     from cordata.pool.shared.sessions import SessionStore
     from cordata.pool.shared.spec import ChildSpec
     from cordata.services.poolchild import PoolChildService, limits_of
@@ -189,7 +187,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
         for command, task in role.app.commands.items()
         if pool_of_command(config.pools, command) == name
     }
-    limits = limits_of(pool)
+    limits, options = limits_of(pool), command_options(role.app)
     sessions = config.paths.state / "pool" / "sessions.db"
     spec = ChildSpec(
         place=Place(role.instance),
@@ -199,10 +197,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
         directory=os.fspath(pool_directory(config.paths.runtime, name)),
         path=tuple(sys.path),
         commands={command: task.at for command, task in commands.items()},
-        options={
-            command: CommandOptions(task.timeout_s, task.idempotent, task.retries)
-            for command, task in commands.items()
-        },
+        options={command: options[command] for command in commands},
         inits=tuple(role.app.child_inits),
         max_frame_bytes=pool.max_frame_bytes,
         max_calls=pool.max_calls,
@@ -235,12 +230,12 @@ def _add_engine(
     """
     _say_long(role)
     from cordata.broker.factory import is_store, make_redis_broker
+    from cordata.factory import groups_of, make_queue
     from cordata.process import ProcessLease, this_process
     from cordata.services.consumer import ConsumerService
-    from cordata.services.group import groups_of, make_queue
     from cordata.services.idle_exit import IdleExitService
     from cordata.services.process_lease import ProcessLeaseService
-    from cordata.services.unhandled_type import UnhandledTypeService
+    from cordata.services.unhandled_event import UnhandledTypeService
 
     config, handlers = role.config, role.app.handlers
     process = this_process(f"worker-{role.instance}")

@@ -23,9 +23,9 @@ from cordata.broker.factory import Passwords, is_store, make_redis_broker
 from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import Event, EventContext
 from cordata.errors import PermanentError
+from cordata.factory import groups_of, make_queue
 from cordata.process import Process, ProcessLease, this_process
 from cordata.services.consumer import ConsumerService
-from cordata.services.group import groups_of, make_queue
 from cordata.services.idle_exit import IdleExitService
 from cordata.services.process_lease import ProcessLeaseService
 from cordata.services.relay import RelayService

@@ -18,7 +18,7 @@ from cordata.app import App
 from cordata.config.sections import EngineConfig
 from cordata.context import Event, EventContext
 from cordata.errors import PermanentError, StoreUnavailable
-from cordata.services.idle_exit import DeadLetters
+from cordata.services.idle_exit import GivenUp
 from cordata.store import Store, Tx
 
 
@@ -358,7 +358,7 @@ async def test_test_mode_ends_with_an_error_when_something_is_dead(tmp_path: Pat
         await publish(store, 3)
         engine = build(store, tmp_path, app, config, retry_at_once=True)
         async with running(engine), asyncio.timeout(60):
-            with pytest.raises(DeadLetters):
+            with pytest.raises(GivenUp):
                 await engine.idle_exit.run(asyncio.Event())
         assert engine.consumer.handled_count == 2
 

@@ -93,7 +93,13 @@ async def test_primary_stands_by_and_leads_when_each_read_took_too_long_once(
             await until(lambda: _is(primary.lease.status() == "standby"))
             await other.release()
             await stepped.wait()
-            each = {"MailService._next", "is_takeover_requested", "pending", "_page", "_stored"}
+            each = {
+                "MailService._next",
+                "is_takeover_requested",
+                "pending",
+                "_page",
+                "stored_progress",
+            }
             await until(lambda: _is(slow.stopped >= each))
             assert primary.lease.status() == "primary, term 2"
 

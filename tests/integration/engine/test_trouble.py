@@ -33,9 +33,9 @@ from cordata.config.sections import EngineConfig
 from cordata.context import Event, EventContext
 from cordata.errors import StoreFull
 from cordata.services import consumer
-from cordata.services.absent_group import AbsentGroupService
 from cordata.services.leadership import Leadership
 from cordata.services.process_lease import ProcessLeaseService
+from cordata.services.unhandled_event import AbsentGroupService
 from cordata.store import Store, Unit
 
 T = TypeVar("T")
