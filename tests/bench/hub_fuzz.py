@@ -209,8 +209,8 @@ def _write(data: Any) -> None:
     """In each version valid, or held by name."""
     from tests.integration.alpinebits.test_accepted import HOTEL
 
-    from alpinehub.alpinebits.capability import SERVED
     from alpinehub.alpinebits.guest import Record, Undeliverable, find_invalid, render
+    from alpinehub.alpinebits.protocol import PROTOCOLS
     from alpinehub.reservations import decode, encode
 
     record = Record(
@@ -222,7 +222,7 @@ def _write(data: Any) -> None:
         created_at=1_767_360_387_938_000,
         changed_at=1_767_360_387_938_001,
     )
-    for protocol in SERVED.values():
+    for protocol in PROTOCOLS.values():
         try:
             made = render(record, HOTEL, protocol)
         except Undeliverable:

@@ -1,25 +1,14 @@
-"""The actions: one line for each value of the form field `action`, with its handler."""
+"""The actions: what hotel software may ask for, in which versions, and how it is announced.
+
+Facts only, so that a handshake can read them; the handlers are in `endpoint.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from alpinehub.alpinebits.actions.acknowledge import acknowledge_requests
-from alpinehub.alpinebits.actions.events import receive_events
-from alpinehub.alpinebits.actions.freerooms import receive_avail, receive_counts
-from alpinehub.alpinebits.actions.handshake import handshake, send_capabilities, send_version
-from alpinehub.alpinebits.actions.inventory import (
-    receive_info,
-    receive_inventory,
-    send_info,
-    send_inventory,
-)
-from alpinehub.alpinebits.actions.rate_plans import receive_rate_plans, send_base_rates
-from alpinehub.alpinebits.actions.read import read_requests
-from alpinehub.alpinebits.actions.status import update_statuses
-from alpinehub.alpinebits.call import Answer, Call
 from alpinehub.alpinebits.protocol import (
     ACKNOWLEDGE,
     AVAIL,
@@ -39,41 +28,152 @@ from alpinehub.alpinebits.protocol import (
     STATUS_UPDATE,
     Protocol,
 )
+from alpinehub.models import Account, Feature
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Support:
+    """A variant of an action."""
+
+    #: Year of the first protocol version that has it; 0: as the action.
+    since: int = 0
+    #: Announced while it is enabled for all hotels of the account; None: always.
+    feature: Feature | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A request that hotel software may make; what is announced of it is in `capability.py`."""
+    """A request that hotel software may make."""
 
+    #: The form field `action`.
     name: str
-    #: Years of the first and last protocol version that has it.
-    since: int
+    #: Its name in a handshake; "": it is not announced.
+    capability: str
+    #: Years of the first and last protocol version that has it, and of the last that announces it.
+    since: int = 2017
     until: int = NEWEST
-    handle: Callable[[Call], Awaitable[Answer]]
+    announced_until: int = NEWEST
+    feature: Feature | None = None
+    supports: Mapping[str, Support] = field(default_factory=dict)
+
+    def is_in(self, protocol: Protocol) -> bool:
+        """Whether a protocol version has it."""
+        return self.since <= protocol.year <= self.until
+
+    def is_announced_in(self, protocol: Protocol) -> bool:
+        """Whether a handshake in a protocol version names it."""
+        announced = self.capability and protocol.year <= self.announced_until
+        return bool(announced) and self.is_in(protocol)
+
+    def supports_in(self, protocol: Protocol) -> dict[str, Support]:
+        """The variants that a protocol version has."""
+        return {name: one for name, one in self.supports.items() if one.since <= protocol.year}
 
 
 ACTIONS: Final = (
-    Action(name=GET_VERSION, since=2017, until=2017, handle=send_version),
-    Action(name=GET_CAPABILITIES, since=2017, until=2017, handle=send_capabilities),
-    Action(name=HANDSHAKE, since=2018, handle=handshake),
-    Action(name=READ, since=2017, handle=read_requests),
-    Action(name=ACKNOWLEDGE, since=2017, handle=acknowledge_requests),
-    Action(name=STATUS_UPDATE, since=2022, handle=update_statuses),
-    Action(name=AVAIL, since=2017, until=2018, handle=receive_avail),
-    Action(name=INV_COUNT, since=2020, handle=receive_counts),
-    Action(name=INVENTORY_PUSH, since=2017, handle=receive_inventory),
-    Action(name=INFO_PUSH, since=2017, handle=receive_info),
-    Action(name=INVENTORY_PULL, since=2017, handle=send_inventory),
-    Action(name=INFO_PULL, since=2017, handle=send_info),
-    Action(name=RATE_PLANS, since=2017, handle=receive_rate_plans),
-    Action(name=BASE_RATES, since=2017, handle=send_base_rates),
-    Action(name=EVENT_REPORTS, since=2020, handle=receive_events),
+    Action(name=GET_VERSION, capability="action_getVersion", until=2017),
+    Action(name=GET_CAPABILITIES, capability="action_getCapabilities", until=2017),
+    # From 2024-10 on the handshake goes without saying.
+    Action(name=HANDSHAKE, capability="action_OTA_Ping", since=2018, announced_until=2022),
+    Action(name=READ, capability="action_OTA_Read"),
+    # Whoever can read guest requests can acknowledge them.
+    Action(name=ACKNOWLEDGE, capability=""),
+    Action(
+        name=STATUS_UPDATE,
+        capability="action_OTA_HotelResNotif_GuestRequests_StatusUpdate",
+        since=2022,
+        feature="status_update",
+    ),
+    Action(
+        name=AVAIL,
+        capability="action_OTA_HotelAvailNotif",
+        until=2018,
+        supports={
+            "OTA_HotelAvailNotif_accept_rooms": Support(feature="rooms"),
+            "OTA_HotelAvailNotif_accept_categories": Support(feature="categories"),
+            "OTA_HotelAvailNotif_accept_deltas": Support(feature="deltas"),
+            "OTA_HotelAvailNotif_accept_BookingThreshold": Support(feature="out_of_market"),
+        },
+    ),
+    Action(
+        name=INV_COUNT,
+        capability="action_OTA_HotelInvCountNotif",
+        since=2020,
+        supports={
+            "OTA_HotelInvCountNotif_accept_rooms": Support(feature="rooms"),
+            "OTA_HotelInvCountNotif_accept_categories": Support(feature="categories"),
+            "OTA_HotelInvCountNotif_accept_deltas": Support(feature="deltas"),
+            "OTA_HotelInvCountNotif_accept_out_of_order": Support(feature="out_of_order"),
+            "OTA_HotelInvCountNotif_accept_out_of_market": Support(feature="out_of_market"),
+            "OTA_HotelInvCountNotif_accept_closing_seasons": Support(feature="closing_seasons"),
+            "OTA_HotelInvCountNotif_accept_complete_set": Support(
+                since=2022, feature="complete_set"
+            ),
+        },
+    ),
+    Action(
+        name=INVENTORY_PUSH,
+        capability="action_OTA_HotelDescriptiveContentNotif_Inventory",
+        feature="inventory",
+        supports={
+            "OTA_HotelDescriptiveContentNotif_Inventory_use_rooms": Support(),
+            "OTA_HotelDescriptiveContentNotif_Inventory_occupancy_children": Support(),
+        },
+    ),
+    Action(
+        name=INFO_PUSH, capability="action_OTA_HotelDescriptiveContentNotif_Info", feature="info"
+    ),
+    Action(
+        name=INVENTORY_PULL,
+        capability="action_OTA_HotelDescriptiveInfo_Inventory",
+        feature="inventory",
+    ),
+    Action(name=INFO_PULL, capability="action_OTA_HotelDescriptiveInfo_Info", feature="info"),
+    Action(
+        name=RATE_PLANS,
+        capability="action_OTA_HotelRatePlanNotif_RatePlans",
+        feature="rateplans",
+        supports={
+            "OTA_HotelRatePlanNotif_accept_ArrivalDOW": Support(),
+            "OTA_HotelRatePlanNotif_accept_DepartureDOW": Support(),
+            "OTA_HotelRatePlanNotif_accept_RatePlan_BookingRule": Support(),
+            "OTA_HotelRatePlanNotif_accept_RatePlan_RoomType_BookingRule": Support(),
+            "OTA_HotelRatePlanNotif_accept_RatePlan_mixed_BookingRule": Support(),
+            "OTA_HotelRatePlanNotif_accept_Supplements": Support(),
+            "OTA_HotelRatePlanNotif_accept_FreeNightsOffers": Support(),
+            "OTA_HotelRatePlanNotif_accept_FamilyOffers": Support(),
+            "OTA_HotelRatePlanNotif_accept_overlay": Support(),
+            "OTA_HotelRatePlanNotif_accept_RatePlanJoin": Support(),
+            "OTA_HotelRatePlanNotif_accept_OfferRule_BookingOffset": Support(),
+            "OTA_HotelRatePlanNotif_accept_OfferRule_DOWLOS": Support(),
+            "OTA_HotelRatePlanNotif_accept_full": Support(since=2024),
+        },
+    ),
+    Action(name=BASE_RATES, capability="action_OTA_HotelRatePlan_BaseRates", feature="baserates"),
+    Action(
+        name=EVENT_REPORTS,
+        capability="action_OTA_HotelPostEventNotif_EventReports",
+        since=2020,
+        feature="activities",
+    ),
 )
 
 
-def find(name: str, protocol: Protocol) -> Action | None:
-    """The action of that name in a version; None: it has none."""
-    for action in ACTIONS:
-        if action.name == name and action.since <= protocol.year <= action.until:
-            return action
-    return None
+def announce(account: Account, protocol: Protocol) -> dict[str, frozenset[str]]:
+    """What an account's software may do in a version: capability -> what it supports.
+
+    One request may be about several hotels, so only what all of them offer is announced.
+    """
+
+    def is_offered(feature: Feature | None) -> bool:
+        return feature is None or all(hotel.offers(feature) for hotel in account.hotels)
+
+    return {
+        one.capability: frozenset(
+            name
+            for name, support in one.supports_in(protocol).items()
+            if is_offered(support.feature)
+        )
+        for one in ACTIONS
+        if one.is_announced_in(protocol) and is_offered(one.feature)
+    }

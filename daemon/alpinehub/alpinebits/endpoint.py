@@ -12,13 +12,29 @@ Nobody without credentials can make the server read a body, let alone parse one.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from alpinehub.alpinebits import action, transport_error
+from alpinehub.alpinebits import protocol as names
+from alpinehub.alpinebits import transport_error
+from alpinehub.alpinebits.action import ACTIONS
+from alpinehub.alpinebits.actions.acknowledge import acknowledge_requests
+from alpinehub.alpinebits.actions.events import receive_events
+from alpinehub.alpinebits.actions.freerooms import receive_avail, receive_counts
+from alpinehub.alpinebits.actions.handshake import handshake, send_capabilities, send_version
+from alpinehub.alpinebits.actions.inventory import (
+    receive_info,
+    receive_inventory,
+    send_info,
+    send_inventory,
+)
+from alpinehub.alpinebits.actions.rate_plans import receive_rate_plans, send_base_rates
+from alpinehub.alpinebits.actions.read import read_requests
+from alpinehub.alpinebits.actions.status import update_statuses
 from alpinehub.alpinebits.call import Answer, Call, PlainText
-from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.concurrency_limit import BodyLimit, limit_of
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
 from alpinehub.alpinebits.transport import (
@@ -41,6 +57,24 @@ _log = logging.getLogger("alpinehub.alpinebits")
 _XML = "text/xml; charset=utf-8"
 #: What a handshake in a version that is not served, or has none, is answered in: the newest.
 _NEWEST = list(PROTOCOLS.values())[-1]
+
+HANDLERS: Final[Mapping[str, Callable[[Call], Awaitable[Answer]]]] = {
+    names.GET_VERSION: send_version,
+    names.GET_CAPABILITIES: send_capabilities,
+    names.HANDSHAKE: handshake,
+    names.READ: read_requests,
+    names.ACKNOWLEDGE: acknowledge_requests,
+    names.STATUS_UPDATE: update_statuses,
+    names.AVAIL: receive_avail,
+    names.INV_COUNT: receive_counts,
+    names.INVENTORY_PUSH: receive_inventory,
+    names.INFO_PUSH: receive_info,
+    names.INVENTORY_PULL: send_inventory,
+    names.INFO_PULL: send_info,
+    names.RATE_PLANS: receive_rate_plans,
+    names.BASE_RATES: send_base_rates,
+    names.EVENT_REPORTS: receive_events,
+}
 
 
 async def alpinebits(request: Request) -> Response:
@@ -85,13 +119,12 @@ async def _answer(
     sent = await read_form(request, body_limit)
     if not sent.action:
         raise TransportError(400, transport_error.BAD_ACTION)
-    protocol = SERVED.get(name)
+    protocol = PROTOCOLS.get(name)
     if sent.action == HANDSHAKE and (protocol is None or protocol.housekeeping):
         protocol = _NEWEST
     if protocol is None:
         raise TransportError(400, transport_error.BAD_VERSION)
-    wanted = action.find(sent.action, protocol)
-    if wanted is None:
+    if not any(one.name == sent.action and one.is_in(protocol) for one in ACTIONS):
         raise TransportError(400, transport_error.BAD_ACTION)
     call = Call(
         ctx=ctx,
@@ -101,4 +134,4 @@ async def _answer(
         data=sent.request,
         request_id=request_id.get(),
     )
-    return await wanted.handle(call)
+    return await HANDLERS[sent.action](call)

@@ -1,6 +1,6 @@
-"""The protocol versions there are, and where they differ from each other: facts only.
+"""The protocol versions, and where they differ from each other: facts only.
 
-What of them is served is in `capability.py` and `action.py`.
+Which actions each of them has is in `action.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ GET_CAPABILITIES: Final = "getCapabilities"
 HANDSHAKE: Final = "OTA_Ping:Handshaking"
 READ: Final = "OTA_Read:GuestRequests"
 ACKNOWLEDGE: Final = "OTA_NotifReport:GuestRequests"
+PUSH: Final = "OTA_HotelResNotif:GuestRequests"
 STATUS_UPDATE: Final = "OTA_HotelResNotif:GuestRequests_StatusUpdate"
 AVAIL: Final = "OTA_HotelAvailNotif:FreeRooms"
 INV_COUNT: Final = "OTA_HotelInvCountNotif:FreeRooms"

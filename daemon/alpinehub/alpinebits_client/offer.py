@@ -4,121 +4,59 @@ so that the server's answer shows all that the server can; and what is read of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Final
 
 from alpinehub.alpinebits import handshake_json
+from alpinehub.alpinebits.action import ACTIONS
 from alpinehub.alpinebits.handshake_json import Action, Version
-from alpinehub.alpinebits.protocol import HANDSHAKE, NEWEST, PROTOCOLS, READ, Protocol
+from alpinehub.alpinebits.protocol import PROTOCOLS, PUSH, Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class _Offered:
-    name: str
-    since: int
-    until: int = NEWEST
-    #: Names, each with the year of the first version that has it.
-    supports: tuple[tuple[str, int], ...] = ()
-
-
-def _from(year: int, *names: str) -> tuple[tuple[str, int], ...]:
-    return tuple((name, year) for name in names)
-
-
-_AVAIL = "OTA_HotelAvailNotif_accept_"
-_COUNT = "OTA_HotelInvCountNotif_accept_"
-_INVENTORY = "OTA_HotelDescriptiveContentNotif_Inventory_"
-_RATES = "OTA_HotelRatePlanNotif_accept_"
-
-_OFFERED = (
-    _Offered("action_OTA_Ping", 2018, 2022),
-    _Offered("action_OTA_Read", 2018, supports=_from(2024, "OTA_Read_accept_RoomRates")),
-    _Offered("action_OTA_HotelResNotif_GuestRequests", 2018),
-    _Offered("action_OTA_HotelResNotif_GuestRequests_StatusUpdate", 2022),
-    _Offered(
-        "action_OTA_HotelAvailNotif",
-        2018,
-        2018,
-        # Not BookingThreshold: if agreed upon, each push must have it, and ours has not.
-        _from(2018, *(_AVAIL + name for name in ("rooms", "categories", "deltas"))),
-    ),
-    _Offered(
-        "action_OTA_HotelInvCountNotif",
-        2020,
-        supports=(
-            *_from(2020, f"{_COUNT}rooms", f"{_COUNT}categories", f"{_COUNT}deltas"),
-            *_from(2020, f"{_COUNT}out_of_order", f"{_COUNT}out_of_market"),
-            *_from(2020, f"{_COUNT}closing_seasons"),
-            *_from(2022, f"{_COUNT}complete_set"),
-        ),
-    ),
-    _Offered(
-        "action_OTA_HotelDescriptiveContentNotif_Inventory",
-        2018,
-        supports=_from(2018, f"{_INVENTORY}use_rooms", f"{_INVENTORY}occupancy_children"),
-    ),
-    _Offered("action_OTA_HotelDescriptiveContentNotif_Info", 2018),
-    _Offered("action_OTA_HotelDescriptiveInfo_Inventory", 2018),
-    _Offered("action_OTA_HotelDescriptiveInfo_Info", 2018),
-    _Offered(
-        "action_OTA_HotelRatePlanNotif_RatePlans",
-        2018,
-        supports=tuple(
-            (_RATES + name, 2018)
-            for name in (
-                "ArrivalDOW", "DepartureDOW", "RatePlan_BookingRule",
-                "RatePlan_RoomType_BookingRule", "RatePlan_mixed_BookingRule", "Supplements",
-                "FreeNightsOffers", "FamilyOffers", "overlay", "full", "RatePlanJoin",
-                "OfferRule_BookingOffset", "OfferRule_DOWLOS",
-            )
-        ),
-    ),
-    _Offered(
-        "action_OTA_HotelRatePlan_BaseRates",
-        2018,
-        supports=_from(2018, "OTA_HotelRatePlan_BaseRates_deltas"),
-    ),
-    _Offered("action_OTA_HotelPostEventNotif_EventReports", 2020),
-)  # fmt: skip
+#: What the hub itself does not announce, beside what it does; the years are those of the first
+#: version.
+_PUSH_CAPABILITY = "action_OTA_HotelResNotif_GuestRequests"
+_MORE_SUPPORTS: Final[Mapping[str, Mapping[str, int]]] = {
+    "action_OTA_Read": {"OTA_Read_accept_RoomRates": 2024},
+    "action_OTA_HotelRatePlanNotif_RatePlans": {"OTA_HotelRatePlanNotif_accept_full": 2018},
+    "action_OTA_HotelRatePlan_BaseRates": {"OTA_HotelRatePlan_BaseRates_deltas": 2018},
+}
+#: If agreed upon, each push must have it, and ours has not.
+_NOT_OFFERED: Final = "OTA_HotelAvailNotif_accept_BookingThreshold"
 
 
 def offer() -> str:
     """The JSON for EchoData: all versions that have a handshake."""
     return handshake_json.encode(
         tuple(
-            Version(protocol.name, tuple(_actions(protocol)))
+            Version(protocol.name, _actions(protocol))
             for protocol in PROTOCOLS.values()
             if not protocol.housekeeping
         )
     )
 
 
-def _actions(protocol: Protocol) -> Iterator[Action]:
-    for one in _OFFERED:
-        if one.since <= protocol.year <= one.until:
-            yield Action(
-                one.name, tuple(name for name, since in one.supports if since <= protocol.year)
-            )
+def _actions(protocol: Protocol) -> tuple[Action, ...]:
+    announced = [
+        Action(one.capability, _supports(one.capability, one.supports_in(protocol), protocol))
+        for one in ACTIONS
+        if one.is_announced_in(protocol)
+    ]
+    return (*announced, Action(_PUSH_CAPABILITY))
 
 
-#: Capabilities whose action is not named as they are.
-_ACTIONS = {
-    "action_OTA_Ping": HANDSHAKE,
-    "action_OTA_Read": READ,
-    "action_OTA_HotelAvailNotif": "OTA_HotelAvailNotif:FreeRooms",
-    "action_OTA_HotelInvCountNotif": "OTA_HotelInvCountNotif:FreeRooms",
-}
+def _supports(
+    capability: str, announced: Mapping[str, object], protocol: Protocol
+) -> tuple[str, ...]:
+    more = _MORE_SUPPORTS.get(capability, {})
+    names = (*announced, *(name for name, since in more.items() if since <= protocol.year))
+    return tuple(name for name in dict.fromkeys(names) if name != _NOT_OFFERED)
 
 
 def action_of(capability: str) -> str:
-    """The form field `action` of a capability.
-
-    action_OTA_HotelResNotif_GuestRequests_StatusUpdate: the message, a colon, and the rest.
-    """
-    if known := _ACTIONS.get(capability):
-        return known
-    message, _, rest = capability.removeprefix("action_OTA_").partition("_")
-    return f"OTA_{message}:{rest}" if rest else capability.removeprefix("action_")
+    """The form field `action` of a capability; an unknown capability is its own."""
+    if capability == _PUSH_CAPABILITY:
+        return PUSH
+    return next((one.name for one in ACTIONS if one.capability == capability), capability)
 
 
 def read_common(text: str) -> dict[str, dict[str, tuple[str, ...]]]:

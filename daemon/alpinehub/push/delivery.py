@@ -22,7 +22,7 @@ from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Client
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.guest_requests import Sent, mark_unsent, reservations
-from alpinehub.alpinebits.protocol import Protocol
+from alpinehub.alpinebits.protocol import PUSH, Protocol
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.alpinebits_client.client import AlpineBitsClient
 from alpinehub.alpinebits_client.http import HttpResponse, RequestFailed
@@ -33,7 +33,6 @@ from alpinehub.push.schedule import publish, wake
 from alpinehub.push.target import CLIENT_ID, Target, open_target, read_target
 from cordata import Context, CordataError, Event, EventContext, Row, StoreUnavailable, Tx, fields
 
-PUSH = "OTA_HotelResNotif:GuestRequests"
 #: Guest requests in one message.
 _AT_ONCE = 20
 #: After this time no further message is begun; what still waits gets an event of its own.

@@ -10,8 +10,8 @@ from lxml import etree
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.payloads import PAYLOADS, as_json, wide
 
-from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Record, render, response
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Hotel
 from alpinehub.reservations import ResStatus, decode, encode
 from alpinehub.webhooks.endpoint import HttpError
@@ -55,7 +55,7 @@ def test_every_accepted_payload_is_rendered_and_valid_in_every_version(
             created_at=1_767_360_387_938_000,
             changed_at=1_767_360_387_938_001,
         )
-        for version, protocol in SERVED.items():
+        for version, protocol in PROTOCOLS.items():
             document = response([render(record, HOTEL, protocol)])
             assert material.problems(document, version) == []
             assert etree.fromstring(document)[1][0].get("ResStatus") == res_status

@@ -18,7 +18,8 @@ from tests.integration.alpinebits.test_rateplans import pull as pull_rates
 from tests.integration.alpinebits.test_rateplans import push as push_rates
 from tests.unit.alpinebits.test_freerooms import CLOSED, DZ, LIMIT, ROOM, count, status
 
-from alpinehub.alpinebits.capability import SERVED, announce
+from alpinehub.alpinebits.action import announce
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Account
 
 NOBODY = Account(id=1, name="u1", hotels=())
@@ -32,7 +33,7 @@ ELSEWHERE = (
 )
 ANNOUNCED = [
     (version, capability, support)
-    for version, protocol in SERVED.items()
+    for version, protocol in PROTOCOLS.items()
     for capability, supports in announce(NOBODY, protocol).items()
     if not capability.startswith(ELSEWHERE)
     for support in ("", *sorted(supports))

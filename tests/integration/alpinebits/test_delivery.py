@@ -12,10 +12,9 @@ from tests.integration.alpinebits.hub import Hub, error_of, open_hub, open_worke
 
 from alpinehub.alpinebits import guest_requests
 from alpinehub.alpinebits.actions import acknowledge
-from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Record, find_invalid, render
 from alpinehub.alpinebits.guest.render import REVISION
-from alpinehub.alpinebits.protocol import Protocol
+from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.models import Hotel
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -154,7 +153,7 @@ async def test_acknowledgement_may_be_repeated(tmp_path: Path) -> None:
         assert await hub.acknowledge("u1") == []
 
 
-@pytest.mark.parametrize("version", SERVED)
+@pytest.mark.parametrize("version", PROTOCOLS)
 async def test_unknown_id_is_success_with_a_warning_where_the_version_has_them(
     tmp_path: Path, version: str
 ) -> None:
@@ -439,7 +438,7 @@ async def test_list_longer_than_a_page_is_complete_and_in_order(tmp_path: Path) 
         assert await hub.read("u1", "H1") == names[-1:]
 
 
-@pytest.mark.parametrize("version", SERVED)
+@pytest.mark.parametrize("version", PROTOCOLS)
 async def test_hotel_is_found_by_code_and_before_2024_by_name(tmp_path: Path, version: str) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1")
@@ -464,7 +463,7 @@ async def test_name_of_two_hotels_is_an_invalid_hotel(tmp_path: Path) -> None:
         assert error_of(response) == ("13", "392")
 
 
-@pytest.mark.parametrize("version", SERVED)
+@pytest.mark.parametrize("version", PROTOCOLS)
 async def test_responses_are_valid_in_every_version(tmp_path: Path, version: str) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1", first_name="<b>&\"'", message="]]> \u202e שלום 𝄞")

@@ -7,19 +7,20 @@ from typing import Any
 import pytest
 from tests.integration.alpinebits import material
 
+from alpinehub.alpinebits.action import announce
 from alpinehub.alpinebits.actions.handshake import (
     ECHO,
     encode_common,
     intersect,
     ping,
 )
-from alpinehub.alpinebits.capability import SERVED, announce
 from alpinehub.alpinebits.handshake_json import NoCapabilities
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import read_here
 from alpinehub.models import Account
 
 NOBODY = Account(id=1, name="u1", hotels=())
-OURS = {name: announce(NOBODY, protocol) for name, protocol in SERVED.items()}
+OURS = {name: announce(NOBODY, protocol) for name, protocol in PROTOCOLS.items()}
 
 
 def common(*versions: object) -> Any:
@@ -91,12 +92,12 @@ def test_handshake_has_no_answer_when_echo_is_not_capabilities(echo: str) -> Non
         intersect(echo, OURS)
 
 
-@pytest.mark.parametrize("version", [*SERVED][1:])
+@pytest.mark.parametrize("version", [*PROTOCOLS][1:])
 @pytest.mark.parametrize("folder", ["2020-10", "2024-10"])
 def test_ping_answer_is_valid_and_echoes_when_asked_with_a_sample(
     folder: str, version: str
 ) -> None:
-    echo = read_here(material.message(folder, "Handshake-OTA_PingRQ.xml"), SERVED[version], ECHO)
+    echo = read_here(material.message(folder, "Handshake-OTA_PingRQ.xml"), PROTOCOLS[version], ECHO)
     document = ping(encode_common(intersect(echo, OURS)), echo)
     assert material.problems(document, version) == []
     assert read_ping_answer(document) == echo

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.alpinebits.hub import NAMESPACE, Hub, open_hub
 
 from alpinehub.alpinebits import guest_requests
-from alpinehub.alpinebits.capability import SERVED
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from cordata import StoreUnavailable
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -33,7 +33,7 @@ async def test_version_and_capabilities_are_told_in_plain_text_in_2017(tmp_path:
         assert "action_OTA_Ping" not in told.text
 
 
-@pytest.mark.parametrize("version", [*SERVED][1:])
+@pytest.mark.parametrize("version", [*PROTOCOLS][1:])
 @pytest.mark.parametrize("action", ["getVersion", "getCapabilities"])
 async def test_housekeeping_is_unknown_where_there_is_a_handshake(
     tmp_path: Path, version: str, action: str

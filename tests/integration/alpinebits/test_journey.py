@@ -12,7 +12,7 @@ from tests.integration.alpinebits.hub import notif_report_rq, read_rq
 from tests.integration.hub.material import BOOKING, PRICE, Answer, Hub, open_hub
 
 from alpinehub.accounts import add_account, grant, revoke, set_account_disabled, set_password
-from alpinehub.alpinebits.capability import SERVED
+from alpinehub.alpinebits.protocol import PROTOCOLS
 
 pytestmark = pytest.mark.usefixtures("each_store")
 READ, ACKNOWLEDGE = "OTA_Read:GuestRequests", "OTA_NotifReport:GuestRequests"
@@ -52,7 +52,7 @@ async def acknowledge(hub: Hub, kind: int, unique_id: str, user: str = "demo") -
     assert b"<Success/>" in answer.body
 
 
-@pytest.mark.parametrize("version", SERVED)
+@pytest.mark.parametrize("version", PROTOCOLS)
 async def test_booking_reaches_the_hotel_in_each_state_until_it_is_acknowledged(
     tmp_path: Path, version: str
 ) -> None:

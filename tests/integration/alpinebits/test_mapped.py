@@ -7,8 +7,8 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.payloads import FIELDS, as_json, texts, wide
 from tests.integration.alpinebits.test_accepted import HOTEL
 
-from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Record, Undeliverable, UndeliverableCode, render, response
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.webhooks.fields import Mapping, decode
 from alpinehub.webhooks.interpretation import Mapped, Received, interpret
 
@@ -38,7 +38,7 @@ def test_every_mapped_form_is_rendered_and_valid_or_held_by_name(
         created_at=1_767_360_387_938_000,
         changed_at=1_767_360_387_938_001,
     )
-    for version, protocol in SERVED.items():
+    for version, protocol in PROTOCOLS.items():
         try:
             document = response([render(record, HOTEL, protocol)])
         except Undeliverable as held:

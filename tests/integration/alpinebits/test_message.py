@@ -10,12 +10,12 @@ from tests.integration.alpinebits.mutants import mutants
 
 from alpinehub.alpinebits.actions.handshake import ECHO
 from alpinehub.alpinebits.actions.read import READ_REQUEST, ReadRequest
-from alpinehub.alpinebits.capability import SERVED
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import Reader, read_here
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.alpinebits.transport_error import TransportError
 
-NAMES = list(SERVED)
+NAMES = list(PROTOCOLS)
 SAMPLES = material.samples(
     "messages/*/*OTA_ReadRQ*.xml",
     "messages/20[2-9]*/*OTA_PingRQ.xml",
@@ -29,7 +29,7 @@ def accepts(document: bytes, version: str) -> bool:
     readers: dict[str, Reader[Any]] = {one.root: one for one in (ECHO, READ_REQUEST, REPORT)}
     reader = readers[etree.QName(etree.fromstring(document)).localname]
     try:
-        read_here(document, SERVED[version], reader)
+        read_here(document, PROTOCOLS[version], reader)
     except TransportError as refusal:
         assert refusal.status == 400
         return False
@@ -63,16 +63,16 @@ def test_read_request_says_hotel_and_start() -> None:
         '<HotelReadRequest HotelCode="1" HotelName="&quot;Zur Post&quot;">'
         '<SelectionCriteria Start="2022-03-21T15:00:00+01:00"/></HotelReadRequest>'
     )
-    assert read_here(document, SERVED["2024-10"], READ_REQUEST) == ReadRequest(
+    assert read_here(document, PROTOCOLS["2024-10"], READ_REQUEST) == ReadRequest(
         hotel_code="1", hotel_name='"Zur Post"', start="2022-03-21T15:00:00+01:00"
     )
 
 
 def test_read_request_needs_a_code_when_the_version_is_2024() -> None:
     document = read_rq('<HotelReadRequest HotelName="Zur Post"/>')
-    assert read_here(document, SERVED["2022-10"], READ_REQUEST).hotel_code is None
+    assert read_here(document, PROTOCOLS["2022-10"], READ_REQUEST).hotel_code is None
     with pytest.raises(TransportError, match="HotelReadRequest/@HotelCode is missing"):
-        read_here(document, SERVED["2024-10"], READ_REQUEST)
+        read_here(document, PROTOCOLS["2024-10"], READ_REQUEST)
 
 
 def report(warnings: str, *unique_ids: tuple[int, str]) -> bytes:
@@ -103,13 +103,13 @@ def test_acknowledgement_tells_accepted_from_refused() -> None:
         (14, "taken"),
         (15, "gone"),
     )
-    assert read_here(document, SERVED["2024-10"], REPORT) == Acknowledgement(
+    assert read_here(document, PROTOCOLS["2024-10"], REPORT) == Acknowledgement(
         accepted=(("14", "taken"), ("15", "gone")),
         rejected={"bad": "Room type unknown", "odd": ""},
     )
 
 
 def test_acknowledgement_may_hold_nothing() -> None:
-    assert read_here(report(""), SERVED["2020-10"], REPORT) == Acknowledgement(
+    assert read_here(report(""), PROTOCOLS["2020-10"], REPORT) == Acknowledgement(
         accepted=(), rejected={}
     )

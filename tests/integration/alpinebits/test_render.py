@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from lxml import etree
 from tests.integration.alpinebits import material
 
-from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Record, Undeliverable, render, response
 from alpinehub.alpinebits.guest.render import split_name
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Hotel
 from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData, ResStatus
 
@@ -82,7 +82,7 @@ def changed(data: ReservationData, **fields: Any) -> ReservationData:
 
 def rendered(made: Record, version: str = "2024-10") -> etree._Element:
     """The HotelReservation of a list that is valid in this version."""
-    document = response([render(made, HOTEL, SERVED[version])])
+    document = response([render(made, HOTEL, PROTOCOLS[version])])
     assert material.problems(document, version) == []
     return etree.fromstring(document)[1][0]
 
@@ -99,11 +99,11 @@ def attributes(element: etree._Element) -> dict[str, str]:
 
 def held(made: Record, version: str = "2024-10") -> str:
     with pytest.raises(Undeliverable) as caught:
-        render(made, HOTEL, SERVED[version])
+        render(made, HOTEL, PROTOCOLS[version])
     return str(caught.value)
 
 
-@pytest.mark.parametrize("version", SERVED)
+@pytest.mark.parametrize("version", PROTOCOLS)
 def test_list_is_valid_when_it_is_empty(version: str) -> None:
     assert response([]).endswith(
         b"<Success/><ReservationsList></ReservationsList></OTA_ResRetrieveRS>"
@@ -111,7 +111,7 @@ def test_list_is_valid_when_it_is_empty(version: str) -> None:
     assert material.problems(response([]), version) == []
 
 
-@pytest.mark.parametrize("version", SERVED)
+@pytest.mark.parametrize("version", PROTOCOLS)
 def test_request_tells_stay_guests_and_comment(version: str) -> None:
     root = rendered(record(), version)
     assert root.get("ResStatus") == "Requested"
@@ -139,7 +139,7 @@ def test_request_tells_stay_guests_and_comment(version: str) -> None:
     }
 
 
-@pytest.mark.parametrize("version", SERVED)
+@pytest.mark.parametrize("version", PROTOCOLS)
 @pytest.mark.parametrize("res_status", ["Reserved", "Modify"])
 def test_reservation_tells_room_rate_meals_and_total(version: str, res_status: ResStatus) -> None:
     stay = find(rendered(record(RESERVATION, res_status), version), "RoomStays/RoomStay")
@@ -156,7 +156,7 @@ def test_meals_have_their_codes() -> None:
         assert meals.get("MealPlanCodes") == str(code)
 
 
-@pytest.mark.parametrize("version", SERVED)
+@pytest.mark.parametrize("version", PROTOCOLS)
 def test_cancellation_is_type_15_and_needs_nothing_else(version: str) -> None:
     bare = rendered(record(ReservationData(status="cancelled"), "Cancelled"), version)
     assert find(bare, "UniqueID").get("Type") == "15"
@@ -242,7 +242,7 @@ def test_name_is_split(first: str, last: str, expected: tuple[str, str]) -> None
     ],
 )
 def test_record_is_held_with_a_reason_when_it_cannot_be_rendered(made: Record, reason: str) -> None:
-    for version in SERVED:
+    for version in PROTOCOLS:
         assert reason in held(made, version)
 
 
@@ -294,7 +294,7 @@ STATUSES: dict[str, list[ResStatus]] = {
 def test_any_record_is_valid_or_held_in_every_version(
     data: ReservationData, external_id: str
 ) -> None:
-    for version in SERVED:
+    for version in PROTOCOLS:
         for res_status in STATUSES[data.status]:
             made = record(data, res_status, external_id=external_id)
             try:
@@ -309,6 +309,6 @@ def test_any_record_is_valid_or_held_in_every_version(
 def test_record_that_keeps_its_promise_is_never_held(
     data: ReservationData, external_id: str
 ) -> None:
-    for version in SERVED:
+    for version in PROTOCOLS:
         for res_status in STATUSES[data.status]:
             rendered(record(data, res_status, external_id=external_id), version)

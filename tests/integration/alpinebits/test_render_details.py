@@ -25,12 +25,12 @@ from tests.integration.alpinebits.test_render import (
     rendered,
 )
 
-from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import Undeliverable
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.reservations import ReservationData, Span
 
 CUSTOMER = "ResGuests/ResGuest/Profiles/ProfileInfo/Profile/Customer"
-each_version = pytest.mark.parametrize("version", SERVED)
+each_version = pytest.mark.parametrize("version", PROTOCOLS)
 WINDOW = {"departure": None, "arrival_latest": date(2026, 2, 5), "nights": 7}
 OTHERS = (
     Span(arrival=date(2026, 3, 1), departure=date(2026, 3, 8)),
@@ -247,7 +247,7 @@ FULL = st.builds(
 @settings(max_examples=200, deadline=None)
 @given(data=FULL)
 def test_anything_a_record_holds_is_valid_or_held_in_every_version(data: ReservationData) -> None:
-    for version in SERVED:
+    for version in PROTOCOLS:
         for res_status in STATUSES[data.status]:
             made = record(data, res_status, changed_at=CREATED_AT + 1)
             try:

@@ -11,10 +11,10 @@ from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, 
 
 from alpinehub import login
 from alpinehub.alpinebits.call import Call, respond
-from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.concurrency_limit import MAX_BODIES, limit_of
 from alpinehub.alpinebits.document import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.outcome import Finding, Outcome
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Account
 from cordata import request_id
 
@@ -192,7 +192,7 @@ async def test_handshake_answers_a_sample_whatever_version_the_header_names(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         document = material.message(version, "Handshake-OTA_PingRQ.xml")
-        for name in (*SERVED, "2030-10", "2015-07b"):
+        for name in (*PROTOCOLS, "2030-10", "2015-07b"):
             response = await hub.post("u1", "OTA_Ping:Handshaking", document, name)
             assert response.status_code == 200
             assert "ALPINEBITS_HANDSHAKE" in response.text
@@ -238,7 +238,7 @@ def test_many_errors_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -
     call = Call(
         ctx=None,  # type: ignore[arg-type] # nothing is asked of it
         account=Account(id=1, name="u1", hotels=()),
-        protocol=SERVED["2024-10"],
+        protocol=PROTOCOLS["2024-10"],
         client_id="",
         data=None,
         request_id="r-1",
@@ -259,7 +259,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
     return [(line["OTA_CODE"], line.get("REQUEST_ID", "")) for line in lines]
 
 
-@pytest.mark.parametrize("version", SERVED)
+@pytest.mark.parametrize("version", PROTOCOLS)
 async def test_samples_are_answered_in_every_version(tmp_path: Path, version: str) -> None:
     """Their hotel 123 is known; of the IDs that they acknowledge, none."""
     async with open_hub(tmp_path) as hub:

@@ -8,13 +8,13 @@ import pytest
 from tests.integration.alpinebits_client.peers import command, served
 from tests.integration.hub.material import BOOKING, PRICE, open_hub
 
-from alpinehub.alpinebits.capability import SERVED
+from alpinehub.alpinebits.protocol import PROTOCOLS
 
 _LOGIN = ("--user", "demo")
 _HOTEL = ("--hotel", "DEMO")
 
 
-@pytest.mark.parametrize("version", SERVED)
+@pytest.mark.parametrize("version", PROTOCOLS)
 @pytest.mark.usefixtures("each_store")
 async def test_poll_and_ack_take_a_request_once_in_each_version(
     tmp_path: Path, version: str
@@ -80,7 +80,7 @@ async def test_poll_fails_with_the_servers_words_when_the_hotel_is_unknown(tmp_p
         assert no.json["remarks"][0]["code"] == "392"
 
 
-@pytest.mark.parametrize("version", SERVED)
+@pytest.mark.parametrize("version", PROTOCOLS)
 async def test_free_rooms_are_pushed_in_each_version(tmp_path: Path, version: str) -> None:
     async with open_hub(tmp_path) as hub, served(hub) as url:
         # What is agreed upon first binds us as well.

@@ -24,8 +24,8 @@ from tests.integration.hub.material import Hub
 from tests.raw import raw
 
 from alpinehub.accounts import add_account
-from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import UndeliverableCode
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.inbox.listing import InboxFilter, list_inbox
 
 #: (kind of source, what it sends).
@@ -109,7 +109,7 @@ async def run(submissions: list[tuple[str, dict[str, Any]]], polls: int = 1) -> 
             mapping = msgspec.json.encode(MAPPING).decode()
             lenient = "UPDATE source SET mapping = ? WHERE kind IN ('wix', 'form')"
             await hub.ctx.store.run(lambda tx: raw(tx, lenient, [mapping]))
-            for version in SERVED:
+            for version in PROTOCOLS:
                 await add_account(hub.ctx.store, f"pms-{version}", "secret", ["DEMO"])
             for number, (kind, said) in enumerate(submissions):
                 await send(hub, number, kind, said)
@@ -120,7 +120,7 @@ async def run(submissions: list[tuple[str, dict[str, Any]]], polls: int = 1) -> 
             waits = await hub.one("SELECT count(*) FROM inbox WHERE state = 'received'")
             assert waits == 0, "each was interpreted"
             held = set()
-            for version in [*SERVED] * polls:
+            for version in [*PROTOCOLS] * polls:
                 held |= await check(hub, version, stored)
             return len(stored), len(held)
 

@@ -20,8 +20,8 @@ from tests.integration.alpinebits.test_render_details import FULL
 from tests.integration.hub.material import Hub, open_hub
 from tests.integration.hub.test_intake import submission
 
-from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.guest import UndeliverableCode
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.inbox import listing
 from alpinehub.intake import store_submission
 from alpinehub.requests import listing as request_listing
@@ -60,7 +60,7 @@ async def check(folder: Path, records: Sequence[ReservationData]) -> None:
             # Of the end of what it never got no account is told.
             if data.status != "cancelled":
                 ids.add(taken.reservation_id)
-        for version in SERVED:
+        for version in PROTOCOLS:
             answer = await send(hub, READ, read_rq("DEMO"), version)
             assert answer.status == 200
             assert material.problems(answer.body, version) == []

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from alpinehub.alpinebits.actions.handshake import ECHO, intersect
 from alpinehub.alpinebits.actions.read import READ_REQUEST
-from alpinehub.alpinebits.capability import SERVED
 from alpinehub.alpinebits.document import parse
 from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.large import READERS as LARGE
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import Reader, read_here
 from alpinehub.alpinebits.transport import parse_form, unpack
 from alpinehub.alpinebits.transport_error import TransportError
@@ -76,7 +76,7 @@ def test_unpacking_takes_or_refuses(body: bytes, cut: int) -> None:
 def test_document_reader_takes_or_refuses(document: bytes) -> None:
     with contextlib.suppress(TransportError):
         parse(document)
-    for protocol in SERVED.values():
+    for protocol in PROTOCOLS.values():
         for reader in READERS:
             with contextlib.suppress(TransportError):
                 read_here(document, protocol, reader)

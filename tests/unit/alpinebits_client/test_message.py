@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alpinehub.alpinebits import grammar
-from alpinehub.alpinebits.capability import CAPABILITIES, SERVED
+from alpinehub.alpinebits.action import ACTIONS
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.protocol import PROTOCOLS
@@ -72,19 +72,15 @@ def test_threshold_is_not_offered_by_who_never_says_it() -> None:
 
 def test_all_that_the_hub_can_is_offered_and_its_action_found() -> None:
     common = read_common(offer())
-    for capability in CAPABILITIES:
-        years = [one for one in SERVED.values() if not one.housekeeping]
-        for protocol in (one for one in years if capability.since <= one.year <= capability.until):
-            assert capability.name in common[protocol.name], capability.name
-            known = {
-                name
-                for name, one in capability.supports.items()
-                if one.since <= protocol.year <= one.until
-            }
+    for action in ACTIONS:
+        years = [one for one in PROTOCOLS.values() if not one.housekeeping]
+        for protocol in (one for one in years if action.is_announced_in(one)):
+            assert action.capability in common[protocol.name], action.capability
+            known = set(action.supports_in(protocol))
             # What one has to say with each push, once it is agreed upon; ours does not.
             known -= {"OTA_HotelAvailNotif_accept_BookingThreshold"}
-            assert known <= set(common[protocol.name][capability.name])
-            assert action_of(capability.name) == capability.action
+            assert known <= set(common[protocol.name][action.capability])
+            assert action_of(action.capability) == action.name
 
 
 @pytest.mark.parametrize("said", ["", "[]", '{"versions":[{}]}', "[" * 100_000, "\ud800", "null"])

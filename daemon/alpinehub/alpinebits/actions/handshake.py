@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from alpinehub.alpinebits.action import announce
 from alpinehub.alpinebits.call import Answer, Call, PlainText, read, respond
-from alpinehub.alpinebits.capability import SERVED, announce
 from alpinehub.alpinebits.document import escape_text
 from alpinehub.alpinebits.handshake_json import Action, Handshake, NoCapabilities, Version
 from alpinehub.alpinebits.handshake_json import decode as decode_handshake
 from alpinehub.alpinebits.handshake_json import encode as encode_handshake
 from alpinehub.alpinebits.outcome import INVALID_VALUE, failed, opening
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import Reader
 from cordata import Context, Tx
 
@@ -48,7 +49,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 async def handshake(call: Call) -> Answer:
     """What both can, and what the client sent."""
     echo = await read(call, ECHO)
-    ours = {name: announce(call.account, protocol) for name, protocol in SERVED.items()}
+    ours = {name: announce(call.account, protocol) for name, protocol in PROTOCOLS.items()}
     try:
         common = intersect(echo, ours)
     except NoCapabilities:

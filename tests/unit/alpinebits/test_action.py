@@ -6,22 +6,21 @@ from typing import get_args
 
 import pytest
 
-from alpinehub.alpinebits import capability
-from alpinehub.alpinebits.action import ACTIONS, find
-from alpinehub.alpinebits.capability import CAPABILITIES, SERVED, Capability, Support, announce
+from alpinehub.alpinebits import action
+from alpinehub.alpinebits.action import ACTIONS, Action, Support, announce
+from alpinehub.alpinebits.endpoint import HANDLERS
 from alpinehub.alpinebits.large import READERS
-from alpinehub.alpinebits.protocol import ACKNOWLEDGE, PROTOCOLS, READ
+from alpinehub.alpinebits.protocol import ACKNOWLEDGE, HANDSHAKE, PROTOCOLS, READ
 from alpinehub.models import Account, Feature, Hotel, Settings
 
-FREEROOMS = Capability(
-    name="action_OTA_Some",
-    action=READ,
+FREEROOMS = Action(
+    name=READ,
+    capability="action_OTA_Some",
     since=2018,
     supports={
-        "Some_always": Support(since=2018),
-        "Some_deltas": Support(since=2018, feature="deltas"),
+        "Some_always": Support(),
+        "Some_deltas": Support(feature="deltas"),
         "Some_later": Support(since=2022, feature="deltas"),
-        "Some_gone": Support(since=2018, until=2020),
     },
 )
 
@@ -47,36 +46,35 @@ def test_protocols_are_told_apart_by_name_and_year() -> None:
     assert [one.year for one in PROTOCOLS.values()] == [2017, 2018, 2020, 2022, 2024]
 
 
-def test_every_announced_action_is_answered_in_each_of_its_versions() -> None:
-    for protocol in PROTOCOLS.values():
-        for one in CAPABILITIES:
-            if one.since <= protocol.year <= one.until:
-                assert find(one.action, protocol) is not None, (one.name, protocol.name)
-
-
-def test_every_action_is_announced_but_the_one_that_reading_implies() -> None:
-    announced = {one.action for one in CAPABILITIES}
-    assert {one.name for one in ACTIONS} - announced == {ACKNOWLEDGE}
+def test_every_action_is_answered_and_announced_but_the_one_that_reading_implies() -> None:
+    assert [one.name for one in ACTIONS] == list(HANDLERS)
+    assert {one.name for one in ACTIONS if not one.capability} == {ACKNOWLEDGE}
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_version_is_served_when_it_has_an_action_and_a_capability(name: str) -> None:
-    protocol = PROTOCOLS[name]
-    answered = any(one.since <= protocol.year <= one.until for one in ACTIONS)
-    assert (name in SERVED) is answered is bool(announce(account(hotel(1)), protocol))
+def test_every_version_has_actions_and_announces_some(name: str) -> None:
+    assert any(one.is_in(PROTOCOLS[name]) for one in ACTIONS)
+    assert announce(account(hotel(1)), PROTOCOLS[name])
+
+
+def test_handshake_is_answered_in_versions_that_announce_it_no_more() -> None:
+    [ping] = [one for one in ACTIONS if one.name == HANDSHAKE]
+    newest = PROTOCOLS["2024-10"]
+    assert ping.is_in(newest) and not ping.is_announced_in(newest)
+    assert "action_OTA_Ping" not in announce(account(hotel(1)), newest)
 
 
 def test_support_is_announced_when_the_version_has_it_and_all_hotels_offer_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(capability, "CAPABILITIES", (FREEROOMS,))
+    monkeypatch.setattr(action, "ACTIONS", (FREEROOMS,))
 
     def supports(name: str, *hotels: Hotel) -> set[str]:
         told = announce(account(*hotels), PROTOCOLS[name])
         return {support.removeprefix("Some_") for support in told["action_OTA_Some"]}
 
     assert announce(account(hotel(1)), PROTOCOLS["2017-10"]) == {}
-    assert supports("2018-10", hotel(1)) == {"always", "deltas", "gone"}
+    assert supports("2018-10", hotel(1)) == {"always", "deltas"}
     assert supports("2024-10", hotel(1)) == {"always", "deltas", "later"}
     assert supports("2024-10", hotel(1), hotel(2, "deltas")) == {"always"}
     assert supports("2024-10", hotel(1, "rooms"), hotel(2)) == {"always", "deltas", "later"}
@@ -85,15 +83,15 @@ def test_support_is_announced_when_the_version_has_it_and_all_hotels_offer_it(
 def test_action_is_not_announced_when_a_hotel_does_not_offer_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one = Capability(name="action_OTA_Some", action=READ, since=2017, feature="inventory")
-    monkeypatch.setattr(capability, "CAPABILITIES", (one,))
+    one = Action(name=READ, capability="action_OTA_Some", feature="inventory")
+    monkeypatch.setattr(action, "ACTIONS", (one,))
     assert list(announce(account(hotel(1)), PROTOCOLS["2020-10"])) == ["action_OTA_Some"]
     assert announce(account(hotel(1), hotel(2, "inventory")), PROTOCOLS["2020-10"]) == {}
 
 
 def test_every_feature_of_the_table_is_one() -> None:
-    features = {one.feature for one in CAPABILITIES}
-    features |= {support.feature for one in CAPABILITIES for support in one.supports.values()}
+    features = {one.feature for one in ACTIONS}
+    features |= {support.feature for one in ACTIONS for support in one.supports.values()}
     assert features - {None} <= set(get_args(Feature))
 
 
