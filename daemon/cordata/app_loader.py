@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from traceback import walk_tb
 
 from cordata.app import App
 from cordata.config import Config, Document, build, choose_app, find_file, open_document
@@ -112,10 +113,8 @@ def _readable(directory: Path) -> str:
 
 
 def _failed(spec: str, error: Exception) -> str:
-    trace, place = error.__traceback__, ""
-    while trace is not None:
-        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-        trace = trace.tb_next
+    *_, (frame, line) = walk_tb(error.__traceback__)
+    place = f"{frame.f_code.co_filename}:{line}"
     return f"[app] import: {spec} failed: {type(error).__name__}: {error} (at {place})"
 
 

@@ -11,7 +11,8 @@ import re
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
-from types import TracebackType
+from traceback import walk_tb
+from types import FrameType, TracebackType
 from typing import Any, TextIO
 
 from cordata import clock
@@ -62,11 +63,7 @@ def in_request(id_: str) -> Iterator[None]:
 
 def frames(trace: TracebackType | None) -> str:
     """The innermost frames of a traceback, `file:line < caller:line`, without any values."""
-    places: list[str] = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        places.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno}")
-        trace = trace.tb_next
+    places = [f"{_file_name(frame)}:{line}" for frame, line in walk_tb(trace)]
     return " < ".join(reversed(places[-_FRAMES:])) or "no frame"
 
 
@@ -87,16 +84,17 @@ def what(error: BaseException) -> str:
 
 def place(error: BaseException) -> str:
     """Where the application's own code stood, `file:line`; else where it was raised."""
-    trace, found = error.__traceback__, "no frame"
-    own = False
-    while trace is not None:
-        ours = trace.tb_frame.f_globals.get("__name__", "").startswith("cordata.")
+    found, own = "no frame", False
+    for frame, line in walk_tb(error.__traceback__):
+        ours = frame.f_globals.get("__name__", "").startswith("cordata.")
         if not ours or not own:
-            code = trace.tb_frame.f_code
-            found = f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+            found = f"{_file_name(frame)}:{line}"
         own = own or not ours
-        trace = trace.tb_next
     return found
+
+
+def _file_name(frame: FrameType) -> str:
+    return frame.f_code.co_filename.rpartition("/")[2]
 
 
 def remote_frames(trace: str) -> str:
@@ -143,11 +141,10 @@ def _linked(error: BaseException, how: str, seen: set[int]) -> Iterator[str]:
 
 
 def _places(trace: TracebackType | None) -> list[str]:
-    places: list[str] = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        places.append(f"  {code.co_filename}:{trace.tb_lineno} in {code.co_qualname}")
-        trace = trace.tb_next
+    places = [
+        f"  {frame.f_code.co_filename}:{line} in {frame.f_code.co_qualname}"
+        for frame, line in walk_tb(trace)
+    ]
     places.reverse()
     if len(places) > _TRAIL_FRAMES:
         half = _TRAIL_FRAMES // 2

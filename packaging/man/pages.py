@@ -20,7 +20,7 @@ from click.shell_completion import BashComplete
 
 HERE = Path(__file__).resolve().parent
 #: The click command behind each program, as module:attribute.
-COMMANDS = {"cordata": "cordata.cli.commands:cordata", "alpinehub": "alpinehub.cli:alpinehub"}
+COMMANDS = {"cordata": "cordata.cli:cordata", "alpinehub": "alpinehub.cli:alpinehub"}
 SAMPLE = HERE.parent / "cordata.toml"
 
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from cordata.alert.spool import in_first
+
 _FILE, _LOCK = "alerts.json", "alerts.lock"
 #: A cause not heard of for this long is forgotten.
 _KEEP_S = 30 * 86_400.0
@@ -89,21 +91,13 @@ class Cooldown:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        fd = self._open_lock()
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        fd = in_first(self._directories, lambda directory: os.open(directory / _LOCK, flags, 0o600))
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield
         finally:
             os.close(fd)
-
-    def _open_lock(self) -> int:
-        error: OSError | None = None
-        for directory in self._directories:
-            try:
-                return os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except OSError as found:
-                error = error or found
-        raise error or OSError("no directory for the state of alerts")
 
     def _load(self) -> dict[str, _Cause]:
         """What all directories know, the latest of each cause; a damaged file knows nothing."""
@@ -119,15 +113,8 @@ class Cooldown:
 
     def _save(self, causes: dict[str, _Cause], now: float) -> None:
         kept = {name: asdict(c) for name, c in causes.items() if now - c.mailed_at < _KEEP_S}
-        error: OSError | None = None
-        for directory in self._directories:
-            try:
-                _replace(directory / _FILE, json.dumps(kept))
-            except OSError as found:
-                error = error or found
-            else:
-                return
-        raise error or OSError("no directory for the state of alerts")
+        text = json.dumps(kept)
+        in_first(self._directories, lambda directory: _replace(directory / _FILE, text))
 
 
 def _within(now: float, at: float) -> bool:

@@ -9,6 +9,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from traceback import walk_tb
 from types import TracebackType
 
 from cordata import clock, events
@@ -138,9 +139,8 @@ def _template(record: logging.LogRecord) -> str:
 def _place_of(trace: TracebackType | None) -> str:
     """`module:function` of the innermost frame that is not the standard library's."""
     place = ""
-    while trace is not None:
-        module = str(trace.tb_frame.f_globals.get("__name__", "?"))
+    for frame, _ in walk_tb(trace):
+        module = str(frame.f_globals.get("__name__", "?"))
         if not place or module.partition(".")[0] not in sys.stdlib_module_names:
-            place = f"{module}:{trace.tb_frame.f_code.co_qualname}"
-        trace = trace.tb_next
+            place = f"{module}:{frame.f_code.co_qualname}"
     return place

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
 from cordata.core.alert import AlertGroup
+
+T = TypeVar("T")
 
 _FILE = "alerts.waiting"
 #: Beyond it nothing is added: some thousand alerts, of which the first tell what is wrong.
@@ -30,15 +32,7 @@ class Spool:
     def add(self, groups: Iterable[AlertGroup]) -> None:
         """Keep these, on the disk when it returns. Raises: OSError when nothing can be written."""
         lines = b"".join(_encode(group) + b"\n" for group in groups)
-        error: OSError | None = None
-        for directory in self._directories:
-            try:
-                _append(directory / _FILE, lines)
-            except OSError as found:
-                error = error or found
-            else:
-                return
-        raise error or OSError("no directory for alerts that wait")
+        in_first(self._directories, lambda directory: _append(directory / _FILE, lines))
 
     @property
     def waits(self) -> bool:
@@ -62,6 +56,17 @@ class Spool:
             yield [group for file in files for group in _read(file)]
             for file in files:
                 file.truncate(0)
+
+
+def in_first(directories: Iterable[Path], act: Callable[[Path], T]) -> T:
+    """Act in the first directory where that succeeds. Raises: OSError, that of the first one."""
+    error: OSError | None = None
+    for directory in directories:
+        try:
+            return act(directory)
+        except OSError as found:
+            error = error or found
+    raise error or OSError("there is no directory for alerts")
 
 
 def _append(path: Path, lines: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -12,7 +12,7 @@ from cordata.cli.options import Choice, choosing, paging, yes_option
 from cordata.terminal import Counter, show_page, show_records
 
 if TYPE_CHECKING:
-    from cordata.broker.inspection import DeadLetters, Filter, Letter, Page
+    from cordata.broker.inspection import Letter, Page
     from cordata.context import Context
 
 _COLUMNS = ("event_id", "group", "type", "attempts", "dead_at", "error")
@@ -140,25 +140,17 @@ def drop(operator: Operator, choice: Choice, yes: bool) -> int:
     return _settle(operator, "drop", "dropped", choice)
 
 
-def _settle(operator: Operator, verb: str, what: str, choice: Choice) -> int:
+def _settle(operator: Operator, verb: Literal["replay", "drop"], what: str, choice: Choice) -> int:
     from cordata.broker.inspection import DeadLetters, Filter
 
     async def act(ctx: Context, counter: Counter) -> Done:
         letters = DeadLetters(ctx.store)
-
-        async def one(event_id: str) -> int:
-            return await _apply(letters, verb, Filter(event_id=event_id, group=choice.group))
-
+        settle = letters.drop if verb == "drop" else letters.replay
         if choice.event_ids:
-            count, missing = await counter.each(choice.event_ids, one)
+            count, missing = await counter.each(
+                choice.event_ids, lambda one: settle(Filter(event_id=one, group=choice.group))
+            )
             return Done(count=count, missing=missing)
-        return Done(count=await _apply(letters, verb, choice.filter(ctx.now_us()), counter))
+        return Done(count=await settle(choice.filter(ctx.now_us()), progress=counter))
 
     return operator.carry_out(what, act)
-
-
-async def _apply(
-    letters: DeadLetters, verb: str, wanted: Filter, counter: Counter | None = None
-) -> int:
-    act = letters.drop if verb == "drop" else letters.replay
-    return await act(wanted, progress=counter)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from cordata.context import Context
     from cordata.eventstore import NewEvent, StoredEvent
     from cordata.eventstore.search import Found, Wanted
-    from cordata.store import Tx
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -368,10 +367,7 @@ async def _append(
 ) -> int:
     from cordata.eventstore import EventStore
 
-    async def unit(tx: Tx) -> int:
-        return await EventStore(tx).append(stream, events, expected=expected)
-
-    return await ctx.run(unit)
+    return await ctx.run(lambda tx: EventStore(tx).append(stream, events, expected=expected))
 
 
 def _done(count: int, stream: str, version: int) -> Done:

@@ -154,13 +154,16 @@ def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, y
     are deleted. Workers may go on meanwhile: what they are handling is refused.
     """
     from cordata.app_loader import load
+    from cordata.eventstore.inspection import Subscriptions
 
     place = _place_of(to)
     loaded = load(operator.config, app)
     settings = operator.place(loaded.config)
     subscription: Subscription | None = loaded.app.subscriptions.get(name)
-    if not (yes or subscription or _is_there(settings, loaded.app, name)):
-        return _unknown(name)
+    if not (yes or subscription):  # before the operator is asked
+        status = run_in(settings, loaded.app, lambda ctx: Subscriptions(ctx.store).status(name))
+        if status is None:
+            return _unknown(name)
     confirm(_question(name, place, subscription), yes=yes)
     return _run_reset(settings, loaded.app, name, place, wait=wait, json_=operator.json)
 
@@ -283,13 +286,6 @@ def _question(name: str, place: Place, subscription: Subscription | None) -> str
     return f"{tables} {handled} Reset {name}?"
 
 
-def _is_there(config: Config, app: App, name: str) -> bool:
-    """Whether there is such a subscription; asked before the operator is."""
-    from cordata.eventstore.inspection import Subscriptions
-
-    return run_in(config, app, lambda ctx: Subscriptions(ctx.store).status(name)) is not None
-
-
 def _run_reset(
     config: Config, app: App, name: str, place: Place, *, wait: bool, json_: bool
 ) -> int:
@@ -313,8 +309,7 @@ def _run_reset(
 
     position, status = run_in(config, app, act)
     if position is None:
-        click.echo(f"error: no subscription {name}; see `cordata subscriptions list`", err=True)
-        return 1
+        return _unknown(name)
     blocked = status is not None and status.blocked > 0
     if json_ and status is None:
         show_json({"name": name, "position": position})

@@ -14,10 +14,10 @@ Attempts are counted when a message is claimed.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from cordata.errors import CordataError, PermanentError, StoreUnavailable, TransactionTimeout
 
@@ -105,6 +105,16 @@ def add_failure(history: str | None, failure: Failure) -> str:
     if len(entries) > HISTORY_ENTRIES:
         entries = [entries[0], *entries[1 - HISTORY_ENTRIES :]]
     return json.dumps(entries, ensure_ascii=False)
+
+
+def read_failures(history: str | None) -> list[Mapping[str, Any]]:
+    """The failures in a history, the first first; none when the text is damaged, which is no reason
+    to show nothing of its message.
+    """
+    try:
+        return list(json.loads(history or "[]"))
+    except ValueError:
+        return []
 
 
 def prefetch_count(mean_s: float, *, concurrency: int, batch: int) -> int:

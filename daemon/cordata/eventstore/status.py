@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cordata.core.delivery import read_failures
 from cordata.eventstore.partition import PartitionState
 from cordata.store import Row
 
@@ -103,7 +103,7 @@ def status_of(
         state = "unserved"
     if one.blocked_at is not None:
         state = "blocked"
-    history = _read(one.history)
+    history = read_failures(one.history)
     return PartitionStatus(
         partition=one.partition,
         state=state,
@@ -127,14 +127,7 @@ def worst(found: Sequence[PartitionStatus]) -> State:
 
 def letter_of(row: Row) -> DeadEvent:
     """From its row."""
-    history = _read(row["history"])
+    history = read_failures(row["history"])
     plain = {name: row[name] for name in row.keys() if name != "history"}
     error = history[-1]["error"] if history else None
     return DeadEvent(**plain, error=error, history=history)
-
-
-def _read(history: str | None) -> list[Mapping[str, Any]]:
-    try:
-        return list(json.loads(history or "[]"))
-    except ValueError:  # damaged, which is no reason to show nothing
-        return []

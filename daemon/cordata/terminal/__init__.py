@@ -8,7 +8,6 @@ Output is for people on a terminal, and plain, stable text without colours elsew
 for programs. rich is imported when there is something to draw.
 """
 
-from cordata.terminal.group import LazyGroup as LazyGroup
 from cordata.terminal.output import as_record as as_record
 from cordata.terminal.output import printable as printable
 from cordata.terminal.output import show_json as show_json
@@ -20,6 +19,7 @@ from cordata.terminal.output import show_table as show_table
 from cordata.terminal.program import EXIT_CONFIG as EXIT_CONFIG
 from cordata.terminal.program import EXIT_FAILED as EXIT_FAILED
 from cordata.terminal.program import EXIT_INTERRUPTED as EXIT_INTERRUPTED
+from cordata.terminal.program import LazyGroup as LazyGroup
 from cordata.terminal.program import report as report
 from cordata.terminal.program import report_bug as report_bug
 from cordata.terminal.program import run_command as run_command

@@ -1,20 +1,63 @@
-"""From a click command to an exit code: only here errors become one, and a line for people."""
+"""A program of click commands, which are imported when they are called, and its exit codes.
+
+Only here an error becomes an exit code, and a line for people.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
 
+import click
+
+from cordata import events
 from cordata.errors import ConfigError, CordataError
-
-if TYPE_CHECKING:
-    import click
+from cordata.log import HANDLER, fields, logger
 
 EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 1, 78, 130
 #: Packages whose code writes our output.
 _WRITERS = {"click", "rich"}
+
+
+class LazyGroup(click.Group):
+    """Lists commands without importing them: `--help` and completion stay fast."""
+
+    def __init__(
+        self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any
+    ) -> None:
+        """`lazy`: name -> (`module:attribute`, line in the list of `--help`)."""
+        super().__init__(*args, **kwargs)
+        self._lazy = dict(lazy or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The lazy ones in their order, then the others."""
+        return [*self._lazy, *(name for name in self.commands if name not in self._lazy)]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of a name; None: there is none."""
+        if name in self._lazy and name not in self.commands:
+            module, _, attribute = self._lazy[name][0].partition(":")
+            command: click.Command = getattr(import_module(module), attribute)
+            self.prepare(command)
+            self.add_command(command, name)
+        return super().get_command(ctx, name)
+
+    def prepare(self, command: click.Command) -> None:
+        """For a subclass: what each command gets when it is imported."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of `--help`."""
+        lines = {name: line for name, (_, line) in self._lazy.items()}
+        for name, command in self.commands.items():
+            if not command.hidden:
+                lines.setdefault(name, command.get_short_help_str(limit=80))
+        with formatter.section("Commands"):
+            formatter.write_dl(list(lines.items()))
 
 
 def run_command(
@@ -53,10 +96,8 @@ def _flush() -> None:
 
 def _is_of_output(error: OSError) -> bool:
     """Whether it was raised by who writes to stdout: the error itself names no file."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    where = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    where: str = frame.f_globals.get("__name__", "")
     return error.filename is None and (where == __name__ or where.partition(".")[0] in _WRITERS)
 
 
@@ -74,8 +115,6 @@ def _report_output(error: OSError) -> int:
 
 def _usage(error: Exception) -> int | None:
     """The exit code of click's own errors, shown; None for any other."""
-    import click
-
     if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
@@ -87,8 +126,6 @@ def _usage(error: Exception) -> int | None:
 def report(error: CordataError, *, debug: bool = False) -> int:
     """Say what is wrong in one sentence per problem, and what to do. Returns the exit code."""
     if debug:
-        import traceback
-
         traceback.print_exception(error)
     if _has_log():
         _log(error)
@@ -108,16 +145,11 @@ def report_bug(error: Exception, *, debug: bool) -> int:
     if usage is not None:
         return usage
     if _has_log():
-        from cordata import events
-        from cordata.log import fields, logger
-
         extra = fields(events.SERVICE_FAILED)
         logger("cordata").critical(
             "this looks like a bug: %s", type(error).__name__, exc_info=error, extra=extra
         )
     elif debug:
-        import traceback
-
         traceback.print_exception(error)
     else:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
@@ -127,10 +159,6 @@ def report_bug(error: Exception, *, debug: bool) -> int:
 
 def _has_log() -> bool:
     """A role has set up logging: under systemd its end has to be found in the journal."""
-    import logging
-
-    from cordata.log import HANDLER
-
     return any(one.get_name() == HANDLER for one in logging.getLogger().handlers)
 
 
@@ -139,9 +167,6 @@ def _problems(error: CordataError) -> tuple[str, ...]:
 
 
 def _log(error: CordataError) -> None:
-    from cordata import events
-    from cordata.log import fields, logger
-
     config = isinstance(error, ConfigError)
     extra = fields(events.CONFIG_INVALID if config else "", code=error.code, hint=error.hint or "")
     hint = f" ({error.hint})" if error.hint else ""

@@ -10,7 +10,7 @@ import click
 import pytest
 from tests.integration.cli.command import ROOT, cordata
 
-from cordata.cli.commands import cordata as program
+from cordata.cli import cordata as program
 
 #: What operators look at and change: machines read it as well.
 _OPERATORS = ("outbox", "dlq", "group", "events", "subscriptions", "migrate", "pool")

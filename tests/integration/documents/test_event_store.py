@@ -69,7 +69,7 @@ async def test_withdrawal_of_the_documents_counts_the_whole_stream_when_it_is_lo
 
 
 def test_commands_of_the_documents_are_those_there_are() -> None:
-    from cordata.cli.commands import cordata
+    from cordata.cli import cordata
 
     typed = re.findall(
         r"^\$ cordata (events|subscriptions) (\w+)", "".join(blocks("console")), re.M

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import cordata
 from cordata import events
-from cordata.cli.commands import cordata as cordata_command
+from cordata.cli import cordata as cordata_command
 from cordata.services.job import EXIT_AWAY, EXIT_BUSY, EXIT_FAILED
 from cordata.terminal import EXIT_CONFIG
 

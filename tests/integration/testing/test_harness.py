@@ -420,7 +420,7 @@ def test_async_test_runs_a_coroutine_with_its_arguments() -> None:
 
 def test_no_worker_imports_it() -> None:
     script = (
-        "import sys, cordata.wiring.worker, cordata.services.consumer, cordata.cli.commands\n"
+        "import sys, cordata.wiring.worker, cordata.services.consumer, cordata.cli\n"
         "print([name for name in sys.modules if name.startswith('cordata.testing')])"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}

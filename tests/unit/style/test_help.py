@@ -8,7 +8,7 @@ import click
 import pytest
 
 from alpinehub.cli import alpinehub
-from cordata.cli.commands import cordata
+from cordata.cli import cordata
 
 
 def every(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
 
 from cordata.broker.inspection.record import (
     BATCH,
@@ -21,6 +20,7 @@ from cordata.broker.inspection.record import (
     Progress,
     WholeLetter,
 )
+from cordata.core.delivery import read_failures
 from cordata.store import MESSAGE_TOPIC, Row, Store, Tx
 
 _LETTER = tuple(one.name for one in fields(Letter) if one.name != "error")
@@ -135,24 +135,16 @@ class DeadLetters:
 
 
 def _letter(row: Row) -> Letter:
-    history = _read(row["history"])
+    history = read_failures(row["history"])
     kind = str(history[-1].get("error")).partition(":")[0] if history else None
     return Letter(**{name: row[name] for name in _LETTER}, error=kind)
 
 
 def _whole(row: Row) -> WholeLetter:
     more = {name: row[name] for name in row.keys() if name != "history"}
-    history = _read(row["history"])
+    history = read_failures(row["history"])
     error = str(history[-1].get("error")) if history else None
     return WholeLetter(**more, error=error, history=history)
-
-
-def _read(history: str | None) -> list[Mapping[str, Any]]:
-    """The failures; none when the text is damaged, which is no reason to show nothing."""
-    try:
-        return list(json.loads(history or "[]"))
-    except ValueError:
-        return []
 
 
 def _matches(letter: Letter, wanted: Filter) -> bool:
