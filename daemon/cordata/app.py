@@ -67,7 +67,7 @@ class App:
         self.migration_package: str | None = None
         self.query_packages: list[str] = []
         self.handlers: list[Handler] = []
-        #: Event types for whoever wants them; no group of this App need handle them.
+        #: Event types for other applications; no group of this App need handle them.
         self.published: set[str] = set()
         self.startups: list[Startup] = []
         self.checks: list[Check] = []
@@ -102,7 +102,7 @@ class App:
         return register
 
     def publishes(self, *types: str) -> None:
-        """Name event types that the App publishes for whoever wants them.
+        """Name event types that the App publishes for other applications.
 
         An event that no group handles is logged as a warning, once for each type: most often its
         name is misspelt. These are meant so.

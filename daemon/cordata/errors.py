@@ -144,8 +144,8 @@ class TransactionTimeout(TransientError):
 class ReadTimeout(TransactionTimeout, StoreUnavailable):
     """A read took too long and was stopped.
 
-    To who needs its answer in order to go on (a service of the runtime, a request) that is a store
-    that does not answer. A handler answers for its own reads: see `core.delivery.is_away`.
+    For code that needs the answer (a service of the runtime, a request) it is a store that does not
+    answer. A handler is responsible for its own reads: see `core.delivery.is_away`.
     """
 
 
@@ -239,7 +239,7 @@ class WorkerCrashed(PoolTransient):
         super().__init__(message)
         #: Its exit status, when it ended by itself.
         self.exit_code = exit_code
-        #: The signal that ended it; both None: its worker died with it, and nobody could tell.
+        #: The signal that ended it; both None: its worker died with it, so it is unknown.
         self.signal = signal
         #: What it wrote last on stdout and stderr.
         self.lines = lines

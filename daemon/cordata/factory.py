@@ -71,7 +71,7 @@ def missing_state(config: Config) -> Path | None:
 
 
 def make_state(config: Config) -> None:
-    """Make the directory of the embedded store, for nobody else to read.
+    """Make the directory of the embedded store, which no other user may read.
 
     One whose parent is missing, too, may be a disk that is mounted later: that is waited for.
     Raises: ConfigError when this process may not make it, StoreUnavailable when it may later.
@@ -99,8 +99,8 @@ async def open_context(
 ) -> AsyncIterator[Context]:
     """The store and the rest of a Context; closed at the end.
 
-    `vault` and `password` if they were read already, by one who was allowed to. Unless `make`, an
-    embedded store has to be there. Raises: CordataError where it is not; ConfigError,
+    `vault` and `password`: if they were read already, before the process changed its user. Unless
+    `make`, an embedded store has to be there. Raises: CordataError where it is not; ConfigError,
     StoreUnavailable.
     """
     from cordata.broker.factory import check_url as check_broker_url

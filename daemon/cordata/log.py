@@ -239,7 +239,7 @@ class LogThrottle:
     """
 
     def __init__(self, *, again_s: float = 60.0) -> None:
-        """`again_s`: often enough that whoever looks finds it near the end of the log."""
+        """`again_s`: often enough to be found near the end of the log."""
         self._again_s = again_s
         self._deadlines: dict[str, float] = {}
 

@@ -60,7 +60,7 @@ class SubscriptionContext(Context):
 
         async def moving(tx: Tx) -> T:
             result = await unit(tx)
-            # Last: its row is locked no longer than the commit takes, and it is read by nobody.
+            # Last: its row is locked no longer than the commit takes, and no unit reads it.
             await advance(tx, self._claim, self.position)
             return result
 

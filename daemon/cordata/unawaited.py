@@ -1,7 +1,7 @@
-"""Coroutines that nobody awaited: a call without its `await` does nothing, and Python only warns.
+"""Coroutines that were never awaited: a call without its `await` does nothing, Python only warns.
 
-Python notices when such a coroutine is freed, and warns in the context of whoever frees it: nearly
-always the function that forgot it, while it runs or as it ends.
+Python notices when such a coroutine is freed, and warns in the context of the code that frees it:
+nearly always the function that forgot it, while it runs or as it ends.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class require_awaits:
 
 
 def _install() -> None:
-    """Anew where somebody, such as pytest, has put other filters and another showwarning."""
+    """Install it anew where other code, such as pytest, has replaced filters and showwarning."""
     global _before
     _before = warnings.showwarning
     warnings.showwarning = _show
@@ -77,7 +77,7 @@ def _show(
     line: str | None = None,
 ) -> None:
     found = _found.get()
-    # What the garbage collector finds may be of anybody.
+    # What the garbage collector finds may be of any function.
     if found is not None and not _in_gc and category is RuntimeWarning:
         text = str(message).partition("\n")[0]
         if text.endswith("was never awaited"):

@@ -1,4 +1,4 @@
-"""Exceptions that nobody caught are logged as all others are: by type and place, without a message.
+"""Uncaught exceptions are logged as all others are: by type and place, without a message.
 
 Python's own hooks would print the message, which may quote personal data.
 """
@@ -27,7 +27,7 @@ def install_hooks() -> None:
 
 
 def watch_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """For the tasks, futures and callbacks of a loop whose failure nobody asks for."""
+    """For tasks, futures and callbacks of a loop whose failure is never retrieved."""
     loop.set_exception_handler(_loop_failed)
 
 

@@ -63,7 +63,7 @@ class Vault:
 
     def fingerprint(self, secret: bytes, *, context: str) -> bytes:
         """A keyed hash of 16 bytes: equal for equal secrets, so that a stored secret is found by
-        one look-up; it tells nothing to whoever has the rows but not the key. Needs no libsodium.
+        one look-up; it tells nothing without the key. Needs no libsodium.
 
         Raises: ConfigError without a master key.
         """

@@ -51,7 +51,7 @@ class Alerter:
 
     @property
     def mails(self) -> bool:
-        """Whether there is anybody to write to, and a server to do it."""
+        """Whether there are recipients, and a mail server."""
         return bool(self._config.to and self._mail.host)
 
     def alert(self, cause: str, text: str, *, message_id: str = "") -> bool:
@@ -87,7 +87,7 @@ class Alerter:
                 self._cooldown.give_back(cause, counted=counted, now=now)
             except OSError as second:
                 log.error("the cool-down of %s cannot be kept: %s", cause, second)
-            # Last: whoever finds it kept may claim as soon as it is due.
+            # Last: a process that finds it kept may claim as soon as it is due.
             self._keep(cause, text, count)
             return False
         return True

@@ -1,4 +1,4 @@
-"""Who was told what, and when: a small state file, shared by every process of the host."""
+"""Which mails were sent, and when: a small state file, shared by every process of the host."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class Cooldown:
         `count`: alerts since the last call. Returns how many were only counted since its last
         mail, without the one that is mailed now; None: no mail, all were counted. Raises: TooMany
         when another mail would be too many of all causes together, nothing is counted then;
-        OSError when the state can be kept nowhere; then nothing may be mailed, since nobody would
-        know that it was.
+        OSError when the state can be kept nowhere; then nothing may be mailed, since that
+        could not be recorded.
         """
         with self._locked():
             causes = self._load()
             entry = causes.setdefault(cause, _Cause())
-            # A clock that stepped back must not silence anybody for longer than the cool-down.
+            # A clock that stepped back must not suppress mails for longer than the cool-down.
             if 0 <= now - entry.mailed_at < self._cooldown_s:
                 entry.counted += count
                 self._save(causes, now)

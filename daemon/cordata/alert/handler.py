@@ -1,6 +1,6 @@
 """The log handler of alerts: every error that a process logs is counted by kind in its buffer.
 
-Whoever logs an error need not know who is told of it.
+Code that logs an error need not know who is told of it.
 """
 
 from __future__ import annotations

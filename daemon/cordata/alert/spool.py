@@ -43,12 +43,12 @@ class Spool:
     def taken(self) -> Iterator[list[AlertGroup]]:
         """What is there, gone when the block ends well; nothing while another process has it.
 
-        Who adds meanwhile waits. After a crash within the block it is all there once more.
+        A process that adds meanwhile waits. After a crash within the block all is there again.
         """
         with ExitStack() as stack:
             files: list[BinaryIO] = []
             for directory in self._directories:
-                # Missing, not ours, or in somebody's hand: this time without it.
+                # Missing, not ours, or locked by another process: this time without it.
                 with suppress(OSError):
                     file: BinaryIO = stack.enter_context(open(directory / _FILE, "r+b"))
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -36,7 +36,7 @@ class Registered(NamedTuple):
 
     #: Groups that may lack events.
     fresh: Sequence[str]
-    #: The transaction that registered them; "": nobody writes beside it.
+    #: The transaction that registered them; "": the store has one writer at a time.
     xid: str
 
 

@@ -189,7 +189,7 @@ def leave(unit: str, text: str, spool: Spool, *, pending: int, environ: Mapping[
     place, now_us = f"{socket.gethostname()} {unit}", clock.now_us()
     how = ("MONITOR_SERVICE_RESULT", "MONITOR_EXIT_CODE", "MONITOR_EXIT_STATUS")
     key = "\0".join([unit, *(environ.get(name, "") for name in how)])
-    invocation = environ.get("MONITOR_INVOCATION_ID", "")  # nobody's secret, and of use whole only
+    invocation = environ.get("MONITOR_INVOCATION_ID", "")  # no secret, and only useful as a whole
     group = group_of(
         unit,
         text,

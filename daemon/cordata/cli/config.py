@@ -59,7 +59,7 @@ def _look_into_store(loaded: Loaded) -> None:
     """Warn of what the application's checks find. A store that cannot be asked is no mistake."""
     from cordata.errors import CordataError
 
-    # Who may not read the secrets cannot tell whether they are the right ones.
+    # A user who may not read the secrets cannot check them.
     if not loaded.app.checks or not os.access(loaded.config.paths.credentials, os.R_OK | os.X_OK):
         return
 

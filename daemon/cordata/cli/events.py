@@ -319,7 +319,7 @@ def _append_lines(
         new = (_event(line) for line in lines)
         count, version, at = 0, 0, expected
         while batch := list(islice(new, _BATCH)):
-            # From the second unit on nobody else may come between.
+            # From the second unit on no other append may come between.
             version = at = await _append(ctx, stream, batch, at)
             count += len(batch)
             counter(count, lines.share)
@@ -329,9 +329,9 @@ def _append_lines(
 
 
 def _is_fed() -> bool:
-    """Whether stdin holds something: a file that is not empty, a pipe into which somebody wrote.
+    """Whether stdin holds something: a file that is not empty, a pipe with data in it.
 
-    Of a pipe that stays open, as that of a supervisor, nobody waits for the end.
+    It does not wait for the end of a pipe that stays open, as that of a supervisor.
     """
     try:
         stdin = sys.stdin.fileno()
@@ -358,7 +358,7 @@ class _Lines:
 
     @property
     def share(self) -> float:
-        """0 to 1; 0 while nobody knows."""
+        """0 to 1; 0 while it is unknown."""
         return self._read / self._size if self._size else 0.0
 
 

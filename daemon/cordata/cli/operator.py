@@ -158,7 +158,7 @@ def run_in(
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on only if the answer is yes. Raises: click.UsageError when nobody can be asked."""
+    """Go on only if the answer is yes. Raises: click.UsageError without a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -60,7 +60,7 @@ def _check_owner(runtime: Path, state: Path) -> None:
 
 
 def check_listening(config: Config) -> None:
-    """Raises: as `check_permission`, and PoolUnavailable when there is nobody."""
+    """Raises: as `check_permission`, and PoolUnavailable when no worker listens."""
     check_permission(config)
     path = pool_directory(config)
     if reason := _absence(path):
@@ -70,7 +70,7 @@ def check_listening(config: Config) -> None:
 def wait_until_listening(config: Config, timeout_s: float) -> None:
     """Return when a worker listens. It may be restarting: wait a moment for it, and say so.
 
-    Raises: as `check_permission`; PoolUnavailable when nobody comes, at once when not even the
+    Raises: as `check_permission`; PoolUnavailable when none comes, at once when not even the
     directories are there.
     """
     check_permission(config)
@@ -91,7 +91,7 @@ def wait_until_listening(config: Config, timeout_s: float) -> None:
 
 
 def _absence(path: Path) -> str:
-    """Why nobody can be connected to; "": some worker listens."""
+    """Why no worker can be reached; "": one listens."""
     reason = "there is no socket of a worker" if path.exists() else "there is no such directory"
     for name in _sockets(path):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
@@ -101,7 +101,7 @@ def _absence(path: Path) -> str:
             except (FileNotFoundError, ConnectionRefusedError):
                 reason = "nobody listens"
             except OSError:
-                return ""  # it is busy: whoever asks, waits
+                return ""  # it is busy: the call waits
             else:
                 return ""
     return reason

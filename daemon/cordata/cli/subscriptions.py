@@ -272,7 +272,7 @@ def _place_of(text: str) -> Place:
 
 
 def _question(name: str, place: Place, subscription: Subscription | None) -> str:
-    """What is about to happen, so that nobody is surprised."""
+    """What is about to happen."""
     if subscription is None:
         tables = "This application does not declare it: nothing of what it wrote is cleared."
     elif subscription.clear is None:
@@ -428,7 +428,7 @@ class Progress:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds until nothing is left, as it goes now; None when nobody can say."""
+        """Seconds until nothing is left, at this rate; None when it is unknown."""
         left = self._samples[-1][1] if self._samples else 0
         if not left:
             return 0.0

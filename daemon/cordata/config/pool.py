@@ -44,7 +44,7 @@ class PoolConfig:
     commands: tuple[str, ...] = ()
     #: Largest message of the protocol, so the largest payload and result.
     max_frame_bytes: Annotated[int, Meta(ge=1024, le=2**30)] = 16_777_216
-    #: A session nobody used for this long is gone, unless it was made with another time.
+    #: A session that is not used for this long is deleted, unless it was made with another time.
     session_ttl_s: Annotated[float, Meta(ge=0.001, le=315_360_000)] = 3600.0
     #: "hint": the session's worker if it is free; "strict_queue": wait for it; "strict_fail":
     #: refuse when it is not free.

@@ -76,13 +76,13 @@ def find_file(option: str | Path | None, environ: Mapping[str, str] = os.environ
 
 
 def _check_trust(path: Path) -> None:
-    """A file that nobody named is read only where no other user but root may change it.
+    """A file that was not named is read only where no other user but root may change it.
 
-    It names code that is imported, often from beside it. Without this check, whoever may write to a
-    directory has their code run by each user, root above all, who calls a command there. Only the
-    group of this process may write, too: with umask 002 each user has one of their own. A link
-    counts as a file: its target may be anybody's, but not what lies beside the link. Raises:
-    ConfigError.
+    It names code that is imported, often from beside it. Without this check, a user who may write
+    to a directory could have their code run by every user, root included, who calls a command
+    there. Only the group of this process may write, too: with umask 002 each user has one of their
+    own. A link counts as a file: its target may belong to any user, but not what lies beside the
+    link. Raises: ConfigError.
     """
     for place, found in ((path, path.lstat()), (path, path.stat()), (path.parent, os.stat("."))):
         may_write = 0 if stat.S_ISLNK(found.st_mode) else found.st_mode

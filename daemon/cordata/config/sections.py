@@ -173,7 +173,7 @@ class MailConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertConfig:
-    """[alert]: who learns of failures."""
+    """[alert]: who is told of failures."""
 
     #: Addresses; empty: the journal only.
     to: tuple[str, ...] = ()

@@ -91,8 +91,8 @@ def _shown(key: str, value: object) -> object:
 
 
 def shown_url(url: str) -> str:
-    """A url without its password; of one that is not plain only the scheme, as nobody can tell
-    where the password is in it.
+    """A url without its password; of one that is not plain only the scheme, since the password
+    may be anywhere in it.
     """
     if url.startswith("sqlite:///"):
         return url

@@ -47,9 +47,9 @@ def scrub(text: str, ids: Iterable[str] = ()) -> str:
     """A text without what could be a person's or a secret: addresses, telephone numbers, what
     stands in quotes, long numbers and ids, paths and queries of URLs.
 
-    What is one of `ids`, or part of one, stays, as a word of its own: it is known to be nobody's.
-    The journal keeps the whole text. Nobody can tell a name that stands free in a sentence: texts
-    of alerts hold none.
+    What is one of `ids`, or part of one, stays, as a word of its own: it is known to be harmless.
+    The journal keeps the whole text. A name in a sentence cannot be recognised: alerts must
+    not have one.
     """
     text = text.encode(errors="backslashreplace").decode()  # a path may hold any byte
     text = _CONTROLS.sub(" ", text[: 4 * SAMPLE_CHARS])

@@ -2,7 +2,7 @@
 
 open --begin--> in its body --seal--> committing --> committed
   |                 |                     |
- end               end: seal raises      end: whoever ends the attempt waits
+ end               end: seal raises      end: the end of the attempt waits
   +--> HandlerEnded for every later begin
 """
 

@@ -21,7 +21,7 @@ from typing import Any, TypeGuard
 
 from cordata.errors import CordataError, PermanentError, StoreUnavailable, TransactionTimeout
 
-#: A worker holds what it handles within this time.
+#: A worker claims what it handles within this time.
 _HORIZON_S = 0.25
 #: Characters of an error's text that are kept.
 ERROR_CHARS = 500
@@ -64,7 +64,7 @@ def is_permanent(error: BaseException) -> bool:
 def is_away(error: BaseException) -> TypeGuard[StoreUnavailable]:
     """Whether the store was away for an attempt, which does not count then.
 
-    It was there for a read that took too long: nobody but the handler could make that one shorter.
+    It was there for a read that took too long: only the handler could make that one shorter.
     """
     return isinstance(error, StoreUnavailable) and not isinstance(error, TransactionTimeout)
 

@@ -90,7 +90,7 @@ class Subscriptions:
         serving = sum(name in one.subscriptions for one in living.values())
         factor = extrapolation(left, after, head, cap=_CAP)
         counts = {row["partition"]: round(row["count"] * factor) for row in left}
-        # Who has nothing left is there, whenever its position was stored last.
+        # A partition with nothing left is at the head, whenever its position was stored last.
         there = head if factor == 1.0 else after
         found = [
             status_of(one, counts.get(one.partition, 0), living, served=serving > 0, there=there)

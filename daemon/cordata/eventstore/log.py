@@ -39,7 +39,7 @@ _LAST = 2**63 - 1
 _FIRST_S, _LONGEST_S = 0.002, 0.1
 #: Marks that wait at once: more would only make the steps finer.
 _MARKS = 8
-#: Held back for so long, the log says by whom.
+#: Held back for so long, it is logged by which transaction.
 _TELL_S = 10.0
 
 
@@ -172,7 +172,7 @@ class EventLog:
         return await self._store.wait(EVENT_TOPIC, timeout_s)
 
     def _watch(self, safe: int) -> None:
-        """Say once who holds back for long."""
+        """Log once which transactions hold back for long."""
         now, held = clock.monotonic(), self.held_back_by
         if not held or safe != self._held_at:
             self._held_at, self._held_since, self._has_warned = safe, now, False

@@ -1,10 +1,11 @@
-"""Partitions of subscriptions in the store: who owns which, how far each is, what failed.
+"""Partitions of subscriptions in the store: their owners, positions and failures.
 
 Ownership has two halves. A process has one row with a time until which it counts as alive (see
 cordata/process.py), so a fleet costs one small write per process now and then, however many
 partitions there are. Each partition names its owner and a term that grows whenever it changes
 hands; whatever moves its position names both in the same transaction, and changes nothing once
-they are no longer true. So time only decides when a partition may be taken, never who may write.
+they are no longer true. So time only decides when a partition may be claimed, never which
+process may write.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class Partitions:
     async def claim(
         self, owner: str, wanted: Mapping[str, Collection[int]], *, out_of: Mapping[str, int]
     ) -> list[PartitionState]:
-        """Take partitions (subscription -> numbers) that nobody owns who lives; those we got.
+        """Claim partitions (subscription -> numbers) without a living owner. Returns those we got.
 
         `out_of`: how many partitions each subscription was seen to have. Of one that has another
         number by now nothing is taken: 3 of 8 is not 3 of 5.

@@ -52,8 +52,8 @@ class EventStore:
         """Append 1 to 1000 events to a stream. Returns the version of the last one.
 
         `expected` is the version of the stream's last event as the caller knows it: 0, there is no
-        such stream yet; None, whatever it is. Who appends to a stream waits for who appended to it
-        before in a transaction that is not committed yet. Raises: WrongExpectedVersion, nothing
+        such stream yet; None, whatever it is. An append waits for the commit of an
+        earlier one to the same stream. Raises: WrongExpectedVersion, nothing
         is written then; PermanentError when a name is malformed or an event too big; TypeError
         when msgspec cannot write a payload.
         """

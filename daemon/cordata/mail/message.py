@@ -38,7 +38,7 @@ class DeliveryResult:
 
 
 def delivery_result(recipients: Iterable[str], refused: Mapping[str, int]) -> DeliveryResult:
-    """Sort the recipients by the server's reply code; who is not in `refused` was accepted."""
+    """Sort the recipients by the server's reply code; one that is not in `refused` was accepted."""
     everyone = list(recipients)
     remaining = [one for one in everyone if 400 <= refused.get(one, 0) < 500]
     gone = [one for one in everyone if one in refused and one not in remaining]

@@ -18,7 +18,7 @@ class SmtpUnavailable(Exception):
 
 
 class MailRejected(Exception):
-    """The server takes this mail for nobody; `code` tells whether for good."""
+    """The server refuses this mail for all recipients; `code` tells whether for good."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"refused: {code}")

@@ -87,7 +87,7 @@ class AlertService:
         return True
 
     def _tell_directly(self, groups: list[AlertGroup]) -> list[AlertGroup]:
-        """What is due by now: whether the store comes back nobody knows."""
+        """Mail what is due by now: the store may be away for long."""
         now_us = self._store.now_us()
         for group in groups:
             if self._alerter.mails and group.pending and self._pace.due_at(group) <= now_us:

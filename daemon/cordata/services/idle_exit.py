@@ -34,7 +34,7 @@ class IdleExitService:
     """Ends when the queue is empty, and the subscriptions have read all events.
 
     What is there includes what handlers publish meanwhile, what other workers still hold, and
-    retries, which nobody waits for: those of this run, and those that an earlier one left behind.
+    retries, which are made at once: those of this run, and those that an earlier one left behind.
     Events that are published for later stay for another time.
     """
 
@@ -74,7 +74,7 @@ class IdleExitService:
                 if self._dead_before is None:
                     self._dead_before = depth.dead - self._consumer.dead_count
                 dead = depth.dead - self._dead_before
-                # Whoever handles events may publish, whoever handles messages may append.
+                # A handler of events may publish, a handler of messages may append.
                 events_left = before is None or before != after
                 if not (depth.ready or depth.claimed or events_left):
                     break

@@ -1,4 +1,4 @@
-"""Runs a job: each due (job, scope, period) once, whoever asks, however often.
+"""Runs a job: each due (job, scope, period) once, however often it is called, by any process.
 
 (no row) ──claim──> running ──> done          claimed again only by --force
                      │   └────> failed        claimed again by the next call
@@ -77,7 +77,7 @@ async def run_job(
     force: bool = False,
     now: datetime | None = None,
 ) -> JobResult:
-    """Run what is due and nobody else has run or is running.
+    """Run what is due and no other process has run or is running.
 
     `scope` and `period` together name one run, due or not; one alone narrows what is due. `force`
     runs again what is done. One run that fails does not keep the others from running; the next

@@ -1,4 +1,4 @@
-"""When the store is the broker again: what was left in Redis, where nobody reads it, comes back.
+"""When the store is the broker again: what was left in Redis, where it is not read, comes back.
 
 The groups get their events in the store from then on, and what they have not handled of those that
 waited for a relay or were in a stream.

@@ -24,8 +24,8 @@ _WAIT_S = 3600.0
 SPACING_S = 0.02
 #: The same while requests commit side by side: with so many units, that many times the space.
 LOADED = ((4, 3), (12, 6))
-#: So many passes may follow each other at once after a rest: an event alone is not spaced, though
-#: several wake-ups come with it (of the commit, of its entry in a stream, of the acknowledgement).
+#: So many passes may follow each other at once after a rest: a single event is not delayed, though
+#: it brings several wake-ups (of its commit or of its entry in a stream, of its acknowledgement).
 AT_ONCE = 3
 #: Units waiting for a commit above which requests go first.
 BUSY_UNITS = 32

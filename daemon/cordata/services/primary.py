@@ -1,4 +1,4 @@
-"""The primary's lease: who has it prepares the store, then leads; all others stand by.
+"""The primary's lease: its holder prepares the store, then leads; all others stand by.
 
     standby ──lease free──> preparing ──schema, startup functions──> leading ──stop──> released
        ^                                                               │
@@ -39,8 +39,8 @@ log = logger("cordata.primary")
 
 #: A leader reads its term this often; its writes are checked each time anyway.
 _CHECK_S = 5.0
-#: It looks this often whether it may still trust its lock, which asks nobody: a host that is cut
-#: off must have stopped before the lock can be another's.
+#: It checks this often whether it may still trust its lock, without asking the server: a host that
+#: is cut off must have stopped before another can get the lock.
 _LOOK_S = 0.5
 #: For one reading of the term: a server that is cut off lets it wait, and the looks with it.
 _READ_S = 1.0

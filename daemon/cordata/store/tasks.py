@@ -1,6 +1,6 @@
-"""The tasks of one store, and how whoever waits for one gets its error.
+"""The tasks of one store, and how their callers get their errors.
 
-Work that was started runs to its end, whoever stops waiting for it.
+Work that was started runs to its end, even when no caller waits for it any more.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
 
 def _close(future: asyncio.Future[T]) -> None:
     future.set_exception(StoreUnavailable("the store is closed"))
-    future.exception()  # whoever started it may not be there any more
+    future.exception()  # its caller may be gone
 
 
 def fail_future(future: asyncio.Future[Any], error: BaseException) -> None:
-    """End a future with what a unit raised, if anybody still waits for it.
+    """End a future with what a unit raised, if a caller still waits for it.
 
     SystemExit and KeyboardInterrupt are a unit's failure as well: raised where units are run they
     would end the process, and with it the units of all others.

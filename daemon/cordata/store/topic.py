@@ -25,7 +25,7 @@ class Topic:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def wake(self) -> None:
-        """Wake all who wait; who does not wait now finds out at its next wait."""
+        """Wake all waiters; a task that does not wait now finds out at its next wait."""
         self._count += 1
         for future in self._waiting:
             if not future.done():
@@ -81,7 +81,7 @@ class Topics(ABC):
         return topic
 
     def notify(self, names: Iterable[str]) -> None:
-        """Wake who waits for any of these topics, here now and in other processes soon."""
+        """Wake the waiters of these topics, here now and in other processes soon."""
         names = list(names)
         for name in names:
             self.topic(name).wake()

@@ -255,7 +255,7 @@ class Tx(ABC):
         return message_id
 
     def notify(self, topic: str) -> None:
-        """Wake whoever waits for a topic, in every process, after the commit."""
+        """Wake the waiters of a topic, in every process, after the commit."""
         self.topics.add(topic)
 
 

@@ -36,7 +36,7 @@ def install_logging(level: str = "info", *, role: str = "") -> None:
         root.removeHandler(old)
     handler.set_name(HANDLER)
     root.addHandler(handler)
-    # Nobody filters by thread, process or task; asking for them costs at every record.
+    # Thread, process and task are not logged; asking for them costs at every record.
     for flag in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):
         setattr(logging, flag, False)
     logging.captureWarnings(True)

@@ -138,7 +138,7 @@ def show_record(fields: Mapping[str, Any], *, json_: bool) -> None:
 
 
 def printable(text: str) -> str:
-    """A text of others without what would move the cursor of whoever reads it."""
+    """A text from outside without the characters that would move the cursor of a terminal."""
     if text.isprintable():
         return text
     return "".join(

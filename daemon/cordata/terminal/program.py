@@ -95,7 +95,7 @@ def _flush() -> None:
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Whether it was raised by who writes to stdout: the error itself names no file."""
+    """Whether code that writes to stdout raised it: the error itself names no file."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     where: str = frame.f_globals.get("__name__", "")
     return error.filename is None and (where == __name__ or where.partition(".")[0] in _WRITERS)
@@ -138,8 +138,8 @@ def report(error: CordataError, *, debug: bool = False) -> int:
 
 
 def report_bug(error: Exception, *, debug: bool) -> int:
-    """An error nobody raised on purpose: a role's goes to the log, with its places and without its
-    message, which may quote anything; a command's is for who has called it.
+    """Report an unexpected error: of a role in the log, with its places and without its message,
+    which may quote anything; of a command to its caller.
     """
     usage = _usage(error)
     if usage is not None:

@@ -38,7 +38,7 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
             self._drawn[0].stop()
 
     def draw(self, share: float | None, text: str) -> None:
-        """So much is done, 0 to 1, None while nobody knows; and what there is to say of it."""
+        """Draw the share that is done, 0 to 1 (None: unknown), and a text."""
         if not sys.stderr.isatty():
             return
         if self._drawn is None:
@@ -123,7 +123,7 @@ def _begin() -> tuple[Progress, TaskID]:
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:3.0f} %  {task.fields[text]}", markup=False),
         console=Console(stderr=True),
-        # No thread, and nobody else's output in between: drawn when it is called.
+        # No thread, and no redirected output: it is drawn when it is called.
         auto_refresh=False,
         redirect_stdout=False,
         redirect_stderr=False,

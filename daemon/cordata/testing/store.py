@@ -1,7 +1,7 @@
 """The store of a test: it goes by the test's clock, and batched units keep to what a batch can do.
 
 On PostgreSQL a batched unit that does not read first and then write runs in a transaction of its
-own, more slowly; on SQLite nobody would notice. So in a test it is an error on both.
+own, more slowly; on SQLite that would not show. So in a test it is an error on both.
 """
 
 from __future__ import annotations

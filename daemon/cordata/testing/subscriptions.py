@@ -18,7 +18,7 @@ from cordata.subscription import Subscription, SubscriptionContext
 from cordata.testing.failure import Failure, FailureRecorder
 
 _PAGE = 100
-#: Nobody else is there to take anything: the lease is as long as any test's time.
+#: There is no other process: the lease is longer than any test's time.
 _LEASE_S = 2.0**40
 
 

@@ -7,7 +7,8 @@
 A message that goes well costs the store its mark and what its handler writes. Whatever else may
 happen to it (further attempts, back-off, dead letters, an operator's replay), and what has a
 priority or wants the order of keys, is the queue's on the store, in the same tables and with the
-same commands as without Redis. Who stops gives back what it has not begun in the same way.
+same commands as without Redis. A worker that stops gives back what it has not
+begun in the same way.
 
 Redis may lose anything at any time: see reconciler.py. While it is unavailable, what is in the
 store goes on.
@@ -131,7 +132,7 @@ class RedisBroker(Broker):
         left = {group: _left(want, group, messages) for group, want in wants.items()}
         if claimed.suspects and (not alone or any(message.suspect for message in messages)):
             left.clear()  # a suspect is claimed when nothing else is held
-        # From here on nothing may fail: what was claimed would be known to nobody.
+        # From here on nothing may fail: what was claimed would be lost until it is released.
         found = await self._consumer.read(left)
         more = {group for group in left if self._consumer.may_have(group)}
         return Claimed(

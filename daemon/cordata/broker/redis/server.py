@@ -198,7 +198,7 @@ class RedisServer:
         self._connections.add(connection)
 
     async def _connected(self, connection: AbstractConnection) -> None:
-        """Called by redis-py for each new connection: log in, see who it is."""
+        """Called by redis-py for each new connection: log in, check the role and the version."""
         await connection.on_connect()
         await connection.send_command("ROLE")
         role = (await connection.read_response())[0].decode()
@@ -240,7 +240,7 @@ class RedisServer:
         """Send commands in one round trip; error replies are in the list as ResponseError.
 
         Cancelling is safe; the connection is closed then. Raises: BrokerUnavailable, and then
-        nobody knows which of the commands were carried out.
+        it is unknown which of the commands were carried out.
         """
         if not len(pipeline):
             return []

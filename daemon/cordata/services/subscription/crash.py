@@ -4,8 +4,8 @@
                                                              which event, under which claim
 
 A process that dies leaves its file behind. (No sync: the page cache outlives it, and a reboot ends
-all attempts.) Whoever claims a partition next reads the files of dead processes, counts an attempt
-that it finds there as failed, and erases its record once that is stored.
+all attempts.) The process that claims a partition next reads the files of dead processes, counts an
+attempt that it finds there as failed, and erases its record once that is stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cordata.pid import is_gone, namespace, start_of
 #: Subscription (a hash of its name), partition, term, position, number of the attempt.
 _RECORD = struct.Struct("<8sIQQI")
 _EMPTY = bytes(_RECORD.size)
-#: Claims before the present one in which a crash counts: whoever came in between may have died of
+#: Claims before the present one in which a crash counts: a process in between may have died of
 #: something else before it had counted. A reset leaves more terms than that out.
 _CLAIMS = 4
 
@@ -93,7 +93,7 @@ class CrashedAttempts:
     def load(self, states: Iterable[PartitionState]) -> None:
         """Read the files anew; `states` says what is of no interest any more."""
         self._found = {}
-        with contextlib.suppress(FileNotFoundError):  # somebody emptied the runtime directory
+        with contextlib.suppress(FileNotFoundError):  # the runtime directory was emptied
             for path in self._directory.iterdir():
                 if _is_dead(path):
                     self._read(path)

@@ -1,7 +1,7 @@
-"""Which partitions are this process' own: its fair share of those that nobody owns who lives.
+"""Which partitions this process owns: its fair share of those without a living owner.
 
 more than the fair share -> some are to be released
-less                     -> those that nobody owns who lives are claimed
+less                     -> those without a living owner are claimed
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Plan:
     wanted: dict[str, list[int]] = field(default_factory=dict)
     #: How many there should be more, free or not.
     missing: int = 0
-    #: How many nobody owns who lives.
+    #: How many have no living owner.
     free: int = 0
 
 
@@ -51,7 +51,7 @@ async def assign(
     subscriptions: Collection[str],
     crashed: CrashedAttempts,
 ) -> Assignment:
-    """See who lives, claim what is due to this process."""
+    """Look which processes live, and claim what is due to this one."""
     table = await partitions.look(subscriptions)
     found = plan(process_id, table)
     if found.wanted:
@@ -104,7 +104,7 @@ def fair_share(me: str, held: Mapping[str, int], partitions: int, *, salt: str) 
     """How many of `partitions` the process `me` should have.
 
     `held`: every living process that takes part, `me` too -> how many it has now. What is left
-    over goes to those who have most, so that nothing moves without need; `salt` (the name of the
+    over goes to those that have most, so that nothing moves without need; `salt` (the name of the
     subscription) decides between equals, so that not all left-overs go to the same process.
     """
     share, left_over = divmod(partitions, len(held))

@@ -132,7 +132,7 @@ class SubscriptionService:
     async def quiet_at(self) -> int | None:
         """The position up to which everything is handled; None while there is something to do.
 
-        What is blocked does not count: nobody will do it. Raises: StoreUnavailable.
+        What is blocked does not count: no worker will handle it. Raises: StoreUnavailable.
         """
         subscriptions = Subscriptions(self._store)
         head = await self._log.look()
@@ -209,7 +209,7 @@ class SubscriptionService:
             self._runners.forget(ended)
             self._look_soon()
         if clock.monotonic() >= self._look_deadline:
-            # Word comes at once; this is for a lease that ran out, and for word that was lost.
+            # Changes are notified; this is for a lease that expired, and for a lost notification.
             self._look_deadline = clock.monotonic() + self._config.claim_timeout_s / 4
             assignment = await assign(
                 self._partitions, self._lease.process.id, self._subscriptions, self._crashed
@@ -217,7 +217,7 @@ class SubscriptionService:
             self._runners.apply(assignment, group)
             if not assignment.short:
                 self._short_s = _SHORT_S
-            else:  # who releases says so; of who was faster at a claim nobody tells
+            else:  # a release is notified; a claim of a faster process is not
                 again_deadline = clock.monotonic() + self._short_s
                 self._look_deadline = min(self._look_deadline, again_deadline)
                 self._short_s *= 2
@@ -243,7 +243,7 @@ class SubscriptionService:
                 self._look_soon()
 
     def _look_soon(self) -> None:
-        """There is news of who has what. All look at once then, and may be in each other's way."""
+        """Partitions have other owners. All processes look at once then, and may collide."""
         self._look_deadline = 0.0
         self._short_s = _SHORT_S
         self._wake.set()
@@ -272,8 +272,8 @@ class SubscriptionService:
     async def _leave(self) -> None:
         """Give all back when every partition has ended, which the role's deadline bounds.
 
-        Nobody waits for a full disk, though: others take over what a process that ended held, and
-        handle again what it had not stored.
+        It does not wait for a full disk, though: others take over what this process had, and handle
+        again what it had not stored.
         """
         deadline: float | None = None
         while True:

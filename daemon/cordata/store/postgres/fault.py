@@ -78,7 +78,7 @@ class Fault(NamedTuple):
 
     @property
     def session_ended(self) -> bool:
-        """Whether the server ended the session: it is shut down, or somebody wanted that."""
+        """Whether the server ended the session: it is shut down, or an operator ended it."""
         return self.sqlstate[:3] == "57P"
 
     @property

@@ -13,7 +13,7 @@ from cordata.store.postgres.fault import ConnectionLost, ServerError, cut, trans
 from cordata.store.queries import Queries, split, sql_folder
 
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))"
-#: A statement that must lock a table gives way to whoever uses it, instead of keeping all others
+#: A statement that must lock a table gives way to those that use it, instead of keeping all others
 #: waiting behind it; the migration is tried again.
 _LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '5s', true)"
 

@@ -21,14 +21,14 @@ from cordata.errors import StoreUnavailable
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import Busy, ServerFull
 
-#: A connection that nobody needed for so long is closed, but for one.
+#: A connection that was not needed for so long is closed, but for one.
 _IDLE_S = 60.0
 #: A server without a free place is not asked again for so long.
 _FULL_S = 2.0
 
 
 class Pool:
-    """At most `size` connections; whoever waits for one is served in order."""
+    """At most `size` connections; those that wait for one are served in order."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], *, size: int) -> None:
         self._connect = connect
@@ -80,7 +80,7 @@ class Pool:
         try:
             connection = await self._connect()
         except ServerFull as error:
-            self._taken -= 1  # nobody else would fare better now
+            self._taken -= 1  # another attempt would fail as well now
             if not self._generations:
                 raise
             # The server is full, but some of its places are ours: make do with those for a while.
@@ -158,7 +158,7 @@ class Pool:
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close those that nobody uses: the server has ended one, perhaps it ends all."""
+        """Close those that are idle: the server has ended one, perhaps it ends all."""
         for connection in self._idle:
             self._close(connection)
         self._idle.clear()

@@ -2,7 +2,7 @@
 
 A store that takes no writes is tried now and then, so that it heals without traffic. A read may
 rightly take long, and a server that hangs looks just the same from within: its kernel acknowledges
-what is sent. So whoever has waited for a while has a new connection made.
+what is sent. So a read that has waited for a while has a new connection made.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ class ReplayedTx(UnitTx):
     ) -> Any:
         """Everything once more while it fails; the answer to what is pending.
 
-        Whoever collided takes turns with the others of this process, as long as there is time.
+        Transactions that collided take turns within this process, as long as there is time.
         Raises: what failed, if that makes no sense.
         """
         reply: Any = None

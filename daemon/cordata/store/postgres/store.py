@@ -66,7 +66,7 @@ class PostgresStore(Store):
         self._slots = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
         self._probe = HealthProbe(self._health, WriteProbe(self._resources).start)
         self._notifier = Notifier(self._connector)
-        #: Of leases; one that waits for its lock is nobody's to release.
+        #: Of leases; closed with the store, also those that wait for their lock.
         self._sessions: list[Connection] = []
         migrator = Migrator(self._connector.connect_session, queries, self._clock.now_us)
         self._schema = Schema(self.dialect, self.read, migrator.bootstrap, migrator.apply_one)

@@ -151,7 +151,7 @@ WHERE event_id IN :event_ids[text] AND "group" = :group AND state = 'dead'
     AND dead_at <= :not_after;
 
 -- name: inspection.mark_dropped
--- So that nobody brings it to the group again.
+-- So that it is not given to the group again.
 INSERT INTO handled (event_id, "group", attempts, handled_at)
 SELECT event_id, "group", attempts, :now_us FROM message
 WHERE event_id IN :event_ids[text] AND "group" = :group AND state = 'dead'

@@ -5,7 +5,7 @@
 --        |         | +---give back---+---retry------> scheduled (of a key: ready, due later)
 --        +-> scheduled (due)         +---bury-------> dead
 --
--- A claim has a number; whoever settles with another number holds the message no more.
+-- A claim has a number: a process that settles with another number has lost the message.
 
 -- name: queue.register
 INSERT INTO consumer_group ("group", type, keyed, broker, since, registered_at, present_at)
@@ -100,7 +100,7 @@ UPDATE message SET state = 'dead', dead_at = :now_us, history = :history, owner 
 WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
 
 -- name: queue.bury_handled
--- Its effect is committed and its row is gone, and yet somebody has to look at it.
+-- Its effect is committed and its row is gone, and yet an operator has to look at it.
 INSERT INTO message (event_id, "group", position, priority, state, next_at, attempts, history,
     dead_at)
 SELECT e.id, :group, e.position, e.priority, 'dead', :now_us, :attempts, :history, :now_us

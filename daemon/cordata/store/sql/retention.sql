@@ -11,7 +11,7 @@ SELECT e.position, e.id, e.created_at,
 FROM event AS e WHERE e.position > :after ORDER BY e.position LIMIT :limit;
 
 -- name: retention.lock
--- Who replays events locks them, too. On PostgreSQL what is asked behind it sees what they wrote.
+-- A replay locks its events, too. On PostgreSQL what is asked behind it sees what they wrote.
 SELECT id FROM event WHERE id IN :event_ids[text] ORDER BY position;
 
 -- name: retention.closed
@@ -27,7 +27,7 @@ DELETE FROM handled WHERE event_id IN :event_ids[text];
 DELETE FROM event WHERE id IN :event_ids[text];
 
 -- name: retention.orphans
--- Of groups that were removed while somebody published.
+-- Of groups that were removed while a process published.
 DELETE FROM message WHERE (event_id, "group") IN (
     SELECT m.event_id, m."group" FROM message AS m
     WHERE m.state IN ('ready', 'scheduled') AND NOT EXISTS (

@@ -188,7 +188,7 @@ class Database:
 
 
 class WriteConnection:
-    """The one connection of this process that writes, for whoever has the write lock.
+    """The one connection of this process that writes, for the holder of the write lock.
 
         begin --> statements --> commit, or roll_back
         call(a function that blocks)

@@ -65,7 +65,7 @@ class FileLock:
                 raise self._unusable(error) from error
             if os.fstat(self._fd).st_nlink:
                 return True
-            # A lock on a deleted file excludes nobody: open the new one.
+            # A lock on a deleted file excludes no process: open the new one.
             try:
                 new = self._open()
             except StoreUnavailable:

@@ -109,7 +109,7 @@ class SqliteStore(Store):
     ) -> Self:
         """Open the database file, and make it when this is the first start.
 
-        Waits for nobody when the file exists. Raises: StoreUnavailable with the next step when it
+        Does not wait when the file exists. Raises: StoreUnavailable with the next step when it
         is missing though it was in use, damaged or not ours; ConfigError for a bad url.
         """
         database = Database(database_path(config.url, state_dir))

@@ -71,7 +71,7 @@ class CallThreads:
                 error = caught
             try:
                 self._loop.call_soon_threadsafe(self._finish, future, value, error)
-            except RuntimeError:  # the loop is closed; nobody waits any more
+            except RuntimeError:  # the loop is closed, and no caller waits any more
                 return
             del job, function, future, value, error  # while it waits for the next call
 

@@ -48,7 +48,7 @@ class WakeUps(Topics):
             self._timer = loop.call_later(_LOOK_S, self.look)
 
     def look(self) -> None:
-        """Bind anew when somebody deleted the socket (the runtime directory was cleaned, say)."""
+        """Bind anew when the socket was deleted (the runtime directory was cleaned, say)."""
         self._timer = self._loop.call_later(_LOOK_S, self.look)
         if self._socket is None or (self._folder / self._name).exists():
             return

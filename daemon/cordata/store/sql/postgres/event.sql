@@ -2,8 +2,8 @@
 
 -- name: event.mark
 -- The highest position given so far and, looked up after it, the transactions in flight that write
--- events. Who writes one locks the table (in a mode that hinders nobody) before a position is given
--- to it, and gives that lock back after others can see what he committed: so whoever was given a
+-- events. A transaction that writes one locks the table (in a mode that blocks no other) before the
+-- event gets its position, and unlocks it after others can see its commit: so each that got a
 -- position up to the mark is in the list, or has ended. The outer row is what makes the subquery
 -- run after the sequence was read.
 SELECT CASE WHEN given.is_called THEN given.last_value ELSE 0 END AS position,

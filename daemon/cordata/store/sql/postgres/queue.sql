@@ -74,7 +74,7 @@ ORDER BY f."group", f.priority DESC, f.position;
 
 -- name: queue.lock_group
 -- newest
--- Who claims of a keyed group does so alone.
+-- One process at a time claims messages of a keyed group.
 SELECT pg_advisory_xact_lock(hashtextextended('queue ' || :group, 0)) AS locked;
 
 -- name: queue.claim_keys

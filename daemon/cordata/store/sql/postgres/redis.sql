@@ -2,7 +2,7 @@
 
 -- name: redis.hold_server
 -- newest
--- Nobody changes it before the end of the transaction.
+-- No other transaction changes it before the end of this one.
 SELECT run_id, epoch FROM redis_server FOR SHARE;
 
 -- name: redis.add_sent

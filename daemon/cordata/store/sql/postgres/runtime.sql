@@ -1,7 +1,7 @@
 -- Of PostgreSQL alone; what both stores run is in ../runtime.sql.
 
 -- name: lease.hold
--- Within a fenced unit: whoever takes the lease over waits for it.
+-- Within a fenced unit: a process that takes the lease over waits for it.
 SELECT term FROM lease WHERE name = :name FOR SHARE;
 
 -- name: migration.table

@@ -1,7 +1,7 @@
 -- Of PostgreSQL alone; what both stores run is in ../subscription.sql.
 
 -- name: subscription.claim
--- Of the wanted partitions, out of so many, those that nobody owns who lives. What another claims
+-- Of the wanted partitions, out of so many, those without a living owner. What another claims
 -- at this moment, or a late owner is writing to, is passed over.
 UPDATE subscription_partition SET owner = :owner, term = term + 1
 WHERE subscription = :subscription AND partition IN (

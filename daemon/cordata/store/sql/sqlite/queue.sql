@@ -6,11 +6,11 @@ INSERT INTO event (id, type, key, priority, payload, headers, due_at, created_at
 VALUES (:event_id, :type, :key, :priority, :payload, :headers, :due_at, :created_at);
 
 -- name: queue.last_position
--- One process writes at a time: nobody publishes meanwhile.
+-- One process writes at a time: none publishes meanwhile.
 SELECT coalesce(max(position), 0) AS position, '' AS xid FROM event;
 
 -- name: queue.older_writers
--- Nobody began before and still writes.
+-- No transaction began before and still writes.
 SELECT 0 AS count WHERE :xid <> '' LIMIT 1;
 
 -- name: queue.promote

@@ -1,7 +1,7 @@
 -- The broker on Redis: statements that differ between the dialects.
 
 -- name: redis.hold_server
--- On PostgreSQL nobody changes it before the end of the transaction; here there is one writer.
+-- On PostgreSQL it is locked until the end of the transaction; here there is one writer.
 SELECT run_id, epoch FROM redis_server;
 
 -- name: redis.add_sent

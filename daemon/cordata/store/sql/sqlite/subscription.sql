@@ -1,7 +1,7 @@
 -- Of SQLite alone; what both stores run is in ../subscription.sql.
 
 -- name: subscription.claim
--- Of the wanted partitions, out of so many, those that nobody owns who lives.
+-- Of the wanted partitions, out of so many, those without a living owner.
 UPDATE subscription_partition SET owner = :owner, term = term + 1
 WHERE subscription = :subscription AND partition IN :wanted[bigint]
     AND NOT EXISTS (SELECT 1 FROM process AS w
