@@ -227,6 +227,11 @@ def without_values(text: str) -> str:
     return text.partition("\n")[0].partition(" callback ")[0].partition("<")[0].rstrip()
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 event`, `0 events`, `1,200 events`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def with_hint(error: CordataError) -> str:
     """The error, and in parentheses what to do."""
     return f"{error} ({error.hint})" if error.hint else str(error)

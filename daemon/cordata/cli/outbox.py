@@ -157,7 +157,7 @@ async def _replay(
     ctx: Context, choice: Choice, group: str | None, again: bool, counter: Counter
 ) -> Done:
     from cordata.broker.inspection import Filter, Outbox, Replayed
-    from cordata.core.plural import plural
+    from cordata.log import plural
 
     box, total, missing = Outbox(ctx.store), Replayed(), list[str]()
     if choice.event_ids:

@@ -14,14 +14,14 @@ import click
 
 from cordata.cli.operator import Operator, confirm, operator_options, run_in
 from cordata.cli.options import app_option, limit_option, yes_option
-from cordata.core.plural import plural
+from cordata.log import plural
 from cordata.terminal import ProgressBar, show_json, show_page, show_record
 
 if TYPE_CHECKING:
     from cordata.app import App
     from cordata.config import Config
     from cordata.context import Context
-    from cordata.eventstore.status import DeadEvent, SubscriptionStatus
+    from cordata.eventstore.inspection import DeadEvent, SubscriptionStatus
     from cordata.subscription import Subscription
 
 Place = int | Literal["start", "end"]

@@ -1,21 +1,20 @@
-"""Subscriptions by hand: how far they are, begin anew, go on after a failure, forget."""
+"""Subscriptions as an operator sees and corrects them: status, reset, resume, dead events, drop."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Literal
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from cordata.core.delivery import read_failures
 from cordata.errors import CordataError, PermanentError, TransientError
 from cordata.eventstore.log import EventLog
-from cordata.eventstore.partition import SUBSCRIPTION_TOPIC, Partitions, add_partitions
-from cordata.eventstore.status import (
-    DeadEvent,
-    SubscriptionStatus,
-    extrapolation,
-    letter_of,
-    status_of,
-    worst,
+from cordata.eventstore.partition import (
+    SUBSCRIPTION_TOPIC,
+    Partitions,
+    PartitionState,
+    add_partitions,
 )
 from cordata.process import Process, plain_name
 from cordata.store import Row, Store, Tx
@@ -27,6 +26,77 @@ _HEAD_S = 1.0
 _EVER = 2**63 - 1
 #: A reset that dies on its way leaves the workers waiting for so long at most.
 _PAUSE_US = 60_000_000
+
+
+#: blocked: an operator is awaited; unserved: no worker takes part; retrying: an event fails.
+State = Literal["blocked", "unserved", "retrying", "behind", "current"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """One partition. Times are microseconds since the epoch."""
+
+    partition: int
+    state: State
+    position: int
+    #: Events that are still to be handled.
+    behind: int
+    #: The living process that has it.
+    owner: str | None
+    attempts: int
+    #: Position of the event that fails.
+    failing: int | None
+    next_at: int | None
+    blocked_at: int | None
+    #: Of the last attempt.
+    error: str | None
+    history: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionStatus:
+    """One subscription."""
+
+    name: str
+    category: str
+    state: State
+    #: Living processes that take part.
+    workers: int
+    #: Up to here everything is handled.
+    position: int
+    #: Up to here there is something that could be handled.
+    head: int
+    #: Events that are still to be handled.
+    behind: int
+    #: There are many, and `behind` is no exact number.
+    estimated: bool
+    blocked: int
+    #: Events that were given up.
+    dead: int
+    #: Where it began, at first or after the last reset.
+    origin: int
+    created_at: int
+    reset_at: int | None
+    partitions: Sequence[PartitionStatus]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadEvent:
+    """An event that a subscription gave up."""
+
+    position: int
+    stream: str
+    version: int
+    type: str
+    attempts: int
+    created_at: int
+    dead_at: int
+    error: str | None
+    #: JSON text.
+    payload: str
+    #: JSON text.
+    headers: str
+    history: Sequence[Mapping[str, Any]]
 
 
 class Subscriptions:
@@ -88,18 +158,18 @@ class Subscriptions:
             return None
         living = {one.id: one for one in table.processes if one.expires_at > table.at}
         serving = sum(name in one.subscriptions for one in living.values())
-        factor = extrapolation(left, after, head, cap=_CAP)
+        factor = _extrapolation(left, after, head, cap=_CAP)
         counts = {row["partition"]: round(row["count"] * factor) for row in left}
         # A partition with nothing left is at the head, whenever its position was stored last.
         there = head if factor == 1.0 else after
         found = [
-            status_of(one, counts.get(one.partition, 0), living, served=serving > 0, there=there)
+            _status_of(one, counts.get(one.partition, 0), living, served=serving > 0, there=there)
             for one in table.states
         ]
         return SubscriptionStatus(
             name=name,
             category=known["category"],
-            state=worst(found),
+            state=_worst(found),
             workers=serving,
             position=min((one.position for one in found), default=0),
             head=head,
@@ -194,7 +264,7 @@ class Subscriptions:
                 limit=limit + 1,
             )
         )
-        found = [letter_of(row) for row in rows]
+        found = [_letter_of(row) for row in rows]
         more = len(found) > limit
         return found[:limit], found[limit - 1].position if more else None
 
@@ -242,3 +312,55 @@ async def _begin_anew(
         await clear(tx)
     tx.notify(SUBSCRIPTION_TOPIC)
     return origin
+
+
+def _extrapolation(left: Sequence[Row], after: int, head: int, *, cap: int) -> float:
+    """By how much there is more than was counted: 1.0 when all of it was."""
+    if sum(row["seen"] for row in left) < cap:
+        return 1.0
+    reached: int = max(row["reached"] for row in left)
+    return (head - after) / (reached - after)
+
+
+def _status_of(
+    one: PartitionState, behind: int, living: Container[str], *, served: bool, there: int
+) -> PartitionStatus:
+    """One partition with so many events before it; `served`: some process takes part.
+
+    With none before it everything up to `there` is handled.
+    """
+    state: State = "behind" if behind else "current"
+    if one.attempts:
+        state = "retrying"
+    if not served:
+        state = "unserved"
+    if one.blocked_at is not None:
+        state = "blocked"
+    history = read_failures(one.history)
+    return PartitionStatus(
+        partition=one.partition,
+        state=state,
+        position=one.position if behind else max(one.position, there),
+        behind=behind,
+        owner=one.owner if one.owner in living else None,
+        attempts=one.attempts,
+        failing=one.failing,
+        next_at=one.next_at,
+        blocked_at=one.blocked_at,
+        error=history[-1]["error"] if history else None,
+        history=history,
+    )
+
+
+def _worst(found: Sequence[PartitionStatus]) -> State:
+    """What a subscription as a whole is."""
+    states: tuple[State, ...] = ("blocked", "unserved", "retrying", "behind", "current")
+    return next((state for state in states if any(one.state == state for one in found)), "current")
+
+
+def _letter_of(row: Row) -> DeadEvent:
+    """From its row."""
+    history = read_failures(row["history"])
+    plain = {name: row[name] for name in row.keys() if name != "history"}
+    error = history[-1]["error"] if history else None
+    return DeadEvent(**plain, error=error, history=history)

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cordata.broker import Broker, Depth
-from cordata.core.plural import plural
 from cordata.errors import BrokerUnavailable, CordataError, StoreUnavailable
 from cordata.heartbeat import Heartbeat
-from cordata.log import logger
+from cordata.log import logger, plural
 from cordata.registry import Handler
 from cordata.services.consumer import ConsumerService
 from cordata.store import Store, Tx

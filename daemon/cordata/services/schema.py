@@ -9,7 +9,7 @@ from cordata import clock, events
 from cordata.broker.group import Group, catch_up, register
 from cordata.context import Context, runtime_store
 from cordata.errors import CordataError, StoreUnavailable
-from cordata.log import LogThrottle, fields, logger, with_hint
+from cordata.log import LogThrottle, fields, logger, plural, with_hint
 from cordata.services.leadership import LEASE_TOPIC, fenced
 from cordata.services.loop import pause
 from cordata.store import Applied, Chain, Lease, Store
@@ -80,8 +80,7 @@ class SchemaGate:
         self.trouble = None
         if not pending:
             return ""
-        count = f"{len(pending)} migration{'s' if len(pending) > 1 else ''}"
-        return f"waiting for the schema ({count} pending)"
+        return f"waiting for the schema ({plural(len(pending), 'migration')} pending)"
 
 
 async def migrate_once(

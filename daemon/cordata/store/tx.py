@@ -40,7 +40,7 @@ MISSING_HINT = (
     " tells what is pending"
 )
 
-#: Event types that this process has published, 1,000 at most: services/group.py warns of
+#: Event types that this process has published, 1,000 at most: services/unhandled_event.py warns of
 #: those without a group.
 published_types: set[str] = set()
 

@@ -7,8 +7,8 @@ import json
 
 from cordata.broker.inspection.outbox import unknown_group
 from cordata.broker.inspection.record import BATCH, PAUSE_S, Group, Progress, UnknownGroup
-from cordata.core.plural import plural
 from cordata.errors import CordataError
+from cordata.log import plural
 from cordata.store import MESSAGE_TOPIC, Store, Tx
 
 

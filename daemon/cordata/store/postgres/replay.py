@@ -108,10 +108,8 @@ class ReplayedTx(UnitTx):
 
     async def defer(self, call: Call) -> None:
         """As in UnitTx; the first one is sent at once, since the locks begin with it."""
-        if self._held.began:
-            self.deferred.append(call)
-        else:
-            self.deferred.append(call)
+        self.deferred.append(call)
+        if not self._held.began:
             await self.ask(Request((), "count"))
 
     async def ask(self, request: Request) -> Any:
