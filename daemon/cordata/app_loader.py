@@ -36,7 +36,7 @@ def load(config: str | Path | None = None, app: str | None = None) -> Loaded:
         section = choose_app(document, app)
         loaded = import_app(section.import_, section.path)
     except ConfigError as error:
-        # Whatever else is wrong with the file is worth knowing in the same run.
+        # One run reports every problem of the file.
         problems = dict.fromkeys((*error.problems, *_problems(document)))
         raise ConfigError(*problems, hint=error.hint) from error
     complete = build(document, loaded.settings_classes)

@@ -39,7 +39,7 @@ class Context:
     #: The migrations that this code needs.
     chains: tuple[Chain, ...] = ()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("cordata.app"))
-    #: What `pool` is made of.
+    #: Makes the client behind `pool`.
     lazy_client: LazyClient = field(default_factory=LazyClient, repr=False)
 
     @property
@@ -121,7 +121,7 @@ class EventContext(Context):
     _claim: int = 0
     _attempt: int = 1
     _guard: CommitGuard = field(default_factory=CommitGuard)
-    #: What `run` does by default, see `App.on`.
+    #: Default of `run(batch=)`, see `App.on`.
     _batch: bool = False
 
     @property

@@ -148,7 +148,7 @@ def make_lazy_client(config: Config, app: App) -> LazyClient:
 
 
 def command_options(app: App) -> dict[str, CommandOptions]:
-    """What `@app.command` says of each command."""
+    """The options that `@app.command` gives each command."""
     from cordata.pool.shared.protocol import CommandOptions
 
     return {
@@ -158,7 +158,7 @@ def command_options(app: App) -> dict[str, CommandOptions]:
 
 
 def call_timeout_of(config: Config) -> Callable[[str], float]:
-    """How long a call may take that names no timeout, by its command: its pool's."""
+    """The default timeout of a call, by its command: that of its pool."""
     pools = config.pools
     return lambda command: pools.get(pool_of_command(pools, command), config.pool).call_timeout_s
 
@@ -209,7 +209,7 @@ def make_queue(
 
 
 def check_start(config: Config, app: App) -> None:
-    """What a start would stumble over though the file is in order: SQL files, store, secrets.
+    """Find what would make a start fail though the file is valid: SQL files, store, secrets.
 
     Secrets are looked at if this user may. Raises: ConfigError with every problem.
     """

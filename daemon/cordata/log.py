@@ -27,7 +27,7 @@ _FRAMES = 5
 _REMOTE = re.compile(r'^  File "([^"]+)", line (\d+), in \S+$', re.MULTILINE)
 #: Lines that a LogThrottle remembers; beyond it all are forgotten, so that some are logged early.
 _THROTTLED = 100
-#: What `trail` shows of a recursion, and of exceptions that hang on each other.
+#: Frames that `trail` shows of one exception, and exceptions of a chain.
 _TRAIL_FRAMES, _TRAIL_ERRORS = 20, 16
 
 
@@ -170,7 +170,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
 
 def say_unloggable(record: logging.LogRecord) -> None:
-    """That a log call failed, and where."""
+    """Report on stderr that a log call failed, and where."""
     error = sys.exception()
     if error is not None and not isinstance(error, OSError) and sys.stderr is not None:
         name = type(error).__name__
@@ -223,7 +223,7 @@ def message_of(record: logging.LogRecord) -> str:
 
 
 def without_values(text: str) -> str:
-    """What asyncio and uvloop say of a failure, without the repr of anything."""
+    """A message of asyncio or uvloop, without the reprs in it."""
     return text.partition("\n")[0].partition(" callback ")[0].partition("<")[0].rstrip()
 
 

@@ -1,4 +1,4 @@
-"""A process id and the time of its start: together they name one process of this host, ever."""
+"""A process id and the time of its start: together they identify a process of this host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def start_of(pid: int | str = "self") -> int:
 
 
 def is_gone(pid: int, start: int) -> bool:
-    """Whether the process that began at `start` is surely no more; False when in doubt.
+    """Whether the process that began at `start` has certainly ended; False when in doubt.
 
     A hardened unit has a user namespace of its own, and its /proc hides the processes of others:
     that they exist is known by a signal all the same.

@@ -1,4 +1,4 @@
-"""What an App's registries hold: frozen records of what its decorators said; its bounds."""
+"""The records in an App's registries, one for each use of a decorator, and their bounds."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class CommandTask:
 
 
 def wrong_seconds(name: str, value: object) -> str | None:
-    """What is wrong with a time; None: nothing."""
+    """The problem of a time, or None."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         if SHORTEST_S <= value <= LONGEST_S:
             return None
@@ -125,14 +125,14 @@ def wrong_seconds(name: str, value: object) -> str | None:
 
 
 def wrong_count(name: str, value: object, low: int, high: int) -> str | None:
-    """What is wrong with a count."""
+    """The problem of a count, or None."""
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
         return None
     return f"{name} must be {low} or more, a whole number, {high:,} at most, not {value!r}"
 
 
 def wrong_text(name: str, value: object, chars: int) -> str | None:
-    """What is wrong with a name that is stored with every message."""
+    """The problem of a name that is stored with every message, or None."""
     if isinstance(value, str) and 1 <= len(value) <= chars and "\0" not in value:
         return None
     shown = repr(value)[:60]

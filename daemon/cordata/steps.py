@@ -1,4 +1,4 @@
-"""Names what holds the event loop: a step of a handler or request of too much processor time.
+"""Logs what blocks the event loop: a step of a handler or request that takes too long.
 
 All requests and handlers of the process wait meanwhile.
 """
@@ -17,7 +17,7 @@ log = logger("cordata.engine")
 
 T = TypeVar("T")
 
-#: Processor time of one step from which on it is said that it blocks the loop, in seconds.
+#: A step with more processor time than this blocks the loop, in seconds.
 _STEP_S = 0.1
 _SAMPLE_S = 0.02
 #: By name of the function.
@@ -77,7 +77,7 @@ _sample = _Sample()
 
 
 def _look(name: str, begun: float, describe: Callable[[], str] | None) -> None:
-    """A step was long: was it the processor that took so long?"""
+    """A step was long: log it if that was processor time."""
     if _sample.thread != threading.get_ident():  # another loop in another thread
         return
     took_s = time.thread_time() - _sample.processor_s - (begun - _sample.at)

@@ -36,7 +36,7 @@ class SubscriptionContext(Context):
 
     #: The name of the subscription.
     subscription: str
-    #: Of the event.
+    #: Position of the event.
     position: int
     _claim: Claim
     _guard: CommitGuard = field(default_factory=CommitGuard)
@@ -96,7 +96,7 @@ class Subscription:
     retries: int
     #: For one attempt.
     timeout_s: float
-    #: What follows the last attempt.
+    #: After the last attempt: block the partition, or a dead letter.
     on_error: Literal["block", "dead"]
     #: Clears what the handler wrote, in the unit of a reset.
     clear: Reset | None = None

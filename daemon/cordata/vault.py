@@ -29,7 +29,7 @@ class Vault:
         """
         self._master_key = None if master_key is None else parse_key(master_key)
         self._boxes: dict[str, SecretBox] = {}
-        #: Of fingerprints, by context.
+        #: Keys of fingerprints, by context.
         self._keys: dict[str, bytes] = {}
 
     @property

@@ -100,7 +100,7 @@ class Cooldown:
             os.close(fd)
 
     def _load(self) -> dict[str, _Cause]:
-        """What all directories know, the latest of each cause; a damaged file knows nothing."""
+        """The causes in all directories, the latest of each; a damaged file is ignored."""
         causes: dict[str, _Cause] = {}
         for directory in self._directories:
             with suppress(OSError, ValueError, TypeError):

@@ -57,13 +57,13 @@ class Buffer:
             self.wake()
 
     def take(self) -> list[AlertGroup]:
-        """All there is; it is the caller's now."""
+        """Remove and return all."""
         with self._guard:
             taken, self._groups = self._groups, {}
         return list(taken.values())
 
     def put_back(self, groups: list[AlertGroup]) -> None:
-        """What could not be stored goes before what came since."""
+        """Put back alerts that could not be stored, before those that came since."""
         with self._guard:
             since, self._groups = self._groups, {group.fingerprint: group for group in groups}
             add_to(self._groups, since.values(), _LIMIT)

@@ -41,7 +41,7 @@ class Spool:
 
     @contextmanager
     def taken(self) -> Iterator[list[AlertGroup]]:
-        """What is there, gone when the block ends well; nothing while another process has it.
+        """The alerts in the file, deleted when the block ends well; none if another process reads.
 
         A process that adds meanwhile waits. After a crash within the block all is there again.
         """

@@ -69,7 +69,7 @@ def make_redis_broker(
 def make_reconciler(
     config: BrokerConfig, store: Store, *, name: str, passwords: Passwords
 ) -> Reconciler:
-    """What the primary does for Redis; `store` writes with its term. Raises: ConfigError."""
+    """The reconciler of the primary; `store` writes with its term. Raises: ConfigError."""
     from cordata.broker.redis.reconciler import Reconciler
     from cordata.broker.redis.stream import Keys
 

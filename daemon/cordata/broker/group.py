@@ -23,16 +23,16 @@ class Group(NamedTuple):
     """A consumer group as a program declares it."""
 
     name: str
-    #: Of its events; "*": all.
+    #: Type of its events; "*": all.
     type: str
     #: Events of one key are handled one at a time, in their order.
     keyed: bool = False
-    #: What brings it its events.
+    #: Carries its events.
     broker: Literal["store", "redis"] = "store"
 
 
 class Registered(NamedTuple):
-    """What `catch_up` needs."""
+    """The result of `register`, for `catch_up`."""
 
     #: Groups that may lack events.
     fresh: Sequence[str]

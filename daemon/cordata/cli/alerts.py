@@ -207,7 +207,7 @@ def leave(unit: str, text: str, spool: Spool, *, pending: int, environ: Mapping[
 
 
 def describe(unit: str, environ: Mapping[str, str]) -> str:
-    """What is known of the failure: the manager passes it on in MONITOR_* (systemd.exec(5))."""
+    """The text about a failure, from the MONITOR_* variables of the manager (systemd.exec(5))."""
     result = environ.get("MONITOR_SERVICE_RESULT", "")
     code = environ.get("MONITOR_EXIT_CODE", "")
     status = environ.get("MONITOR_EXIT_STATUS", "")

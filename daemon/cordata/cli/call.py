@@ -102,7 +102,7 @@ def call(
 
 
 def _cancelled(command: str, deadline: float | None, *, hard: bool) -> str:
-    """What Ctrl-C did, and how long the command may have its process all the same.
+    """The message after Ctrl-C: what it did, and how long the command may still run.
 
     `deadline`: monotonic; None: the command's own, which only its child knows.
     """
@@ -116,7 +116,7 @@ def _cancelled(command: str, deadline: float | None, *, hard: bool) -> str:
 
 
 def _more(error: CordataError, *, debug: bool) -> list[str]:
-    """What the one sentence leaves out: a KeyError's is its key, and a dead process said why."""
+    """Further lines for an error: the type that a command raised, the last output of a child."""
     from cordata.errors import CommandFailed, CommandUnknown, SessionNotFound, WorkerCrashed
 
     if isinstance(error, CommandFailed):
@@ -133,7 +133,7 @@ def _more(error: CordataError, *, debug: bool) -> list[str]:
 
 
 def _payload(text: str | None, file: IO[bytes] | None) -> object:
-    """What the options name. Raises: click.UsageError."""
+    """The payload that the options give. Raises: click.UsageError."""
     from cordata.pool.client.values import from_json
 
     if text is not None and file is not None:

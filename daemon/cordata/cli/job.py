@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SCHEMA_TRIES, _SCHEMA_PAUSE_S = 300, 0.2
 #: As the job's service has them, which is not loaded before the arguments are in order.
 EXIT_AWAY, _EXIT_BUSY = 69, 75
-#: What another try soon may mend goes before all.
+#: From worst to best: 69 first, since another try soon may succeed.
 _WORST = (EXIT_AWAY, EXIT_CONFIG, EXIT_FAILED, _EXIT_BUSY, 0)
 
 
@@ -92,7 +92,7 @@ def job(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What of a job is to be run."""
+    """The runs of a job that were asked for."""
 
     scope: str | None
     period: str | None
@@ -104,7 +104,7 @@ def _role(names: tuple[str, ...]) -> str:
 
 
 def _what_was_done(result: JobResult, *, force: bool) -> str:
-    """How many runs ended how; empty when there was none."""
+    """The number of runs by result; empty when there was none."""
     again = "" if force else " (again with --force)"
     counts = (
         (len(result.ran), "ran"),
@@ -182,7 +182,7 @@ async def _run_apart(
 
 
 async def _run(ctx: Context, loaded: Loaded, name: str, wanted: _Wanted) -> tuple[int, str]:
-    """What one job did, for programs and for people."""
+    """Run one job. Returns its exit code, and a sentence about it."""
     from cordata.services.job import run_job
 
     task = loaded.app.jobs[name]

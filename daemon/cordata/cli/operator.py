@@ -1,4 +1,4 @@
-"""What commands of an operator share: where the store is, long work, how results are printed."""
+"""Shared parts of operator commands: opening the store, long work, printing results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What a command did."""
+    """The result of a command."""
 
     count: int
     #: Events that were named and for which there was nothing to do.

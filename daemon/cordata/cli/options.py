@@ -67,7 +67,7 @@ class Choice:
     all: bool = False
 
     def filter(self, now_us: int, **more: Any) -> Filter:
-        """What the options narrow down to. Imports the broker."""
+        """The filter that the options make. Imports the broker."""
         from cordata.broker.inspection import Filter
 
         same = ("event_id", "state", "type", "group", "error")

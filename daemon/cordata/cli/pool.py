@@ -182,7 +182,7 @@ def _show_status(answer: Mapping[str, Any]) -> None:
 
 
 def _pools(workers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How many children of each pool are in which state."""
+    """The number of children in each state, by pool."""
     rows: dict[str, dict[str, Any]] = {}
     for worker in workers:
         row = rows.setdefault(worker["pool"], {**dict.fromkeys(_POOL_COLUMNS, 0)})
@@ -249,7 +249,7 @@ def _recycle_and_wait(client: SyncClient, worker: str) -> dict[str, Any]:
 
 
 def _look(client: SyncClient, worker: str) -> dict[str, Any] | None:
-    """What the worker says of itself; None: it does not answer."""
+    """The status of a worker; None: it does not answer."""
     for one in client.status()["workers"]:
         if one["worker"] == worker:
             return dict(one)

@@ -17,7 +17,7 @@ from cordata.factory import pool_directory
 if TYPE_CHECKING:
     from cordata.config import Config
 
-#: How there comes to be a pool.
+#: The hint when there is no pool.
 HOW = (
     "start workers, or `cordata server`, with an application with commands; "
     "--state-dir DIR finds those of a server with --state DIR"

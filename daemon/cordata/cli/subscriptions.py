@@ -272,7 +272,7 @@ def _place_of(text: str) -> Place:
 
 
 def _question(name: str, place: Place, subscription: Subscription | None) -> str:
-    """What is about to happen."""
+    """The question before a reset, with what it does."""
     if subscription is None:
         tables = "This application does not declare it: nothing of what it wrote is cleared."
     elif subscription.clear is None:
@@ -399,14 +399,14 @@ def _progress_text(status: SubscriptionStatus, progress: Progress) -> str:
 
 
 class Progress:
-    """Told now and then how much is left; more may come meanwhile."""
+    """Rate and remaining time of long work, to which more may be added meanwhile."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
         self._most = 0
 
     def update(self, now: float, left: int) -> None:
-        """At `now` (monotonic seconds) so much is left."""
+        """Note how much is left at `now` (monotonic seconds)."""
         self._samples.append((now, left))
         while len(self._samples) > 2 and self._samples[1][0] <= now - WINDOW_S:
             self._samples.popleft()
@@ -414,7 +414,7 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """How much less is left per second; 0.0 when it does not get less."""
+        """Events done per second; 0.0 while there is no progress."""
         if len(self._samples) < 2:
             return 0.0
         (began, most), (now, left) = self._samples[0], self._samples[-1]
@@ -422,7 +422,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """How much of the most that there ever was is done, 0 to 1."""
+        """Share of the largest number left so far that is done, 0 to 1."""
         left = self._samples[-1][1] if self._samples else 0
         return 1.0 - left / self._most if self._most else 1.0
 

@@ -39,7 +39,7 @@ class Document:
     tables: Mapping[str, Any] = field(default_factory=dict)
 
     def table(self, section: str) -> object:
-        """What stands at `[section]`, or at `[section.NAME]`; an empty table where it is not."""
+        """The value at `[section]` or `[section.NAME]`; an empty table if there is none."""
         found: object = self.tables
         for part in section.split("."):
             found = found.get(part, {}) if isinstance(found, Mapping) else {}
@@ -312,7 +312,7 @@ def _is_override(section: str, key: str, value: object) -> bool:
 
 
 def _expected(kind: Any) -> str:
-    """What a value should have been, in the words of TOML."""
+    """The expected kind of a value, in the terms of TOML."""
     from msgspec import inspect  # 6 ms, and only for a mistake
 
     def words(type_: inspect.Type) -> str:

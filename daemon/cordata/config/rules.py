@@ -27,7 +27,7 @@ _ORDERED = (
 
 
 def section_problems(name: str, section: object) -> Iterator[tuple[str, str]]:
-    """Of one section, or of one of its overrides: `name` is "worker", "worker.2", "pool.report"."""
+    """Problems of a section or of an override: `name` is "worker", "worker.2" or "pool.report"."""
     for declared in fields(section):  # type: ignore[arg-type]
         value = getattr(section, declared.name)
         items = value if isinstance(value, tuple) else (value,)

@@ -1,4 +1,4 @@
-"""Alerts by kind: what belongs together, what of a text may leave the host, when a mail is due.
+"""Alerts by kind: how they are grouped, which text may leave the host, when a mail is due.
 
 error ──fingerprint──> group: count, pending ──due──> one mail for all groups that are due
                          ^                              │
@@ -17,12 +17,12 @@ import msgspec
 
 #: Longest title, a line; longest sample, some lines.
 TITLE_CHARS, SAMPLE_CHARS = 200, 2000
-#: Kinds that one mail tells of; further ones are only counted in it.
+#: Kinds that one mail reports; further ones are only counted in it.
 TOLD = 30
 
 _CUT = "…"
 _UNITS = "service|socket|timer|target"
-#: What could be a person's, or a secret. The first ones take what the later ones would cut up.
+#: Patterns of personal data and secrets. The first ones match what later ones would match in part.
 _PRIVATE = (
     (re.compile(r"(\w+://)(?:[^\s/@]*@)?([^\s/?#\"'<>]+)[^\s\"'<>]*"), rf"\1\2/{_CUT}"),
     (re.compile(rf"[^\s<>\"'@=:,;()]+@[\w.-]+\.(?!(?:{_UNITS})\b)[A-Za-z]{{2,}}"), _CUT),
@@ -44,8 +44,8 @@ _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 def scrub(text: str, ids: Iterable[str] = ()) -> str:
-    """A text without what could be a person's or a secret: addresses, telephone numbers, what
-    stands in quotes, long numbers and ids, paths and queries of URLs.
+    """A text without what may be personal data or a secret: addresses, telephone numbers, quoted
+    text, long numbers and ids, paths and queries of URLs.
 
     What is one of `ids`, or part of one, stays, as a word of its own: it is known to be harmless.
     The journal keeps the whole text. A name in a sentence cannot be recognised: alerts must
@@ -88,21 +88,21 @@ class AlertGroup(msgspec.Struct, kw_only=True):
     """Alerts of one kind. Moments are microseconds since the epoch."""
 
     fingerprint: str
-    #: What people call it: `dead-letter`, `app-silent:EDELW`, an exception and its place.
+    #: Name of the cause: `dead-letter`, `app-silent:EDELW`, an exception and its place.
     cause: str
     title: str
     #: The latest text, scrubbed.
     sample: str
     #: Where it happened last: host and role.
     place: str
-    #: Told at once; others wait for more of their kind.
+    #: Mailed at once; others wait for more of their kind.
     urgent: bool
     count: int
-    #: Of them, not told in any mail yet.
+    #: Those that no mail has reported yet.
     pending: int
     first_at: int
     last_at: int
-    #: Of the first one that is not told.
+    #: Time of the first one that is not reported.
     since_at: int
     mailed_at: int | None = None
 
@@ -150,19 +150,19 @@ def merge(group: AlertGroup, later: AlertGroup) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertPace:
-    """How mails are held back; times in microseconds."""
+    """Limits of mails; times in microseconds."""
 
     #: So many of a kind are due at once,
     count: int
     #: and the first of them after so long.
     wait_us: int
-    #: No kind is told more often than this.
+    #: No kind is mailed more often than this.
     cooldown_us: int
     #: Mails an hour, of whatever kind.
     max_per_hour: int
 
     def due_at(self, group: AlertGroup) -> int:
-        """When a group with something pending is to be told."""
+        """When a group with something pending is to be mailed."""
         soon = group.urgent or group.pending >= self.count
         at = group.since_at if soon else group.since_at + self.wait_us
         return at if group.mailed_at is None else max(at, group.mailed_at + self.cooldown_us)

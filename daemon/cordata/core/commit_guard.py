@@ -15,11 +15,11 @@ from cordata.errors import PermanentError
 
 
 class CommittedTwice(PermanentError):
-    """A handler is wrong: part of what it wants written cannot be told from a redelivery."""
+    """A handler is wrong: its second commit cannot be told from a redelivery."""
 
 
 class HandlerEnded(PermanentError):
-    """A handler is wrong: it left something behind that wants to write after it has ended."""
+    """A handler is wrong: a task that it started writes after the handler has ended."""
 
 
 class CommitGuard:

@@ -1,4 +1,4 @@
-"""Names of event streams: `account-7` is a stream of the category `account`. Also what is too big.
+"""Names and limits of event streams: `account-7` is a stream of the category `account`.
 
 A stream's bucket is a number made of its name: the same for ever and in every process, since it
 is stored with each event. A subscription of P partitions has the stream in partition bucket % P.
@@ -15,16 +15,16 @@ from cordata.errors import PermanentError
 BUCKETS, MAX_PARTITIONS = 65_536, 256
 STREAM_CHARS = 200
 TYPE_CHARS = 100
-#: Of one event. What is bigger has a place of its own, and the event says where.
+#: Of one event. Larger data is stored elsewhere, and the event says where.
 PAYLOAD_BYTES, HEADERS_BYTES = 262_144, 16_384
-#: Of one append; of one page.
+#: Events of one append, and of one page.
 MAX_EVENTS, MAX_PAGE = 1000, 500
 
 _STREAM = re.compile(r"[^\s-][^\s]*\Z")
 
 
 def category_of(stream: str) -> str:
-    """What stands before the first `-`; all of it where there is none."""
+    """The part before the first `-`; the whole name without one."""
     return stream.partition("-")[0]
 
 

@@ -1,4 +1,4 @@
-"""What can be the type, the key or the id of an event: the same on every store.
+"""Limits of the type, the key and the id of an event: the same on every store.
 
 PostgreSQL cannot index a text of more than some 2,700 bytes that do not compress, SQLite takes any:
 an event that one of them takes must not fail on the other. Both limits together fit one index.

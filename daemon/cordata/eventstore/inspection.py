@@ -353,7 +353,7 @@ def _status_of(
 
 
 def _worst(found: Sequence[PartitionStatus]) -> State:
-    """What a subscription as a whole is."""
+    """The state of a subscription: the worst of its partitions."""
     states: tuple[State, ...] = ("blocked", "unserved", "retrying", "behind", "current")
     return next((state for state in states if any(one.state == state for one in found)), "current")
 

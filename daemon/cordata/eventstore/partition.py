@@ -74,7 +74,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTable:
-    """All that is known at one moment."""
+    """All subscriptions asked for, with their partitions and processes, at one moment."""
 
     #: When it was read, the store's time in microseconds.
     at: int
@@ -86,7 +86,7 @@ class PartitionTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSubscription:
-    """What was stored of a subscription when a process began with it."""
+    """A subscription as it was stored before a process registered it."""
 
     category: str
     partitions: int

@@ -26,7 +26,7 @@ _POLICY = policy.SMTP.clone(cte_type="7bit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
-    """What one conversation with the server did for a mail."""
+    """The result of one conversation with the server for a mail."""
 
     #: Recipients to try again.
     remaining: Sequence[str]

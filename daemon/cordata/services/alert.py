@@ -21,15 +21,15 @@ log = logger("cordata.alert")
 
 #: Wakes the primary.
 ALERT_TOPIC = "alert"
-#: What comes within this time of the first one shares its commit.
+#: Alerts within this time of the first one share its commit.
 _GATHER_S = 1.0
 _RETRY_S, _IDLE_S = 5.0, 3600.0
-#: How often the file is looked at.
+#: Between looks at the file of the host.
 _SPOOL_S = 10.0
 
 
 class AlertService:
-    """Writes when something was counted. The store away: by mail directly, as soon as it is due."""
+    """Writes alerts when there are some. While the store is away it mails those that are due."""
 
     name = "alerts"
 
@@ -42,7 +42,7 @@ class AlertService:
         *,
         spool: Spool | None = None,
     ) -> None:
-        """`spool`: what processes of this host left there is carried, too."""
+        """`spool`: the file in which processes of this host leave alerts, which are stored, too."""
         self._store = store
         self._buffer = buffer
         self._alerter = alerter
@@ -50,7 +50,7 @@ class AlertService:
         self._spool = spool
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Carry until `stop`, then what is there once more."""
+        """Store alerts until `stop`, then once more."""
         wake, loop = WakeEvent(), asyncio.get_running_loop()
 
         def wake_soon() -> None:
@@ -72,7 +72,7 @@ class AlertService:
         await self.run_once()
 
     async def run_once(self) -> bool:
-        """One pass. Returns whether all that is known is in the store."""
+        """One pass. Returns whether all alerts are in the store."""
         groups = self._buffer.take()
         try:
             if groups:
@@ -97,7 +97,7 @@ class AlertService:
 
 
 def pace_of(config: AlertConfig) -> AlertPace:
-    """How mails are held back."""
+    """The limits of `[alert]`."""
     return AlertPace(
         count=config.count,
         wait_us=round(config.wait_s * 1e6),

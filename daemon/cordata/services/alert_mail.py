@@ -19,15 +19,15 @@ from cordata.store import Row, Tx, new_id
 log = logger("cordata.alert")
 
 _HOUR_US = 3_600_000_000
-#: Kinds of one mail at most.
+#: Alerts of one mail at most.
 _LIMIT = 500
 #: Shortest and longest sleep.
 _MIN_S, _MAX_S = 1.0, 300.0
 
 
 class AlertMailService:
-    """Wakes when an alert was counted, and when one is due. The SMTP server may be away: what it
-    writes waits there as any mail does.
+    """Wakes when an alert was counted, and when one is due. It writes a mail row, which waits
+    as any other while the SMTP server is away.
     """
 
     name = "alertmail"

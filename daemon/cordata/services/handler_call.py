@@ -19,7 +19,7 @@ from cordata.unawaited import require_awaits
 
 log = logger("cordata.engine")
 
-#: A handler that was cancelled has so long for its cleanup; then it is told that it goes on.
+#: A cancelled handler has so long for its cleanup; then a warning says that it still runs.
 _CLEANUP_S = 1.0
 
 
@@ -195,7 +195,7 @@ def say_stubborn(name: str, why: str) -> None:
 async def _run(
     name: str, handler: Callable[..., Awaitable[None]], args: tuple[object, ...]
 ) -> BaseException | None:
-    """What a handler raised: a task that ended with SystemExit would end the process."""
+    """Run a handler. Returns what it raised: a task that raises SystemExit ends the process."""
     try:
         with require_awaits():
             await measured(name, handler(*args))

@@ -36,7 +36,7 @@ class HttpService:
         self.server.reload(config)
 
     def stats(self) -> HttpStats:
-        """What the server is doing."""
+        """Numbers of the server."""
         return self.server.stats()
 
     def status(self) -> str:

@@ -32,9 +32,9 @@ class GivenUp(CordataError):
 class IdleExitService:
     """Ends when the queue is empty, and the subscriptions have read all events.
 
-    What is there includes what handlers publish meanwhile, what other workers still hold, and
-    retries, which are made at once: those of this run, and those that an earlier one left behind.
-    Events that are published for later stay for another time.
+    That includes what handlers publish meanwhile, what other workers still hold, and retries, which
+    are made at once: those of this run, and those that an earlier one left behind. Events that are
+    published for later stay.
     """
 
     name = "idle_exit"
@@ -100,7 +100,7 @@ class IdleExitService:
         return 0 if self._subscriptions is None else await self._subscriptions.quiet_at()
 
     async def run_once(self) -> Depth:
-        """What is left. When it all waits for its next attempt, that is due from now on."""
+        """Returns what is left. If all of it waits for a retry, the retries are made due now."""
         depth = await self._broker.depth(self._groups)
         if depth.ready and not depth.claimed:
             await self._store.run(self._hurry)

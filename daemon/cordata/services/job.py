@@ -35,7 +35,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """What is run once."""
+    """The key of a run: it is done once."""
 
     job: str
     scope: str
@@ -47,7 +47,7 @@ class Run:
 
 @dataclass(slots=True, kw_only=True)
 class JobResult:
-    """What one call did with each run that was due."""
+    """The result of one call: each run that was due is in one list."""
 
     ran: list[Run] = field(default_factory=list)
     failed: list[Run] = field(default_factory=list)
@@ -113,7 +113,7 @@ async def _runs(
 
 
 async def _days(ctx: Context, task: JobTask, now: datetime) -> list[tuple[str, str]]:
-    """What a job without a `due` of its own owes: a failed day, too, is tried until it is done."""
+    """The days that a job without `due` has to run: a failed day is tried until it is done."""
 
     async def unit(tx: Tx) -> list[tuple[str, bool]]:
         rows = await tx.fetch_all("job.days", job=task.name)

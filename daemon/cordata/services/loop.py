@@ -1,4 +1,4 @@
-"""What the loop of a service is made of: what it sleeps on, what runs beside it, how often it runs.
+"""The parts of a service's loop: wake-ups, background tasks, and the pace of its passes.
 
 async with wake_on(wake, stop, store, TOPIC), background(other_loop()):
     while not stop.is_set():

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 log = logger("cordata.mail")
 
 _BEAT_S = 10.0
-#: While the result of a mail cannot be stored.
+#: Between attempts to store the result of a mail.
 _STORE_BACKOFF = Backoff(0.5, 30.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _End:
-    """How a row ends its turn."""
+    """The result of one attempt to send a row."""
 
     state: str
     #: Some recipient got it.

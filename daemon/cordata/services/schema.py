@@ -17,11 +17,11 @@ from cordata.systemd import Notifier
 
 log = logger("cordata.schema")
 
-#: Looked at this often: at first, when a start of everything has the schema ready in a moment, and
-#: later, when a long migration runs.
+#: Between looks: at first, since at a start of all roles the schema is current in a moment; later,
+#: when a long migration runs; and how long "at first" is.
 _POLL_FIRST_S, _POLL_S, _FIRST_S = 0.02, 0.2, 2.0
 _EXTEND_S = 30.0
-#: Said again this often at most: each EXTEND_TIMEOUT_USEC costs a wake-up of the manager.
+#: Between messages to the service manager: each EXTEND_TIMEOUT_USEC wakes it.
 _TELL_S = 5.0
 
 
@@ -71,7 +71,7 @@ class SchemaGate:
             log.warning("waiting for the store (%s)", with_hint(self.trouble), extra=extra)
 
     async def run_once(self) -> str:
-        """What is waited for, "" when nothing is."""
+        """Look once. Returns what it waits for; "" when the schema is current."""
         try:
             pending = await self._store.pending(self._chains)
         except StoreUnavailable as error:

@@ -36,7 +36,7 @@ _CHECK_EVERY_S = 0.1
 #: Between attempts to open the store, and what the service manager is told each time.
 _RETRY_S, _EXTEND_S = 1.0, 30.0
 
-#: What keeps a worker from serving, or None.
+#: Returns the problem that keeps a worker from serving, or None.
 Problem = Callable[[], StoreUnavailable | ConfigError | None]
 
 

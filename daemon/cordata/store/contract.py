@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats:
-    """What `Store.stats()` tells of this process; all processes share the log."""
+    """Numbers of this process (the log is shared by all processes)."""
 
     #: "ok", "full" or "unavailable".
     state: str

@@ -140,7 +140,7 @@ def _next_major(found: Sequence[Applied]) -> int:
 def pending(
     known: Sequence[Migration], applied: Sequence[Applied]
 ) -> tuple[list[Migration], list[Applied]]:
-    """What is to be applied, and what the database has beyond the program (same major).
+    """Pending migrations, and those that the database has beyond the program (same major).
 
     Raises: SchemaError when a migration was renamed or has another text than the one that was
     applied, or the schema is of a newer major.
@@ -186,7 +186,7 @@ def pending(
 
 
 async def read_applied(tx: Tx) -> list[Applied]:
-    """What the database has."""
+    """The migrations that the database has."""
     if await tx.fetch_one("migration.table") is None:
         return []
     rows = await tx.fetch_all("migration.all")
@@ -199,7 +199,7 @@ async def has_bootstrap(tx: Tx) -> Row | None:
 
 
 class Schema:
-    """What is pending, and applying it."""
+    """Finds and applies pending migrations."""
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ class Schema:
             await self._bootstrap()
 
     async def pending(self, chains: Sequence[Chain]) -> list[Migration]:
-        """What is to be applied. Raises: SchemaError."""
+        """Pending migrations. Raises: SchemaError."""
         key = tuple(chains)
         if key not in self._known:
             self._known[key] = load(key, self._dialect)

@@ -1,4 +1,4 @@
-"""What this process tells its manager over $NOTIFY_SOCKET; see sd_notify(3)."""
+"""Notifications to the service manager over $NOTIFY_SOCKET; see sd_notify(3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX_STATUS_CHARS = 500
 
 
 def watchdog_usec(environ: Mapping[str, str] = os.environ) -> int:
-    """Microseconds within which the manager wants a sign of life; 0: it does not watch.
+    """Microseconds within which the manager expects a notification; 0: there is no watchdog.
 
     $WATCHDOG_PID guards against a variable inherited by a child it was not meant for.
     """

@@ -18,7 +18,7 @@ class ListenSocket:
     sock: socket.socket
 
 
-#: What `listen_fds` took over in this process.
+#: The sockets that `listen_fds` took over in this process.
 _taken: list[ListenSocket] = []
 
 

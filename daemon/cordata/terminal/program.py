@@ -102,7 +102,7 @@ def _is_of_output(error: OSError) -> bool:
 
 
 def _drop_output() -> None:
-    """What is left would fail once more at exit."""
+    """Discard buffered output, which would fail once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

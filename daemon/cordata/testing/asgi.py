@@ -15,7 +15,7 @@ from cordata.registry import Mount
 
 
 class Mounted:
-    """What a worker serves, without its HTTP server."""
+    """The mounts of a worker, without its HTTP server."""
 
     def __init__(self, mounts: Sequence[Mount], state: dict[str, Any]) -> None:
         self._app = compose(mounts)
@@ -61,7 +61,7 @@ class Mounted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What the application answered."""
+    """The response of the application."""
 
     status: int
     #: By name in lower case; of several of one name the last.

@@ -1,4 +1,4 @@
-"""What a handler raises is noted on its way to the code that settles the attempt."""
+"""Records what a handler raises, on its way to the code that settles the attempt."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FailureRecorder:
             raise
 
     def failure(self, group: str, timeout_s: float) -> Failure | None:
-        """What the attempt failed with, as a test is to see it; None: it did not."""
+        """The failure of the attempt, as a test sees it; None: there was none."""
         if self._caught is None:
             return None
         event, error = self._caught

@@ -132,7 +132,7 @@ class InlineEngine:
         self._deadlines: Deadlines[Call] = Deadlines(self._due)
         self.loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "pool")
-        #: How often a command's process is to die, by command.
+        #: Crashes that are still to come, by command.
         self.crashes: Counter[str] = Counter()
         self.closed = False
 
@@ -329,7 +329,7 @@ class _Caller:
         self._loop.call_soon_threadsafe(self._add, chunk.value)
 
     def fileno(self) -> int:
-        """Of what is readable when there is news."""
+        """A descriptor that is readable when there is news."""
         with self._news:
             if self._pair is None:
                 self._pair = socket.socketpair()

@@ -69,7 +69,9 @@ async def run_primary(role: Role) -> int:
 
 
 def _reconcilers(config: Config, leadership: Leadership, holder: str) -> list[Service]:
-    """What keeps Redis and the store in step, or looks for what was left in Redis."""
+    """The service that keeps Redis and the store in step; without Redis, the one that brings back
+    what was left there.
+    """
     from cordata.broker.factory import is_store, make_reconciler
 
     if is_store(config.broker):

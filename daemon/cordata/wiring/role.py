@@ -1,4 +1,4 @@
-"""What every role is built with: its configuration, alerts by mail, reload at SIGHUP."""
+"""The parts that every role has: its configuration, alerts by mail, reload at SIGHUP."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 log = logger("cordata.wiring")
 
-#: Of a stop's time, for what follows after the handlers: to settle, to deliver, to close.
+#: Part of the stop timeout that is left after the handlers: to settle, to deliver, to close.
 _SETTLE_S = 5.0
-#: When what could not be mailed is due again.
+#: A mail that failed is due again after so long.
 _RETRY_US = round((RETRY_S + 1.0) * 1e6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What one process is to run."""
+    """The role that one process runs."""
 
     loaded: Loaded
     #: `0` of worker@0; "" where there is one only.
@@ -60,11 +60,11 @@ def cut_off_of(stop_timeout_s: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alerts:
-    """What this process has for its alerts."""
+    """The alerts of this process, on their way to the store or a mail."""
 
     alerter: Alerter
     buffer: Buffer
-    #: Of this host.
+    #: The file of this host.
     spool: Spool
 
     def leave(self) -> None:
@@ -74,7 +74,7 @@ class Alerts:
                 self.spool.add(left)
 
     def service(self, config: Config, store: Store, *, sweeps: bool = False) -> Service:
-        """What carries them into the store; with `sweeps` those of the host's file, too."""
+        """The service that stores them; with `sweeps` also those in the file of the host."""
         spool = self.spool if sweeps else None
         return AlertService(store, self.buffer, self.alerter, pace_of(config.alert), spool=spool)
 

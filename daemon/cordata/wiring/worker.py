@@ -153,7 +153,7 @@ def _http_service(
 
 
 def _mounts(role: Role) -> list[Mount]:
-    """What is served: the application's own, and the pool where commands are listed.
+    """The mounts to serve: those of the application, and the pool if `[pool] http` lists commands.
 
     Raises: ConfigError when both want the same prefix.
     """
@@ -212,7 +212,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
 def _takers(
     http: HttpService | None, child: PoolChildService | None
 ) -> list[Callable[[Config], None]]:
-    """What of this role a reload changes."""
+    """The parts of this role that a reload changes."""
     takers: list[Callable[[Config], None]] = []
     if http is not None:
         takers.append(lambda config: http.reload(config.http))

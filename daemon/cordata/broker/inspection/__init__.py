@@ -1,4 +1,4 @@
-"""What an operator sees of events, and corrects by hand."""
+"""Events, dead letters and groups as an operator sees and corrects them."""
 
 from cordata.broker.inspection.dead import DeadLetters
 from cordata.broker.inspection.group import GroupInUse, Groups

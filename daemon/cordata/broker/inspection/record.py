@@ -71,7 +71,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What publishing again did."""
+    """The result of a replay."""
 
     #: Events that were chosen.
     events: int = 0
@@ -125,7 +125,7 @@ class WholeEntry(Entry):
 class Letter:
     """One event that one consumer group gave up; times are microseconds since the epoch."""
 
-    #: Of the event.
+    #: Position of the event.
     position: int
     event_id: str
     group: str
@@ -133,7 +133,7 @@ class Letter:
     attempts: int
     created_at: int
     dead_at: int
-    #: Of the last attempt: its kind. A whole letter has its text, which may quote the payload.
+    #: Kind of the last error. A whole letter has its text, which may quote the payload.
     error: str | None
 
 
@@ -156,9 +156,9 @@ class Group:
     """One consumer group; times are microseconds since the epoch."""
 
     group: str
-    #: Of its events; *: all types.
+    #: Type of its events; *: all.
     type: str
-    #: What brings it its events: store or redis.
+    #: Carries its events: store or redis.
     broker: str
     #: Its messages by state. With Redis, those of its stream are not counted.
     ready: int

@@ -54,7 +54,7 @@ _LATER_US = 1_000_000
 
 
 class RedisBroker(Broker):
-    """Of one process, whose queue on the store is `queue`."""
+    """The broker of one process; `queue` is its queue on the store."""
 
     topic = MESSAGE_TOPIC
 
@@ -231,5 +231,5 @@ class RedisBroker(Broker):
 
 
 def _left(want: Want, group: str, messages: Sequence[Message]) -> int:
-    """What is wanted beside what the store brought."""
+    """How many messages a group still wants beside those from the store."""
     return want.count - sum(one.group == group and one.priority >= 0 for one in messages)

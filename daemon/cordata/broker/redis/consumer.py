@@ -49,12 +49,12 @@ _PAGE = 500
 _PAUSE_S = 0.5
 #: Handled messages that wait for their mark, before a claim waits for them.
 _UNMARKED = 1000
-#: What is marked is acknowledged with the next read; if none comes, after so long.
+#: Marked messages are acknowledged with the next read; if none comes, after so long.
 _ACKNOWLEDGE_S = 0.5
 
 
 class Consumer:
-    """Of one process, by its name."""
+    """The consumer of one process, by its name."""
 
     def __init__(self, store: Store, server: RedisServer, keys: Keys, *, name: str) -> None:
         #: What the store knows of Redis.
@@ -260,7 +260,7 @@ class Consumer:
             self._generation = generation
 
     def _take(self, group: str, entries: Sequence[Any]) -> list[Message]:
-        """What was read and is not held yet."""
+        """The messages among these entries that are not held yet."""
         type, found = self._types[group], list[Message]()
         for entry_id, fields in entries:
             token = entry_id.decode()
@@ -286,7 +286,7 @@ class Consumer:
         return position_of(message.token.encode()) <= self.state.recheck_to
 
     async def _sift(self, groups: Collection[str]) -> list[Message]:
-        """Of what is doubtful, what is to be handled. Raises: StoreUnavailable."""
+        """The doubtful messages that are still to be handled. Raises: StoreUnavailable."""
         doubtful = [message for message in self._doubtful if message.group in groups]
         if not doubtful:
             return []

@@ -1,4 +1,4 @@
-"""What processes leave in Redis: entries in their name, and consumers of groups.
+"""Pending entries and consumers of processes that are gone.
 
 XGROUP DELCONSUMER forgets the entries in a consumer's name with it, so they would be lost to the
 group until the primary closes their rows in `redis_sent`: consumers are only removed when empty.

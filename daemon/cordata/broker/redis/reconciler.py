@@ -90,7 +90,7 @@ return lost
 
 
 class Loss(StrEnum):
-    """How Redis differs from what the store knows; the text is for the log."""
+    """The kinds of data loss; the text is for the log."""
 
     NEW = "it is new"
     UNFINISHED = "a recovery did not end"
@@ -101,9 +101,9 @@ class Loss(StrEnum):
 
 
 class _Look(NamedTuple):
-    """What Redis says of a stream."""
+    """The state of one stream in Redis."""
 
-    #: Of the last entry ever added.
+    #: Position of the last entry ever added.
     last: int
     #: Group -> up to where it has acknowledged everything.
     acknowledged: dict[str, int]
@@ -115,7 +115,7 @@ _MISSING = _Look(0, {}, {})
 
 
 class Reconciler:
-    """Of the one process that is the primary; `store` writes with its term."""
+    """The reconciler of the primary; `store` writes with its term."""
 
     def __init__(self, store: Store, server: RedisServer, keys: Keys) -> None:
         self._store = store
@@ -170,7 +170,7 @@ class Reconciler:
                 await asyncio.sleep(max(self._server.pause_s, 0.1))
 
     async def _look(self, state: StoredState) -> dict[str, _Look]:
-        """What Redis says of the streams that it has, by event type."""
+        """The state of all streams in Redis, by event type."""
         pipe = self._server.pipeline()
         pipe.smembers(self._keys.types)
         (known,) = await self._server.execute(pipe)
@@ -218,7 +218,7 @@ class Reconciler:
         return found
 
     async def _find_loss(self, state: StoredState, looks: Mapping[str, _Look]) -> str:
-        """How this is not the Redis that the store knows; "" when it is."""
+        """The data loss by which Redis differs from what the store knows; "" when there is none."""
         pipe = self._server.pipeline()
         pipe.get(self._keys.epoch)
         (epoch,) = await self._server.execute(pipe)

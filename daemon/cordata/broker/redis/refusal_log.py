@@ -23,7 +23,7 @@ _PRIMARY_S = 30.0
 
 
 class RefusalLog:
-    """Of one process."""
+    """The refusals that one process logs."""
 
     def __init__(self) -> None:
         self._throttle = LogThrottle(again_s=_EVERY_S)

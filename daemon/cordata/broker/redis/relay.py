@@ -66,7 +66,7 @@ return ids
 
 
 class Relayed(NamedTuple):
-    """What one pass did."""
+    """The result of one pass."""
 
     #: Events that went on.
     relayed: int
@@ -86,7 +86,7 @@ class _Batch(NamedTuple):
 
 
 class Relay:
-    """Of one process. `queue` claims in its name."""
+    """The relay of one process. `queue` claims in its name."""
 
     def __init__(self, store: Store, queue: Broker, server: RedisServer, keys: Keys) -> None:
         #: Why Redis, though it is available, takes nothing; "" when it does.
@@ -109,7 +109,7 @@ class Relay:
 
     @property
     def held(self) -> set[MessageId]:
-        """What this process has claimed for the relay."""
+        """The messages that this process has claimed for the relay."""
         batch = self._batch.messages if self._batch is not None else ()
         return {one.id for one in (*self._held, *batch, *(o.message for o in self._outcomes))}
 

@@ -325,7 +325,7 @@ def _tls(address: RedisAddress) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> tuple[str, str]:
-    """What to log of an error, and the next step."""
+    """The text of an error for the log, and the next step."""
     if isinstance(error, MasterNotFoundError):
         return str(error), _SENTINEL_HINT if error.__cause__ else ""
     if isinstance(error, ResponseError):

@@ -19,11 +19,11 @@ ALL, NEW = "0", "$"
 
 @dataclass(frozen=True, kw_only=True)
 class StoredState:
-    """What the tables say."""
+    """The rows that the store has about Redis."""
 
     #: Whether a primary has ever examined a Redis.
     is_known: bool = False
-    #: Of the server's process and of its data; "" while the primary recovers it.
+    #: They identify the process of the server and its data; "" while the primary recovers it.
     run_id: str = ""
     epoch: str = ""
     #: Entries up to this position may have been handled before Redis lost data.

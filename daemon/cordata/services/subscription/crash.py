@@ -30,7 +30,7 @@ _CLAIMS = 4
 
 
 class RunningAttempts:
-    """What the handlers of this process are doing, in its file."""
+    """The running attempts of this process, recorded in its file."""
 
     def __init__(self, runtime_dir: Path) -> None:
         directory = runtime_dir / "attempts"
@@ -60,7 +60,7 @@ class RunningAttempts:
         self._free.append(slot)
 
     def close(self) -> None:
-        """Remove the file, unless handlers still run: then it stays, to tell of them."""
+        """Remove the file, unless handlers still run: then it stays as their record."""
         if len(self._free) == self._slots:
             with contextlib.suppress(FileNotFoundError):
                 self._path.unlink()
@@ -78,13 +78,13 @@ class CrashedAttempt:
     number: int
 
     def erase(self) -> None:
-        """It is counted, or of no interest any more."""
+        """Delete the record: it is counted, or no longer relevant."""
         with contextlib.suppress(FileNotFoundError), self.path.open("r+b") as file:
             os.pwrite(file.fileno(), _EMPTY, self.offset)
 
 
 class CrashedAttempts:
-    """What the dead processes of this host left behind."""
+    """The attempts that ended with a process of this host."""
 
     def __init__(self, runtime_dir: Path) -> None:
         self._directory = runtime_dir / "attempts"

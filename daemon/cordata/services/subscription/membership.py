@@ -17,7 +17,7 @@ from cordata.services.subscription.crash import CrashedAttempts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What one look says about the partitions of this process."""
+    """The partitions of this process after one look."""
 
     #: When the table was read.
     at: int
@@ -34,12 +34,12 @@ class Assignment:
 
 @dataclass(slots=True)
 class Plan:
-    """What follows from a table, before anything is claimed."""
+    """What to keep, release and claim, by one table."""
 
     owned: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
     excess: dict[str, int] = field(default_factory=dict)
     wanted: dict[str, list[int]] = field(default_factory=dict)
-    #: How many there should be more, free or not.
+    #: How many this process lacks, whether free ones are left or not.
     missing: int = 0
     #: How many have no living owner.
     free: int = 0
@@ -72,7 +72,7 @@ async def assign(
 
 
 def plan(me: str, table: PartitionTable) -> Plan:
-    """What the process `me` owns, has too much of, and should try to claim."""
+    """What the process `me` owns, should release and should try to claim."""
     living = {one.id: one.subscriptions for one in table.processes if one.expires_at > table.at}
     by_name: dict[str, list[PartitionState]] = {name: [] for name in table.partitions}
     for state in table.states:

@@ -42,17 +42,17 @@ from cordata.subscription import Subscription, SubscriptionContext
 
 log = logger("cordata.engine")
 
-#: Nothing to wait for but the wake event.
+#: While there is nothing to wait for but the wake event.
 _IDLE_S = 3600.0
 #: Between looks whether the lease is renewed.
 _LEASE_S = 0.05
-#: A store that is away gets pauses as after so many failures.
+#: While the store is away it pauses as after so many failures.
 _AWAY_AS_ATTEMPT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What all partitions of a process share."""
+    """The parts that all partitions of a process share."""
 
     ctx: Context
     partitions: Partitions
@@ -107,7 +107,7 @@ class PartitionRunner:
         self.handled_count = 0
         self._shared = shared
         self._wake = WakeEvent()
-        #: Of `run`; handlers run in tasks below it.
+        #: The task of `run`; handlers run in tasks below it.
         self._task: asyncio.Task[object] | None = None
         self.restart(state)
 

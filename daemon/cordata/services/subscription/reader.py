@@ -66,7 +66,7 @@ class EventReader:
         return not runner.queue and runner.read_to < self._safe
 
     def sleep_s(self, longest_s: float) -> float:
-        """How long to wait with the next read: not at all while a partition has nothing to do."""
+        """Seconds until the next read: 0 while a partition has nothing to do."""
         for name, subscription in self._subscriptions.items():
             to_read = self._runners.partitions_to_read(name, subscription.batch or PAGE)
             if any(read_to < self._safe for read_to in to_read.values()):

@@ -12,7 +12,7 @@ from cordata.services.subscription.partition import Dependencies, PartitionRunne
 from cordata.store import Row
 from cordata.subscription import Subscription
 
-#: How many pages' share of events one partition may hold before it is left out of the next read.
+#: A partition that has its share of so many pages is left out of the next read.
 _PAGES = 4
 _LEAST = 4
 

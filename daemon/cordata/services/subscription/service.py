@@ -223,7 +223,7 @@ class SubscriptionService:
                 self._short_s *= 2
 
     async def _store_positions(self) -> None:
-        """Of events that were handled without a commit, and now and then of all."""
+        """Store positions of events handled without a commit, and now and then all positions."""
         now = clock.monotonic()
         quiet = now >= self._quiet_deadline
         if not (self._flush_due or quiet):

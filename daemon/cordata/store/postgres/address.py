@@ -62,12 +62,12 @@ def check(config: StoreConfig) -> None:
 
 
 def _reason(text: str) -> str:
-    """What libpq says of a url, in words that quote nothing of it: it may hold a password."""
+    """The problem that libpq found, without quoting the url: it may hold a password."""
     return next((reason for part, reason in _REASONS.items() if part in text), "it cannot be read")
 
 
 def _complaint(given: dict[str, Any]) -> str | None:
-    """What is wrong with a url that libpq can read."""
+    """The problem of a url that libpq can read, or None."""
     if "password" in given:
         return (
             "holds a password, which `config show` would print: it belongs into the credential"

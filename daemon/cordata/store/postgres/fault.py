@@ -53,7 +53,7 @@ _HINTS = {
 
 
 class Fault(NamedTuple):
-    """What the server said about a statement that failed."""
+    """The error of the server about a statement."""
 
     sqlstate: str
     primary: str = ""

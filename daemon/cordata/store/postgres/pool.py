@@ -23,7 +23,7 @@ from cordata.store.postgres.fault import Busy, ServerFull
 
 #: A connection that was not needed for so long is closed, but for one.
 _IDLE_S = 60.0
-#: A server without a free place is not asked again for so long.
+#: A server without a free connection slot is not asked again for so long.
 _FULL_S = 2.0
 
 
@@ -76,14 +76,14 @@ class Pool:
         return await self._queue(deadline)
 
     async def _make(self, deadline: float) -> Connection:
-        """A new connection; its place is taken already."""
+        """A new connection; its slot is taken already."""
         try:
             connection = await self._connect()
         except ServerFull as error:
             self._taken -= 1  # another attempt would fail as well now
             if not self._generations:
                 raise
-            # The server is full, but some of its places are ours: make do with those for a while.
+            # The server is full, but some of its connections are ours: use those for a while.
             self._full, self._full_until = error, self._loop.time() + _FULL_S
             return await self._queue(deadline)
         except BaseException:

@@ -43,7 +43,7 @@ holding: ContextVar[ReplayedTx | None] = ContextVar("cordata_store_holding", def
 
 Read = Callable[[Callable[[Tx], Awaitable[Any]]], Awaitable[Any]]
 
-#: So often is everything done once more, with pauses that grow.
+#: Replays at most, unless transactions collided; the pauses between them grow.
 _REPLAYS = 6
 _PAUSE_S = 0.01
 
@@ -164,7 +164,7 @@ class ReplayedTx(UnitTx):
                 raise self.failed from None
 
     async def _begin(self) -> None:
-        """Take a place and a connection and begin."""
+        """Take a slot and a connection and begin."""
         try:
             if (refusal := self._resources.health.refusal()) is not None:
                 raise refusal
@@ -333,13 +333,13 @@ class ReplayedTx(UnitTx):
 
 
 class _Held:
-    """What a transaction takes with its first write and gives back at its end."""
+    """Slot, connection and timer, which a transaction has from its first write to its end."""
 
     def __init__(self, resources: Resources, slots: asyncio.Semaphore, config: StoreConfig) -> None:
         self._resources = resources
         self._slots = slots
         self.timeout_s = config.transaction_timeout_s
-        #: For a place and a connection.
+        #: For a slot and a connection.
         self._wait_s = config.write_timeout_s
         self._loop = asyncio.get_running_loop()
         #: Whether it is past its first write.
@@ -355,7 +355,7 @@ class _Held:
         return self._transaction
 
     async def take(self, expired: Callable[[], None]) -> None:
-        """Take a place; `expired()` is called when it was held for too long.
+        """Take a slot; `expired()` is called when it was held for too long.
 
         Raises: StoreUnavailable.
         """

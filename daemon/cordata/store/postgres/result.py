@@ -30,7 +30,7 @@ _FIELDS = (
 
 
 class Result:
-    """What one statement gave."""
+    """The result of one statement."""
 
     __slots__ = ("_result", "_transformer")
 
@@ -76,13 +76,13 @@ def encode(value: object) -> bytes | None:
 
 
 def fault_of(result: PGresult) -> Fault:
-    """What the server said about a statement that failed."""
+    """The error of a statement that failed."""
     found = [result.error_field(field) for field in _FIELDS]
     return Fault(*((data or b"").decode("utf-8", "replace") for data in found))
 
 
 def reason(results: Sequence[PGresult]) -> str:
-    """What the server said before it closed the connection."""
+    """The reason that the server gave before it closed the connection."""
     for result in results:
         if result.status in FAILED:
             fault = fault_of(result)

@@ -35,7 +35,7 @@ holding: ContextVar[TransactionTx | None] = ContextVar("cordata_store_holding", 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the transactions of one store use."""
+    """The parts that the transactions of one store use."""
 
     connection: WriteConnection
     queries: Queries

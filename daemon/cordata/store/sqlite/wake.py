@@ -1,6 +1,6 @@
 """Wake-ups: a topic's name in a datagram to every other process, lost without harm.
 
-Each process binds `<runtime>/wake/<pid>-<random>.sock`. Who waits looks at the tables after every
+Each process binds `<runtime>/wake/<pid>-<random>.sock`. A waiter looks at the tables after every
 wake-up and after every timeout, so a lost datagram costs time and a superfluous one costs nothing.
 """
 
@@ -17,7 +17,7 @@ from cordata.store.topic import Topics
 
 _log = log.logger("cordata.store")
 
-#: How often each process sees to it that its socket can still be found.
+#: Between checks that the socket of the process still exists.
 _LOOK_S = 5.0
 _MAX_BYTES = 4096
 #: sun_path holds 108 bytes, see unix(7); a deeper directory is reached through /proc/self/fd.

@@ -27,7 +27,7 @@ _log = log.logger("cordata.store")
 _HEADER = struct.Struct(">IIIIIIII")
 _FRAME_HEADER_BYTES = 24
 _SALTS_AT = 8
-#: How long a checkpoint waits, with the lock, for readers that still use the log.
+#: A checkpoint waits so long, with the lock, for readers that still use the log.
 _READERS_MS = 100
 #: Commits between looks at the size of the log: 10 us each.
 _LOOK_EVERY = 8
@@ -39,7 +39,7 @@ _PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What a checkpoint did."""
+    """The result of a checkpoint."""
 
     #: Frames are all in the database file and the log starts over; False: a reader was in the way.
     complete: bool
