@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from alpinehub import counts, demo, inbox, retention
+from alpinehub import counts, demo, retention
 from alpinehub.alpinebits.call import CONVERT_LARGE, READ_LARGE
 from alpinehub.api import alpinebits, api
 from alpinehub.customers.duplicates import merge_duplicates
+from alpinehub.inbox.processing import process_stale, settle
 from alpinehub.monitoring import watch
 from alpinehub.push import delivery, schedule
 from alpinehub.report.job import RENDER, due_portfolio, due_reports, send_portfolio, send_report
@@ -72,7 +73,7 @@ async def closed_secrets(ctx: Context) -> list[str]:
 @app.on("inbox.received", concurrency=INTERPRETED_AT_ONCE)
 async def process_submission(event: Event, ctx: EventContext) -> None:
     """A stored submission becomes a reservation, or waits in the review list."""
-    await inbox.process_event(event, ctx)
+    await settle(ctx, event.payload["inbox_id"])
 
 
 @app.on("push.wanted", concurrency=WAKES_AT_ONCE)
@@ -114,7 +115,7 @@ async def sweep_pushes(ctx: Context) -> None:
 @app.every(seconds=60)
 async def process_stale_inbox(ctx: Context) -> None:
     """Interpret what was received and left lying."""
-    await inbox.process_stale(ctx)
+    await process_stale(ctx)
 
 
 @app.every(seconds=60)

@@ -5,7 +5,7 @@ texts are escaped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from alpinehub.alpinebits.transport_error import TransportError
@@ -52,10 +52,32 @@ def tag(name: str) -> str:
     return f"{{{NAMESPACE}}}{name}"
 
 
+def child(element: _Element, name: str) -> _Element | None:
+    """The first child of a name."""
+    return element.find(tag(name))
+
+
 def listed(element: _Element, name: str) -> Iterable[_Element]:
     """The children of a list element; none if the list is missing."""
-    found = element.find(tag(name))
+    found = child(element, name)
     return () if found is None else found
+
+
+def descendants(element: _Element, name: str) -> Iterator[_Element]:
+    """The elements of a name, at any depth; in the order of the document."""
+    return element.iter(tag(name))
+
+
+def descendant(element: _Element, name: str) -> _Element | None:
+    """The first of them."""
+    return next(descendants(element, name), None)
+
+
+def canonical(element: _Element) -> bytes:
+    """An element as canonical XML, by itself."""
+    from lxml import etree
+
+    return etree.tostring(element, method="c14n", exclusive=True, with_tail=False)
 
 
 def parse(data: bytes, *, max_markup: int = MAX_MARKUP) -> _Element:

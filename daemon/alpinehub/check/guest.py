@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alpinehub.alpinebits.guest.parse import Received, read
 from alpinehub.alpinebits.protocol import ACKNOWLEDGE, READ
 from alpinehub.alpinebits_client import message
+from alpinehub.alpinebits_client.guest import Received, read
 from alpinehub.alpinebits_client.message import HotelName
 from alpinehub.alpinebits_client.reply import Reply
 from alpinehub.check.peer import NO_HOTEL, Peer
-from alpinehub.check.suite import PASSED, Check, Result, failed, skipped, warning
+from alpinehub.check.suite import PASSED, Check, CheckFailed, Result, failed, skipped, warning
 from alpinehub.check.transport import refused
 
 #: Everything there ever was, and nothing yet.
@@ -20,12 +20,13 @@ _INVALID_HOTEL = "392"
 _SHOWN = 3
 
 
-def _problem(reply: Reply) -> str:
-    """What keeps an answer from being a valid success; "": nothing."""
+def _require_success(reply: Reply) -> None:
+    """Raises: CheckFailed for an answer that is no valid success."""
     if reply.outcome not in ("success", "advisory"):
         said = "; ".join(f"{one.kind} {one.code}" for one in reply.remarks[:_SHOWN])
-        return reply.text or f"the outcome is {reply.outcome} ({said})"
-    return f"it breaks the schema: {reply.invalid}" if reply.invalid else ""
+        raise CheckFailed(reply.text or f"the outcome is {reply.outcome} ({said})")
+    if reply.invalid:
+        raise CheckFailed(f"it breaks the schema: {reply.invalid}")
 
 
 def _received(reply: Reply) -> list[Received]:
@@ -38,8 +39,8 @@ def _ids(reply: Reply) -> set[tuple[str, str]]:
 
 async def listing(peer: Peer) -> Result:
     """The list is a valid success, empty or not."""
-    problem = _problem(await peer.requests())
-    return failed(problem) if problem else PASSED
+    _require_success(await peer.requests())
+    return PASSED
 
 
 async def content(peer: Peer) -> Result:
@@ -76,10 +77,7 @@ def _mistakes(one: Received) -> Iterator[str]:
 
 async def unknown_hotel(peer: Peer) -> Result:
     """A hotel that there is not: 200, Error 13/392."""
-    return _no_such_hotel(await peer.requests(hotel=NO_HOTEL))
-
-
-def _no_such_hotel(reply: Reply) -> Result:
+    reply = await peer.requests(hotel=NO_HOTEL)
     if reply.outcome != "error":
         return failed(reply.text or f"the outcome is {reply.outcome}: an error is due")
     if reply.invalid:
@@ -137,8 +135,7 @@ async def again(peer: Peer) -> Result:
 async def all_since(peer: Peer) -> Result:
     """With SelectionCriteria everything created since then comes."""
     everything = await peer.requests(_LONG_AGO)
-    if problem := _problem(everything):
-        return failed(problem)
+    _require_success(everything)
     waiting = _ids(await peer.requests())
     if lost := waiting - _ids(everything):
         return failed(f"{len(lost)} that wait are not among all that were ever made")
@@ -148,8 +145,7 @@ async def all_since(peer: Peer) -> Result:
 async def none_since(peer: Peer) -> Result:
     """Nothing was created after tomorrow."""
     reply = await peer.requests(_FAR_AHEAD)
-    if problem := _problem(reply):
-        return failed(problem)
+    _require_success(reply)
     return failed("Start is not looked at") if _received(reply) else PASSED
 
 
@@ -172,8 +168,8 @@ async def _acknowledge(
     peer: Peer, taken: list[tuple[str, str]], refusals: dict[str, str]
 ) -> Result:
     answer = await peer.call(ACKNOWLEDGE, message.notif_report(taken, refusals))
-    problem = _problem(peer.read(answer, "OTA_NotifReportRS"))
-    return failed(problem) if problem else PASSED
+    _require_success(peer.read(answer, "OTA_NotifReportRS"))
+    return PASSED
 
 
 async def acknowledged(peer: Peer) -> Result:
@@ -193,9 +189,7 @@ async def _take_one(peer: Peer, *, refuse: bool) -> Result:
     one = waiting[0]
     taken, refusals = ([], {one[1]: "a test of this server"}) if refuse else ([one], {})
     for _ in range(2):
-        result = await _acknowledge(peer, taken, refusals)
-        if result is not PASSED:
-            return result
+        await _acknowledge(peer, taken, refusals)
     if one in _ids(await peer.requests()):
         return failed("it came again")
     return (

@@ -11,26 +11,22 @@ from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.offer import action_of, offer, read_common
 from alpinehub.alpinebits_client.reply import HANDSHAKE_STATUS, Reply
 from alpinehub.check.peer import NO_VERSION, Peer
-from alpinehub.check.suite import PASSED, Check, Result, failed
+from alpinehub.check.suite import PASSED, Check, CheckFailed, Result, failed, warning
 
 _READ, _PING = "action_OTA_Read", "action_OTA_Ping"
 
 
-class _Wrong(Exception):
-    """The answer is none of a handshake; the text says why."""
-
-
 def _common(reply: Reply) -> dict[str, dict[str, tuple[str, ...]]]:
-    """What both can. Raises: _Wrong."""
+    """What both can. Raises: CheckFailed."""
     if reply.outcome not in ("success", "advisory"):
-        raise _Wrong(reply.text or f"the outcome is {reply.outcome}")
+        raise CheckFailed(reply.text or f"the outcome is {reply.outcome}")
     found = [one for one in reply.remarks if one.status == HANDSHAKE_STATUS]
     if len(found) != 1:
-        raise _Wrong(f"{len(found)} warnings with Status={HANDSHAKE_STATUS}, one is due")
+        raise CheckFailed(f"{len(found)} warnings with Status={HANDSHAKE_STATUS}, one is due")
     try:
         return {name: dict(actions) for name, actions in read_common(found[0].text).items()}
     except NoCapabilities:
-        raise _Wrong("the warning's text is not the JSON of a handshake") from None
+        raise CheckFailed("the warning's text is not the JSON of a handshake") from None
 
 
 def _offer(version: str, *actions: dict[str, object]) -> str:
@@ -44,10 +40,7 @@ async def _shake(peer: Peer, echo: str) -> dict[str, dict[str, tuple[str, ...]]]
 async def form_of_answer(peer: Peer) -> Result:
     """Success, Warnings, EchoData, as the schema has them; the warning is of Type 11."""
     reply = await peer.handshake(offer())
-    try:
-        _common(reply)
-    except _Wrong as wrong:
-        return failed(str(wrong))
+    _common(reply)
     if reply.invalid:
         return failed(f"it breaks the schema: {reply.invalid}")
     kinds = {one.type for one in reply.remarks if one.status == HANDSHAKE_STATUS}
@@ -84,10 +77,7 @@ async def nothing_unknown(peer: Peer) -> Result:
             ]
         }
     )
-    try:
-        common = await _shake(peer, sent)
-    except _Wrong as wrong:
-        return failed(str(wrong))
+    common = await _shake(peer, sent)
     if NO_VERSION in common:
         return failed("a version that never was is among the common ones")
     actions = common.get(name, {})
@@ -101,10 +91,7 @@ async def nothing_unknown(peer: Peer) -> Result:
 async def nothing_not_offered(peer: Peer) -> Result:
     """What the client did not offer is not common."""
     name = peer.protocol.name
-    try:
-        common = await _shake(peer, _offer(name, {"action": _READ}))
-    except _Wrong as wrong:
-        return failed(str(wrong))
+    common = await _shake(peer, _offer(name, {"action": _READ}))
     more = {version: set(actions) - {_READ} for version, actions in common.items()}
     if set(common) - {name}:
         return failed("a version that was not offered is common")
@@ -115,10 +102,7 @@ async def announced(peer: Peer) -> Result:
     """Each action that is announced is known when it is asked for: with no document, so that it
     does nothing.
     """
-    try:
-        common = await _shake(peer, offer())
-    except _Wrong as wrong:
-        return failed(str(wrong))
+    common = await _shake(peer, offer())
     nobody = await peer.call("OTA_Nothing:AtAll", b"<x/>")
     unknown = []
     for capability in common.get(peer.protocol.name, {}):
@@ -150,8 +134,8 @@ async def escaped(peer: Peer) -> Result:
     sent = html.escape(_offer(peer.protocol.name, {"action": _READ}))
     try:
         common = await _shake(peer, sent)
-    except _Wrong as wrong:
-        return Result("warning", f"escaped JSON is not read: {wrong}")
+    except CheckFailed as wrong:
+        return warning(f"escaped JSON is not read: {wrong}")
     return PASSED if _READ in common.get(peer.protocol.name, {}) else failed("it was misread")
 
 
@@ -172,17 +156,14 @@ async def unknown_version(peer: Peer) -> Result:
     answer = await peer.call(HANDSHAKE, message.ping(offer()), headers)
     try:
         _common(peer.read(answer, "OTA_PingRS"))
-    except _Wrong as wrong:
+    except CheckFailed as wrong:
         return failed(f"a handshake is answered in any version: {wrong}")
     return PASSED
 
 
 async def ping_listed(peer: Peer) -> Result:
     """action_OTA_Ping is listed until 2022-10 and goes without saying from 2024-10 on."""
-    try:
-        common = await _shake(peer, _offer(peer.protocol.name, {"action": _PING}))
-    except _Wrong as wrong:
-        return failed(str(wrong))
+    common = await _shake(peer, _offer(peer.protocol.name, {"action": _PING}))
     listed = _PING in common.get(peer.protocol.name, {})
     if listed == (peer.protocol.year <= 2022):
         return PASSED

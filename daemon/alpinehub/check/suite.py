@@ -41,6 +41,10 @@ def skipped(detail: str) -> Result:
     return Result("skipped", detail)
 
 
+class CheckFailed(Exception):
+    """A check that failed; the text is its detail."""
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One thing that holds for every server."""
@@ -103,6 +107,8 @@ async def _run(check: Check, peer: Peer, version: str) -> Done:
     try:
         missing = check.of_hotel and not peer.hotel
         result = skipped("only with --hotel") if missing else await check.run(peer)
+    except CheckFailed as error:
+        result = failed(str(error))
     except RequestFailed as error:
         result = failed(f"no answer: {error}")
     took_ms = round((monotonic() - began) * 1000)

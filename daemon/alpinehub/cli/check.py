@@ -21,7 +21,7 @@ from alpinehub.cli.peer import (
     Failed,
     TransportFailed,
     converse,
-    make_server,
+    make_client,
     server_options,
 )
 from alpinehub.cli.session import as_json
@@ -73,10 +73,10 @@ def check(
     Nothing is changed there, except with --write; but each handshake of a login counts, and its
     own software may have to agree anew (in 2018-10 upon BookingThreshold).
     """
-    server = make_server(url=url, **login)
+    client = make_client(url=url, **login)
     peer = Peer(
-        login=server.client().login,
-        http=server.http,
+        login=client.login,
+        http=client.http,
         hotel=hotel,
         foreign_hotel=foreign_hotel,
     )
@@ -86,7 +86,9 @@ def check(
     if json_:
         summary: dict[str, int] = {name: counts[name] for name in get_args(Outcome)}
         records = [_record(one) for one in done]
-        click.echo(json.dumps({"url": server.url.redacted, **summary, "checks": records}, indent=2))
+        click.echo(
+            json.dumps({"url": client.login.url.redacted, **summary, "checks": records}, indent=2)
+        )
     else:
         _show(done, counts)
     if counts["failed"]:

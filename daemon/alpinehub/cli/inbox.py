@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
+import msgspec
 
-from alpinehub.cli.session import OPERATOR, Hub, hub_options
+from alpinehub.cli.session import OPERATOR, Hub, hub_options, pair
 from alpinehub.cli.session import since as moment
 from alpinehub.inbox.actions import Again
 from alpinehub.inbox.listing import STATES, InboxFilter
-from alpinehub.webhooks.fields import TARGETS
+from alpinehub.webhooks.fields import TARGETS, Mapping, decode, encode
 from cordata import Context
 from cordata.terminal import printable, show_list, show_record, show_table
 
@@ -164,11 +166,9 @@ def map_(
     Submissions in review stay there until `alpinehub inbox reprocess`; the command prints how many
     of them the new mapping could interpret.
     """
-    from alpinehub.cli.mapping import changed_by
     from alpinehub.inbox.actions import change_mapping, would_become
-    from alpinehub.webhooks.fields import encode
 
-    change = changed_by(file.read() if file else None, **given)
+    change = _changed_by(file.read() if file else None, **given)
 
     async def act(ctx: Context) -> dict[str, object]:
         mended = await change_mapping(ctx.store, hotel, source, change, dry_run=try_ is not None)
@@ -241,11 +241,8 @@ def reprocess(
         return [one async for one in again(ctx, chosen, dry_run=dry_run, force=force)]
 
     done = hub.run(act)
-    rows: list[Mapping[str, object]] = [
-        {"id": one.id, "state": one.state, "problems": list(one.problems)} for one in done
-    ]
     if hub.json:
-        click.echo(json.dumps(rows))
+        click.echo(json.dumps([asdict(one) for one in done]))
     else:
         for one in done:
             problems = f" ({_listed(one.problems)})" if one.problems else ""
@@ -293,3 +290,72 @@ def reject(hub: Hub, id_: int, reason: str) -> None:
 
 def _listed(problems: object) -> str:
     return ", ".join(map(str, problems)) if isinstance(problems, list | tuple) else ""
+
+
+def _changed_by(
+    whole: bytes | None,
+    *,
+    fields: Sequence[str],
+    values: Sequence[str],
+    defaults: Sequence[str],
+    ignore: Sequence[str],
+    date_order: str | None,
+    without_stay: str | None,
+) -> Callable[[Mapping], Mapping]:
+    """What the options do to a mapping: `whole` takes its place, the others change it.
+
+    Raises: click.UsageError.
+    """
+    places = [pair(word, "TARGET=PLACE") for word in fields]
+    counts = [pair(word, "TARGET=TEXT") for word in defaults]
+    meanings = [_meaning(word) for word in values]
+    try:
+        given = None if whole is None else decode(whole)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--file: {error}") from None
+
+    def change(mapping: Mapping) -> Mapping:
+        mapping = mapping if given is None else given
+        change: dict[str, Any] = {}
+        if places:
+            change["fields"] = _with_places(mapping, places)
+        if meanings:
+            change["values"] = _with_meanings(mapping, meanings)
+        if counts:
+            merged = {**mapping.defaults, **dict(counts)}
+            change["defaults"] = {target: text for target, text in merged.items() if text}
+        if ignore:
+            change["ignore"] = tuple(dict.fromkeys((*mapping.ignore, *ignore)))
+        if date_order:
+            change["date_order"] = date_order
+        if without_stay:
+            change["without_stay"] = without_stay
+        return msgspec.structs.replace(mapping, **change)
+
+    return change
+
+
+def _with_places(mapping: Mapping, places: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """A target that is named gets the places named with it, and no others; without any, none."""
+    named: dict[str, tuple[str, ...]] = {}
+    for target, place in places:
+        named[target] = named.get(target, ()) + ((place,) if place else ())
+    merged = {**mapping.fields, **named}
+    return {target: found for target, found in merged.items() if found}
+
+
+def _with_meanings(
+    mapping: Mapping, meanings: Sequence[tuple[str, str, str]]
+) -> dict[str, dict[str, str]]:
+    merged = {target: dict(known) for target, known in mapping.values.items()}
+    for target, text, meaning in meanings:
+        merged.setdefault(target, {})[text] = meaning
+    return merged
+
+
+def _meaning(word: str) -> tuple[str, str, str]:
+    left, meaning = pair(word, "TARGET:TEXT=MEANING")
+    target, colon, text = left.partition(":")
+    if not target or not colon or not text:
+        raise click.UsageError(f"{word!r} must be TARGET:TEXT=MEANING")
+    return target, text, meaning

@@ -7,13 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
 import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits_client.address import InvalidUrl, Url, is_local, parse_url, read_address
+from alpinehub.alpinebits_client.address import InvalidUrl, is_local, parse_url, read_address
 from alpinehub.alpinebits_client.client import AlpineBitsClient, Login
 from alpinehub.alpinebits_client.http import HttpClient, RequestFailed
 from alpinehub.cli.session import first_line
@@ -53,40 +52,9 @@ class Failed(click.ClickException):
         """Nothing more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """The options that say which server is asked, as whom and how."""
-
-    url: Url
-    user: str
-    password: str
-    protocol: str
-    client_id: str
-    http: HttpClient
-
-    def client(self) -> AlpineBitsClient:
-        """A conversation in the version of the options."""
-        login = Login(
-            url=self.url,
-            user=self.user,
-            password=self.password,
-            protocol=PROTOCOLS[self.protocol],
-            client_id=self.client_id,
-        )
-        return AlpineBitsClient(login=login, http=self.http)
-
-
-def server_options(function: F) -> F:
-    """Add --user, the password's and the transport's options; all are in `Server`, with the URL."""
+def transport_options(function: F) -> F:
+    """Add --timeout, --ca-file and --insecure: how `HttpClient` calls a server."""
     options = (
-        click.option("--user", required=True, help="The login of the hotel software."),
-        click.option(
-            "--password-file",
-            type=click.File("r"),
-            help="Read the password from the first line of a file; - is standard input.  "
-            f"[default: the variable {PASSWORD_VARIABLE}, else asked for]",
-        ),
-        click.option("--client-id", default="", help="X-AlpineBits-ClientID.  [default: none]"),
         click.option(
             "--timeout",
             type=click.FloatRange(0.1, 3600),
@@ -106,6 +74,24 @@ def server_options(function: F) -> F:
     return function
 
 
+def server_options(function: F) -> F:
+    """Add the options of `make_client`, but for the URL and the version."""
+    options = (
+        click.option("--user", required=True, help="The login of the hotel software."),
+        click.option(
+            "--password-file",
+            type=click.File("r"),
+            help="Read the password from the first line of a file; - is standard input.  "
+            f"[default: the variable {PASSWORD_VARIABLE}, else asked for]",
+        ),
+        click.option("--client-id", default="", help="X-AlpineBits-ClientID.  [default: none]"),
+        transport_options,
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 version_option = click.option(
     "--version",
     "protocol",
@@ -116,7 +102,7 @@ version_option = click.option(
 )
 
 
-def make_server(
+def make_client(
     *,
     url: str,
     user: str,
@@ -126,8 +112,8 @@ def make_server(
     ca_file: str | None,
     insecure: bool,
     protocol: str = "",
-) -> Server:
-    """From the options. Raises: UsageError."""
+) -> AlpineBitsClient:
+    """The client of the options. Raises: UsageError."""
     try:
         where = parse_url(url)
     except InvalidUrl as error:
@@ -139,14 +125,15 @@ def make_server(
         raise click.UsageError("a user's name has no colon")
     if not where.secure and not _stays_here(where.host):
         click.echo(f"warning: {where.redacted} has no TLS: anybody between can read it", err=True)
-    return Server(
+    login = Login(
         url=where,
         user=user,
-        password=read_password(password_file),
-        protocol=protocol or list(PROTOCOLS)[-1],
+        password=read_hidden("password", password_file, PASSWORD_VARIABLE),
+        protocol=PROTOCOLS[protocol or list(PROTOCOLS)[-1]],
         client_id=client_id,
-        http=HttpClient(timeout_s=timeout, ca_file=ca_file, insecure=insecure),
     )
+    http = HttpClient(timeout_s=timeout, ca_file=ca_file, insecure=insecure)
+    return AlpineBitsClient(login=login, http=http)
 
 
 def _stays_here(host: str) -> bool:
@@ -156,18 +143,20 @@ def _stays_here(host: str) -> bool:
         return host == "localhost"
 
 
-def read_password(file: IO[str] | None) -> str:
-    """From a file, the environment or the terminal; never an argument, which everybody may read."""
+def read_hidden(what: str, file: IO[str] | None, variable: str) -> str:
+    """A password or secret from a file, the environment or the terminal; never an argument, which
+    everybody may read. Raises: UsageError.
+    """
     if file is not None:
-        line = first_line(file)
-        if not line:
-            raise click.UsageError(f"{file.name} holds no password")
-        return line
-    if given := os.environ.get(PASSWORD_VARIABLE):
-        return given
-    if sys.stdin.isatty():
-        return str(click.prompt("Password", hide_input=True, err=True))
-    raise click.UsageError(f"no password: set {PASSWORD_VARIABLE} or give --password-file")
+        if line := first_line(file):
+            return line
+        raise click.UsageError(f"{file.name} holds no {what}")
+    line = os.environ.get(variable, "")
+    if not line and sys.stdin.isatty():
+        line = str(click.prompt(what.capitalize(), hide_input=True, err=True))
+    if not line:
+        raise click.UsageError(f"no {what}: set {variable} or give --{what}-file")
+    return line
 
 
 def converse(talk: Coroutine[Any, Any, T], json_: bool) -> T:

@@ -9,30 +9,29 @@ from typing import Any
 import click
 import msgspec
 
-from alpinehub.alpinebits.guest.parse import Received, read
 from alpinehub.alpinebits.handshake_json import NoCapabilities
-from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits_client.client import accepts_gzip
+from alpinehub.alpinebits_client.client import AlpineBitsClient, accepts_gzip
+from alpinehub.alpinebits_client.guest import Received, read
 from alpinehub.alpinebits_client.http import HttpResponse
 from alpinehub.alpinebits_client.offer import read_common
 from alpinehub.alpinebits_client.reply import HANDSHAKE_STATUS, Reply, read_reply, refusal
-from alpinehub.cli.peer import Failed, Server, TransportFailed
+from alpinehub.cli.peer import Failed, TransportFailed
 from alpinehub.cli.session import show_document
 from cordata.terminal import printable, show_table
 
 _DONE = ("success", "advisory")
 
 
-def show_handshake(server: Server, answers: Sequence[HttpResponse], json_: bool) -> None:
+def show_handshake(client: AlpineBitsClient, answers: Sequence[HttpResponse], json_: bool) -> None:
     """What both can, by version. Raises: Failed, TransportFailed."""
-    if PROTOCOLS[server.protocol].housekeeping:
-        _show_housekeeping(server, answers, json_)
+    if client.login.protocol.housekeeping:
+        _show_housekeeping(client, answers, json_)
         return
     [answer] = answers
-    reply = _reply(server, answer, "OTA_PingRS", json_)
+    reply = _reply(client, answer, "OTA_PingRS", json_)
     common, problem = _common(reply)
     record = {
-        **_record(server, answer, reply),
+        **_record(client, answer, reply),
         "gzip": accepts_gzip(answer),
         "versions": common,
     }
@@ -41,7 +40,7 @@ def show_handshake(server: Server, answers: Sequence[HttpResponse], json_: bool)
     if json_:
         click.echo(json.dumps(record))
     else:
-        _headline(server, answer, reply)
+        _headline(client, answer, reply)
         click.echo(f"bodies packed by gzip: {'taken' if accepts_gzip(answer) else 'not announced'}")
         rows = list(_lines(common))
         if rows:
@@ -77,7 +76,9 @@ def _common(reply: Reply) -> tuple[Mapping[str, Mapping[str, Sequence[str]]], st
         return {}, "what both can is not the JSON of a handshake"
 
 
-def _show_housekeeping(server: Server, answers: Sequence[HttpResponse], json_: bool) -> None:
+def _show_housekeeping(
+    client: AlpineBitsClient, answers: Sequence[HttpResponse], json_: bool
+) -> None:
     """The answers to getVersion and getCapabilities: "OK:" and what it is."""
     said = []
     for answer in answers:
@@ -94,12 +95,12 @@ def _show_housekeeping(server: Server, answers: Sequence[HttpResponse], json_: b
         record = {"outcome": "success", "status": 200, "gzip": accepts_gzip(answers[0])}
         click.echo(json.dumps({**record, "version": version, "capabilities": names}))
         return
-    click.echo(f"{server.url.redacted}  speaks AlpineBits {version}")
+    click.echo(f"{client.login.url.redacted}  speaks AlpineBits {version}")
     click.echo("\n".join(names))
 
 
 def show_requests(
-    server: Server, answer: HttpResponse, *, raw: bool, json_: bool, last: bool
+    client: AlpineBitsClient, answer: HttpResponse, *, raw: bool, json_: bool, last: bool
 ) -> list[tuple[str, str]]:
     """The guest requests that came; (UniqueID type, ID) of each.
 
@@ -108,13 +109,13 @@ def show_requests(
     """
     if raw:
         show_document(answer.body)
-    reply = _reply(server, answer, "OTA_ResRetrieveRS", json_ and not raw)
+    reply = _reply(client, answer, "OTA_ResRetrieveRS", json_ and not raw)
     came = [read(one) for one in reply.all("HotelReservation")]
     if json_ and not raw:
         requests = [msgspec.to_builtins(one) for one in came]
-        click.echo(json.dumps({**_record(server, answer, reply), "requests": requests}))
+        click.echo(json.dumps({**_record(client, answer, reply), "requests": requests}))
     elif not raw:
-        _headline(server, answer, reply)
+        _headline(client, answer, reply)
         if rows := [_row(one) for one in came]:
             show_table(rows, tuple(rows[0]))
         if reply.outcome != "error":
@@ -158,17 +159,23 @@ def answered_by(action: str) -> str:
 
 
 def finish(
-    server: Server, answer: HttpResponse, action: str, done: str, json_: bool, *, body: bool = False
+    client: AlpineBitsClient,
+    answer: HttpResponse,
+    action: str,
+    done: str,
+    json_: bool,
+    *,
+    body: bool = False,
 ) -> None:
     """What came of something that was sent; with `body` the answer itself, for people.
 
     Raises: Failed, TransportFailed.
     """
-    reply = _reply(server, answer, answered_by(action), json_)
+    reply = _reply(client, answer, answered_by(action), json_)
     if json_:
-        click.echo(json.dumps(_record(server, answer, reply)))
+        click.echo(json.dumps(_record(client, answer, reply)))
     else:
-        _headline(server, answer, reply)
+        _headline(client, answer, reply)
         if body:
             show_document(answer.body)
         elif reply.outcome in _DONE:
@@ -177,22 +184,22 @@ def finish(
         raise Failed
 
 
-def _reply(server: Server, answer: HttpResponse, expected: str, json_: bool) -> Reply:
+def _reply(client: AlpineBitsClient, answer: HttpResponse, expected: str, json_: bool) -> Reply:
     """The answer, read. Raises: TransportFailed where it is no AlpineBits."""
-    reply = read_reply(answer, expected, PROTOCOLS[server.protocol])
+    reply = read_reply(answer, expected, client.login.protocol)
     if reply.root is None:
         if json_:
-            click.echo(json.dumps(_record(server, answer, reply)))
+            click.echo(json.dumps(_record(client, answer, reply)))
         raise TransportFailed(reply.text, reply.hint)
     return reply
 
 
-def _record(server: Server, answer: HttpResponse, reply: Reply) -> dict[str, Any]:
+def _record(client: AlpineBitsClient, answer: HttpResponse, reply: Reply) -> dict[str, Any]:
     """What every answer has, as JSON."""
     return {
         "outcome": reply.outcome,
         "status": answer.status,
-        "protocol": server.protocol,
+        "protocol": client.login.protocol.name,
         "message": reply.name or None,
         "took_ms": answer.took_ms,
         "remarks": [
@@ -203,10 +210,10 @@ def _record(server: Server, answer: HttpResponse, reply: Reply) -> dict[str, Any
     }
 
 
-def _headline(server: Server, answer: HttpResponse, reply: Reply) -> None:
+def _headline(client: AlpineBitsClient, answer: HttpResponse, reply: Reply) -> None:
     """The outcome in one line, and the server's remarks below it."""
-    what = f"AlpineBits {server.protocol}, {answer.took_ms} ms"
-    click.echo(f"{server.url.redacted}  {what}: {reply.outcome}")
+    what = f"AlpineBits {client.login.protocol.name}, {answer.took_ms} ms"
+    click.echo(f"{client.login.url.redacted}  {what}: {reply.outcome}")
     for one in reply.remarks:
         if one.status == HANDSHAKE_STATUS:
             continue

@@ -9,12 +9,12 @@ from typing import IO, Any
 
 import click
 
-from alpinehub.alpinebits.protocol import ACKNOWLEDGE, HANDSHAKE, PROTOCOLS, READ
+from alpinehub.alpinebits.protocol import ACKNOWLEDGE, HANDSHAKE, READ
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.client import AlpineBitsClient, accepts_gzip
 from alpinehub.alpinebits_client.message import HotelName, Period
 from alpinehub.alpinebits_client.offer import offer
-from alpinehub.cli.peer import Server, converse, make_server, server_options, version_option
+from alpinehub.cli.peer import converse, make_client, server_options, version_option
 from alpinehub.cli.peer_view import finish, show_handshake, show_requests
 from alpinehub.cli.session import as_json
 
@@ -36,15 +36,13 @@ def pms() -> None:
 
 
 def _talks(function: Callable[..., None]) -> Callable[..., None]:
-    """A command that talks to a server: its options, and the Server made of them."""
+    """A command that talks to a server: its options, and the client made of them."""
 
     @wraps(function)
     def command(gzip: bool, json_: bool, **given: Any) -> None:
-        names = ("url", "user", "password_file", "client_id", "timeout", "ca_file", "insecure")
-        server = make_server(
-            **{name: given.pop(name) for name in names}, protocol=given.pop("protocol")
-        )
-        function(server, gzip=gzip, json_=json_, **given)
+        names = ("user", "password_file", "client_id", "timeout", "ca_file", "insecure")
+        client = make_client(**{name: given.pop(name) for name in ("url", "protocol", *names)})
+        function(client, gzip=gzip, json_=json_, **given)
 
     options = (
         click.option("--url", required=True, help="Where the server takes AlpineBits."),
@@ -62,20 +60,17 @@ def _talks(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _hotel(required: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    def add(function: Callable[..., None]) -> Callable[..., None]:
-        @wraps(function)
-        def command(*args: Any, hotel: str, hotel_name: str, **given: Any) -> None:
-            if required and not (hotel or hotel_name):
-                raise click.UsageError("give --hotel CODE, or --hotel-name before 2024-10")
-            function(*args, hotel=HotelName(code=hotel, name=hotel_name), **given)
+def _hotel(function: Callable[..., None]) -> Callable[..., None]:
+    """A command about a hotel: its options, and the HotelName made of them."""
 
-        name = click.option(
-            "--hotel-name", default="", help="HotelName, which a server may take instead."
-        )
-        return click.option("--hotel", default="", metavar="CODE", help="HotelCode.")(name(command))
+    @wraps(function)
+    def command(*args: Any, hotel: str, hotel_name: str, **given: Any) -> None:
+        function(*args, hotel=HotelName(code=hotel, name=hotel_name), **given)
 
-    return add
+    named = click.option(
+        "--hotel-name", default="", help="HotelName, which a server may take instead."
+    )
+    return click.option("--hotel", default="", metavar="CODE", help="HotelCode.")(named(command))
 
 
 @pms.command(
@@ -86,21 +81,20 @@ def _hotel(required: bool = True) -> Callable[[Callable[..., None]], Callable[..
   alpinehub pms handshake --url https://hub.example/api/alpinebits --user edelweiss-pms""",
 )
 @_talks
-def handshake(server: Server, *, gzip: bool, json_: bool) -> None:
+def handshake(client: AlpineBitsClient, *, gzip: bool, json_: bool) -> None:
     """Say what hotel software can do, and show what the server has in common with it.
 
     With 2017-10, which has no handshake, the server is asked for its version and capabilities.
     """
-    client = server.client()
     if gzip:
         raise click.UsageError("a handshake is never compressed")
-    if PROTOCOLS[server.protocol].housekeeping:
+    if client.login.protocol.housekeeping:
         asked = [client.call("getVersion"), client.call("getCapabilities")]
         answers = [converse(one, json_) for one in asked]
     else:
         echo = offer()
         answers = [converse(client.call(HANDSHAKE, message.ping(echo)), json_)]
-    show_handshake(server, answers, json_)
+    show_handshake(client, answers, json_)
 
 
 @pms.command(
@@ -113,24 +107,32 @@ def handshake(server: Server, *, gzip: bool, json_: bool) -> None:
   alpinehub pms poll --url ... --user pms --hotel EDELW --ack --json""",
 )
 @_talks
-@_hotel()
+@_hotel
 @click.option(
     "--since", default="", metavar="MOMENT", help="All created since then, acknowledged or not."
 )
 @click.option("--ack", is_flag=True, help="Acknowledge all that came.")
 @click.option("--raw", is_flag=True, help="Print the answer as it came.")
 def poll(
-    server: Server, hotel: HotelName, since: str, ack: bool, raw: bool, *, gzip: bool, json_: bool
+    client: AlpineBitsClient,
+    hotel: HotelName,
+    since: str,
+    ack: bool,
+    raw: bool,
+    *,
+    gzip: bool,
+    json_: bool,
 ) -> None:
     """Fetch the guest requests that wait for a hotel, and show them."""
+    if not (hotel.code or hotel.name):
+        raise click.UsageError("give --hotel CODE, or --hotel-name before 2024-10")
     document = message.read_requests(hotel, since)
-    client = server.client()
     answer = converse(_send(client, READ, document, gzip), json_)
-    came = show_requests(server, answer, raw=raw, json_=json_, last=not ack)
+    came = show_requests(client, answer, raw=raw, json_=json_, last=not ack)
     if ack and came:
         report = message.notif_report(came, {})
         answer = converse(_send(client, ACKNOWLEDGE, report, gzip), json_)
-        finish(server, answer, ACKNOWLEDGE, f"{len(came)} acknowledged", json_)
+        finish(client, answer, ACKNOWLEDGE, f"{len(came)} acknowledged", json_)
 
 
 @pms.command(
@@ -148,12 +150,12 @@ def poll(
     metavar="ID[:15]",
     help="UniqueID, with :15 of a cancellation; several.",
 )
-def ack(server: Server, ids: tuple[str, ...], *, gzip: bool, json_: bool) -> None:
+def ack(client: AlpineBitsClient, ids: tuple[str, ...], *, gzip: bool, json_: bool) -> None:
     """Acknowledge guest requests: they are not delivered again."""
     taken = [_unique_id(written) for written in ids]
     report = message.notif_report(taken, {})
-    answer = converse(_send(server.client(), ACKNOWLEDGE, report, gzip), json_)
-    finish(server, answer, ACKNOWLEDGE, f"{len(taken)} acknowledged", json_)
+    answer = converse(_send(client, ACKNOWLEDGE, report, gzip), json_)
+    finish(client, answer, ACKNOWLEDGE, f"{len(taken)} acknowledged", json_)
 
 
 @pms.command(
@@ -167,11 +169,13 @@ def ack(server: Server, ids: tuple[str, ...], *, gzip: bool, json_: bool) -> Non
 @_talks
 @click.option("--id", "ids", multiple=True, required=True, metavar="ID", help="UniqueID; several.")
 @click.option("--text", required=True, help="Why it cannot be processed.")
-def refuse(server: Server, ids: tuple[str, ...], text: str, *, gzip: bool, json_: bool) -> None:
+def refuse(
+    client: AlpineBitsClient, ids: tuple[str, ...], text: str, *, gzip: bool, json_: bool
+) -> None:
     """Refuse guest requests: taken, and the hotel says why it cannot use them."""
     report = message.notif_report((), dict.fromkeys(ids, text))
-    answer = converse(_send(server.client(), ACKNOWLEDGE, report, gzip), json_)
-    finish(server, answer, ACKNOWLEDGE, f"{len(ids)} refused", json_)
+    answer = converse(_send(client, ACKNOWLEDGE, report, gzip), json_)
+    finish(client, answer, ACKNOWLEDGE, f"{len(ids)} refused", json_)
 
 
 @pms.command(
@@ -186,7 +190,7 @@ def refuse(server: Server, ids: tuple[str, ...], text: str, *, gzip: bool, json_
   alpinehub pms push-freerooms --url ... --user pms --file freerooms.xml""",
 )
 @_talks
-@_hotel(required=False)
+@_hotel
 @click.option("--file", type=click.File("rb"), help="Send this document, as it is.")
 @click.option("--complete", is_flag=True, help="A complete set: what it does not name is deleted.")
 @click.option("--reset", is_flag=True, help="With --complete: no rooms at all.")
@@ -198,7 +202,7 @@ def refuse(server: Server, ids: tuple[str, ...], text: str, *, gzip: bool, json_
 @click.option("--out-of-order", type=click.IntRange(0), default=0, help="From 2020-10 on.")
 @click.option("--out-of-market", type=click.IntRange(0), default=0, help="From 2020-10 on.")
 def push_freerooms(
-    server: Server,
+    client: AlpineBitsClient,
     hotel: HotelName,
     file: IO[bytes] | None,
     complete: bool,
@@ -211,7 +215,7 @@ def push_freerooms(
     **counts: Any,
 ) -> None:
     """Push to the server how many rooms are free: a period, a closed season, or a document."""
-    protocol = PROTOCOLS[server.protocol]
+    protocol = client.login.protocol
     if not (file or hotel.code or hotel.name):
         raise click.UsageError("give --hotel CODE, or a whole document with --file")
     if reset and not complete:
@@ -224,8 +228,8 @@ def push_freerooms(
     action, document = message.free_rooms(protocol, hotel, periods, complete=complete)
     if file:
         document = file.read()
-    answer = converse(_send(server.client(), action, document, gzip), json_)
-    finish(server, answer, action, "free rooms pushed", json_)
+    answer = converse(_send(client, action, document, gzip), json_)
+    finish(client, answer, action, "free rooms pushed", json_)
 
 
 @pms.command(
@@ -238,10 +242,12 @@ def push_freerooms(
 @_talks
 @click.option("--action", required=True, help="The form field action, as the protocol names it.")
 @click.option("--file", type=click.File("rb"), required=True, help="The document; - is stdin.")
-def send(server: Server, action: str, file: IO[bytes], *, gzip: bool, json_: bool) -> None:
+def send(
+    client: AlpineBitsClient, action: str, file: IO[bytes], *, gzip: bool, json_: bool
+) -> None:
     """Send any document, and print the answer as it came."""
-    answer = converse(_send(server.client(), action, file.read(), gzip), json_)
-    finish(server, answer, action, "", json_, body=True)
+    answer = converse(_send(client, action, file.read(), gzip), json_)
+    finish(client, answer, action, "", json_, body=True)
 
 
 async def _send(client: AlpineBitsClient, action: str, document: bytes, gzip: bool) -> Any:

@@ -6,8 +6,9 @@ import click
 
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
 from alpinehub.alpinebits_client import message
+from alpinehub.alpinebits_client.client import AlpineBitsClient
 from alpinehub.alpinebits_client.offer import offer
-from alpinehub.cli.peer import Server, converse
+from alpinehub.cli.peer import converse
 from alpinehub.cli.peer_view import show_handshake
 from alpinehub.cli.session import Hub, hub_options, read_secret
 from alpinehub.push import target as targets
@@ -100,21 +101,13 @@ def test(hub: Hub, name: str) -> None:
     The exit codes are those of `alpinehub pms`.
     """
 
-    async def find(ctx: Context) -> tuple[targets.Target, bool]:
-        return await targets.find_target(ctx, name), ctx.settings["alpinehub"].push_private
+    async def find(ctx: Context) -> AlpineBitsClient:
+        target = await targets.find_target(ctx, name)
+        return target.client(private=ctx.settings["alpinehub"].push_private)
 
-    target, private = hub.run(find)
-    client = target.client(private=private)
-    server = Server(
-        url=target.url,
-        user=target.login,
-        password=target.password,
-        protocol=target.protocol.name,
-        client_id=targets.CLIENT_ID,
-        http=client.http,
-    )
+    client = hub.run(find)
     answer = converse(client.call(HANDSHAKE, message.ping(offer())), hub.json)
-    show_handshake(server, [answer], hub.json)
+    show_handshake(client, [answer], hub.json)
 
 
 @push.command(short_help="Disable push delivery to an account.")

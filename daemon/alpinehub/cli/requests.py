@@ -98,10 +98,8 @@ def list_(
 def show_request(hub: Hub, id_: str, xml: str | None) -> None:
     """Show a guest request with the guest's data, and everything that became of it."""
     if xml is not None:
-        from alpinehub.requests.rendering import render_request
-
         protocol = PROTOCOLS[xml]
-        made = hub.run(lambda ctx: render_request(ctx.store, id_, protocol))
+        made = hub.run(lambda ctx: listing.render_request(ctx.store, id_, protocol))
         show_document(made)
         return
     found = hub.run(lambda ctx: listing.find_request(ctx.store, id_))

@@ -124,6 +124,14 @@ def since(context: click.Context, parameter: click.Parameter, value: str | None)
     return 0 if found is None else found.us(int(datetime.now(UTC).timestamp() * 1_000_000))
 
 
+def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
+    """An option's NAME=VALUE, taken apart. Raises: UsageError that names the form."""
+    name, equals, value = word.partition("=")
+    if not name or not equals:
+        raise click.UsageError(f"{word!r} must be {form}")
+    return name, value
+
+
 def new_secret() -> str:
     """A generated secret."""
     return token_urlsafe(_SECRET_BYTES)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from alpinehub import sources
-from alpinehub.cli.session import Hub, hub_options, read_secret
+from alpinehub.cli.session import Hub, hub_options, pair, read_secret
 from cordata.terminal import as_record, duration, printable, show_list, show_record
 
 _from_stdin = click.option(
@@ -55,7 +55,7 @@ def add(
     Where it posts to is printed with it; for the kinds wix and form the secret is in the address.
     """
     secret = read_secret("Secret") if secret_stdin else sources.new_secret()
-    chosen = pairs(options)
+    chosen = dict(map(pair, options))
     source_id = hub.run(lambda ctx: sources.add_source(ctx, hotel, kind, name, secret, chosen))
     record: dict[str, object] = {"id": source_id, "hotel": hotel, "name": name, "kind": kind}
     sentence = f"source {name} of {hotel} added"
@@ -118,7 +118,7 @@ def set_(hub: Hub, hotel: str, name: str, options: tuple[str, ...]) -> None:
     """
     if not options:
         raise click.UsageError("nothing to set: --option NAME=VALUE")
-    chosen = pairs(options)
+    chosen = dict(map(pair, options))
     hub.run(lambda ctx: sources.set_options(ctx.store, hotel, name, chosen))
     hub.say({"hotel": hotel, "name": name, "options": chosen}, f"source {name} changed")
 
@@ -172,17 +172,6 @@ def enable(hub: Hub, hotel: str, name: str) -> None:
     hub.run(lambda ctx: sources.set_source_disabled(ctx.store, hotel, name, False))
     record = {"hotel": hotel, "name": name, "disabled": False}
     hub.say(record, f"source {name} of {hotel} enabled")
-
-
-def pairs(words: tuple[str, ...]) -> dict[str, str]:
-    """`NAME=VALUE` words as a mapping. Raises: click.UsageError."""
-    found = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not name or not equals:
-            raise click.UsageError(f"{word!r} must be NAME=VALUE")
-        found[name] = value
-    return found
 
 
 def _warn_of_shared_key(hub: Hub, record: dict[str, object], secret: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from datetime import UTC, datetime
 from typing import IO
 from urllib.parse import quote
@@ -14,9 +12,9 @@ import click
 
 from alpinehub.alpinebits_client.address import InvalidUrl, Url, parse_url
 from alpinehub.alpinebits_client.http import HttpClient, HttpResponse
-from alpinehub.cli.peer import Failed, converse
+from alpinehub.cli.peer import Failed, converse, read_hidden, transport_options
 from alpinehub.cli.sample import LANGUAGES, Sample, sample
-from alpinehub.cli.session import as_json, first_line
+from alpinehub.cli.session import as_json
 from alpinehub.sources import KINDS, path_of
 from cordata.terminal import printable
 
@@ -66,12 +64,7 @@ and demo-form-0123456789012.
     show_default=True,
     help="So often, each sample with another id.",
 )
-@click.option(
-    "--timeout", type=click.FloatRange(0.1, 3600), default=30.0, show_default=True,
-    help="Seconds for one request with its answer.",
-)  # fmt: skip
-@click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="Trust these, too.")
-@click.option("--insecure", is_flag=True, help="Trust any certificate. For trying out.")
+@transport_options
 @as_json
 def send(
     kind: str,
@@ -93,7 +86,9 @@ def send(
 
     A sample has a guest who does not exist, a week in a month's time, and an id of its own.
     """
-    secret = _secret(secret_file)
+    secret = read_hidden("secret", secret_file, SECRET_VARIABLE)
+    if not secret.isascii() or not secret.isprintable():
+        raise click.UsageError("a secret has visible ASCII characters only")
     where, headers = _target(url, kind, hotel, secret)
     given = file.read() if file is not None else None
     http = HttpClient(timeout_s=timeout, ca_file=ca_file, insecure=insecure)
@@ -127,18 +122,6 @@ def _target(url: str, kind: str, hotel: str, secret: str) -> tuple[Url, dict[str
         return parse_url(url.rstrip("/") + path_of(kind, hotel, secret)), headers
     except InvalidUrl as error:
         raise click.UsageError(str(error)) from None
-
-
-def _secret(file: IO[str] | None) -> str:
-    """From a file, the environment or the terminal; never an argument, which everybody may read."""
-    line = os.environ.get(SECRET_VARIABLE, "")
-    if file is not None:
-        line = first_line(file)
-    elif not line and sys.stdin.isatty():
-        line = str(click.prompt("Secret", hide_input=True, err=True))
-    if not line or not line.isascii() or not line.isprintable():
-        raise click.UsageError(f"no secret: set {SECRET_VARIABLE} or give --secret-file")
-    return line
 
 
 def _show(kind: str, answer: HttpResponse, secret: str, json_: bool) -> None:

@@ -4,7 +4,3 @@ received --> mapped (new, changed, duplicate)
    |     \-> rejected (test, spam; by hand)
    \--> review --mapping mended, reprocess--> mapped
 """
-
-from alpinehub.inbox.processing import process_event, process_stale
-
-__all__ = ["process_event", "process_stale"]

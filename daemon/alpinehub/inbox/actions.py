@@ -34,7 +34,7 @@ class Mended:
 async def change_mapping(
     store: Store, hotel: str, name: str, change: MappingChange, *, dry_run: bool = False
 ) -> Mended:
-    """MappingChange the mapping of a source and say what that mends. Raises: Unusable."""
+    """Change the mapping of a source and say what that mends. Raises: Unusable."""
 
     async def unit(tx: Tx) -> tuple[int, Mapping]:
         source = await require_source(tx, hotel, name)
@@ -53,7 +53,7 @@ async def change_mapping(
     _, mapping = await store.run(unit)
     wanted = InboxFilter(state="review", hotel=hotel, source=name, limit=_STEP)
     rows = await list_inbox(store, wanted)
-    found = [await would_become(store, int(str(row["id"])), mapping) for row in rows]
+    found = [await would_become(store, row["id"], mapping) for row in rows]
     return Mended(mapping, len(rows), sum(isinstance(one, Mapped) for one in found))
 
 
@@ -106,11 +106,7 @@ async def reprocess(
             yield Again(id=inbox_id, state=row["state"], problems=tuple(problems))
         else:
             now = becomes(row)
-            yield Again(id=inbox_id, state=str(now["state"]), problems=_texts(now["problems"]))
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list) else ()
+            yield Again(id=inbox_id, state=now.state, problems=now.problems)
 
 
 async def in_review(store: Store, hotel: str | None, source: str | None) -> list[int]:
@@ -119,7 +115,7 @@ async def in_review(store: Store, hotel: str | None, source: str | None) -> list
     after = 0
     while True:
         wanted = InboxFilter(state="review", hotel=hotel, source=source, limit=_STEP, after=after)
-        page = [int(str(row["id"])) for row in await list_inbox(store, wanted)]
+        page = [row["id"] for row in await list_inbox(store, wanted)]
         found += page
         if len(page) < _STEP:
             return sorted(found)

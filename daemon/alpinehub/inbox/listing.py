@@ -1,8 +1,10 @@
-"""What waits for a person: submissions that could not be mapped, versions that are held."""
+"""What waits for a person: submissions that could not be mapped, undeliverable versions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from alpinehub.hotels import Unusable
 from alpinehub.inbox.processing import interpreted, parts_of
@@ -33,25 +35,25 @@ class InboxFilter:
     after: int = 0
 
 
-async def list_inbox(store: Store, wanted: InboxFilter) -> list[dict[str, object]]:
+async def list_inbox(store: Store, wanted: InboxFilter) -> list[dict[str, Any]]:
     """A page, newest first, with nothing that a guest wrote."""
     return await store.read(lambda tx: _list(tx, wanted))
 
 
-async def _list(tx: Tx, wanted: InboxFilter) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+async def _list(tx: Tx, wanted: InboxFilter) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     if wanted.state != "undeliverable":
         found += await _submissions(tx, wanted)
     if wanted.state == "undeliverable" or (wanted.state is None and not wanted.after):
         rows = await tx.fetch_all(
             "inbox_undeliverable", hotel=wanted.hotel, source=wanted.source, limit=wanted.limit
         )
-        found += [_held(row) for row in rows]
+        found += [_undeliverable(row) for row in rows]
     return found
 
 
-async def _submissions(tx: Tx, wanted: InboxFilter) -> list[dict[str, object]]:
-    asked: dict[str, object] = {
+async def _submissions(tx: Tx, wanted: InboxFilter) -> list[dict[str, Any]]:
+    asked: dict[str, Any] = {
         "hotel": wanted.hotel,
         "source": wanted.source,
         "since": wanted.since,
@@ -66,11 +68,9 @@ async def _submissions(tx: Tx, wanted: InboxFilter) -> list[dict[str, object]]:
     return await _by_windows(tx, asked, wanted)
 
 
-async def _by_windows(
-    tx: Tx, asked: dict[str, object], wanted: InboxFilter
-) -> list[dict[str, object]]:
+async def _by_windows(tx: Tx, asked: dict[str, Any], wanted: InboxFilter) -> list[dict[str, Any]]:
     """A page of a long inbox, looked for some rows at a time: what is asked for may be rare."""
-    found: list[dict[str, object]] = []
+    found: list[dict[str, Any]] = []
     while len(found) < wanted.limit:
         asked["limit"] = wanted.limit - len(found)
         found += [dict(row) for row in await tx.fetch_all("inbox_list", window=_WINDOW, **asked)]
@@ -81,7 +81,7 @@ async def _by_windows(
     return found
 
 
-def _held(row: Row) -> dict[str, object]:
+def _undeliverable(row: Row) -> dict[str, Any]:
     return {
         "id": row["reservation_id"],
         "received_at": row["undeliverable_at"],
@@ -122,20 +122,26 @@ async def show_submission(store: Store, inbox_id: int) -> dict[str, object]:
             }
             for answer in parts_of(row)
         ],
-        "now": becomes(row) if row["kind"] in OF_KIND else None,
+        "now": asdict(becomes(row)) if row["kind"] in OF_KIND else None,
         "body": bytes(row["body"]).decode("utf-8", "replace"),
     }
 
 
-def becomes(row: Row) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class Becomes:
+    """What a submission would be if it came now."""
+
+    state: str
+    #: Revision of the mapping.
+    mapping: int
+    problems: Sequence[str] = ()
+
+
+def becomes(row: Row) -> Becomes:
     """What a submission would be if it came now."""
     found, mapping = interpreted(row)
     if isinstance(found, Mapped):
-        return {"state": "mapped", "mapping": mapping.revision, "problems": []}
+        return Becomes("mapped", mapping.revision)
     if isinstance(found, Unmapped):
-        return {
-            "state": "review",
-            "mapping": mapping.revision,
-            "problems": list(found.problems),
-        }
-    return {"state": "rejected", "mapping": mapping.revision, "problems": [found.outcome]}
+        return Becomes("review", mapping.revision, found.problems)
+    return Becomes("rejected", mapping.revision, (found.outcome,))

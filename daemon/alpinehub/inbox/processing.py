@@ -34,8 +34,6 @@ from alpinehub.webhooks.submission import Answer, Unreadable
 from cordata import (
     Conflict,
     Context,
-    Event,
-    EventContext,
     Row,
     StoreUnavailable,
     TransientError,
@@ -49,11 +47,6 @@ _STALE_US = 600_000_000
 _STEP = 200
 #: Microseconds in which the same fields sent twice are one submission: a double click, a reload.
 _SAME_US = 600_000_000
-
-
-async def process_event(event: Event, ctx: EventContext) -> None:
-    """Settle the row of an event."""
-    await settle(ctx, event.payload["inbox_id"])
 
 
 async def process_stale(ctx: Context) -> None:

@@ -1,4 +1,4 @@
-"""Lists of guest requests, newest first, and one with everything that became of it."""
+"""Lists of guest requests, newest first; and one, with everything that became of it, or as XML."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from typing import Any, Literal
 import msgspec
 
 from alpinehub.accounts import require_account
+from alpinehub.alpinebits.guest import Undeliverable, find_invalid, render, response
+from alpinehub.alpinebits.guest_requests import record_of
+from alpinehub.alpinebits.protocol import Protocol
+from alpinehub.directory import joined_hotel
 from alpinehub.hotels import Unusable, require_hotel
 from alpinehub.reservations import Status
 from cordata import Row, Store, Tx
@@ -232,3 +236,18 @@ def unknown(request_id: str) -> Unusable:
     """For an id that is none."""
     hint = "the ids are those of `alpinehub requests list`, and of the UniqueID in AlpineBits"
     return Unusable(f"there is no guest request {request_id!r}", hint=hint)
+
+
+async def render_request(store: Store, request_id: str, protocol: Protocol) -> bytes:
+    """The response with it alone, which is sent to nobody. Raises: Unusable, StoreUnavailable."""
+    row = await store.read(lambda tx: tx.fetch_one("requests_xml", id=request_id))
+    if row is None:
+        raise unknown(request_id)
+    try:
+        made = render(record_of(row), joined_hotel(row), protocol)
+    except Undeliverable as reason:
+        text = f"AlpineBits {protocol.name} cannot carry it: {reason} ({reason.code.value})"
+        raise Unusable(text) from None
+    if invalid := find_invalid([made], protocol):
+        raise Unusable(f"AlpineBits {protocol.name} cannot carry it: {invalid[0]} (schema)")
+    return response([made])

@@ -12,8 +12,7 @@ from tests.integration.alpinebits.hub import Hub, error_of, open_hub, open_worke
 
 from alpinehub.alpinebits import guest_requests
 from alpinehub.alpinebits.actions import acknowledge
-from alpinehub.alpinebits.guest import Record, find_invalid, render
-from alpinehub.alpinebits.guest.render import REVISION
+from alpinehub.alpinebits.guest import REVISION, Record, find_invalid, render
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.models import Hotel
 

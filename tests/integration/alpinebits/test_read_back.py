@@ -15,8 +15,8 @@ from tests.integration.alpinebits.test_render import HOTEL, REQUEST, RESERVATION
 
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.guest import render
-from alpinehub.alpinebits.guest.parse import Received, read
 from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits_client.guest import Received, read
 from alpinehub.reservations import ReservationData, ResStatus
 
 _FULL = "messages/2024-10/GuestRequests-OTA_ResRetrieveRS-reservation.xml"

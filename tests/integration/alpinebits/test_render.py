@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from lxml import etree
 from tests.integration.alpinebits import material
 
-from alpinehub.alpinebits.guest import Record, Undeliverable, render, response
-from alpinehub.alpinebits.guest.render import split_name
+from alpinehub.alpinebits.guest import Record, Undeliverable, render, response, split_name
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Hotel
 from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData, ResStatus

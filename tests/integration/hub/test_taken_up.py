@@ -23,7 +23,8 @@ from tests.integration.hub.lenient import (
 from tests.integration.hub.material import open_hub
 from tests.raw import raw
 
-from alpinehub.inbox import process_stale, processing
+from alpinehub.inbox import processing
+from alpinehub.inbox.processing import process_stale
 from alpinehub.webhooks import interpretation
 from cordata import Tx
 from cordata.errors import TransactionTimeout

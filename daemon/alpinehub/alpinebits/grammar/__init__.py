@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def parse(
-    data: bytes, protocol: Protocol, *roots: str, max_markup: int = document.MAX_MARKUP
+    data: bytes, protocol: Protocol, root: str, *, max_markup: int = document.MAX_MARKUP
 ) -> _Element:
-    """The root element of a message, one of these, bounded and checked. Raises: TransportError."""
+    """The root element of a message of that name, bounded and checked. Raises: TransportError."""
     element = document.parse(data, max_markup=max_markup)
-    if _name(element) not in roots:
-        raise _does_not_conform(f"{' or '.join(roots)} in namespace {NAMESPACE} expected")
+    if _name(element) != root:
+        raise _does_not_conform(f"{root} in namespace {NAMESPACE} expected")
     problem = check(element, protocol)
     if problem is not None:
         raise _does_not_conform(problem)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from alpinehub.alpinebits.document import tag
+from alpinehub.alpinebits.document import descendants
 from alpinehub.alpinebits.reader import Reader
 
 if TYPE_CHECKING:
@@ -31,20 +30,18 @@ def _read(root: _Element) -> Acknowledgement:
     """A rejection is a Warning of Type 3 and Code 450 whose ID is not among the accepted; other
     warnings are remarks on what was accepted and change nothing.
     """
-    accepted = tuple((one.get("Type", ""), one.get("ID", "")) for one in _all(root, "UniqueID"))
+    accepted = tuple(
+        (one.get("Type", ""), one.get("ID", "")) for one in descendants(root, "UniqueID")
+    )
     accepted_ids = {unique_id for _, unique_id in accepted}
     rejected: dict[str, str] = {}
-    for warning in _all(root, "Warning"):
+    for warning in descendants(root, "Warning"):
         kind, code = (warning.get(name, "").strip().lstrip("0") for name in ("Type", "Code"))
         record_id = warning.get("RecordID", "")
         if (kind, code) == _UNABLE_TO_PROCESS and record_id not in accepted_ids:
             text = " ".join((warning.text or "").split())
             rejected.setdefault(record_id, text[:_MAX_REASON_CHARS])
     return Acknowledgement(accepted=accepted, rejected=rejected)
-
-
-def _all(root: _Element, name: str) -> Iterator[_Element]:
-    return root.iter(tag(name))
 
 
 REPORT = Reader(root="OTA_NotifReportRQ", read=_read, type=Acknowledgement, pooled=True)

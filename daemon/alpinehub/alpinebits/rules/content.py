@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from alpinehub.alpinebits.document import listed, tag
+from alpinehub.alpinebits.document import canonical, child, descendants, listed, tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE, Finding
 from alpinehub.alpinebits.reader import PUSH_BYTES, PUSH_MARKUP, Reader
 from alpinehub.alpinebits.rules.inbound_message import (
@@ -63,24 +63,22 @@ class ContentMessage(InboundMessage):
 
 
 def _read(root: _Element) -> ContentMessage:
-    from lxml import etree
-
     content = root[0][0]
     return ContentMessage(
         hotel_code=content.get("HotelCode"),
         hotel_name=content.get("HotelName"),
         inventory=tuple(_check_inventory(content).findings),
         info=tuple(_check_info(content).findings),
-        content=etree.tostring(content, method="c14n", exclusive=True),
+        content=canonical(content),
     )
 
 
 def _check_inventory(content: _Element) -> Problems:
     problems = Problems()
     for name in _NOT_INVENTORY:
-        if _child(content, name) is not None:
+        if child(content, name) is not None:
             problems.add(UNABLE, f"{name} is not allowed in an Inventory push; send it as Info")
-    rooms = _child(content, "FacilityInfo")
+    rooms = child(content, "FacilityInfo")
     if rooms is None:
         problems.add(MISSING, "FacilityInfo is missing")
         return problems
@@ -94,18 +92,18 @@ def _check_info(content: _Element) -> Problems:
     are no rooms at all.
     """
     problems = Problems()
-    for at, room in enumerate(content.iter(tag("GuestRoom")), start=1):
+    for at, room in enumerate(descendants(content, "GuestRoom"), start=1):
         if set(room.attrib) - {"Code"}:
             problems.add(UNABLE, f"GuestRoom {at}: the only attribute in an Info push is Code")
-        for child in room:
-            if child.tag != tag("MultimediaDescriptions"):
+        for part in room:
+            if part.tag != tag("MultimediaDescriptions"):
                 text = "only MultimediaDescriptions are allowed in an Info push"
                 problems.add(UNABLE, f"GuestRoom {at}: {text}")
                 continue
-            for description in child:
+            for description in part:
                 if description.get("InfoCode") is not None:
                     problems.add(UNABLE, f"GuestRoom {at}: InfoCode is not allowed in an Info push")
-                if _child(description, "ImageItems") is None:
+                if child(description, "ImageItems") is None:
                     problems.add(MISSING, f"GuestRoom {at}: ImageItems are missing")
     return problems
 
@@ -142,14 +140,14 @@ class _RoomsCheck:
                 self._check_heading(room)
                 continue
             self._check_room(room)
-            kind = _child(room, "TypeRoom")
+            kind = child(room, "TypeRoom")
             room_id = kind.get(_ROOM_ID, "") if kind is not None else ""
             if room_id and (code, room_id) in room_ids:
                 self._wrong(INVALID_ROOM, "this RoomID stands there twice")
             room_ids.add((code, room_id))
 
     def _check_heading(self, room: _Element) -> None:
-        kind = _child(room, "TypeRoom")
+        kind = child(room, "TypeRoom")
         if kind is not None and kind.get(_ROOM_ID) is not None:
             text = "the first one of a Code describes the category and has no RoomID"
             self._wrong(INVALID_ROOM, text)
@@ -208,8 +206,8 @@ class _RoomsCheck:
 
     def _check_description(self, description: _Element, code: int) -> None:
         if code in (_NAME, _DESCRIPTION):
-            texts = list(description.iter(tag("Description")))
-            if _child(description, "TextItems") is None or not texts:
+            texts = list(descendants(description, "Description"))
+            if child(description, "TextItems") is None or not texts:
                 self._missing(f"TextItems with a Description for InfoCode {code}")
         elif code == _PICTURES:
             pictures = list(listed(description, "ImageItems"))
@@ -219,14 +217,14 @@ class _RoomsCheck:
                 self._wrong(INVALID_VALUE, "Category of a picture is none of OTA's list PIC")
 
     def _check_room(self, room: _Element) -> None:
-        kind = _child(room, "TypeRoom")
+        kind = child(room, "TypeRoom")
         if kind is None or kind.get(_ROOM_ID) is None:
             text = "RoomID is missing; a category is described once, before its rooms"
             self._wrong(INVALID_ROOM, text)
         attributes = {*room.attrib} - {"Code"}
         if kind is not None:
             attributes |= {*kind.attrib} - {_ROOM_ID}
-        names = {child.tag.rpartition("}")[2] for child in room} - {"TypeRoom"}
+        names = {part.tag.rpartition("}")[2] for part in room} - {"TypeRoom"}
         if attributes or names:
             text = "a room after the first of its Code has nothing but Code and RoomID"
             self._wrong(UNABLE, text)
@@ -240,7 +238,3 @@ class _RoomsCheck:
 
 def _is_amenity(code: str) -> bool:
     return count(code) in _AMENITIES or _OWN_AMENITY.fullmatch(code) is not None
-
-
-def _child(element: _Element, name: str) -> _Element | None:
-    return element.find(tag(name))

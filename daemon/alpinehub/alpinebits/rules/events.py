@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from alpinehub.alpinebits.document import tag
+from alpinehub.alpinebits.document import canonical, child, descendant, descendants
 from alpinehub.alpinebits.outcome import INVALID_VALUE
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.inbound_message import (
@@ -40,7 +40,7 @@ class EventsMessage(InboundMessage):
 
 def _read(root: _Element) -> EventsMessage:
     problems = Problems()
-    sites = list(root.iter(tag("EventSite")))
+    sites = list(descendants(root, "EventSite"))
     hotels = {(one.get("HotelCode"), one.get("HotelName")) for one in sites}
     if len(hotels) > 1:
         problems.add(UNABLE, "the reports are of several hotels; send one message for each")
@@ -57,17 +57,15 @@ def _read(root: _Element) -> EventsMessage:
 
 
 def _read_report(report: _Element, at: int, problems: Problems) -> Report:
-    from lxml import etree
-
-    event = report.find(f".//{tag('Event_ID')}")
-    info = report.find(tag("GeneralEventInfo"))
+    event = descendant(report, "Event_ID")
+    info = child(report, "GeneralEventInfo")
     assert event is not None and info is not None  # the grammar says so
-    for one in info.iter(tag("Date")):
+    for one in descendants(info, "Date"):
         if _turned(one.get("Start", ""), one.get("End", "")):
             problems.add(INVALID_DATES, f"EventReport {at}: invalid combination of Start and End")
     body = None
     if len(info) or info.attrib:
-        body = etree.tostring(report, method="c14n", exclusive=True, with_tail=False)
+        body = canonical(report)
     return Report(context=event.get("ID_Context", ""), id=event.get("ID", ""), body=body)
 
 

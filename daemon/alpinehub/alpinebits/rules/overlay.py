@@ -15,7 +15,7 @@ from datetime import date
 from lxml import etree
 from lxml.etree import _Element
 
-from alpinehub.alpinebits.document import MAX_BODY_BYTES, NAMESPACE, tag
+from alpinehub.alpinebits.document import MAX_BODY_BYTES, NAMESPACE, canonical, tag
 from alpinehub.alpinebits.rules.rate_plans import END, START, Subject, days_of, subject
 
 #: Lists of a plan in their order, and the one that an overlay replaces as a whole.
@@ -67,7 +67,7 @@ def laid_over(known: bytes, overlay: bytes, *, limit: int = MAX_BODY_BYTES) -> b
         parts.append(offers)
     parts += _descriptions(old, new)
     old[:] = parts
-    made = _canonical(old)
+    made = canonical(old)
     if len(made) > limit:
         raise TooLarge
     return made
@@ -161,7 +161,7 @@ def between(known: bytes, first: date | None, last: date | None) -> bytes:
                 list_.remove(one)
         if not len(list_):
             plan.remove(list_)
-    return _canonical(plan)
+    return canonical(plan)
 
 
 def titled(known: bytes) -> bytes:
@@ -170,13 +170,9 @@ def titled(known: bytes) -> bytes:
     for one in list(plan):
         if one.tag != tag(_DESCRIPTION) or one.get("Name") != "title":
             plan.remove(one)
-    return _canonical(plan)
+    return canonical(plan)
 
 
 def attributes(known: bytes) -> dict[str, str]:
     """The attributes of a plan."""
     return {str(name): str(value) for name, value in etree.fromstring(known).attrib.items()}
-
-
-def _canonical(plan: _Element) -> bytes:
-    return etree.tostring(plan, method="c14n", exclusive=True)

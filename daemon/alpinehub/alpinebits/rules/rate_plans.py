@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from alpinehub.alpinebits.document import listed, tag
+from alpinehub.alpinebits.document import canonical, descendant, descendants, listed, tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
 from alpinehub.alpinebits.reader import PUSH_BYTES, PUSH_MARKUP, Reader
 from alpinehub.alpinebits.rules.inbound_message import (
@@ -150,8 +150,6 @@ class _PlanCheck:
 
     def read(self, plan: _Element) -> Plan:
         """The plan, which counts only if there are no problems."""
-        from lxml import etree
-
         kind, code = plan.get(_TYPE), plan.get(_CODE)
         plan.attrib.pop(_TYPE, "")
         for name, value in ((_TYPE, kind), (_CODE, code)):
@@ -163,7 +161,7 @@ class _PlanCheck:
         if currency is not None and not _CURRENCY.fullmatch(currency):
             self._wrong("CurrencyCode is none of ISO 4217")
         latest = self._check_dates(plan)
-        for rate in plan.iter(tag("Rate")):
+        for rate in descendants(plan, "Rate"):
             if rate.get(START) is not None and rate.get("InvTypeCode") is None:
                 self._missing("InvTypeCode of a Rate with dates")
         if plan.get("RatePlanCategory") is not None and plan.get("RatePlanType") is None:
@@ -174,7 +172,7 @@ class _PlanCheck:
         self._check_prices(plan)
         self._check_offers(plan)
         check_texts(plan, self._problems)
-        body = etree.tostring(plan, method="c14n", exclusive=True, with_tail=False)
+        body = canonical(plan)
         return Plan(code=code or "", kind=cast(Kind, kind), body=body, latest=latest)
 
     def _check_dates(self, plan: _Element) -> date | None:
@@ -319,19 +317,19 @@ class _PlanCheck:
 
     def _check_offers(self, plan: _Element) -> None:
         kinds: list[str] = []
-        for place, offer in enumerate(_all(plan, "Offer")):
-            rule, discount = _first(offer, "OfferRule"), _first(offer, "Discount")
+        for place, offer in enumerate(descendants(plan, "Offer")):
+            rule, discount = descendant(offer, "OfferRule"), descendant(offer, "Discount")
             if place:
                 kinds.append(self._check_discount(offer, discount))
                 continue
-            if discount is not None or _first(offer, "Guests") is not None:
+            if discount is not None or descendant(offer, "Guests") is not None:
                 self._wrong("the first Offer says for whom the plan is and is no discount")
             if rule is None:
                 self._missing("OfferRule of the first Offer")
                 continue
             self._check_lengths(rule)
             self._check_offsets(rule)
-            self._check_occupancies(list(_all(rule, "Occupancy")))
+            self._check_occupancies(list(descendants(rule, "Occupancy")))
         if any(kinds.count(kind) > 1 for kind in ("family", "free nights")):
             self._wrong("two Offers are discounts of one kind")
 
@@ -376,7 +374,7 @@ class _PlanCheck:
 
     def _check_discount(self, offer: _Element, discount: _Element | None) -> str:
         """The kind of discount that an Offer is; "": it is none that exists."""
-        guest = _first(offer, "Guest")
+        guest = descendant(offer, "Guest")
         if discount is None:
             self._missing("Discount of an Offer after the first one")
             return ""
@@ -436,11 +434,3 @@ def _ages_overlap(brackets: list[tuple[int, int]]) -> bool:
 def _number(element: _Element, name: str) -> int | None:
     value = element.get(name)
     return None if value is None else count(value)
-
-
-def _all(element: _Element, name: str) -> Iterable[_Element]:
-    return element.iter(tag(name))
-
-
-def _first(element: _Element, name: str) -> _Element | None:
-    return next(iter(_all(element, name)), None)

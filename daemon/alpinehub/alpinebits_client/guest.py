@@ -7,13 +7,12 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from alpinehub.alpinebits.document import tag
+from alpinehub.alpinebits.document import descendant, descendants
 from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData, Span, Status
 
 if TYPE_CHECKING:
@@ -56,14 +55,16 @@ class Received:
 
 def read(reservation: _Element) -> Received:
     """What a HotelReservation says."""
-    unique = _first(reservation, "UniqueID")
-    property_info = _first(reservation, "BasicPropertyInfo")
-    known = {one.get("ResID_Type", ""): one for one in _all(reservation, "HotelReservationID")}
+    unique = descendant(reservation, "UniqueID")
+    property_info = descendant(reservation, "BasicPropertyInfo")
+    known = {
+        one.get("ResID_Type", ""): one for one in descendants(reservation, "HotelReservationID")
+    }
     said = reservation.get("ResStatus", "")
     status = _STATUS.get(said, "request")
     fields = {
         **_stay(reservation),
-        **_person(_first(reservation, "Customer")),
+        **_person(descendant(reservation, "Customer")),
         **_answers(reservation),
         **_campaign(known.get(_INTERNET_BROKER)),
     }
@@ -83,12 +84,12 @@ def read(reservation: _Element) -> Received:
 
 def _stay(reservation: _Element) -> dict[str, Any]:
     """The first RoomStay; further ones are alternatives, where they say from when to when."""
-    stays = list(_all(reservation, "RoomStay"))
+    stays = list(descendants(reservation, "RoomStay"))
     if not stays:
         return {}
     first, *others = stays
-    room, plan = _first(first, "RoomType"), _first(first, "RatePlan")
-    total = _first(first, "Total")
+    room, plan = descendant(first, "RoomType"), descendant(first, "RatePlan")
+    total = descendant(first, "Total")
     amount = _decimal(_get(total, "AmountAfterTax"))
     spans = [_span(other) for other in others]
     return {
@@ -99,7 +100,7 @@ def _stay(reservation: _Element) -> dict[str, Any]:
         "room_class": _number(_get(room, "RoomClassificationCode")) or 0,
         "room_kind": _number(_get(room, "RoomType")) or 0,
         "rate_plan": _get(plan, "RatePlanCode"),
-        "meal_plan": _MEALS.get(_get(_first(first, "MealsIncluded"), "MealPlanCodes")),
+        "meal_plan": _MEALS.get(_get(descendant(first, "MealsIncluded"), "MealPlanCodes")),
         "total": amount,
         "currency": _get(total, "CurrencyCode") if amount is not None else "",
     }
@@ -107,7 +108,7 @@ def _stay(reservation: _Element) -> dict[str, Any]:
 
 def _when(stay: _Element) -> dict[str, Any]:
     """Two days, or a window in which so many nights begin."""
-    span, window = _first(stay, "TimeSpan"), _first(stay, "StartDateWindow")
+    span, window = descendant(stay, "TimeSpan"), descendant(stay, "StartDateWindow")
     arrival, departure = _day(_get(span, "Start")), _day(_get(span, "End"))
     if window is None:
         return {"arrival": arrival, "departure": departure}
@@ -120,7 +121,7 @@ def _when(stay: _Element) -> dict[str, Any]:
 
 
 def _span(stay: _Element) -> Span | None:
-    span = _first(stay, "TimeSpan")
+    span = descendant(stay, "TimeSpan")
     arrival, departure = _day(_get(span, "Start")), _day(_get(span, "End"))
     return Span(arrival=arrival, departure=departure) if arrival and departure else None
 
@@ -128,7 +129,7 @@ def _span(stay: _Element) -> Span | None:
 def _guests(stay: _Element) -> dict[str, Any]:
     adults = 0
     children: list[int] = []
-    for one in _all(stay, "GuestCount"):
+    for one in descendants(stay, "GuestCount"):
         count = min(_number(one.get("Count", "")) or 0, _MAX_OF_ONE_AGE)
         age = _number(one.get("Age", ""))
         if age is None:
@@ -142,7 +143,7 @@ def _person(customer: _Element | None) -> dict[str, Any]:
     if customer is None:
         return {}
     given, surname = _text(customer, "GivenName"), _text(customer, "Surname")
-    email = _first(customer, "Email")
+    email = descendant(customer, "Email")
     remark = _get(email, "Remark")
     return {
         "prefix": _text(customer, "NamePrefix"),
@@ -151,25 +152,25 @@ def _person(customer: _Element | None) -> dict[str, Any]:
         "last_name": "" if surname == _NO_NAME else surname,
         "email": _text(customer, "Email"),
         "newsletter": remark == "newsletter:yes" if remark else None,
-        "phone": _get(_first(customer, "Telephone"), "PhoneNumber"),
+        "phone": _get(descendant(customer, "Telephone"), "PhoneNumber"),
         "language": customer.get("Language", ""),
         "gender": _GENDERS.get(customer.get("Gender", ""), ""),
         "birth_date": _day(customer.get("BirthDate", "")),
         "address": _text(customer, "AddressLine"),
         "city": _text(customer, "CityName"),
         "postal_code": _text(customer, "PostalCode"),
-        "country": _get(_first(customer, "CountryName"), "Code"),
+        "country": _get(descendant(customer, "CountryName"), "Code"),
     }
 
 
 def _answers(reservation: _Element) -> dict[str, Any]:
     """What the guest wrote and chose."""
-    comments = {one.get("Name", ""): one for one in _all(reservation, "Comment")}
+    comments = {one.get("Name", ""): one for one in descendants(reservation, "Comment")}
     included = comments.get("included services")
-    items = _all(included, "ListItem") if included is not None else ()
+    items = descendants(included, "ListItem") if included is not None else ()
     pets = {"PETS"} & {
         value
-        for one in _all(reservation, "SpecialRequest")
+        for one in descendants(reservation, "SpecialRequest")
         for value in (one.get("Name"), one.get("RequestCode"))
     }
     return {
@@ -191,20 +192,12 @@ def _campaign(known: _Element | None) -> dict[str, Any]:
     return {"utm": utm} if utm else {}
 
 
-def _all(element: _Element, name: str) -> Iterator[_Element]:
-    return element.iter(tag(name))
-
-
-def _first(element: _Element, name: str) -> _Element | None:
-    return next(_all(element, name), None)
-
-
 def _get(element: _Element | None, name: str) -> str:
     return "" if element is None else element.get(name, "")
 
 
 def _text(element: _Element, name: str) -> str:
-    found = _first(element, name)
+    found = descendant(element, name)
     return (found.text or "").strip() if found is not None else ""
 
 
