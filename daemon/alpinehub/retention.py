@@ -27,10 +27,11 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from alpinehub.customers.erasure import Reason, erase_requests, erase_rows, erase_traces
-from alpinehub.customers.search import Customer, encode_list
+from alpinehub.customers.search import Customer
 from alpinehub.hotels import Unusable
 from alpinehub.models import Settings
 from alpinehub.reservations import decode
+from alpinehub.sql import encode_list
 from cordata import Context, Row, Store, Tx, from_us
 
 #: Rows of one look; rows, and persons, of one unit.

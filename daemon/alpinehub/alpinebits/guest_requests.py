@@ -43,6 +43,7 @@ from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.history import HistoryEntry
 from alpinehub.models import Hotel
 from alpinehub.reservations import decode
+from alpinehub.sql import encode_list
 from cordata import Context, Row, Store, StoreUnavailable, Tx, from_us
 
 #: Rows read, rendered, checked and recorded at once; between pages the loop serves others (6 ms),
@@ -54,7 +55,6 @@ POLL_NOTED_S = 30
 _NAMED = 5
 
 _log = logging.getLogger("alpinehub.alpinebits")
-_encode = msgspec.json.encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,12 +175,18 @@ async def reservations(
     made meanwhile is in a later page, or in the next list.
     """
     after_at = since_us or 0  # no id is "": the moment itself is included
+
+    async def look(tx: Tx) -> list[Row]:
+        where = {"account_id": client.account_id, "hotel_id": hotel.id, "after_id": after_id}
+        if since_us is None:
+            return await tx.fetch_all("listing_waiting", **where, limit=size)
+        today = from_us(ctx.now_us()).astimezone(ZoneInfo(hotel.time_zone)).date().isoformat()
+        return await tx.fetch_all(
+            "listing_selected", **where, after_at=after_at, today=today, limit=size
+        )
+
     while True:
-        where: dict[str, str | int] = {}
-        if since_us is not None:
-            today = from_us(ctx.now_us()).astimezone(ZoneInfo(hotel.time_zone)).date()
-            where = {"after_at": after_at, "today": today.isoformat()}
-        rows = await _page(ctx, client.account_id, hotel.id, after_id=after_id, limit=size, **where)
+        rows = await ctx.store.read(look)
         batch = Batch()
         batch.add(rows, hotel, client.protocol)
         await _record_page(ctx, client, hotel, batch)
@@ -190,16 +196,6 @@ async def reservations(
         if len(rows) < size:
             return
         after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
-
-
-async def _page(ctx: Context, account_id: int, hotel_id: int, **where: str | int) -> list[Row]:
-    async def look(tx: Tx) -> list[Row]:
-        who = {"account_id": account_id, "hotel_id": hotel_id}
-        if "after_at" in where:
-            return await tx.fetch_all("listing_selected", **who, **where)
-        return await tx.fetch_all("listing_waiting", **who, **where)
-
-    return await ctx.store.read(look)
 
 
 async def _record_page(ctx: Context, client: Client, hotel: Hotel, batch: Batch) -> None:
@@ -218,9 +214,7 @@ async def _mark_sent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
     rows = await tx.fetch_all(
         "listing_mark_sent",
         account_id=client.account_id,
-        sent=_encode(
-            [(one.reservation_id, one.version, one.unique_id_type) for one in sent]
-        ).decode(),
+        sent=encode_list((one.reservation_id, one.version, one.unique_id_type) for one in sent),
         rendered=mark(client.protocol),
         client_id=client.client_id or None,
         now_us=tx.now_us,
@@ -234,10 +228,8 @@ async def _mark_sent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
 
 async def mark_unsent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
     """Take the mark back, in the caller's unit of work: the versions never left this machine."""
-    unsent = [(one.reservation_id, one.version, one.last_sent_at) for one in sent]
-    await tx.execute(
-        "listing_mark_unsent", account_id=client.account_id, unsent=_encode(unsent).decode()
-    )
+    unsent = encode_list((one.reservation_id, one.version, one.last_sent_at) for one in sent)
+    await tx.execute("listing_mark_unsent", account_id=client.account_id, unsent=unsent)
 
 
 async def _mark_undeliverable(
@@ -247,31 +239,21 @@ async def _mark_undeliverable(
     that asks in two protocol versions by turns causes one alert for each.
     """
     new: list[UndeliverableVersion] = []
-    for one in _in_lock_order(versions):
-        changed = await tx.execute("listing_mark_undeliverable", **_values(tx, client, one))
-        if not changed or await history.add_once(tx, _undeliverable_entry(one, client)):
+    # Every unit locks deliveries in this order: else two of them could block each other.
+    for one in sorted(versions, key=lambda one: (one.reservation_id, one.version)):
+        changed = await tx.execute(
+            "listing_mark_undeliverable",
+            account_id=client.account_id,
+            reservation_id=one.reservation_id,
+            version=one.version,
+            undeliverable_code=one.code.value,
+            undeliverable_text=one.text,
+            now_us=tx.now_us,
+        )
+        entry = _entry(one, "undeliverable", client, code=one.code.value, text=one.text)
+        if not changed or await history.add_once(tx, entry):
             new.append(one)
     return new
-
-
-def _in_lock_order(versions: Sequence[UndeliverableVersion]) -> list[UndeliverableVersion]:
-    """The order in which everybody locks deliveries, so that nobody deadlocks."""
-    return sorted(versions, key=lambda one: (one.reservation_id, one.version))
-
-
-def _values(tx: Tx, client: Client, one: UndeliverableVersion) -> dict[str, str | int]:
-    return {
-        "account_id": client.account_id,
-        "reservation_id": one.reservation_id,
-        "version": one.version,
-        "undeliverable_code": one.code.value,
-        "undeliverable_text": one.text,
-        "now_us": tx.now_us,
-    }
-
-
-def _undeliverable_entry(one: UndeliverableVersion, client: Client) -> HistoryEntry:
-    return _entry(one, "undeliverable", client, code=one.code.value, text=one.text)
 
 
 def _entry(

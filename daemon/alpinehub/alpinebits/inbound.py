@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from typing import Literal
@@ -133,27 +133,13 @@ class Document:
 
     #: Goes up with each change; 0: there is none yet.
     revision: int = 0
-    #: The protocol version in which it came.
-    protocol: str = ""
     packed: bytes = b""
     #: When the last complete set came.
     complete_at: int | None = None
-    changed_at: int = 0
 
     def body(self) -> bytes:
         """The document itself; a large one takes a moment."""
         return zlib.decompress(self.packed) if self.packed else b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentChange:
-    """What an update makes of a document."""
-
-    outcome: Outcome = field(default_factory=Outcome)
-    #: None: it stays as it is.
-    body: bytes | None = None
-    #: It replaces everything.
-    complete: bool = True
 
 
 async def read_document(tx: Tx, hotel_id: int, kind: DocumentKind) -> Document:
@@ -161,8 +147,7 @@ async def read_document(tx: Tx, hotel_id: int, kind: DocumentKind) -> Document:
     row = await tx.fetch_one("document_get", hotel_id=hotel_id, kind=kind)
     if row is None:
         return Document()
-    columns = dict(row)
-    return Document(packed=columns.pop("body"), **columns)
+    return Document(revision=row["revision"], packed=row["body"], complete_at=row["complete_at"])
 
 
 async def find_document(store: Store, hotel_id: int, kind: DocumentKind) -> Document:
@@ -171,45 +156,40 @@ async def find_document(store: Store, hotel_id: int, kind: DocumentKind) -> Docu
 
 
 async def write_document(
-    update: Update, kind: DocumentKind, before: Document, change: DocumentChange
-) -> bool:
-    """Store a change of a document that was read `before`, and record the message.
-
-    False: another update was first, and nothing is stored. Raises: StoreUnavailable.
-    """
-    packed = None
-    if change.body is not None:
-        packed = await asyncio.to_thread(zlib.compress, change.body)
-
-    async def unit(tx: Tx) -> bool:
-        if packed is not None and not await _write(tx, update, kind, before, change, packed):
-            return False
-        await update.record(tx, change.outcome)
-        return True
-
-    return await update.call.ctx.store.run(unit)
-
-
-async def _write(
-    tx: Tx,
     update: Update,
     kind: DocumentKind,
     before: Document,
-    change: DocumentChange,
-    packed: bytes,
+    body: bytes,
+    outcome: Outcome,
+    *,
+    complete: bool = True,
 ) -> bool:
-    values: dict[str, object] = {
-        "hotel_id": update.hotel.id,
-        "kind": kind,
-        "protocol": update.call.protocol.name,
-        "account_id": update.call.account.id,
-        "body": packed,
-        "complete_at": tx.now_us if change.complete else None,
-        "now_us": tx.now_us,
-    }
-    if before.revision:
-        return await tx.fetch_one("document_replace", seen=before.revision, **values) is not None
-    return await tx.fetch_one("document_add", **values) is not None
+    """Replace a document that was read `before`, and record the message.
+
+    False: another update was first, and nothing is stored. Raises: StoreUnavailable.
+    """
+    packed = await asyncio.to_thread(zlib.compress, body)
+
+    async def unit(tx: Tx) -> bool:
+        values: dict[str, object] = {
+            "hotel_id": update.hotel.id,
+            "kind": kind,
+            "protocol": update.call.protocol.name,
+            "account_id": update.call.account.id,
+            "body": packed,
+            "complete_at": tx.now_us if complete else None,
+            "now_us": tx.now_us,
+        }
+        if before.revision:
+            row = await tx.fetch_one("document_replace", seen=before.revision, **values)
+        else:
+            row = await tx.fetch_one("document_add", **values)
+        if row is None:
+            return False
+        await update.record(tx, outcome)
+        return True
+
+    return await update.call.ctx.store.run(unit)
 
 
 def too_many_at_once() -> TransportError:

@@ -23,7 +23,7 @@ from typing import Any
 
 from alpinehub.customers.identity import GROUPS
 from alpinehub.customers.phone import e164
-from alpinehub.customers.search import encode_list
+from alpinehub.sql import encode_list
 from cordata import Conflict, Row, Store, Tx
 
 #: Customers of one unit: some milliseconds of the write lock.

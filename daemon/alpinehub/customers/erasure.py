@@ -19,10 +19,11 @@ from typing import Any
 import msgspec
 
 from alpinehub import history
-from alpinehub.customers.search import Customer, encode_list
+from alpinehub.customers.search import Customer
 from alpinehub.customers.traces import PersonMatcher, Traces, find_traces, matcher_of
 from alpinehub.hotels import Unusable
 from alpinehub.reservations import ReservationData, decode, encode
+from alpinehub.sql import encode_list
 from cordata import Conflict, Row, Store, Tx
 
 #: Requests of one unit.

@@ -11,8 +11,9 @@ from typing import Any
 
 from alpinehub.customers.hashing import PLATFORMS, hashes
 from alpinehub.customers.phone import e164
-from alpinehub.customers.search import Customer, encode_list
+from alpinehub.customers.search import Customer
 from alpinehub.customers.traces import find_traces, matcher_of
+from alpinehub.sql import encode_list
 from cordata import Row, Store, Tx
 
 Document = dict[str, Any]

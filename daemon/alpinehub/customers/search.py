@@ -6,21 +6,15 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from alpinehub.customers.phone import e164
 from alpinehub.hotels import Unusable
+from alpinehub.sql import encode_list
 from cordata import Row, Store, Tx
 
 #: Most that one look-up by name shows.
 MAX_FOUND = 50
 
 Customer = dict[str, Any]
-
-
-def encode_list(values: Iterable[object]) -> str:
-    """A list as a parameter of a statement: the JSON of its values."""
-    return msgspec.json.encode(list(values)).decode()
 
 
 async def find(

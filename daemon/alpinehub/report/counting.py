@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,7 +28,7 @@ async def read_hotels(tx: Tx) -> list[Subject]:
 
 
 def _subject(row: Row) -> Subject:
-    fields: dict[str, Any] = {name: row[name] for name in row.keys()}
+    fields = dict(row)
     if text := fields.pop("settings"):
         try:
             chosen = msgspec.json.decode(text, type=Settings).report_language
@@ -44,10 +44,10 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
     bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
     sources = _by_source(await tx.fetch_all("report_sources", **bounds))
     changes, cancellations = _changes(await tx.fetch_all("report_versions", **bounds))
-    sent = await tx.fetch_one("report_deliveries", **bounds)
+    [sent] = await tx.fetch_all("report_deliveries", **bounds)
     submitted = {r["outcome"]: r["count"] for r in await tx.fetch_all("report_inbox", **bounds)}
-    repeated = await tx.fetch_one("report_repeated", **bounds, repeat_us=_REPEAT_US)
-    trouble = await tx.fetch_one("report_trouble", **bounds)
+    [repeated] = await tx.fetch_all("report_repeated", **bounds, repeat_us=_REPEAT_US)
+    [trouble] = await tx.fetch_all("report_trouble", **bounds)
     return Figures(
         hotel=hotel,
         day=day,
@@ -57,15 +57,13 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
         sources=sources,
         changes=changes,
         cancellations=cancellations,
-        delivered=int(sent["delivered"]) if sent else 0,
-        acknowledged=int(sent["acknowledged"]) if sent else 0,
-        rejected=int(sent["rejected"]) if sent else 0,
-        duplicates=submitted.get("duplicate", 0) + (int(trouble["duplicates"]) if trouble else 0),
-        repeated=repeated["count"] if repeated else 0,
+        **sent,
+        duplicates=submitted.get("duplicate", 0) + int(trouble["duplicates"]),
+        repeated=repeated["count"],
         tests=submitted.get("test", 0),
-        spam=submitted.get("spam", 0) + (int(trouble["spam"]) if trouble else 0),
-        errors=int(trouble["errors"] + trouble["rejected"]) if trouble else 0,
-        review=trouble["review"] if trouble else 0,
+        spam=submitted.get("spam", 0) + int(trouble["spam"]),
+        errors=int(trouble["errors"] + trouble["rejected"]),
+        review=trouble["review"],
         waiting=await _waiting(tx, hotel),
         days=await _days(tx, hotel, day),
         made_at=tx.now_us,
@@ -76,19 +74,16 @@ async def read_missed_day(tx: Tx, hotel: Subject, day: date) -> MissedDay:
     """The row of one day."""
     from_at, until_at = day_bounds(day, hotel.time_zone)
     bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
-    hours = await tx.fetch_one("report_hours", **bounds)
-    sent = await tx.fetch_one("report_deliveries", **bounds)
-    received = await tx.fetch_all(
+    [hours] = await tx.fetch_all("report_hours", **bounds)
+    [sent] = await tx.fetch_all("report_deliveries", **bounds)
+    [received] = await tx.fetch_all(
         "report_days", hotel_id=hotel.id, bounds=json.dumps([[from_at, until_at]])
     )
     return MissedDay(
         day=day,
-        received=sum(row["count"] for row in received),
-        changes=hours["changes"] if hours else 0,
-        cancellations=hours["cancellations"] if hours else 0,
-        delivered=int(sent["delivered"]) if sent else 0,
-        acknowledged=int(sent["acknowledged"]) if sent else 0,
-        rejected=int(sent["rejected"]) if sent else 0,
+        received=received["count"],
+        **hours,
+        **sent,
     )
 
 
@@ -111,20 +106,7 @@ def _changes(rows: list[Row]) -> tuple[int, int]:
 async def _waiting(tx: Tx, hotel: Subject) -> tuple[Waiting, ...]:
     late_at = tx.now_us - _DAY_US
     rows = await tx.fetch_all("report_waiting", hotel_id=hotel.id, late_at=late_at)
-    return tuple(
-        Waiting(
-            account=row["name"],
-            count=row["waiting"],
-            undeliverable=row["undeliverable"],
-            since_at=row["since_at"],
-            late=row["late"],
-            polled_at=row["polled_at"],
-            acked_at=row["acked_at"],
-            pushed_at=row["pushed_at"],
-            failures=row["failures"],
-        )
-        for row in rows
-    )
+    return tuple(Waiting(**row) for row in rows)
 
 
 async def _days(tx: Tx, hotel: Subject, last: date) -> tuple[DayCount, ...]:

@@ -15,6 +15,7 @@ from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.directory import joined_hotel
 from alpinehub.hotels import Unusable, require_hotel
 from alpinehub.reservations import Status
+from alpinehub.sql import encode_list
 from cordata import Row, Store, Tx
 
 #: What became of a version for an account. open: waiting, sent or undeliverable. What is disabled,
@@ -142,7 +143,7 @@ async def _read(tx: Tx, hotel_id: int | None, before_id: str, before_at: int) ->
 
 async def _states(tx: Tx, ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
-    for row in await tx.fetch_all("requests_states", ids=msgspec.json.encode(ids).decode()):
+    for row in await tx.fetch_all("requests_states", ids=encode_list(ids)):
         found.setdefault(row["reservation_id"], []).append(_delivery(row))
     return found
 

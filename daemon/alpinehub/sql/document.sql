@@ -1,7 +1,7 @@
 -- Hotel data from hotel software (alpinebits/inbound.py, actions/rate_plans.py).
 
 -- name: document_get
-SELECT revision, protocol, body, complete_at, changed_at FROM hotel_document
+SELECT revision, body, complete_at FROM hotel_document
 WHERE hotel_id = :hotel_id AND kind = :kind
 
 -- name: document_add

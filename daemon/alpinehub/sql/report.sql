@@ -57,7 +57,7 @@ FROM (SELECT min(d.first_sent_at) AS sent_at,
 
 -- name: report_waiting
 -- What waits, for each account of the hotel; since when the oldest does.
-SELECT u.name, count(d.reservation_id) AS waiting, min(v.created_at) AS since_at,
+SELECT u.name AS account, count(d.reservation_id) AS count, min(v.created_at) AS since_at,
        count(CASE WHEN d.undeliverable_text IS NOT NULL OR d.undeliverable_code IS NOT NULL THEN 1 END) AS undeliverable,
        count(CASE WHEN v.created_at < :late_at THEN 1 END) AS late, c.polled_at, c.acked_at,
        p.pushed_at, coalesce(p.failures, 0) AS failures

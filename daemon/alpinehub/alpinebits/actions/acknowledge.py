@@ -6,13 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-import msgspec
-
 from alpinehub import history
 from alpinehub.alpinebits.call import Answer, Call, Client, read, respond
 from alpinehub.alpinebits.guest_requests import entry_of, note_contact
 from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
+from alpinehub.sql import encode_list
 from cordata import Context, Row, Tx
 
 #: Acknowledged, and rejected, in one unit of work: webhooks get their turn between them.
@@ -20,8 +19,6 @@ BATCH = 200
 #: Rejected requests that an alert names.
 _NAMED = 20
 _UNKNOWN = "no guest request with this ID was sent to this account"
-
-_encode = msgspec.json.encode
 
 
 async def acknowledge_requests(call: Call) -> Answer:
@@ -71,12 +68,12 @@ async def _record(
     who = {"account_id": client.account_id, "now_us": tx.now_us}
     accepted: list[Row] = []
     if report.accepted:
-        ids = _encode([(int(kind), unique_id) for kind, unique_id in report.accepted]).decode()
+        ids = encode_list((int(kind), unique_id) for kind, unique_id in report.accepted)
         accepted = await tx.fetch_all("listing_acknowledge", accepted=ids, **who)
     rejected: list[Row] = []
     before: set[tuple[str, int]] = set()
     if report.rejected:
-        reasons = _encode(list(report.rejected.items())).decode()
+        reasons = encode_list(report.rejected.items())
         known = await tx.fetch_all(
             "listing_rejected", rejected=reasons, account_id=client.account_id
         )

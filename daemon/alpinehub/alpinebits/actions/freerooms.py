@@ -10,7 +10,6 @@ from alpinehub.alpinebits.call import Answer, Call, read
 from alpinehub.alpinebits.inbound import (
     TRIES,
     Document,
-    DocumentChange,
     Update,
     admit,
     find_document,
@@ -66,14 +65,24 @@ async def _store(update: Update, message: FreeRoomsMessage) -> Outcome:
     now_us = ctx.now_us()
     for _ in range(TRIES):
         before = await find_document(ctx.store, update.hotel.id, "freerooms")
-        change = await asyncio.to_thread(apply_message, message, before, now_us)
-        if await write_document(update, "freerooms", before, change):
-            return change.outcome
+        body, outcome = await asyncio.to_thread(apply_message, message, before, now_us)
+        if body is None:
+            await update.record_alone(outcome)
+            return outcome
+        if await write_document(
+            update, "freerooms", before, body, outcome, complete=message.complete
+        ):
+            return outcome
     raise too_many_at_once()
 
 
-def apply_message(message: FreeRoomsMessage, before: Document, now_us: int) -> DocumentChange:
-    """The free rooms after a message: those of a complete set, or a delta laid over `before`."""
+def apply_message(
+    message: FreeRoomsMessage, before: Document, now_us: int
+) -> tuple[bytes | None, Outcome]:
+    """The free rooms after a message: those of a complete set, or a delta laid over `before`.
+
+    None: the outcome is an error.
+    """
     today = from_us(now_us).date().toordinal()
     rooms = message.rooms()
     near = periods.drop_after(rooms, today + FAR.days)
@@ -87,7 +96,7 @@ def apply_message(message: FreeRoomsMessage, before: Document, now_us: int) -> D
         stored = periods.decode(body) if body else periods.FreeRooms()
         if near.entries and {bool(key.room) for key in stored.entries} - {near.distinct}:
             text = "what is known is of the other kind: distinct rooms or room categories; send all"
-            return DocumentChange(outcome=failed(UNABLE, text, status=_SEND_FREEROOMS))
+            return None, failed(UNABLE, text, status=_SEND_FREEROOMS)
         recent = periods.drop_before(stored, today - _PAST.days)
         result = periods.apply_delta(recent, near)
         findings += _advice(before.complete_at, now_us)
@@ -95,11 +104,8 @@ def apply_message(message: FreeRoomsMessage, before: Document, now_us: int) -> D
         text = "rooms are free in a closing season: there they are not offered"
         findings.append(Finding(kind="advisory", text=text))
     if result.size > _MAX_PERIODS:
-        return DocumentChange(
-            outcome=failed(UNABLE, "there are too many periods", status=_SEND_FREEROOMS)
-        )
-    body = periods.encode(result)
-    return DocumentChange(outcome=Outcome(tuple(findings)), body=body, complete=message.complete)
+        return None, failed(UNABLE, "there are too many periods", status=_SEND_FREEROOMS)
+    return periods.encode(result), Outcome(tuple(findings))
 
 
 def _advice(complete_at: int | None, now_us: int) -> list[Finding]:

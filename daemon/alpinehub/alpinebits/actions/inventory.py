@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 from alpinehub.alpinebits.call import Answer, Call, read, respond
 from alpinehub.alpinebits.inbound import (
     TRIES,
-    DocumentChange,
     admit,
     find_document,
     too_many_at_once,
@@ -63,11 +62,11 @@ async def _receive(call: Call, action: str, kind: ContentKind) -> Answer:
     update = await admit(call, action, response, message.pushed_as(kind))
     if isinstance(update, bytes):
         return update
-    change = DocumentChange(body=message.content)
+    outcome = Outcome()
     for _ in range(TRIES):
         before = await find_document(call.ctx.store, update.hotel.id, kind)
-        if await write_document(update, kind, before, change):
-            return update.respond(change.outcome)
+        if await write_document(update, kind, before, message.content, outcome):
+            return update.respond(outcome)
     raise too_many_at_once()
 
 

@@ -14,8 +14,6 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from alpinehub.alpinebits.call import Answer, Call, read, respond
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, tag
 from alpinehub.alpinebits.inbound import TRIES, Update, admit, too_many_at_once
@@ -33,6 +31,7 @@ from alpinehub.alpinebits.rules.inbound_message import (
     day,
 )
 from alpinehub.alpinebits.rules.rate_plans import RATES, RatePlansMessage
+from alpinehub.sql import encode_list
 from cordata import Tx, from_us
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ async def _store(update: Update, message: RatePlansMessage) -> Outcome:
             continue
         except _TooMuch as error:
             outcome = failed(UNABLE, str(error))
-            await store.run(partial(update.record, outcome=outcome))
+            await update.record_alone(outcome)
         return outcome
     raise too_many_at_once()
 
@@ -129,10 +128,10 @@ async def _write(
         await tx.fetch_one("rateplan_hold", hotel_id=update.hotel.id)
         gone = [one.code for one in message.plans if one.kind == "Remove"]
         if gone:
-            codes = msgspec.json.encode(gone).decode()
+            codes = encode_list(gone)
             await tx.execute("rateplan_remove", hotel_id=update.hotel.id, codes=codes)
         if message.complete:
-            codes = msgspec.json.encode(list(made)).decode()
+            codes = encode_list(made)
             await tx.execute("rateplan_remove_others", hotel_id=update.hotel.id, codes=codes)
         for code, (seen, body) in sorted(made.items()):
             if not seen:

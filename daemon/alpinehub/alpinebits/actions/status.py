@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from alpinehub import history
 from alpinehub.alpinebits.call import Answer, Call, Client, read, respond
 from alpinehub.alpinebits.document import escape_attribute, tag
@@ -22,6 +20,7 @@ from alpinehub.alpinebits.outcome import Finding, Outcome, failed
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.inbound_message import UNABLE
 from alpinehub.models import Hotel
+from alpinehub.sql import encode_list
 from cordata import Row, Tx
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ async def _record(
     tx: Tx, client: Client, hotels: Mapping[int, Hotel], updates: Sequence[StatusUpdate]
 ) -> set[str]:
     """The ids that are guest requests of these hotels, which the account reads."""
-    ids = msgspec.json.encode(sorted({one.id for one in updates})).decode()
+    ids = encode_list(sorted({one.id for one in updates}))
     rows = await tx.fetch_all("status_find", ids=ids, account_id=client.account_id)
     found = {row["reservation_id"]: row for row in rows if row["hotel_id"] in hotels}
     for name, row in found.items():
