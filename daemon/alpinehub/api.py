@@ -1,4 +1,5 @@
-"""The health checks below /api, and the AlpineBits address.
+"""The health checks below /api (whether the process lives, and whether it can do its work), and the
+AlpineBits address.
 
 The modules of AlpineBits, and Starlette, are imported at its first request, so that workers without
 AlpineBits clients save the memory.
@@ -8,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import cache
+from time import monotonic
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
-from alpinehub.health import health, ready
+import msgspec
+
+from alpinehub.sources import describe_closed, sealed_elsewhere
 from alpinehub.webhooks.endpoint import (
     HttpError,
     Receive,
@@ -20,10 +25,62 @@ from alpinehub.webhooks.endpoint import (
     respond,
     respond_error,
 )
-from cordata import Context
+from cordata import Context, CordataError
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+
+_ALIVE = Reply(200, b'{"status":"alive"}')
+_READY = Reply(200, b'{"status":"ready"}')
+
+
+async def health(ctx: Context) -> Reply:
+    """200 as long as the loop turns; it asks nothing else."""
+    return _ALIVE
+
+
+#: When the secrets of the sources were last seen to open, by the vault that opened them.
+_opened: WeakKeyDictionary[object, float] = WeakKeyDictionary()
+_LOOK_AGAIN_S = 60.0
+
+
+async def ready(ctx: Context) -> Reply:
+    """200 when the store answers and has every migration of this code; else 503 with the reason.
+
+    Where no source's secret opens, as after a restore without the master key, each webhook would
+    get a 401: 503, too. Where some open, 200 names the others: one source takes no host out.
+    """
+    closed, is_all = "", False
+    try:
+        reason = "" if await ctx.schema_current() else "the schema is older than this code"
+        if not reason:
+            closed, is_all = await _closed(ctx)
+    except CordataError as error:
+        reason = f"{error.code}: {error}"
+    if closed and is_all:
+        reason = closed
+    elif closed:
+        return Reply(200, msgspec.json.encode({"status": "ready", "warning": closed}))
+    if not reason:
+        return _READY
+    body = msgspec.json.encode({"status": "not ready", "reason": reason})
+    return Reply(503, body, headers=((b"retry-after", b"5"),))
+
+
+async def _closed(ctx: Context) -> tuple[str, bool]:
+    """Which secrets do not open, and whether none does.
+
+    That all open is asked once a minute, for it reads them all.
+    """
+    now = monotonic()
+    if now - _opened.get(ctx.vault, float("-inf")) < _LOOK_AGAIN_S:
+        return "", False
+    closed = await sealed_elsewhere(ctx)
+    if closed.names:
+        return describe_closed(closed.names), closed.is_all
+    _opened[ctx.vault] = now
+    return "", False
+
 
 _CHECKS: dict[str, Callable[[Context], Awaitable[Reply]]] = {"/health": health, "/ready": ready}
 _NOT_FOUND = HttpError(404, "not_found", "There is nothing at this path.")

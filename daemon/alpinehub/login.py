@@ -207,8 +207,6 @@ class Memory:
     async def _compute(self, password: str, stored: tuple[str, ...], name: str) -> bool:
         queue = self._queues.setdefault(name, LoginQueue())
         if queue.waiting >= MAX_WAITING:
-            if not queue.waiting:
-                del self._queues[name]
             raise TooManyLogins("too many passwords wait to be checked; try again", 5)
         queue.waiting += 1
         try:

@@ -9,10 +9,10 @@ import asyncio
 import base64
 import binascii
 import zlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
@@ -136,8 +136,6 @@ def _multipart(content_type: str, body: bytes) -> dict[bytes, bytes]:
     return fields
 
 
-T = TypeVar("T")
-
 #: With every response: from now on the client may send its bodies packed.
 HEADERS = {"X-AlpineBits-Server-Accept-Encoding": "gzip"}
 _MAX_CLIENT_ID_CHARS = 64
@@ -208,13 +206,10 @@ async def read_form(request: Request, body_limit: BodyLimit) -> Form:
     headers = request.headers
     body = unpack(bytes(received), headers.get("content-encoding", ""))
     body_limit.grow(max(len(received), len(body)))  # more, where it was packed
-    return await _parse(body, lambda: parse_form(headers.get("content-type", ""), body))
-
-
-async def _parse(data: bytes, read: Callable[[], T]) -> T:
-    if len(data) > THREAD_BYTES:
-        return await asyncio.to_thread(read)
-    return read()
+    content_type = headers.get("content-type", "")
+    if len(body) > THREAD_BYTES:
+        return await asyncio.to_thread(parse_form, content_type, body)
+    return parse_form(content_type, body)
 
 
 def refuse(request: Request, problem: TransportError) -> Response:

@@ -16,25 +16,6 @@ JOIN reservation r ON r.id = o.id
 JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
 ORDER BY r.id DESC
 
--- name: requests_states
--- :ids is [reservation id, ...]; of the newest version of each.
-SELECT d.reservation_id, u.name AS account, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
-    d.acked_at, d.cancelled_at, d.sent_count, d.undeliverable_code, d.client_id,
-    (d.rejected_text IS NOT NULL) AS rejected,
-    (d.undeliverable_code IS NOT NULL OR d.undeliverable_text IS NOT NULL) AS undeliverable,
-    (uh.account_id IS NULL) AS revoked,
-    (u.disabled_at IS NOT NULL OR h.disabled_at IS NOT NULL) AS disabled,
-    (d.unique_id_type = 15 AND NOT EXISTS (  -- as in waiting_delivery
-        SELECT 1 FROM delivery given
-        WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
-            AND given.version < d.version AND given.last_sent_at IS NOT NULL)) AS unneeded
-FROM json_array_elements_text(:ids::json) AS j (value) JOIN reservation r ON r.id = j.value
-JOIN delivery d ON d.reservation_id = r.id AND d.version = r.version
-JOIN account u ON u.id = d.account_id
-LEFT JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
-JOIN hotel h ON h.id = d.hotel_id
-ORDER BY u.name
-
 -- name: requests_hold_source
 -- newest
 -- As whoever makes a version does by the foreign key of the inbox: see hold_sources.
