@@ -114,7 +114,10 @@ class BackfillService:
                 log.info("backfill %s: %d steps", task.name, steps)
 
     async def run_once(self, ctx: Context, task: BackfillTask, cursor: str | None) -> str | None:
-        """One step, then its cursor. Returns the cursor for the next one, None when done."""
+        """One step, then its cursor. Returns the cursor for the next one, None when done.
+
+        Raises: what the step raised; LeaseLost.
+        """
         following: str | None = None
 
         async def step() -> None:
@@ -122,7 +125,7 @@ class BackfillService:
             following = await task.run(narrowed(ctx, BackfillContext, batch=task.batch), cursor)
 
         error = await call(f"backfill {task.name}", step, timeout_s=task.timeout_s)
-        if isinstance(error, LeaseLost):
+        if isinstance(error, Exception):
             raise error
         if error is not None:
             raise _Failed(error)
@@ -140,7 +143,7 @@ class BackfillService:
 
 
 class _Failed(Exception):
-    """A step raised `error`, which may be one that would end the process if it were raised."""
+    """A step raised `error`, which would end the process, or cancel its task, if it were raised."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()

@@ -24,6 +24,7 @@ from cordata.eventstore.inspection import Subscriptions, SubscriptionStatus
 from cordata.factory import open_context
 from cordata.http import AsgiApp
 from cordata.log import in_request
+from cordata.pool.client.lazy_client import LazyClient
 from cordata.services.backfill import BackfillService, stored_progress
 from cordata.services.job import JobResult, run_job
 from cordata.services.leadership import Leadership
@@ -32,7 +33,7 @@ from cordata.store import Row, RuntimeStore, Unit, new_id
 from cordata.testing.asgi import Mounted, Response
 from cordata.testing.delivery import Delivery
 from cordata.testing.failure import Failure
-from cordata.testing.pool import InlineClient, InlinePool
+from cordata.testing.pool import InlinePool
 from cordata.testing.record import DeadLetter, Mail, OutboxEntry
 from cordata.testing.store import Clock, TimedStore
 from cordata.testing.subscriptions import SubscriptionRunner
@@ -76,7 +77,7 @@ async def open_app(
             open_context(loaded, _with_queries(app), vault=Vault(MASTER_KEY))
         )
         store = cast(RuntimeStore, TimedStore(runtime_store(opened), clock))
-        lazy_client = InlineClient(lambda: InlinePool(app, loaded, lambda: clock.now_us() / 1e6))
+        lazy_client = LazyClient(lambda: InlinePool(app, loaded, lambda: clock.now_us() / 1e6))
         stack.push_async_callback(lazy_client.close)
         ctx = dataclasses.replace(opened, store=store, lazy_client=lazy_client)
         await store.migrate(ctx.chains)
@@ -309,8 +310,9 @@ class Harness:
 
     def pool_crashes(self, command: str, *, times: int = 1) -> None:
         """Let the process that runs a pool's command die, in its next call or the next `times`."""
-        assert isinstance(self.ctx.lazy_client, InlineClient)
-        self.ctx.lazy_client.client.crash(command, times)
+        pool = self.ctx.pool
+        assert isinstance(pool, InlinePool)
+        pool.crash(command, times)
 
     async def run(self, unit: Unit[T]) -> T:
         """Run a unit of work, as `Context.run`."""

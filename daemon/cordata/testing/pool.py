@@ -35,7 +35,6 @@ from cordata.pool.child.command_runner import NO_SESSION, Command, CommandRunner
 from cordata.pool.client.call import Call, Engine
 from cordata.pool.client.client import Client
 from cordata.pool.client.deadlines import Deadlines
-from cordata.pool.client.lazy_client import LazyClient
 from cordata.pool.client.values import error_of, unpack
 from cordata.pool.shared import protocol
 from cordata.pool.shared.paths import Place
@@ -79,27 +78,6 @@ class InlinePool(Client):
         if isinstance(request, protocol.SessionRequest):
             return answer_session(self._inline.store, request)
         return answer_globals(self._inline.store, request)
-
-
-class InlineClient(LazyClient):
-    """Makes the pool of a test at its first use."""
-
-    def __init__(self, make: Callable[[], InlinePool]) -> None:
-        super().__init__()
-        self._make_pool = make
-        self._pool: InlinePool | None = None
-
-    @property
-    def client(self) -> InlinePool:
-        """The pool of the test."""
-        if self._pool is None:
-            self._pool = self._make_pool()
-        return self._pool
-
-    async def close(self) -> None:
-        """End it, if there is one."""
-        if self._pool is not None:
-            await self._pool.close()
 
 
 class InlineEngine:

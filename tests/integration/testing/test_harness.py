@@ -319,6 +319,18 @@ async def test_startup_job_periodic_and_backfill_run_when_they_are_told() -> Non
     assert shop.log.count("startup") == 2
 
 
+async def test_backfill_raises_what_its_step_raised() -> None:
+    app = App("b")
+
+    @app.backfill("fill")
+    async def fill(ctx: BackfillContext, cursor: str | None) -> str | None:
+        raise RuntimeError("no rows")
+
+    async with open_app(app) as harness:
+        with pytest.raises(RuntimeError, match="no rows"):
+            await harness.run_backfill("fill")
+
+
 async def test_job_runs_each_period_once_at_the_time_of_the_test() -> None:
     shop = Shop()
     async with open_app(shop.app, now=NOW) as harness:
