@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -20,12 +22,34 @@ def modules() -> list[Path]:
     return found
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def nodes(path: Path) -> Iterator[ast.AST]:
-    return ast.walk(ast.parse(path.read_text()))
+    return ast.walk(tree(path))
 
 
 def test_no_name_of_a_module_is_vague() -> None:
     assert [path for path in modules() if path.stem in VAGUE or path.parent.name in VAGUE] == []
+
+
+def test_no_imports_go_round_in_a_circle() -> None:
+    """Imports for type checkers and within functions count, too."""
+    names = {path: ".".join(path.relative_to(DAEMON).with_suffix("").parts) for path in modules()}
+    names = {path: name.removesuffix(".__init__") for path, name in names.items()}
+    known = set(names.values())
+    imported = {
+        name: {
+            inner if (inner := f"{node.module}.{alias.name}") in known else node.module or ""
+            for node in nodes(path)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for path, name in names.items()
+    }
+    TopologicalSorter(imported).prepare()
 
 
 def test_tasks_come_from_task_groups_only() -> None:
