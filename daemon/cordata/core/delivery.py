@@ -136,7 +136,7 @@ def mean_duration_s(mean_s: float, durations_s: Sequence[float]) -> float:
 
 
 def low_places(concurrency: int) -> int:
-    """How many of a group's places messages with a priority below 0 may take at once."""
+    """Slots of a group that messages with a priority below 0 may take at once."""
     return max(1, concurrency // 4)
 
 

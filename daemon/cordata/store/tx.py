@@ -137,10 +137,10 @@ class Tx(ABC):
         time, in the order in which they were written.
 
         Due at once, `delay_s` seconds from `now_us` on, or `at` a moment (aware datetime, or
-        microseconds since the epoch; one in the past is now): until then it costs nothing and holds
-        nobody back. Of what is due the highest `priority` (a 32-bit number) goes first, then the
-        oldest. A priority below 0 is for what nobody waits for: it takes a quarter of a group's
-        places at most. Groups that want the order of keys know no priority.
+        microseconds since the epoch; one in the past is now): until then it costs nothing and
+        delays nothing. Of what is due the highest `priority` (a 32-bit number) goes first, then the
+        oldest. A priority below 0 is for background work: it takes a quarter of a group's slots at
+        most. Groups that want the order of keys know no priority.
 
         Returns the event id. Raises: Conflict when `event_id` exists already; TypeError when
         msgspec cannot write the payload; PermanentError when the priority is none, the type has
