@@ -12,7 +12,7 @@ from cordata.cli.options import Choice, choosing, paging, yes_option
 from cordata.terminal import Counter, Moment, moment, show_page, show_record
 
 if TYPE_CHECKING:
-    from cordata.broker.inspection import Entry, Page
+    from cordata.broker.inspection import OutboxEvent, Page
     from cordata.context import Context
 
 _COLUMNS = ("event_id", "type", "state", "priority", "created_at", "due_at", "handled_at")
@@ -52,7 +52,7 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
     """
     from cordata.broker.inspection import Outbox
 
-    async def act(ctx: Context) -> Page[Entry]:
+    async def act(ctx: Context) -> Page[OutboxEvent]:
         wanted = choice.filter(ctx.now_us())
         return await Outbox(ctx.store).page(wanted, limit=limit, after=after)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, TypeGuard
 
@@ -94,14 +94,7 @@ def error_text(error: BaseException) -> str:
 def add_failure(history: str | None, failure: Failure) -> str:
     """The JSON list of failures with one more at its end, bounded to HISTORY_ENTRIES."""
     entries = json.loads(history) if history else []
-    entries.append(
-        {
-            "attempt": failure.attempt,
-            "at": failure.at,
-            "owner": failure.owner,
-            "error": failure.error,
-        }
-    )
+    entries.append(asdict(failure))
     if len(entries) > HISTORY_ENTRIES:
         entries = [entries[0], *entries[1 - HISTORY_ENTRIES :]]
     return json.dumps(entries, ensure_ascii=False)

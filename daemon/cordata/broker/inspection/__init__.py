@@ -5,33 +5,33 @@ from cordata.broker.inspection.group import GroupInUse, Groups
 from cordata.broker.inspection.outbox import Outbox, delete_done
 from cordata.broker.inspection.record import (
     BadPosition,
-    Entry,
     Filter,
     Group,
     Letter,
+    OutboxEvent,
     Page,
     Progress,
     Replayed,
     UnknownGroup,
-    WholeEntry,
     WholeLetter,
+    WholeOutboxEvent,
 )
 
 __all__ = [
     "BadPosition",
     "DeadLetters",
-    "Entry",
     "Filter",
     "Group",
     "GroupInUse",
     "Groups",
     "Letter",
     "Outbox",
+    "OutboxEvent",
     "Page",
     "Progress",
     "Replayed",
     "UnknownGroup",
-    "WholeEntry",
     "WholeLetter",
+    "WholeOutboxEvent",
     "delete_done",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -19,13 +19,13 @@ from cordata.broker.inspection.record import (
     EVER,
     PAUSE_S,
     BadPosition,
-    Entry,
     Filter,
+    OutboxEvent,
     Page,
     Progress,
     Replayed,
     UnknownGroup,
-    WholeEntry,
+    WholeOutboxEvent,
 )
 from cordata.store import MESSAGE_TOPIC, Row, Store, Tx
 
@@ -39,20 +39,22 @@ class Outbox:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def page(self, wanted: Filter, *, limit: int, after: str | None = None) -> Page[Entry]:
+    async def page(
+        self, wanted: Filter, *, limit: int, after: str | None = None
+    ) -> Page[OutboxEvent]:
         """`limit` events at most, the newest first, from where the page before ended.
 
         Raises: BadPosition.
         """
         below: int | None = _position(after)
-        found: list[Entry] = []
+        found: list[OutboxEvent] = []
         while below is not None and len(found) <= limit:
             below, entries = await self._look(wanted, below, limit + 1 - len(found))
             found += entries
         more = len(found) > limit
         return Page(items=found[:limit], next=str(found[limit - 1].position) if more else None)
 
-    async def get(self, event_id: str) -> WholeEntry | None:
+    async def get(self, event_id: str) -> WholeOutboxEvent | None:
         """One event with its payload, and what became of it in each group."""
         page = await self.page(Filter(event_id=event_id), limit=1)
         if not page.items:
@@ -68,7 +70,9 @@ class Outbox:
         if row is None:
             return None
         (entry,) = page.items
-        return WholeEntry(**asdict(entry), **dict(row), groups=[dict(group) for group in groups])
+        return WholeOutboxEvent(
+            **asdict(entry), **dict(row), groups=[dict(group) for group in groups]
+        )
 
     async def retry(self, wanted: Filter, *, progress: Progress | None = None) -> int:
         """Make due now what waits for its time: a retry, or because it was published for later.
@@ -84,18 +88,8 @@ class Outbox:
 
             return await self._store.run(unit)
 
-        lowest, highest = await self._span()
-        count, after = 0, None
-        while True:
-            page = await self.page(replace(wanted, state="pending"), limit=BATCH, after=after)
-            waiting = [entry.event_id for entry in page.items if entry.due_at is not None]
-            if waiting:
-                count += await make_due(waiting)
-            _tell(progress, count, highest - int(page.next or lowest), highest - lowest)
-            if page.next is None:
-                return count
-            after = page.next
-            await asyncio.sleep(PAUSE_S)
+        waiting = replace(wanted, state="pending")
+        return await self._each(waiting, lambda one: one.due_at is not None, make_due, progress)
 
     async def replay(
         self,
@@ -155,24 +149,42 @@ class Outbox:
         `type` and `since` count. Returns how many.
         """
         before = wanted.bounds()["before"]
+        return await self._each(
+            replace(wanted, state="done"),
+            lambda one: (one.handled_at or 0) < before,
+            lambda event_ids: self._store.run(partial(delete_done, event_ids=event_ids)),
+            progress,
+        )
 
+    async def _each(
+        self,
+        wanted: Filter,
+        is_chosen: Callable[[OutboxEvent], bool],
+        act: Callable[[Sequence[str]], Awaitable[int]],
+        progress: Progress | None,
+    ) -> int:
+        """Act on the chosen ones of the wanted events, page by page, the newest first.
+
+        Returns the sum of what `act` returned.
+        """
         lowest, highest = await self._span()
         count, after = 0, None
         while True:
-            page = await self.page(replace(wanted, state="done"), limit=BATCH, after=after)
-            old = [one.event_id for one in page.items if (one.handled_at or 0) < before]
-            if old:
-                count += await self._store.run(partial(delete_done, event_ids=old))
+            page = await self.page(wanted, limit=BATCH, after=after)
+            if chosen := [one.event_id for one in page.items if is_chosen(one)]:
+                count += await act(chosen)
             _tell(progress, count, highest - int(page.next or lowest), highest - lowest)
             if page.next is None:
                 return count
             after = page.next
             await asyncio.sleep(PAUSE_S)
 
-    async def _look(self, wanted: Filter, below: int, limit: int) -> tuple[int | None, list[Entry]]:
+    async def _look(
+        self, wanted: Filter, below: int, limit: int
+    ) -> tuple[int | None, list[OutboxEvent]]:
         """One read downwards: where to go on (None: that was all), and what matched."""
 
-        async def unit(tx: Tx) -> tuple[int | None, list[Entry]]:
+        async def unit(tx: Tx) -> tuple[int | None, list[OutboxEvent]]:
             if wanted.event_id is not None:
                 position = await _position_of(tx, wanted.event_id)
                 if position is None or position >= below:
@@ -193,10 +205,10 @@ class Outbox:
 
         return await self._store.read(unit)
 
-    async def _look_up(self, wanted: Filter, after: int) -> tuple[int | None, list[Entry]]:
+    async def _look_up(self, wanted: Filter, after: int) -> tuple[int | None, list[OutboxEvent]]:
         """One read upwards: to which position (None: there is nothing more), and what matched."""
 
-        async def unit(tx: Tx) -> tuple[int | None, list[Entry]]:
+        async def unit(tx: Tx) -> tuple[int | None, list[OutboxEvent]]:
             if wanted.event_id is not None:
                 position = await _position_of(tx, wanted.event_id)
                 if position is None:
@@ -256,7 +268,7 @@ def unknown_group(group: str, known: Sequence[str]) -> UnknownGroup:
     return UnknownGroup(f"there is no consumer group {group}", hint=f"there are: {names}")
 
 
-async def _entries(tx: Tx, wanted: Filter, floor: int, after: int, limit: int) -> list[Entry]:
+async def _entries(tx: Tx, wanted: Filter, floor: int, after: int, limit: int) -> list[OutboxEvent]:
     rows = await tx.fetch_all(
         "inspection.events",
         floor=floor,
@@ -268,12 +280,12 @@ async def _entries(tx: Tx, wanted: Filter, floor: int, after: int, limit: int) -
         now_us=tx.now_us,
         limit=limit,
     )
-    return [Entry(**dict(row)) for row in rows]
+    return [OutboxEvent(**dict(row)) for row in rows]
 
 
 async def _open_ones(
     tx: Tx, wanted: Filter, positions: Sequence[int], below: int, limit: int
-) -> tuple[int | None, list[Entry]]:
+) -> tuple[int | None, list[OutboxEvent]]:
     """The next of the events at these positions, from `below` down; and where to go on."""
     top = max((position for position in positions if position < below), default=None)
     if top is None:

@@ -40,7 +40,7 @@ class Filter:
 
     event_id: str | None = None
     type: str | None = None
-    #: Of events only: see `Entry.state`.
+    #: Of events only: see `OutboxEvent.state`.
     state: str | None = None
     #: Events that are in the hands of this consumer group, or that it has handled; its letters.
     group: str | None = None
@@ -89,7 +89,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class OutboxEvent:
     """One event in the outbox; times are microseconds since the epoch."""
 
     #: In the order in which events were written.
@@ -108,7 +108,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeEntry(Entry):
+class WholeOutboxEvent(OutboxEvent):
     """With what an event carries, which may be personal data."""
 
     key: str | None
