@@ -75,7 +75,7 @@ async def set_account_disabled(store: Store, name: str, disabled: bool) -> None:
 
 
 async def grant(store: Store, name: str, hotel: str, *, from_now: bool = False) -> None:
-    """Let an account read one more hotel: what comes, and what is open: acknowledged by nobody, not
+    """Let an account read one more hotel: what comes, and what is open: not acknowledged, not
     erased, withdrawn or cancelled, the stay not over. `from_now`: only what comes, in a poll with
     Start, too. Raises: Unusable.
     """

@@ -19,7 +19,7 @@ from cordata import App, Context, Event, EventContext
 #: Handlers of one worker at once.
 WAKES_AT_ONCE = 64
 INTERPRETED_AT_ONCE = 32
-#: Each of them waits for somebody else's server, for 30 s at worst.
+#: Each of them waits for a server of hotel software, for 30 s at most.
 PUSHED_AT_ONCE = 64
 
 app = App("alpinehub")

@@ -33,7 +33,6 @@ class Snapshot:
     """Everything, as of one revision."""
 
     revision: int
-    hotels: Mapping[str, Hotel] = field(default_factory=dict)
     accounts: Mapping[str, Account] = field(default_factory=dict)
     sources: Mapping[int, Source] = field(default_factory=dict)
     #: A secret may be shared by sources of several hotels. That of before a rotation is here, too.
@@ -99,7 +98,6 @@ async def read_snapshot(tx: Tx, revision: int) -> Snapshot:
     }
     return Snapshot(
         revision=revision,
-        hotels={hotel.code: hotel for hotel in by_id.values()},
         accounts=accounts,
         sources=sources,
         sources_by_fingerprint=by_fingerprint,

@@ -1,7 +1,7 @@
-"""Who may log in: passwords are checked off the loop, and the answer is remembered for a while.
+"""Logins: passwords are checked in threads, and the result is remembered for a while.
 
 Wrong passwords are limited by account and address. A password that this process knows to be right
-is never limited, so that nobody who guesses can keep the account's own software out.
+is never limited, so that guessing cannot lock out the account's own software.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REMEMBER_WRONG_S = 10.0
 REMEMBER_MAX = 1024
 #: scrypt computations at once in one process, 16 MiB each.
 _AT_ONCE = 2
-#: Passwords of one account from one address, or of all names that are nobody's, that wait for their
+#: Passwords of one account from one address, or of all unknown names, that wait for their
 #: computation: about a second's work.
 MAX_WAITING = 16
 #: Wrong passwords at once and then one in so many seconds, in one process: of a name from an
@@ -40,7 +40,7 @@ MAX_WAITING = 16
 _OF_BOTH, _OF_ADDRESS, _OF_NAME = (10, 6.0), (30, 2.0), (100, 2.0)
 #: Names and addresses that one process counts for.
 _MAX_COUNTED = 10_000
-#: Seconds in which one process reports once that somebody guesses the passwords of an account.
+#: Seconds in which one process reports guessed passwords of an account once.
 _TELL_AGAIN_S = 600.0
 _MAX_NAME_CHARS = 64
 
@@ -110,7 +110,7 @@ class Guesses:
             limit.count(key, monotonic())
 
     def was_not_computed(self, name: str, address: str) -> None:
-        """Nobody knows what it was."""
+        """The computation was cut off."""
         self._both.count(self._mark(name, address), monotonic(), -1)
 
     def was_right(self, name: str, address: str) -> None:
@@ -151,14 +151,13 @@ class LoginQueue:
 class Memory:
     """Answers given lately, by keyed hash: neither passwords nor anything to guess them by.
 
-    Whoever guesses passwords keeps the queue of that account and their address busy; the others
-    still get their turns. An empty queue costs nothing.
+    Guessing keeps only the queue of that account and address busy. An empty queue costs nothing.
     """
 
     def __init__(self) -> None:
         self._key = os.urandom(32)
         self.guesses = Guesses(self._mark)
-        #: Until when, by whether it was right: wrong ones are anybody's and push out no right one.
+        #: Until when, by whether it was right: wrong ones push out no right one.
         self._answers: dict[bool, OrderedDict[bytes, float]] = {
             True: OrderedDict(),
             False: OrderedDict(),
@@ -262,7 +261,7 @@ def shown(name: str) -> str:
 
 
 def network_of(address: str) -> str:
-    """What counts as one client: an IPv4 address, or the /64 of IPv6, which one household has."""
+    """One client: an IPv4 address, or the /64 of IPv6, which one household has."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
@@ -275,8 +274,8 @@ def network_of(address: str) -> str:
 
 
 def _counted(address: str) -> str:
-    """By what guesses are counted. "" for this machine's own address: it is that of a proxy that is
-    not trusted, and everybody's.
+    """The address that guesses are counted by. "" for a loopback address: that of a proxy that is
+    not trusted, which all clients share.
     """
     try:
         ip = ipaddress.ip_address(address)
@@ -288,7 +287,7 @@ def _counted(address: str) -> str:
 
 
 def _alert(ctx: Context, memory: Memory, name: str, address: str, *, exists: bool) -> None:
-    """An alert, not at every guess. Names that are nobody's are one cause: there are many."""
+    """An alert, not at every guess. All unknown names are one cause."""
     cause = f"passwords-guessed:{name}" if exists else "passwords-guessed"
     if memory.guesses.is_news(cause):
         ctx.alert(
@@ -302,7 +301,7 @@ def _alert(ctx: Context, memory: Memory, name: str, address: str, *, exists: boo
 async def authenticate(
     ctx: Context, name: str, password: str, *, address: str = ""
 ) -> Account | None:
-    """The account of an account, or None: unknown, disabled and wrong password look and cost the
+    """The account of a name, or None: unknown, disabled and wrong password look and cost the
     same.
 
     `address` is the client's, by which wrong passwords are counted. Raises: StoreUnavailable,

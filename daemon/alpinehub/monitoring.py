@@ -22,18 +22,18 @@ class Contact:
 
     #: When it last asked for guest requests.
     came_at: int | None
-    #: It need not poll: they are pushed to it.
+    #: Guest requests are pushed to it, so it need not poll.
     is_pushed: bool = False
-    #: Not acknowledged guest requests: how many,
+    #: Guest requests that are not acknowledged: how many,
     waiting: int
-    #: when the oldest came that is not held, and when the oldest that it got was first sent.
+    #: when the oldest deliverable one came, and when the oldest that was sent was first sent.
     oldest_at: int | None
     sent_at: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staleness:
-    """What it has not done, and since when."""
+    """What the software has not done, and since when."""
 
     what: Literal["poll", "acknowledge"]
     since_at: int
@@ -45,7 +45,7 @@ class Staleness:
 
 
 def staleness_of(contact: Contact, *, now_us: int, after_h: int) -> Staleness | None:
-    """What the operator should know; None: all is well, or nobody asked (`after_h` 0).
+    """What the operator should know; None: all is well, or not monitored (`after_h` 0).
 
     Software that never came is missed only when something waits for it: it may not be set up yet.
     """
@@ -121,7 +121,6 @@ class ClientState:
 
     account: Account
     hotel: Hotel
-    contact: Contact
     #: When the operator was alerted.
     stale_at: int | None
     #: None: all is well.
@@ -136,7 +135,7 @@ async def watch(ctx: Context) -> None:
             continue
         if one.staleness is None:
             ctx.log.info("account %s: back for hotel %s", one.account.name, one.hotel.code)
-        else:  # before it is noted: else a crash between the two would keep it from everybody
+        else:  # before it is noted: else a crash between the two would lose the alert
             cause = f"stale-client:{one.hotel.code}:{one.account.name}"
             text = _sentence(one, one.staleness, ctx.now_us())
             ctx.alert(cause, text, ids=[one.hotel.code])
@@ -156,14 +155,12 @@ async def read_clients(tx: Tx, *, default_h: int) -> list[ClientState]:
             if (row := rows.get((account.id, hotel.id))) is None:
                 continue
             own_h = hotel.settings.stale_after_h
-            contact = _contact(row)
             after_h = default_h if own_h is None else own_h
-            staleness = staleness_of(contact, now_us=tx.now_us, after_h=after_h)
+            staleness = staleness_of(_contact(row), now_us=tx.now_us, after_h=after_h)
             found.append(
                 ClientState(
                     account=account,
                     hotel=hotel,
-                    contact=contact,
                     stale_at=row["stale_at"],
                     staleness=staleness,
                 )
@@ -175,7 +172,7 @@ def _contact(row: Row) -> Contact:
     enabled_at = row["enabled_at"] or 0
 
     def since(at: int | None) -> int | None:
-        """While it or its hotel was disabled it could not come."""
+        """Not before it and its hotel were enabled: until then it could not poll."""
         return None if at is None else max(at, enabled_at)
 
     return Contact(

@@ -1,15 +1,15 @@
-"""What has served its time goes: as long as the configuration says, or a hotel's own settings.
+"""Retention: deletes data after the days of the configuration, or of a hotel's own settings.
 
 Once a day the primary goes through each table from its oldest row to the newest that may be due, a
-window at a time, and ends what is due in small units that give way to requests. A run that takes
-too long goes on where it was, next time; a new primary begins again.
+window at a time, and deletes what is due in small units with pauses between. A run that takes too
+long continues there next time; a new primary begins again.
 
     inbox_days ........... the text of a submission, once it was interpreted; its row stays
     review_days .......... a submission that waits for a person; there is an alert before
-    history_days ........... what became of a request
+    history_days ......... what became of a request
     reservation_days ..... a whole request, its stay being over and nothing waiting
-    customer_days ........ who did not write for so long is erased (erasure.py)
-    inbound_days ............ records of inbound messages, not their data
+    customer_days ........ a customer since their last request: erased (erasure.py)
+    inbound_days ......... records of inbound messages, not their data
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ End = Callable[[Context, Sequence[Any], int], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Something that is kept for some days."""
+    """A kind of data that is kept for some days."""
 
     #: Of HubSettings and of `hotel.settings.retention`.
     setting: str
@@ -66,13 +66,13 @@ class Kind:
     old: str
     end: End
     step: int = STEP
-    #: What there is to say at the end of the way, once a day.
+    #: Runs at the end of a pass: alerts.
     warn: Callable[[Context], Awaitable[None]] | None = None
 
 
 @dataclass(slots=True)
 class _Pass:
-    """How far the way through one table is."""
+    """The progress of the pass through one table."""
 
     cursor: Cursor
     done_at: int | None = None
@@ -82,7 +82,7 @@ _passes: WeakKeyDictionary[Store, dict[str, _Pass]] = WeakKeyDictionary()
 
 
 async def retain(ctx: Context) -> dict[str, int]:
-    """One run; how much of each kind was ended."""
+    """One run; how many rows of each kind were deleted."""
     passes = _passes.setdefault(ctx.store, {})
     deadline = monotonic() + _LONGEST_S
     ended = {}
@@ -120,7 +120,7 @@ async def _go_on(ctx: Context, kind: Kind, one: _Pass, deadline: float) -> int:
 
 
 def _limit(before: Mapping[int, int], hotel_id: int | None) -> int:
-    """The moment before which a row goes; what is of no hotel any more goes with the first."""
+    """The moment before which a row is deleted; a row without a hotel goes with the first."""
     if hotel_id is None:
         return max(before.values(), default=0)
     return before.get(hotel_id, 0)
@@ -138,7 +138,7 @@ async def _look(kind: Kind, after: Cursor, before: int, tx: Tx) -> tuple[Cursor 
 
 
 async def _read_limits(ctx: Context, setting: str) -> Mapping[int, int]:
-    """Of each hotel that does not keep it for ever: the moment before which it goes."""
+    """By hotel, the moment before which data is deleted; without hotels that keep it for ever."""
     general = int(getattr(ctx.settings["alpinehub"], setting))
     rows = await ctx.store.read(lambda tx: tx.fetch_all("customer_hotels"))
     limits = {}
@@ -150,7 +150,7 @@ async def _read_limits(ctx: Context, setting: str) -> Mapping[int, int]:
 
 
 def _days_of(settings: str | None, setting: str, general: int) -> int:
-    """Of one hotel; what cannot be read keeps everything."""
+    """The days of one hotel; 0, for ever, if its settings cannot be read."""
     if settings is None:
         return general
     try:
@@ -160,7 +160,7 @@ def _days_of(settings: str | None, setting: str, general: int) -> int:
 
 
 def _by(statement: str) -> End:
-    """What needs no second look is ended by one statement."""
+    """Ends the rows by one statement."""
 
     async def end(ctx: Context, ids: Sequence[int], before: int) -> int:
         return await ctx.store.run(lambda tx: tx.execute(statement, ids=encode_list(ids)))
@@ -227,7 +227,7 @@ async def _erase_customers(ctx: Context, ids: Sequence[int], before: int) -> int
         customers = await _read_due(ctx, ids[start : start + PERSONS], before)
         try:
             await erase_requests(ctx.store, customers, _BY)
-        except Unusable:  # one of them writes just now
+        except Unusable:  # a request of one of them has just come
             continue
         cleared += customers
         await asyncio.sleep(_PAUSE_S)
@@ -254,7 +254,7 @@ async def _read_due(ctx: Context, ids: Sequence[int], before: int) -> list[Custo
 
 
 def _is_due(row: Row, before: int) -> bool:
-    """Whether a customer did not write since they were looked at, either."""
+    """Whether a customer is still due: no request came since the look."""
     return int(row["last_request_at"] or row["created_at"]) < before
 
 

@@ -76,7 +76,7 @@ ACTIONS: Final = (
     # From 2024-10 on the handshake goes without saying.
     Action(name=HANDSHAKE, capability="action_OTA_Ping", since=2018, announced_until=2022),
     Action(name=READ, capability="action_OTA_Read"),
-    # Whoever can read guest requests can acknowledge them.
+    # Reading implies it.
     Action(name=ACKNOWLEDGE, capability=""),
     Action(
         name=STATUS_UPDATE,

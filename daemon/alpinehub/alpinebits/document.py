@@ -111,7 +111,9 @@ def parse(data: bytes, *, max_markup: int = MAX_MARKUP) -> _Element:
 
 
 def _check_bytes(data: bytes, max_markup: int) -> bytes:
-    """Reject what no parser needs to see; returns the data without a byte order mark."""
+    """The data without a byte order mark. Rejects, before they are parsed, documents that are not
+    UTF-8, too large for the parser, or have a DTD.
+    """
     data = data.removeprefix(b"\xef\xbb\xbf")
     declared = _ENCODING.match(data[:200])
     if declared and declared[1].lower() not in _UTF8:

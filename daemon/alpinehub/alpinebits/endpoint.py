@@ -6,7 +6,7 @@ looked at for a handshake, which is how a client finds out), action unknown in t
 document too large for it (413), XML, then structure (400), then everything about the data, as OTA
 errors with status 200.
 
-Nobody without credentials can make the server read a body, let alone parse one.
+Without valid credentials the server reads no body.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def alpinebits(request: Request) -> Response:
             answer = await _answer(ctx, request, account, body_limit)
     except TransportError as problem:
         return refuse(request, problem)
-    except TooManyLogins as error:  # 429 instead of the 401 while somebody tries passwords
+    except TooManyLogins as error:  # instead of the 401, while passwords are guessed
         return plain(429, error.text, {"Retry-After": str(error.retry_after_s)})
     except StoreUnavailable as error:
         again = {"Retry-After": str(max(1, round(error.retry_after_s)))}

@@ -8,7 +8,7 @@ message.
 Free rooms, inventory and info are stored as one document each; rate plans one by one
 (actions/rate_plans.py). A document is computed outside any transaction, because that may take a
 while, and written if it is still the revision that was read; otherwise the caller computes it
-again. So nobody waits for a lock meanwhile, and of two concurrent deltas none is lost.
+again. So no lock is held meanwhile, and of two concurrent deltas none is lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cordata import Row, Store, Tx
 
 DocumentKind = Literal["freerooms", "inventory", "info"]
 
-#: How often an update is computed again because another one was first.
+#: How often an update is computed again after a concurrent one.
 TRIES = 8
 
 _UNKNOWN_ROOMS = Finding(
@@ -166,7 +166,7 @@ async def write_document(
 ) -> bool:
     """Replace a document that was read `before`, and record the message.
 
-    False: another update was first, and nothing is stored. Raises: StoreUnavailable.
+    False: a concurrent update was stored first; nothing is stored. Raises: StoreUnavailable.
     """
     packed = await asyncio.to_thread(zlib.compress, body)
 
@@ -193,5 +193,5 @@ async def write_document(
 
 
 def too_many_at_once() -> TransportError:
-    """The error for an update that others preceded TRIES times."""
+    """The error after TRIES concurrent updates."""
     return TransportError(503, "others are sending data of this hotel at the same time; try again")

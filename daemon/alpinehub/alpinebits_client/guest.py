@@ -30,7 +30,7 @@ _MEALS: Final = {str(code): meal for meal, code in MEAL_PLAN_CODES.items()}
 _NO_NAME = "-"
 #: Of ResID_Type: the id at the source, and the campaign.
 _RESERVATION, _INTERNET_BROKER = "14", "13"
-#: More guests of one age than this is nobody's family; a list of them is made in memory.
+#: Guests of one age that are read at most: their ages become a list in memory.
 _MAX_OF_ONE_AGE = 99
 
 

@@ -89,7 +89,7 @@ async def unknown_hotel(peer: Peer) -> Result:
 
 
 async def foreign_hotel(peer: Peer) -> Result:
-    """A hotel of somebody else is answered as one that there is not."""
+    """A hotel of another account is answered as an unknown hotel."""
     if not peer.foreign_hotel:
         return skipped("only with --foreign-hotel")
     names = (peer.foreign_hotel, NO_HOTEL)

@@ -103,11 +103,11 @@ async def announced(peer: Peer) -> Result:
     does nothing.
     """
     common = await _shake(peer, offer())
-    nobody = await peer.call("OTA_Nothing:AtAll", b"<x/>")
+    unknown_answer = await peer.call("OTA_Nothing:AtAll", b"<x/>")
     unknown = []
     for capability in common.get(peer.protocol.name, {}):
         answer = await peer.call(action_of(capability), b"<x/>")
-        if (answer.status, answer.body) == (nobody.status, nobody.body):
+        if (answer.status, answer.body) == (unknown_answer.status, unknown_answer.body):
             unknown.append(capability)
     return failed(f"announced, and not known: {', '.join(unknown[:5])}") if unknown else PASSED
 

@@ -1,4 +1,4 @@
-"""The server that is checked, and requests to it that are not all as they should be."""
+"""The server that is checked, and requests to it, well-formed and malformed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Peer:
     http: HttpClient
     #: The hotel whose guest requests are read; "": none is known.
     hotel: str = ""
-    #: One of somebody else, if known.
+    #: A hotel of another account, if known.
     foreign_hotel: str = ""
     #: The versions that it serves, oldest first.
     protocols: Mapping[str, Protocol] = field(default_factory=dict)

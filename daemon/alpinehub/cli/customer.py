@@ -26,7 +26,7 @@ _COLUMNS = ("id", "hotel", "first_name", "last_name", "email", "phone", "request
 
 
 def _who(function: F) -> F:
-    """The options that say who is meant: exactly one of them."""
+    """The options that identify a customer: exactly one of --id, --phone and --email."""
     for option in (
         _hotel,
         click.option("--id", "id_", type=int, help="The customer's number."),
@@ -261,7 +261,7 @@ def _hotels(found: Sequence[Any]) -> str:
 
 
 def _note(what: str, found: Sequence[Any]) -> None:
-    """Leave in the system's log who looked at whom; ids only."""
+    """Log the operator and the ids of the customers to syslog."""
     ids = " ".join(str(one["id"]) for one in found[:50])
     syslog.syslog(
         syslog.LOG_INFO,

@@ -1,4 +1,4 @@
-"""What `alpinehub pms` and `alpinehub check` share: which server, as whom; how failures end."""
+"""Shared by `alpinehub pms` and `alpinehub check`: options, the client made of them, exit codes."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def sample(
 ) -> Sample:
     """A submission. `odd`: one that no hotel sees, a test of Google's or a robot's form.
 
-    The guest is nobody: example.com is no one's domain.
+    The guest does not exist: example.com is reserved for examples.
     """
     arrival = today + timedelta(days=30)
     stay = arrival, arrival + timedelta(days=7)

@@ -27,7 +27,7 @@ _SECRET_BYTES = 18
 
 
 def _operator() -> str:
-    """Who gives the command, as the system knows them: anybody may set the environment."""
+    """The operator's user name: of sudo, else of the process."""
     if name := os.environ.get("SUDO_USER"):
         return name
     try:

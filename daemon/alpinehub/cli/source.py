@@ -175,7 +175,7 @@ def enable(hub: Hub, hotel: str, name: str) -> None:
 
 
 def _warn_of_shared_key(hub: Hub, record: dict[str, object], secret: str) -> None:
-    """A lead that names no hotel is nobody's once two hotels have its key."""
+    """Warn if another hotel has the same Google key: leads without a hotel are refused then."""
     if record["kind"] != "google":
         return
     hotel = str(record["hotel"])

@@ -5,8 +5,8 @@
 
     one of them has an address ....... the others are merged into that one
     none has ......................... the others are merged into the oldest
-    several have ..................... they stay: a telephone is shared more often than a mailbox,
-                                       and whoever gave the number alone may be any of them
+    several have ..................... none is merged: people share telephones, and which of them
+                                       gave only the number is not known
 
 A customer is due when they are new and gave a number, when their number or country changes, and
 when the region of their hotel changes. Where a request is stored for a customer who is just merged,

@@ -1,9 +1,9 @@
-"""Erasing a customer: what they said of themselves goes; that somebody asked stays.
+"""Erasing a customer: personal data is deleted, the requests remain.
 
 A request keeps its stay, its price and its history, so that the figures of a hotel remain true;
-what it holds of a person goes, wherever it lies, and the customer's row with it. It is done in
-small units and can be done again: the customer's row goes last, and the foreign key keeps it while
-a request of theirs is left, or comes meanwhile.
+personal data is deleted in every table, and the customer's row with it. It is done in small units
+and can be repeated: the customer's row goes last, and its foreign key keeps it while one of their
+requests is left, or comes meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cordata import Conflict, Row, Store, Tx
 
 #: Requests of one unit.
 STEP = 50
-#: What a version says of nobody. A field that is not here goes.
+#: Fields of a version that are not personal data; all others are deleted.
 _KEPT = (
     "status",
     "arrival",
@@ -47,7 +47,7 @@ _KEPT = (
     "room_class",
     "room_kind",
 )
-#: What the detail of an event says of nobody.
+#: The same of the detail of a history entry.
 _KEPT_DETAILS = (
     *("protocol", "client_id", "res_status", "code"),
     *("by", "inbox", "mapping", "accepted_by"),
@@ -60,7 +60,7 @@ _RUNS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erased:
-    """What was erased, in numbers."""
+    """Numbers of what was erased."""
 
     customers: int
     requests: int
@@ -150,7 +150,7 @@ async def erase_traces(store: Store, customers: Sequence[Customer], why: Reason)
 
 
 async def erase_rows(store: Store, customers: Sequence[Customer]) -> tuple[int, list[Customer]]:
-    """The last step: how many went, and who stays, a request of whom came meanwhile."""
+    """The last step: how many were deleted, and those who stay because a request came meanwhile."""
     gone, left = 0, list[Customer]()
     for start in range(0, len(customers), STEP):
         some = customers[start : start + STEP]

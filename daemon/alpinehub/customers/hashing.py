@@ -1,5 +1,5 @@
 """Hashes by which an advertising platform may find a customer: SHA-256 of what they said, in the
-form that the platform wants. They are made when somebody asks for them, and stored nowhere.
+form that the platform wants. They are computed on demand and not stored.
 
 Meta: Conversions API, customer information parameters. Google: enhanced conversions, customer data.
 """
@@ -59,7 +59,7 @@ def _initial(text: str) -> str:
     return _lower(text)[:1]
 
 
-#: Of each platform: how a field is written before it is hashed. What is not here is not given.
+#: By platform: how a field is normalised before it is hashed. Other fields are not given.
 _RULES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "meta": {
         "email": _lower,

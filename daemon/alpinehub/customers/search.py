@@ -1,4 +1,4 @@
-"""Customers as an operator looks for them: by address, number, id or a part of the name."""
+"""Finds customers by address, number, id or a part of the name."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _ADDRESS = re.compile(r"(?<![\w.+%-])(?=([\w.+%-]++@[\w-]++(?:\.\w[\w-]*+)*+))")
 
 @dataclass(frozen=True, slots=True)
 class PersonMatcher:
-    """By what one customer is known in a text."""
+    """What identifies one customer in a text."""
 
     hotel_id: int
     #: Lower case; "" is none.
@@ -72,7 +72,7 @@ def _any_number_in(text: str, numbers: frozenset[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class GroupMatcher:
-    """Everybody of one hotel who is searched for."""
+    """All customers of one hotel that are searched for."""
 
     emails: frozenset[str]
     #: Those whose address has a character that `_ADDRESS` does not know: tried one by one.
@@ -96,10 +96,10 @@ def group_matchers(matchers: Sequence[PersonMatcher]) -> Mapping[int, GroupMatch
     by_hotel: defaultdict[int, list[PersonMatcher]] = defaultdict(list)
     for matcher in matchers:
         by_hotel[matcher.hotel_id].append(matcher)
-    return {hotel_id: _crowd(ones) for hotel_id, ones in by_hotel.items()}
+    return {hotel_id: _group(ones) for hotel_id, ones in by_hotel.items()}
 
 
-def _crowd(matchers: Sequence[PersonMatcher]) -> GroupMatcher:
+def _group(matchers: Sequence[PersonMatcher]) -> GroupMatcher:
     odd = tuple(matcher for matcher in matchers if matcher.email and not _is_plain(matcher.email))
     return GroupMatcher(
         emails=frozenset(matcher.email for matcher in matchers if matcher.email)
@@ -166,7 +166,7 @@ class Traces:
 async def find_traces(
     store: Store, matchers: Sequence[PersonMatcher], *, spare_open: bool = False
 ) -> Traces:
-    """Look for all of them. `spare_open`: not among submissions that nobody interpreted yet."""
+    """Look for all of them. `spare_open`: not in submissions that are not interpreted yet."""
     found, groups = Traces(), group_matchers(matchers)
     async for rows in _pages(store, _look_at_inbox):
         looked = [row for row in rows if not (spare_open and row["state"] in _OPEN)]

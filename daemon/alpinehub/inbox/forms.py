@@ -10,8 +10,8 @@ from alpinehub.webhooks.field_names import meant_by_key, meant_by_label
 from alpinehub.webhooks.submission import FormChange, FormSignature, form_change
 from cordata import Context, Row, Tx
 
-#: Shapes kept of one form, and of all forms of a source: the address of an HTML form is anybody's,
-#: and a poster of arbitrary forms must not fill the table.
+#: Signatures kept of one form, and of all forms of a source: the address of an HTML form is public,
+#: and arbitrary submissions must not fill the table.
 MAX_SIGNATURES, MAX_OF_SOURCE = 50, 500
 _HOUR_US = 3_600_000_000
 _encode = msgspec.json.Encoder().encode
@@ -75,7 +75,7 @@ def _alert(ctx: Context, row: Row, changed: FormChange) -> None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Fields in words of our own: who sends a form may call them what they like."""
+    """Fields by their meaning: their names are text of the sender's."""
     meant = sorted({meaning for name in names if (meaning := _meaning(name))})
     others = sum(1 for name in names if not _meaning(name))
     if others:

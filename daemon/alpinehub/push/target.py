@@ -40,7 +40,6 @@ _MAX_CHARS = 256
 class Target:
     """The server to which the guest requests of an account are pushed."""
 
-    account: str
     url: Url
     login: str
     password: str = field(repr=False)
@@ -175,7 +174,6 @@ async def read_target(tx: Tx, account_id: int) -> Row | None:
 def open_target(ctx: Context, row: Row) -> Target:
     """With its password. Raises: CordataError when this process cannot open it."""
     return Target(
-        account=row["name"],
         url=parse_url(row["url"]),
         login=row["login"],
         password=ctx.vault.open(row["secret"], context=PUSH_SECRET).decode(),

@@ -1,4 +1,4 @@
-"""Thirty days as a picture: SVG for who shows it, PNG for who does not, blocks for text."""
+"""Thirty days as a chart: SVG, PNG for mail clients without SVG, block characters for text."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class SourceCount:
     source: str
     requests: int = 0
     reservations: int = 0
-    #: Somebody who asks without saying when.
+    #: Requests without dates.
     leads: int = 0
     #: Of something never heard of.
     cancellations: int = 0
@@ -108,7 +108,7 @@ class Figures:
     spam: int = 0
     #: What was rejected as wrong: of sources, and of hotel software.
     errors: int = 0
-    #: Submissions nobody could map; of the moment, not of the day.
+    #: Submissions in review; of the moment, not of the day.
     review: int = 0
     #: This day and those before it, the oldest first.
     days: tuple[DayCount, ...] = ()
@@ -122,5 +122,5 @@ class Figures:
 
     @property
     def undeliverable(self) -> int:
-        """What waits for somebody whose version of the protocol cannot carry it."""
+        """What waits and is undeliverable."""
         return sum(account.undeliverable for account in self.waiting)

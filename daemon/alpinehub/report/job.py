@@ -58,8 +58,8 @@ async def send_report(ctx: Context, scope: str, period: str) -> None:
 
     When at least MAX_REPORTS days before it have no report, it has a row for each of them.
     The mail and the note that it was made commit together, and its Message-ID follows from hotel
-    and day: a run that was cut off and comes again, or two at once, end in one mail. Nobody to
-    send it to is no failure. Raises: PermanentError for a hotel or day that cannot be.
+    and day: a run that was cut off and repeated, or two at once, end in one mail. Without
+    recipients no mail is written. Raises: PermanentError for a hotel or day that cannot be.
     """
     figures = await read_report(ctx, scope, period)
     figures = replace(figures, missed=await _read_missed(ctx, figures.hotel, figures.day))
@@ -183,7 +183,7 @@ async def due_portfolio(ctx: Context, now: datetime) -> Iterable[tuple[str, str]
 
 
 async def send_portfolio(ctx: Context, scope: str, period: str) -> None:
-    """Write the mail on one day of all hotels, if anybody is to get it. Raises: PermanentError."""
+    """Write the mail on one day of all hotels, if it has recipients. Raises: PermanentError."""
     to = addresses_of(*ctx.settings["alpinehub"].portfolio_to)
     if not to:
         return

@@ -32,7 +32,7 @@ class PortfolioHotel:
     duplicates: int
     repeated: int
     errors: int
-    #: Of this moment: what waits for somebody, since when the oldest does, when software last came.
+    #: At this moment: what waits, since when the oldest waits, the last contact of its software.
     waiting: int
     undeliverable: int
     review: int
@@ -44,7 +44,7 @@ class PortfolioHotel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portfolio:
-    """The day of all hotels, those first that need somebody."""
+    """The day of all hotels, those with problems first."""
 
     day: date
     #: The agency's.

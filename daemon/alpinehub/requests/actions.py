@@ -27,7 +27,7 @@ class ActionResult:
 
 async def resend(store: Store, request_id: str, *, account: str | None, by: str) -> ActionResult:
     """Let the newest version wait again, for one account or all of the hotel; an acknowledgement or
-    a refusal is forgotten, but for the trail. What waits anyway is left as it is, and so is a
+    a refusal is forgotten, but for the history. What waits anyway is left as it is, and so is a
     cancellation for accounts who never got the request.
 
     Raises: Unusable, StoreUnavailable.
@@ -139,7 +139,7 @@ async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> ActionRe
 
 
 async def _hold(tx: Tx, request_id: str) -> Row:
-    """The reservation, which nobody changes until the end of the unit, nor who reads its hotel."""
+    """The reservation, locked until the end of the unit, as are grants of its hotel."""
     row = await tx.fetch_one("requests_hold_source", id=request_id)
     if row is not None:
         row = await tx.fetch_one("requests_hold", id=request_id)

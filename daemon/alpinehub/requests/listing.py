@@ -240,7 +240,9 @@ def unknown(request_id: str) -> Unusable:
 
 
 async def render_request(store: Store, request_id: str, protocol: Protocol) -> bytes:
-    """The response with it alone, which is sent to nobody. Raises: Unusable, StoreUnavailable."""
+    """The response that hotel software would get; nothing is sent. Raises: Unusable,
+    StoreUnavailable.
+    """
     row = await store.read(lambda tx: tx.fetch_one("requests_xml", id=request_id))
     if row is None:
         raise unknown(request_id)

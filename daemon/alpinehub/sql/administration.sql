@@ -146,7 +146,7 @@ WHERE id = :id
 UPDATE source SET options = :options WHERE id = :id
 
 -- name: set_mapping
--- was: what it is expected to be; else somebody else changed it meanwhile.
+-- was: the expected mapping; no row is changed if it is another by now.
 UPDATE source SET mapping = :mapping WHERE id = :id AND coalesce(mapping, '') = :was
 
 -- name: set_source_disabled

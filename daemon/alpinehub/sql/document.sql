@@ -5,7 +5,7 @@ SELECT revision, body, complete_at FROM hotel_document
 WHERE hotel_id = :hotel_id AND kind = :kind
 
 -- name: document_add
--- Nothing comes back: somebody was first.
+-- No row: a concurrent update was first.
 INSERT INTO hotel_document
     (hotel_id, kind, revision, protocol, account_id, body, complete_at, changed_at)
 VALUES (:hotel_id, :kind, 1, :protocol, :account_id, :body, :complete_at, :now_us)
@@ -13,7 +13,7 @@ ON CONFLICT (hotel_id, kind) DO NOTHING
 RETURNING revision
 
 -- name: document_replace
--- Nothing comes back: somebody was first.
+-- No row: a concurrent update was first.
 UPDATE hotel_document SET
     revision = revision + 1,
     protocol = :protocol,
@@ -45,7 +45,7 @@ WHERE p.hotel_id = :hotel_id ORDER BY p.id DESC LIMIT :limit
 SELECT code, body, changed_at FROM rate_plan WHERE hotel_id = :hotel_id
 
 -- name: rateplan_hold
--- Until the end of the unit nobody else writes plans of the hotel: two complete sets at once would
+-- Locks the plans of the hotel until the end of the unit: two complete sets at once would
 -- both stay, for neither sees what the other writes. The row is changed, not only locked: who waited
 -- for it on an older snapshot runs again.
 UPDATE hotel SET name = name WHERE id = :hotel_id RETURNING id
@@ -84,7 +84,7 @@ SELECT count(*) AS plans, coalesce(sum(length(body)), 0) AS bytes
 FROM rate_plan WHERE hotel_id = :hotel_id
 
 -- name: rateplan_set
--- Each change has a moment of its own, by which an overlay sees that somebody was first.
+-- Each change has a moment of its own, by which an overlay notices a concurrent update.
 INSERT INTO rate_plan (hotel_id, code, protocol, body, changed_at)
 VALUES (:hotel_id, :code, :protocol, :body, :now_us)
 ON CONFLICT (hotel_id, code) DO UPDATE SET

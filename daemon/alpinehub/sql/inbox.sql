@@ -92,6 +92,6 @@ WHERE d.waiting = 1 AND d.undeliverable_code IS NOT NULL
 ORDER BY d.undeliverable_at DESC LIMIT :limit
 
 -- name: inbox_reject
--- Unless somebody settled it meanwhile.
+-- Unless it was settled meanwhile.
 UPDATE inbox SET state = 'rejected', error = :reason, handled_at = :now
 WHERE id = :id AND state IN ('received', 'review')

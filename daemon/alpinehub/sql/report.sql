@@ -14,7 +14,7 @@ WHERE s.hotel_id = :hotel_id AND i.outcome IN ('duplicate', 'test', 'spam')
 GROUP BY i.outcome
 
 -- name: report_trouble
--- Wrong pushes of the day, what nobody could map until now, and what was counted by the hour:
+-- Wrong messages of the day, submissions in review now, and what was counted by the hour:
 -- submissions that said nothing new, those that were refused as wrong, forms filled in by robots.
 SELECT (SELECT count(*) FROM inbound_message p
         WHERE p.hotel_id = :hotel_id AND p.outcome = 'error'

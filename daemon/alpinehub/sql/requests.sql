@@ -94,10 +94,10 @@ WHERE reservation_id = :id AND waiting = 1
 RETURNING account_id
 
 -- name: requests_withdraw
--- From everybody, also from accounts that come later; at NULL: no more.
+-- From the lists of all accounts, also of those granted later. NULL: no longer withdrawn.
 UPDATE reservation SET withdrawn_at = :at WHERE id = :id
 
 -- name: requests_waiting
--- Whom a request waits for.
+-- The accounts that a request waits for.
 SELECT u.name AS account FROM deliverable d JOIN account u ON u.id = d.account_id
 WHERE d.reservation_id = :id ORDER BY u.name

@@ -117,7 +117,7 @@ async def test_settings_of_a_hotel_are_read_and_skipped_when_they_cannot_be(
             await hub.ctx.store.run(unit)
             directory = directory_of(hub.ctx)
             directory._trusted_until = 0.0
-            return (await directory.current()).hotels["DEMO"].settings
+            return (await directory.current()).sources_by_hotel["DEMO"][0].hotel.settings
 
         assert await settings(None) == Settings()
         newer = json.dumps({"off": ["deltas", "of a newer program"], "new": {"x": 1}})

@@ -13,7 +13,6 @@ from alpinehub.push.target import Target, check_url
 
 def target(url: str, *, private: bool) -> Target:
     return Target(
-        account="pms",
         url=check_url(url, private=private),
         login="hub",
         password="s3cret",

@@ -68,7 +68,7 @@ class _TooMuch(Exception):
 async def _store(update: Update, message: RatePlansMessage) -> Outcome:
     """Store the plans after a message, and record the message.
 
-    Raises: StoreUnavailable; TransportError (503) when others were first again and again.
+    Raises: StoreUnavailable; TransportError (503) after TRIES concurrent updates.
     """
     store = update.call.ctx.store
     for _ in range(TRIES):

@@ -138,5 +138,4 @@ def _new(name: str) -> etree._Element:
 
 def _copy(element: etree._Element) -> etree._Element:
     """Without the text behind it."""
-    made = etree.fromstring(etree.tostring(element, with_tail=False))
-    return made
+    return etree.fromstring(etree.tostring(element, with_tail=False))

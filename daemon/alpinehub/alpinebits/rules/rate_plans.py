@@ -40,7 +40,7 @@ START, END = "Start", "End"
 _TYPE, _CODE = "RatePlanNotifType", "RatePlanCode"
 #: Values of AgeQualifyingCode.
 _ADULT, _CHILD = "10", "8"
-#: Nobody is a child for longer.
+#: The highest age of a child.
 _MAX_CHILD_AGE = 21
 #: The highest MinAge of adults.
 _MAX_ADULT_MIN_AGE = 18
@@ -311,7 +311,7 @@ class _PlanCheck:
             self._wrong("InvCode of ALPINEBITSDOW is not seven times 0 or 1")
 
     # Offers:
-    #   first ......... for whom, when, for how long; never a discount
+    #   first ......... guests, dates and length of stay that the plan is for; never a discount
     #   free nights ... Discount with NightsRequired and NightsDiscounted, once
     #   family ........ Discount and Guests: some children for nothing, once
 

@@ -2,7 +2,7 @@
 
 -- name: hold_hotel_settings
 -- newest
--- What is not changed is written again: so nobody else changes it until the end of the unit.
+-- Locked until the end of the unit: columns that are not changed are written again.
 SELECT id, code, name, time_zone, language, region, report_email, settings FROM hotel
 WHERE code = :code
 FOR NO KEY UPDATE

@@ -3,7 +3,7 @@
 -- name: customer_set_numbers
 -- newest
 -- :numbers is [[customer, E.164 or null, number, country and region that it was made of], ...].
--- Of whom one of these is another by now stays due.
+-- A customer of whom one of these has changed meanwhile stays due.
 UPDATE customer SET phone_e164 = found.phone_e164, phone_due = 0
 FROM (
     SELECT c.ctid, j.value ->> 1 AS phone_e164
@@ -17,7 +17,7 @@ FROM (
 WHERE customer.ctid = found.ctid  -- nobody has changed it since
 
 -- name: customer_shared
--- :numbers is [[hotel, number], ...]. Those that several have of whom one gave no e-mail address.
+-- :numbers is [[hotel, number], ...]. Numbers that several customers have, one of them without an e-mail address.
 SELECT c.hotel_id, c.phone_e164, count(c.email) AS owners,
     min(c.id) FILTER (WHERE c.email IS NOT NULL) AS owner
 FROM json_array_elements(:numbers::json) AS j (value)

@@ -1,7 +1,7 @@
 -- Of PostgreSQL alone; what both stores run is in ../requests.sql.
 
 -- name: requests_open
--- Those that wait for somebody, found by what waits (delivery_waiting): it may be much older than
+-- Those that wait, found by the index of what waits (delivery_waiting): they may be much older than
 -- the newest. :undeliverable 1: those of them that cannot be sent. :account_id, :hotel_id NULL: of all.
 WITH open AS MATERIALIZED (
     SELECT d.reservation_id FROM delivery d

@@ -1,7 +1,7 @@
 -- Of SQLite alone; what both stores run is in ../administration.sql.
 
 -- name: hold_hotel_settings
--- What is not changed is written again: so nobody else changes it until the end of the unit.
+-- Locked until the end of the unit: columns that are not changed are written again.
 SELECT id, code, name, time_zone, language, region, report_email, settings FROM hotel
 WHERE code = :code
 

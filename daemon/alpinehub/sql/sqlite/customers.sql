@@ -2,14 +2,14 @@
 
 -- name: customer_set_numbers
 -- :numbers is [[customer, E.164 or null, number, country and region that it was made of], ...].
--- Of whom one of these is another by now stays due.
+-- A customer of whom one of these has changed meanwhile stays due.
 UPDATE customer SET phone_e164 = j.value ->> 1, phone_due = 0
 FROM json_each(:numbers) AS j
 WHERE customer.id = j.value ->> 0 AND phone IS j.value ->> 2 AND country IS j.value ->> 3
     AND (SELECT region FROM hotel WHERE id = hotel_id) = j.value ->> 4
 
 -- name: customer_shared
--- :numbers is [[hotel, number], ...]. Those that several have of whom one gave no e-mail address.
+-- :numbers is [[hotel, number], ...]. Numbers that several customers have, one of them without an e-mail address.
 SELECT c.hotel_id, c.phone_e164, count(c.email) AS owners,
     min(c.id) FILTER (WHERE c.email IS NOT NULL) AS owner
 FROM json_each(:numbers) j
