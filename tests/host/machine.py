@@ -170,7 +170,12 @@ class Host(CommandPlace):
         return int(self.props(unit, "MainPID")["MainPID"])
 
     def kill(self, signal_name: str, pid: int) -> None:
-        """Send a signal to a process of the host."""
+        """Send a signal to a process of the host. Raises: HostError for 0, a unit's without one.
+
+        kill(1) would take that for its own process group, which is that of the tests.
+        """
+        if pid <= 0:
+            raise HostError(f"no process to send {signal_name} to: {pid}")
         self.run("kill", f"-{signal_name}", pid)
 
     def cursor(self) -> str:

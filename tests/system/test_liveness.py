@@ -26,6 +26,18 @@ def main_pids(host: Host, *units: str) -> list[int]:
     return [int(b["MainPID"]) if b["ActiveState"] == "active" else 0 for b in blocks]
 
 
+def up_pids(host: Host, *units: str) -> list[int]:
+    """Main process of each unit, once all are active."""
+    pids: list[int] = []
+
+    def all_up() -> bool:
+        pids[:] = main_pids(host, *units)
+        return all(pids)
+
+    wait_for(all_up, timeout_s=30, what="all are up")
+    return pids
+
+
 def back(host: Host, units: list[str], before: list[int]) -> bool:
     """All units are active with other processes than before."""
     now = main_pids(host, *units)
@@ -39,9 +51,7 @@ def next_primary_s(host: Host, before: list[int]) -> float:
 
 @pytest.mark.parametrize("victims", [WORKERS[2:3], WORKERS], ids=["one", "all"])
 def test_worker_comes_back_when_it_is_killed(hub: Host, victims: list[str]) -> None:
-    # 0 would be the process group of whoever sends the signal: that of the tests.
-    wait_for(lambda: all(main_pids(hub, *victims)), timeout_s=30, what="all are up")
-    before = main_pids(hub, *victims)
+    before = up_pids(hub, *victims)
     with booking_load(hub, connections=CONNECTIONS) as load:
         hub.run("kill", "-KILL", *before)
         took_s = wait_for(lambda: back(hub, victims, before), timeout_s=20, what="the restart")
@@ -53,7 +63,7 @@ def test_worker_comes_back_when_it_is_killed(hub: Host, victims: list[str]) -> N
 
 
 def test_worker_comes_back_when_it_hangs(hub: Host) -> None:
-    before = main_pids(hub, "worker@1")
+    before = up_pids(hub, "worker@1")
     cursor = hub.cursor()
     with booking_load(hub, connections=CONNECTIONS) as load:
         hub.kill("STOP", before[0])
@@ -97,7 +107,7 @@ def test_nothing_fails_when_the_whole_target_is_restarted(hub: Host) -> None:
 def test_workers_serve_on_when_the_primary_is_killed(hub: Host) -> None:
     with booking_load(hub, connections=CONNECTIONS) as load:
         for _ in range(3):
-            before = main_pids(hub, "primary")
+            before = up_pids(hub, "primary")
             hub.kill("KILL", before[0])
             assert next_primary_s(hub, before) <= 2 * 2.0
     assert load.failed == {} and load.counts["ok"] > CONNECTIONS
@@ -201,7 +211,7 @@ def test_workers_answer_503_and_nothing_spins_when_all_restart_with_a_broken_fil
 def test_nothing_fails_when_one_worker_is_killed_while_the_file_is_broken(hub: Host) -> None:
     hub.sh(BROKEN)
     try:
-        before = main_pids(hub, "worker@2")
+        before = up_pids(hub, "worker@2")
         hub.kill("KILL", before[0])
         wait_for(lambda: back(hub, ["worker@2"], before), timeout_s=20, what="the restart")
         with booking_load(hub, connections=CONNECTIONS) as load:
@@ -215,7 +225,7 @@ def test_nothing_fails_when_one_worker_is_killed_while_the_file_is_broken(hub: H
 
 def test_alert_is_in_the_journal_when_a_worker_was_killed(hub: Host) -> None:
     cursor = hub.cursor()
-    hub.kill("KILL", hub.main_pid("worker@3"))
+    hub.kill("KILL", up_pids(hub, "worker@3")[0])
     alert = "alert@worker@3.service.service"
     wait_for(lambda: hub.journal("_SYSTEMD_UNIT=" + alert, since=cursor), what="the alert")
     with Load(hub, count=1):

@@ -130,7 +130,7 @@ def test_primary_leads_again_when_it_or_postgresql_was_killed(
     term = "SELECT term FROM lease WHERE name = 'primary'"
     before = int(ask(servers, term))
     if victim == "primary":
-        hub.run("kill", "-KILL", hub.main_pid("primary"))
+        hub.kill("KILL", hub.main_pid("primary"))
     else:
         servers.postgres.kill()
         servers.postgres.start()
