@@ -32,6 +32,10 @@ smoke = tests/contract tests/unit/style tests/integration/testing tests/integrat
 parallel := -n 4 --dist worksteal
 # One environment for whoever develops; `make run` has one of its own, without them.
 extras := test lint bench
+# One file has one host and its tests go on from each other; hosts wait most of the time.
+hosts := -n 2 --dist loadfile
+# Before the command of a part that is to leave the processors to others.
+low :=
 # Hosts, the Debian 13 tree and its name spaces take root; the cache stays the caller's own.
 ifeq ($(shell id -u),0)
 root :=
@@ -48,17 +52,19 @@ help: ## Show this
 run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C stops it
 	@$(build)/need python venv run && venv=$$($(build)/venv) && PYTHONPATH=daemon exec "$$venv/bin/python" packaging/run.py $(PORT) $(STATE)
 
-# What the parts need first, for two of them at once must not install; mypy leaves a core to the tests.
+# What the parts need is made first, for two of them at once must not install. The parts wait much of their
+# time, so all run at once, and go on when one fails; the output of each is printed whole when it ends. Hosts
+# come first: their tests assert how soon a service is back, so the others have a lower priority.
 test: ## Lint, all tests on Debian 13's Python, a part of them on this one, the package in booted hosts
 	@$(build)/need venv tree lint test && $(build)/venv $(extras) >/dev/null && $(root) $(build)/tree >/dev/null
-	@$(MAKE) -j2 lint test-debian
-	@$(MAKE) test-smoke test-system
+	@echo "lint, test-debian, test-smoke and test-system run at once; each is shown when it ends" >&2
+	@$(MAKE) -k -j3 --output-sync=target low="nice -n 10" test-system test-debian lint test-smoke
 
 test-all: test test-venv test-alone oracle soak ## The same, all tests on this Python, too, the whole oracle, long chaos
 
 test-debian: ## Unit, contract and integration tests on Debian 13's Python, which the package runs on
 	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \
-		$(root) "$$venv/bin/python" -B -m tests.host.suite --durations=10 $(parallel) $(PYTEST)
+		$(root) $(low) "$$venv/bin/python" -B -m tests.host.suite --durations=10 $(parallel) $(PYTEST)
 
 test-venv: ## The same in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
@@ -68,7 +74,7 @@ test-venv: ## The same in a virtual environment
 # and ruff know what it lacks.
 test-smoke: ## Contract tests and one of everything in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
-		"$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) $(smoke) $(PYTEST)
+		$(low) "$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) $(smoke) $(PYTEST)
 
 # What a clone has that stands alone: the tests that use ../shared must pass without it.
 test-alone: ## The tests of AlpineBits without the official schemas and samples in ../shared
@@ -82,10 +88,10 @@ oracle: ## All recorded answers of the hub, on both stores
 
 test-system: ## The package in booted Debian 13 hosts
 	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \
-		$(root) "$$venv/bin/python" -B -m pytest -q -p no:cacheprovider --durations=10 tests/system $(PYTEST)
+		$(root) "$$venv/bin/python" -B -m pytest -q -p no:cacheprovider --durations=10 $(hosts) tests/system $(PYTEST)
 
 lint: ## ruff, mypy, import-linter, shellcheck; systemd-analyze and lintian in Debian 13
-	@$(build)/need venv tree lint && venv=$$($(build)/venv $(extras)) && $(build)/lint "$$venv/bin" && \
+	@$(build)/need venv tree lint && venv=$$($(build)/venv $(extras)) && $(low) $(build)/lint "$$venv/bin" && \
 		$(root) $(build)/deb dist >/dev/null && \
 		$(root) env OUT="$$PWD/dist" $(build)/in-tree sh /src/packaging/build/lint-inside
 
