@@ -18,7 +18,7 @@ from tests.processes import joined
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Queue
-from cordata.broker.redis import refusal_log
+from cordata.broker.redis import relay as relay_module
 from cordata.broker.redis.relay import Relay
 from cordata.broker.redis.stream import Keys
 from cordata.errors import BrokerUnavailable, StoreUnavailable
@@ -228,7 +228,7 @@ async def test_relay_says_once_that_it_waits_and_then_what_to_do(
     async with on_redis(tmp_path) as parts:
         redis.empty()
         await parts.store.run(lambda tx: tx.execute("redis.remove_server"))
-        monkeypatch.setattr(refusal_log, "_PRIMARY_S", 0.2)
+        monkeypatch.setattr(relay_module, "_PRIMARY_S", 0.2)
         relay = await relay_on(parts, Watched(parts.store))
         service = RelayService(parts.store, relay, QUICK)
         with closing(relay._server):

@@ -32,8 +32,7 @@ from redis.exceptions import ResponseError
 from cordata import clock
 from cordata.broker.message import Message, MessageId, Outcome, give_back
 from cordata.broker.redis.pending import queue_removal
-from cordata.broker.redis.refusal_log import WRONG_TYPE, RefusalLog
-from cordata.broker.redis.server import RedisServer, code_of
+from cordata.broker.redis.server import WRONG_TYPE, RedisServer, code_of
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
 from cordata.broker.redis.stream import WAKES, Keys, StreamEvent, decode, position_of
 from cordata.core.delivery import Verdict
@@ -63,7 +62,6 @@ class Consumer:
         self._server = server
         self._keys = keys
         self._name = name
-        self._refusal_log = RefusalLog()
         #: Group -> event type.
         self._types: dict[str, str] = {}
         #: Read and not settled.
@@ -133,7 +131,7 @@ class Consumer:
                 self._is_incomplete = True
                 await asyncio.sleep(max(self._server.pause_s, 0.01))
             except ResponseError as error:
-                self._refusal_log.refused(self._keys.wake, error)
+                self._server.log_refusal(self._keys.wake, error)
                 await asyncio.sleep(1.0)
 
     async def keep_connected(self, wake: Callable[[], None]) -> None:
@@ -233,7 +231,7 @@ class Consumer:
         if code_of(error) == "NOGROUP":
             self._store.notify(REDIS_TOPIC)  # the primary makes it, and finds out what else is lost
         else:
-            self._refusal_log.refused(f"{group} its events", error)
+            self._server.log_refusal(f"{group} its events", error)
 
     async def _adopt(self) -> None:
         """Read what is pending in our name and was never seen here. Raises: BrokerUnavailable."""

@@ -61,8 +61,7 @@ from redis.exceptions import ResponseError
 
 from cordata import clock, events
 from cordata.broker.redis.pending import move_claims
-from cordata.broker.redis.refusal_log import WRONG_TYPE, RefusalLog
-from cordata.broker.redis.server import RedisServer, code_of
+from cordata.broker.redis.server import WRONG_TYPE, RedisServer, code_of
 from cordata.broker.redis.state import ALL, StoredState, load, make_groups
 from cordata.broker.redis.stream import Keys, id_of, position_of
 from cordata.errors import BrokerUnavailable
@@ -127,7 +126,6 @@ class Reconciler:
         self._unknown: set[tuple[str, str]] = set()
         #: Types whose key is no stream: their events go through the store.
         self._refused: set[str] = set()
-        self._refusal_log = RefusalLog()
         #: Commands of the last pass.
         self.cost = 0
 
@@ -190,7 +188,7 @@ class Reconciler:
             if isinstance(facts, ResponseError) or isinstance(groups, ResponseError):
                 if isinstance(facts, ResponseError) and code_of(facts) == WRONG_TYPE:
                     self._refused.add(type)
-                    self._refusal_log.refused(self._keys.of(type), facts)
+                    self._server.log_refusal(self._keys.of(type), facts)
                 continue
             last, newest = _ends(facts)
             look = found[type] = _Look(last, {}, {})

@@ -24,8 +24,7 @@ from redis.exceptions import ResponseError
 from cordata import clock, events
 from cordata.broker.contract import Broker
 from cordata.broker.message import Message, MessageId, Outcome, Want
-from cordata.broker.redis.refusal_log import WRONG_TYPE, RefusalLog, UnknownServer
-from cordata.broker.redis.server import RedisServer, describe
+from cordata.broker.redis.server import WRONG_TYPE, RedisServer, describe
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
 from cordata.broker.redis.stream import DOCUMENT, ID, WAKES, Keys, StreamEvent, encode, position_of
 from cordata.core.delivery import Verdict
@@ -38,6 +37,8 @@ log = logger("cordata.redis")
 
 #: The consumer group of the relays.
 GROUP = "redis"
+#: A running primary examines a new Redis within this time.
+_PRIMARY_S = 30.0
 #: Messages of one claim.
 _BATCH = 500
 #: While Redis is available, but takes nothing.
@@ -85,6 +86,32 @@ class _Batch(NamedTuple):
     entries: dict[str, list[object]]
 
 
+class _UnknownServer:
+    """Notices when the Redis of this process stays unknown to the primary."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self._server = server
+        self._run_ids: tuple[str, str] | None = None
+        self._deadline = 0.0
+
+    def seen(self, known: str, ours: str) -> None:
+        """The run ids of the Redis that the store knows, and of ours; they differ."""
+        now = clock.monotonic()
+        if self._run_ids != (known, ours):
+            self._run_ids = known, ours
+            self._deadline = now + _PRIMARY_S
+        elif now >= self._deadline:
+            self._server.log_error(
+                "no primary looks after this Redis, so nothing is published to it",
+                hint="[broker] url and prefix have to be the same on every host, the primary's too:"
+                " compare what `cordata config show` says there; and one primary has to run",
+            )
+
+    def known(self) -> None:
+        """They are the same."""
+        self._run_ids = None
+
+
 class Relay:
     """The relay of one process. `queue` claims in its name."""
 
@@ -104,8 +131,7 @@ class Relay:
         self._batch: _Batch | None = None
         self._refusals = 0
         self._next_deadline = 0.0
-        self._refusal_log = RefusalLog()
-        self._unknown = UnknownServer(self._refusal_log)
+        self._unknown = _UnknownServer(server)
 
     @property
     def held(self) -> set[MessageId]:
@@ -164,7 +190,7 @@ class Relay:
         }
         for type in sorted({one.type for one in streamed if one.event_id not in entries}):
             refusal = ResponseError(f"{WRONG_TYPE} the key is no stream")
-            self._refusal_log.refused(self._keys.of(type), refusal)
+            self._server.log_refusal(self._keys.of(type), refusal)
         self._batch = _Batch(self._state, messages, entries)
         self._held = ()
         await self._enter()

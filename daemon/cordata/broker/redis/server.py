@@ -48,7 +48,7 @@ from cordata import clock, events
 from cordata.broker.redis.address import RedisAddress
 from cordata.core.retry import Backoff
 from cordata.errors import BrokerUnavailable
-from cordata.log import fields, logger
+from cordata.log import LogThrottle, fields, logger
 
 log = logger("cordata.redis")
 
@@ -73,6 +73,15 @@ _LOGIN_HINT = (
     " a unit reads it when it starts: restart it then"
 )
 _SENTINEL_HINT = _LOGIN_HINT.replace("redis-password", "sentinel-password")
+#: The same refusal is logged again after so long.
+_REFUSED_S = 300.0
+#: A key of another type is where a stream should be.
+WRONG_TYPE = "WRONGTYPE"
+_REFUSAL_HINTS = {
+    WRONG_TYPE: "something else uses this key: rename or delete it (TYPE shows what it is), or"
+    " choose another [broker] prefix",
+    "NOPERM": "the user in [broker] url needs the commands and the keys of [broker] prefix",
+}
 #: redis-py strips the code from the text of these.
 _CODES = {OutOfMemoryError: "OOM", NoPermissionError: "NOPERM", ReadOnlyError: "READONLY"}
 
@@ -152,6 +161,7 @@ class RedisServer:
         self._failures = 0
         self._next_deadline = 0.0
         self._connections = WeakSet[AbstractConnection]()
+        self._throttle = LogThrottle(again_s=_REFUSED_S)
         self._sentinel = self._make_sentinel(sentinel_password, timeout_s=timeout_s)
         options = {
             **_options(timeout_s),
@@ -267,6 +277,17 @@ class RedisServer:
         except (RedisError, OSError) as error:
             raise self._failed(error) from error
         return list(found[0][1]) if found else []
+
+    def log_refusal(self, what: str, error: ResponseError) -> None:
+        """Log that Redis refuses a command about a key, or for a purpose."""
+        hint = _REFUSAL_HINTS.get(code_of(error), "")
+        self.log_error(f"Redis refuses {what}: {describe(error)}", hint=hint)
+
+    def log_error(self, text: str, *, hint: str = "") -> None:
+        """Log an error with the next step, unless the same was logged not long ago."""
+        if self._throttle.is_due(text):
+            extra = fields(events.BROKER_FAILED, hint=hint)
+            log.error("%s%s", text, f" ({hint})" if hint else "", extra=extra)
 
     def _failed(self, error: Exception) -> BrokerUnavailable:
         text, hint = _reason(error)
