@@ -201,4 +201,4 @@ def cpu_s(pid: int) -> float:
 
 def command_line(pid: int) -> str:
     """The argument vector, spaces between."""
-    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()

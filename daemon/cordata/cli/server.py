@@ -50,6 +50,11 @@ or in test mode something ended in the dead letter, 78 the configuration cannot 
     metavar="SECONDS",
     help="A child silent for this long is ended with a trace; 0: never.",
 )
+@click.option(
+    "--no-preload",
+    is_flag=True,
+    help="Import the application in each process, not once for all.",
+)
 @shared
 def server(
     workers: int,
@@ -58,6 +63,7 @@ def server(
     test_mode: bool,
     restart: bool,
     watchdog: float,
+    no_preload: bool,
     config: str | None,
     app: str | None,
     debug: bool,
@@ -66,6 +72,7 @@ def server(
 
     INT, TERM or HUP stops them in order: the workers within 35 s, then the primary likewise.
     """
+    from cordata.cli import main
     from cordata.config import choose_app, find_file, open_document
     from cordata.supervisor import Supervisor
     from cordata.systemd import install_hooks, install_logging
@@ -85,6 +92,7 @@ def server(
         restart=restart,
         watchdog_s=watchdog,
         on_ready=_say_ready,
+        program=None if no_preload else main,
     )
     return supervisor.run()
 

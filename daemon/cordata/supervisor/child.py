@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cordata.supervisor.spawn import command
-
 State = Literal["waiting", "starting", "ready", "stopping", "gone"]
 
 #: As systemd's DefaultTimeoutStartSec=; EXTEND_TIMEOUT_USEC moves it.
@@ -31,7 +29,8 @@ class Child:
     """A worker or the primary."""
 
     name: str
-    argv: list[str]
+    #: Of `cordata`.
+    arguments: list[str]
     is_worker: bool
     state: State = "waiting"
     pid: int = 0
@@ -116,10 +115,10 @@ def children(
     common += ["--debug"] if debug else []
     common += ["--app", app] if app is not None else []
     of_worker = [*common, *(["--test-mode"] if test_mode else [])]
-    found = [Child(name="primary", argv=command("primary", *common), is_worker=False)]
+    found = [Child(name="primary", arguments=["primary", *common], is_worker=False)]
     for number in range(workers):
-        argv = command("worker", str(number), *of_worker)
-        found.append(Child(name=f"worker@{number}", argv=argv, is_worker=True))
+        arguments = ["worker", str(number), *of_worker]
+        found.append(Child(name=f"worker@{number}", arguments=arguments, is_worker=True))
     return found
 
 

@@ -1,4 +1,8 @@
-"""Starts child processes with systemd's contract: environment variables and descriptors."""
+"""Starts child processes with systemd's contract: environment variables and descriptors.
+
+A child is executed (`execute`), or forked from this process, which has imported all that it needs
+(`fork`).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,47 +37,95 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", os.fspath(main), *arguments]
 
 
-def spawn(
-    argv: Sequence[str],
-    environment: Mapping[str, str],
-    sockets: Sequence[tuple[str, int]] = (),
-) -> int:
-    """Start a child in a session of its own and return its pid.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a child is started with."""
 
-    `sockets` are (name, fd) pairs; the child gets them at 3.. with LISTEN_FDS, LISTEN_FDNAMES and
-    its own LISTEN_PID, and may open as many as its unit allows. Every other descriptor above 2 is
-    closed, stdin is /dev/null. The child is killed when this process dies, however it dies.
+    #: Of `cordata`: its arguments.
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    #: (name, fd); the child gets them at 3.. with LISTEN_FDS, LISTEN_FDNAMES and its own
+    #: LISTEN_PID. Every other descriptor above 2 is closed, stdin is /dev/null.
+    sockets: Sequence[tuple[str, int]] = ()
+
+
+class Forked(BaseException):
+    """Raised in a forked child, so that it leaves the functions of its parent in their order."""
+
+    def __init__(self, start: Start, parent: int) -> None:
+        super().__init__()
+        self.start, self.parent = start, parent
+
+
+def execute(start: Start) -> int:
+    """Start a child with an interpreter of its own, in a session of its own; gives its pid.
+
+    It is killed when this process dies, however it dies.
     """
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(argv, environment, sockets, parent)
+        _execute(start, parent)
     return pid
 
 
-def _become(
-    argv: Sequence[str],
-    environment: Mapping[str, str],
-    sockets: Sequence[tuple[str, int]],
-    parent: int,
-) -> NoReturn:
+def fork(start: Start) -> int:
+    """Start a child as a fork, for a process without threads; gives its pid.
+
+    Raises: Forked in the child, where every signal is blocked until `become`.
+    """
+    parent = os.getpid()
+    # A signal for the child is not for the handlers that it has from its parent.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    pid = os.fork()
+    if pid == 0:
+        raise Forked(start, parent)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
+
+
+def become(forked: Forked) -> None:
+    """Make this process, a fork, what `execute` would have made; the rest is to run its command.
+
+    Signals are handled again as at the start of an interpreter: the caller has seen to that.
+    """
+    start = forked.start
+    _detach(forked.parent)
+    _place(start.sockets)
+    environment = _environment(start.environment, start.sockets)
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update(environment)
+    sys.orig_argv[:] = command(*start.arguments)
+    sys.argv[:] = sys.orig_argv[2:]
+    _show_command(["cordata", *start.arguments])
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _execute(start: Start, parent: int) -> NoReturn:
     """In the child: never returns, never runs a line of the parent's clean-up."""
+    argv = command(*start.arguments)
     try:
         signal.set_wakeup_fd(-1)
-        _raise_descriptor_limit()
-        os.setsid()  # Ctrl-C reaches the supervisor alone, which keeps the order
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the line above
-            os._exit(1)
-        _place(sockets)
+        _detach(parent)
+        _place(start.sockets)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.execve(argv[0], list(argv), _environment(environment, sockets))
+        os.execve(argv[0], argv, _environment(start.environment, start.sockets))
     except BaseException as error:  # noqa: BLE001 - whatever it is, this process ends here
         os.write(2, f"cannot start {argv[0]}: {error}\n".encode())
     finally:
         os._exit(127)
+
+
+def _detach(parent: int) -> None:
+    """A session of its own, the descriptors that its unit allows, no life after the parent."""
+    _raise_descriptor_limit()
+    os.setsid()  # Ctrl-C reaches the supervisor alone, which keeps the order
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
 
 
 def _place(sockets: Sequence[tuple[str, int]]) -> None:
@@ -105,3 +158,16 @@ def _raise_descriptor_limit() -> None:
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _show_command(argv: Sequence[str]) -> None:
+    """Have ps(1) show this command, as far as there is room where the kernel placed the parent's.
+
+    See proc_pid_cmdline(5): it reads that memory.
+    """
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    begin, end = int(fields[45]), int(fields[46])  # arg_start, arg_end of proc_pid_stat(5)
+    if begin < end:
+        text = b"".join(os.fsencode(word) + b"\0" for word in argv)
+        ctypes.memmove(begin, text[: end - begin - 1].ljust(end - begin, b"\0"), end - begin)

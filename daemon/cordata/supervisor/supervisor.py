@@ -15,6 +15,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from cordata import clock, events
 from cordata.config import Config, build, find_file, open_document
@@ -22,9 +23,10 @@ from cordata.config.pool import PoolConfig
 from cordata.errors import ConfigError, StoreUnavailable, is_transient
 from cordata.log import fields, logger
 from cordata.supervisor import listen as listening
-from cordata.supervisor.child import Child, children, outcome
+from cordata.supervisor.child import START_TIMEOUT_S, Child, children, outcome
 from cordata.supervisor.notify import NotifySocket
-from cordata.supervisor.spawn import spawn
+from cordata.supervisor.preload import Interrupted, has_threads, preload
+from cordata.supervisor.spawn import Forked, Start, become, execute, fork
 from cordata.systemd import Notifier, listen_fds
 
 log = logger("cordata.server")
@@ -50,6 +52,7 @@ class Supervisor:
         stop_timeout_s: float = 35.0,
         watchdog_s: float = 10.0,
         on_ready: Callable[[Sequence[str]], None] | None = None,
+        program: Callable[[Sequence[str]], NoReturn] | None = None,
     ) -> None:
         """Nothing happens before `run()`.
 
@@ -60,7 +63,8 @@ class Supervisor:
         crash or by a TERM from outside, start again, with growing pauses. `stop_timeout_s`: as
         TimeoutStopSec= of the units, so longer than what the configuration gives a role.
         `watchdog_s` 0 watches nobody. `on_ready` is called once, with the URLs, when all are
-        ready.
+        ready. `program` runs `cordata` with the given arguments in the calling process: with it
+        the application is imported here, once, and children are forked; None: each is executed.
         """
         self.exit_code = 0
         self._listen = list(listen)
@@ -70,7 +74,9 @@ class Supervisor:
         self._stop_timeout_s = stop_timeout_s
         self._watchdog_s = watchdog_s
         self._on_ready = on_ready
-        self._config = config
+        self._app, self._config = app, config
+        self._program = program
+        self._can_fork = False
         self._children = children(workers, config=config, app=app, debug=debug, test_mode=test_mode)
         self._sockets: list[socket.socket] = []
         self._notify = NotifySocket()
@@ -85,12 +91,25 @@ class Supervisor:
         configuration. Raises: ConfigError, CordataError when an address cannot be bound.
         """
         try:
+            return self._supervise()
+        except Forked as error:
+            forked = error
+        # Not in the handler: an error of the child would have its parent's as its context.
+        assert self._program is not None
+        become(forked)
+        self._program(forked.start.arguments)
+
+    def _supervise(self) -> int:
+        try:
             self._open_sockets()
             with _wakeups() as wakeups, selectors.DefaultSelector() as selector:
                 selector.register(wakeups, selectors.EVENT_READ)
                 selector.register(self._notify, selectors.EVENT_READ)
+                self._preload()
+                self._take_signals(wakeups)
                 for child in self._children:
-                    self._start(child)
+                    if not self._stopping:
+                        self._start(child)
                 while any(child.state != "gone" for child in self._children):
                     selector.select(self._timeout_s())
                     self._take_signals(wakeups)
@@ -130,12 +149,34 @@ class Supervisor:
         for address in self._listen or ["127.0.0.1:8080"]:
             self._sockets.append(listening.bind(address))
 
+    def _preload(self) -> None:
+        if self._program is None:
+            return
+        os.environ.update(self._directories())  # the children's, should a module look
+        try:
+            reason = preload(self._config, self._app, timeout_s=START_TIMEOUT_S)
+        except Interrupted:
+            return  # the signal waits to be taken
+        self._can_fork = not reason
+        if reason:
+            log.info("each process imports the application by itself: %s", reason)
+
     def _start(self, child: Child) -> None:
         environment = {"NOTIFY_SOCKET": self._notify.address, **self._directories()}
         if self._watchdog_s:
             environment["WATCHDOG_USEC"] = str(int(self._watchdog_s * 1e6))
         sockets = [("http", sock.fileno()) for sock in self._sockets] if child.is_worker else []
-        child.started(spawn(child.argv, environment, sockets), clock.monotonic())
+        start = Start(arguments=child.arguments, environment=environment, sockets=sockets)
+        try:
+            pid = fork(start) if self._can_fork and not has_threads() else execute(start)
+        except Forked:
+            # The parent's: here they are only numbers, to be placed or closed.
+            for sock in self._sockets:
+                sock.detach()
+            self._sockets.clear()
+            self._manager.close()
+            raise
+        child.started(pid, clock.monotonic())
         log.debug("%s started as %d", child.name, child.pid)
 
     def _directories(self) -> Mapping[str, str]:

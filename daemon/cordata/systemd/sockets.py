@@ -26,7 +26,8 @@ def listen_fds() -> list[ListenSocket]:
     """Take over the sockets passed to this process, in their order; [] when there are none.
 
     They are close-on-exec and non-blocking afterwards, and the variables that announced them are
-    gone, so no child mistakes them for its own. A second call returns the same sockets.
+    gone, so no child mistakes them for its own. A second call returns the same sockets; but a
+    forked process that has variables of its own takes over what they announce.
     """
     if "LISTEN_FDS" not in os.environ:
         return list(_taken)
@@ -35,6 +36,7 @@ def listen_fds() -> list[ListenSocket]:
     inherited = daemon.listen_fds_with_names(unset_environment=True)
     for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
         os.environ.pop(name, None)  # the C library's unsetenv() is unknown to os.environ
+    _taken.clear()
     for fd, name in sorted(inherited.items()):
         sock = socket.socket(fileno=fd)
         sock.set_inheritable(False)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,16 @@ from cordata.context import Context, Event, EventContext
 from cordata.errors import PermanentError
 
 app = App("tiny")
+#: The process that has imported this.
+IMPORTED_BY = os.getpid()
 
 
 def _facts() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
+        "imported_by": IMPORTED_BY,
+        "modules": list(sys.modules),
+        "command": Path("/proc/self/cmdline").read_text().rstrip("\0").split("\0"),
         "parent": os.getppid(),
         "session": os.getsid(0),
         "descriptor_limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0],

@@ -10,7 +10,7 @@ from cordata.supervisor.child import ABORT_GRACE_S, START_TIMEOUT_S, Child, outc
 
 
 def child() -> Child:
-    made = Child(name="worker@0", argv=["true"], is_worker=True)
+    made = Child(name="worker@0", arguments=["worker", "0"], is_worker=True)
     made.started(4711, now=100.0)
     return made
 

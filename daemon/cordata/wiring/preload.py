@@ -1,0 +1,41 @@
+"""Imports what the workers of `cordata server` need, so that they share it when it forks them."""
+# ruff: noqa: F401 - to be imported is all that is wanted of it
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cordata.app_loader import load
+from cordata.broker.factory import is_store
+from cordata.store.factory import store_class
+
+
+def import_all(config: str | Path | None, app: str | None) -> None:
+    """Import the application and what its workers import in functions.
+
+    What the primary alone needs no other process would share. Raises: ConfigError.
+    """
+    import concurrent.futures.thread
+
+    import sdnotify
+    import systemd.daemon
+    import uvloop
+
+    import cordata.services.consumer
+    import cordata.services.http
+    import cordata.services.idle_exit
+    import cordata.services.process_lease
+    import cordata.services.unhandled_event
+    import cordata.wiring.event_loop
+    import cordata.wiring.worker
+
+    loaded = load(config, app)
+    store_class(loaded.config.store)
+    if loaded.app.commands:
+        import cordata.pool.shared.sessions
+        import cordata.services.poolchild
+    if loaded.app.subscriptions:
+        import cordata.services.subscription
+    if not is_store(loaded.config.broker):
+        import cordata.broker.redis.broker
+        import cordata.services.relay
