@@ -218,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
             if exchange.complete:
                 return  # refused before the application heard of it
         server.in_flight += 1
-        exchange.task = server.start(exchange.run())
+        server.start(exchange.run)
 
     def _read_body(self, data: bytes) -> None:
         body, exchange = self._body, self._exchange

@@ -154,10 +154,12 @@ class Exchange:
     async def run(self) -> None:
         """Call the application and see to the end of the request."""
         server = self.server
+        self.task = asyncio.current_task()
         current_request_id.set(self._request_id)
         try:
-            call = server.app(self._scope, self.receive, self.send)
-            await measured("request", call, self._describe)
+            if not self.lost:  # else it was refused, or cut off, before this turn's requests began
+                call = server.app(self._scope, self.receive, self.send)
+                await measured("request", call, self._describe)
         except asyncio.CancelledError:
             self._abort(503, "cancelled", None)
             raise

@@ -136,6 +136,7 @@ class HttpServer:
                 self._acceptor.close()
                 for connection in self._connected():
                     connection.abort()
+                self.state.starting.clear()
                 for task in self.state.tasks:
                     task.cancel()
                 if self.state.tasks:

@@ -13,6 +13,7 @@ from tests.unit.http.wire import Answer, Wire, connect, parse_answers, serving, 
 from cordata import events
 from cordata.config.sections import HttpConfig
 from cordata.errors import StoreUnavailable, Unclear
+from cordata.http import HttpServer
 from cordata.http.asgi import AsgiApp, ClientGone, Receive, Scope, Send
 from cordata.log import request_id
 
@@ -305,6 +306,38 @@ async def test_early_answer_closes_when_much_of_the_body_may_follow(request_: by
         assert (answer.status, answer.headers["connection"]) == (401, "close")
         await wire.feed(b"1\r\nx\r\n" * 1000, GET)  # dropped
         assert wire.transport.ended and len(answers_of(wire)) == 1
+
+
+async def test_application_is_not_called_when_the_body_is_refused_in_the_turn_of_the_head() -> None:
+    called: list[str] = []
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        called.append(scope["path"])
+
+    async with wired(http_only(handle), CONFIG) as wire:
+        wire.connection.data_received(CHUNKED + b"5\r\nhello\r\n")
+        await wire.feed(b"no size\r\n")
+        (answer,) = answers_of(wire, "POST")
+        assert (answer.status, wire.transport.ended, called) == (400, True, [])
+
+
+async def test_application_is_not_called_when_the_server_is_cancelled_in_the_turn_of_the_head() -> (
+    None
+):
+    called: list[str] = []
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        called.append(scope["path"])
+
+    server, ready = HttpServer(http_only(handle), [], CONFIG), asyncio.Event()
+    run = asyncio.ensure_future(server.run(asyncio.Event(), ready=ready))
+    await ready.wait()
+    wire = connect(server)
+    run.cancel()
+    await wire.feed(GET)
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert (called, wire.transport.ended) == ([], True)
 
 
 async def test_request_is_answered_while_tiny_chunks_of_others_are_decoded() -> None:
