@@ -1,6 +1,8 @@
 """Group commit: the units of concurrent requests share one transaction and one sync.
 
-    run() -> queue -> write lock -> savepoint per unit -> COMMIT -> each caller has its result
+    run() -> queue -> write lock -> unit after unit -> COMMIT -> each caller has its result
+                         ^                 |
+                         +--savepoint each-+ a unit failed that had written: once more, from BEGIN
 
 Units run on the loop's thread: in another one each statement would have to win the interpreter
 back from a busy loop, with the lock of all processes in its hands. There is no flush timer: while
@@ -156,27 +158,44 @@ class Writer:
         return taken
 
     def _run_units(self, batch: list[Entry]) -> bool:
-        """Run each unit; whether one of them wrote. Raises: CordataError: the batch failed."""
+        """Run each unit; whether one of them wrote. Raises: CordataError: the batch failed.
+
+        Most batches need no savepoints, which cost each unit two statements and a copy of every
+        page that it changes. When a unit fails that has written, all of them run once more.
+        """
+        wrote = self._try_units(batch, savepoints=False)
+        if wrote is None:
+            self._connection.execute("ROLLBACK")
+            self._connection.execute("BEGIN IMMEDIATE")
+            wrote = self._try_units(batch, savepoints=True)
+        return bool(wrote)
+
+    def _try_units(self, batch: list[Entry], *, savepoints: bool) -> bool | None:
+        """Run each unit. None: what one that failed has written cannot be undone by itself."""
         self._topics = set()
         wrote = False
         for entry in batch:
-            # A savepoint (6 us) makes the failure of a unit its own.
-            if len(batch) > 1:
+            if savepoints:
                 self._connection.execute("SAVEPOINT unit")
-            wrote = self._run_unit(entry) or wrote
+            tx = self._connection.tx()
+            self._run_unit(entry, tx)
             if not self._connection.in_transaction():
                 raise PermanentError("the transaction was ended by a unit")
-            if entry.error is not None:
+            if entry.error is None:
+                self._topics |= tx.topics
+                wrote = wrote or tx.wrote
+            elif savepoints:
+                self._connection.execute("ROLLBACK TO unit")
+            elif tx.wrote:
                 if len(batch) == 1:
                     return False
-                self._connection.execute("ROLLBACK TO unit")
-            if len(batch) > 1:
+                return None
+            if savepoints:
                 self._connection.execute("RELEASE unit")
         return wrote
 
-    def _run_unit(self, entry: Entry) -> bool:
-        """Keep a unit's result or error; whether it wrote. Raises: StoreUnavailable."""
-        tx = self._connection.tx()
+    def _run_unit(self, entry: Entry, tx: SqliteTx) -> None:
+        """Keep a unit's result or error. Raises: StoreUnavailable."""
         entry.error = None
         try:
             entry.value = entry.context.run(_run, entry, tx)
@@ -184,9 +203,6 @@ class Writer:
             if isinstance(tx.failed, StoreUnavailable):
                 raise tx.failed from tx.failed.__cause__
             entry.error = error
-            return False
-        self._topics |= tx.topics
-        return tx.wrote
 
     def _answer(self, batch: list[Entry]) -> None:
         self.units += len(batch)
