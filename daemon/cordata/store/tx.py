@@ -25,6 +25,8 @@ before_write: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
     "cordata_store_before_write", default=None
 )
 
+#: The statement that writes an event and its messages. On PostgreSQL its count is that of messages.
+PUBLISH = "queue.publish"
 #: Wakes the consumers of events, and the relays: one was published.
 QUEUE_TOPIC = "queue"
 #: The same: messages of events that were published before may be claimed (again).
@@ -156,8 +158,7 @@ class Tx(ABC):
         heads = dict(headers or {})
         if request_id := log.request_id.get():
             heads.setdefault("request_id", request_id)
-        await self.write(
-            "queue.publish",
+        await self._write_event(
             event_id=event_id,
             type=type,
             key=key,
@@ -167,10 +168,16 @@ class Tx(ABC):
             due_at=self._due_at(at, delay_s),
             created_at=self.now_us,
         )
-        self.topics.add(QUEUE_TOPIC)
         if type not in published_types and len(published_types) < 1000:
             published_types.add(type)
         return event_id
+
+    async def _write_event(self, **event: object) -> None:
+        """Write a row of `event`, and have consumers woken: where that is known, only if it made
+        messages.
+        """
+        await self.write(PUBLISH, **event)
+        self.topics.add(QUEUE_TOPIC)
 
     def _due_at(self, at: datetime | int | None, delay_s: float) -> int:
         if at is None:

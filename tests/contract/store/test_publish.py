@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.contract.store.conftest import Opener
 
+from cordata.broker.group import Group, register
 from cordata.clock import to_us
 from cordata.errors import Conflict, PermanentError
 from cordata.store import Row, Store, Tx
@@ -112,12 +113,20 @@ async def test_event_ids_grow_when_time_does(opened: Opener) -> None:
 
 async def test_consumer_is_woken_when_an_event_is_committed(opened: Opener) -> None:
     async with opened() as one, opened() as two:
-        await one.run(lambda tx: tx.publish("t", {}))
-        assert await two.wait("queue", 60.0) is True
-        assert await one.wait("queue", 60.0) is True
+        await register(one, [Group("mailer", "t")])
+        for batch in (False, True):
+            await one.run(lambda tx: tx.publish("t", {}), batch=batch)
+            assert await two.wait("queue", 60.0) is True
+            assert await one.wait("queue", 60.0) is True
         async with one.transaction() as tx:
             await tx.publish("t", {})
         assert await two.wait("queue", 60.0) is True
+
+
+async def test_consumer_is_not_woken_when_no_group_gets_the_event(opened: Opener) -> None:
+    async with opened() as store:
+        await store.run(lambda tx: tx.publish("t", {}), batch=True)
+        assert await store.wait("queue", 0.02) is False
 
 
 async def test_mail_is_written_once_when_its_message_id_repeats(opened: Opener) -> None:

@@ -30,6 +30,7 @@ from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcom
 from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx, find_unsendable
 from cordata.store.queries import Query
 from cordata.store.tasks import own_error
+from cordata.store.tx import PUBLISH, QUEUE_TOPIC
 
 log = logger("cordata.store")
 
@@ -221,6 +222,8 @@ class _Batch:
         self._transaction = Transaction(connection, self._settings, "batch_read")
         #: Units that are neither answered nor sent elsewhere.
         self._members: list[_Member] = []
+        #: Whether the events of this batch made messages.
+        self._made_messages = False
 
     async def run(self, members: Sequence[_Member], deadline: float) -> None:
         """Answer all of them, or see to it that they are answered."""
@@ -389,6 +392,11 @@ class _Batch:
                 if statement.rows is not None and statement.rows != result.count
             ]
             if not misfits:
+                self._made_messages = any(
+                    result.count
+                    for statement, result in zip(statements, results, strict=True)
+                    if statement.query.name == PUBLISH
+                )
                 await transaction.commit()
                 return None
         except ServerError as error:
@@ -406,6 +414,8 @@ class _Batch:
         for member in members:
             topics |= member.tx.topics
             member.answer()
+        if not self._made_messages:
+            topics.discard(QUEUE_TOPIC)
         if members:
             self._batcher.commits += 1
             self._batcher.units += len(members)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from cordata.errors import PermanentError
 from cordata.store.queries import Queries, Query
 from cordata.store.sqlite.fault import as_statement_error, home, is_of_statement, translate
-from cordata.store.tx import Row, Tx, UnitMisuse, foreign_await, wrong_count
+from cordata.store.tx import PUBLISH, QUEUE_TOPIC, Row, Tx, UnitMisuse, foreign_await, wrong_count
 from cordata.unawaited import require_awaits
 
 T = TypeVar("T")
@@ -66,6 +66,14 @@ class SqliteTx(Tx):
     async def insert(self, table: str, /, **columns: object) -> None:
         """As in Tx; at once."""
         self._run(self._all.insert(table, columns), columns)
+
+    async def _write_event(self, **event: object) -> None:
+        """As in Tx. The messages are rows of a trigger: only `total_changes` counts them."""
+        connection = self._cursor.connection
+        before = connection.total_changes
+        await self.write(PUBLISH, **event)
+        if connection.total_changes > before + 1:
+            self.topics.add(QUEUE_TOPIC)
 
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """As in Tx."""
