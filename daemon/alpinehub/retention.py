@@ -27,7 +27,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from alpinehub.customers.erasure import Reason, erase_requests, erase_rows, erase_traces
-from alpinehub.customers.search import Customer
+from alpinehub.customers.search import Customer, with_numbers
 from alpinehub.hotels import Unusable
 from alpinehub.models import Settings
 from alpinehub.reservations import decode
@@ -250,7 +250,9 @@ async def _read_due(ctx: Context, ids: Sequence[int], before: int) -> list[Custo
 
     stays, people = await ctx.store.read(unit)
     coming = {row["customer_id"] for row in stays if not is_over(row["data"], today)}
-    return [dict(row) for row in people if row["id"] not in coming and _is_due(row, before)]
+    return await with_numbers(
+        [row for row in people if row["id"] not in coming and _is_due(row, before)]
+    )
 
 
 def _is_due(row: Row, before: int) -> bool:

@@ -1,6 +1,7 @@
-"""Duplicates: the primary reads the telephone numbers of customers and merges those who are one.
+"""Duplicates: the primary merges customers who gave one telephone number, written differently.
 
-    phone_due --E.164--> shared with a customer without an e-mail address?
+    due --numbers with the same last digits, in E.164--> one number, and somebody who gave no
+                                                         e-mail address with it?
                            yes: merged, the other row goes      no: not due any more
 
     one of them has an address ....... the others are merged into that one
@@ -8,16 +9,22 @@
     several have ..................... none is merged: people share telephones, and which of them
                                        gave only the number is not known
 
-A customer is due when they are new and gave a number, when their number or country changes, and
-when the region of their hotel changes. Where a request is stored for a customer who is just merged,
-the foreign key fails one of the two units, which runs again: no request is lost.
+A new customer without an address is due. One with an address, as most have, is due only if a
+customer without one has a number with the same last digits, which the look-up of the customer
+tells (identity.py): so most numbers are never read. A customer is due, too, when their number or
+country changes, and those without an address when the region of their hotel changes. Two units
+that store customers at one moment do not see each other's: so new customers who are due are
+processed once more when SETTLED_S have passed.
+
+Where a request is stored for a customer who is just merged, the foreign key fails one of the two
+units, which runs again: no request is lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,6 +35,8 @@ from cordata import Conflict, Row, Store, Tx
 
 #: Customers of one unit: some milliseconds of the write lock.
 STEP = 200
+#: Longer than a unit of work takes from its first read to its commit ([store] write_timeout_s).
+SETTLED_S = 60
 
 #: A number as written, the hotel's region and the guest's country.
 Written = tuple[str, str, str | None]
@@ -51,50 +60,79 @@ async def merge_duplicates(store: Store, *, step: int = STEP) -> int:
 async def process_step(store: Store, after: int, limit: int) -> Sequence[int]:
     """Process the next customers that are due, in one unit; their ids."""
 
-    async def due(tx: Tx) -> list[Row]:
-        return await tx.fetch_all("customer_due", after=after, limit=limit)
+    async def due(tx: Tx) -> tuple[list[Row], list[Row]]:
+        rows = await tx.fetch_all("customer_due", after=after, limit=limit, old=_old(tx))
+        return rows, await _fetch_numbers(tx, rows)
 
-    rows = await store.read(due)
+    rows, alike = await store.read(due)
     if not rows:
         return ()
-    written = {_written(row) for row in rows if row["phone"]}
+    regions = _regions(rows)
+    written = {(one["phone"], regions[one["hotel_id"]], one["country"]) for one in alike}
     numbers = await asyncio.to_thread(_read_numbers, written)
-    found = [(row, numbers.get(_written(row))) for row in rows]
     try:
-        await store.run(partial(_process, found=found))
+        await store.run(partial(_process, due=rows, numbers=numbers))
     except Conflict:
         pass  # a request came for a customer who was to be merged: all of it is done again
     return [int(row["id"]) for row in rows]
 
 
-def _written(customer: Mapping[str, Any] | Row) -> Written:
-    return customer["phone"], customer["region"], customer["country"]
+def _old(tx: Tx) -> int:
+    return tx.now_us - SETTLED_S * 1_000_000
+
+
+def _regions(due: Iterable[Row]) -> Mapping[int, str]:
+    """By hotel."""
+    return {row["hotel_id"]: row["region"] for row in due}
+
+
+async def _fetch_numbers(tx: Tx, due: Iterable[Row]) -> list[Row]:
+    """The numbers that may be one of theirs."""
+    tails = sorted({(row["hotel_id"], row["phone_tail"]) for row in due if row["phone"]})
+    return await tx.fetch_all("customer_numbers", tails=encode_list(tails)) if tails else []
 
 
 def _read_numbers(written: Iterable[Written]) -> Numbers:
     return {one: e164(*one) for one in written}
 
 
-async def _process(tx: Tx, found: Sequence[tuple[Row, str | None]]) -> None:
-    """`found`: customers that were due, and their numbers."""
-    made = [(c["id"], number, c["phone"], c["country"], c["region"]) for c, number in found]
-    await tx.write("customer_set_numbers", numbers=encode_list(made))
-    await _merge_shared(tx, {(one["hotel_id"], number) for one, number in found if number})
+async def _process(tx: Tx, due: Sequence[Row], numbers: Numbers) -> None:
+    read_with = [(one["id"], one["phone"], one["country"], one["region"]) for one in due]
+    await tx.write("customer_looked_at", customers=encode_list(read_with), old=_old(tx))
+    regions = _regions(due)
+    alike: dict[tuple[int, str], list[Row]] = {}
+    for one in await _fetch_numbers(tx, due):
+        number = numbers.get((one["phone"], regions[one["hotel_id"]], one["country"]))
+        if number is not None:
+            alike.setdefault((one["hotel_id"], number), []).append(one)
+    for (hotel_id, number), rows in sorted(alike.items(), key=lambda item: item[0]):
+        await _merge_number(tx, rows, regions[hotel_id], number, numbers)
 
 
-async def _merge_shared(tx: Tx, numbers: Collection[tuple[int, str]]) -> None:
-    """Merge those who share a (hotel, number). Who absorbs others is due again."""
-    if not numbers:
+async def _merge_number(
+    tx: Tx, rows: Sequence[Row], region: str, number: str, numbers: Numbers
+) -> None:
+    """Merge those who gave one number, of which `rows` are all ways to write it. Who absorbs others
+    is due again.
+    """
+    owners = sum(row["owners"] for row in rows)
+    count = sum(row["customers"] for row in rows)
+    if count == 1 or count == owners:
         return
-    for group in await tx.fetch_all("customer_shared", numbers=encode_list(sorted(numbers))):
-        number = {"hotel_id": group["hotel_id"], "phone_e164": group["phone_e164"]}
-        found = await tx.fetch_all("customer_nameless", **number, owner=group["owner"])
-        customers = [dict(row) for row in found]
-        if group["owners"] > 1:
-            customers = [one for one in customers if one["email"] is None]
-        customers.sort(key=lambda one: (one["email"] is None, one["id"]))
-        if len(customers) > 1:
-            await _merge(tx, customers[0], customers[1:])
+    found = await tx.fetch_all(
+        "customer_nameless",
+        hotel_id=rows[0]["hotel_id"],
+        phone_tail=rows[0]["phone_tail"],
+        owner=next((row["owner"] for row in rows if row["owner"] is not None), None),
+    )
+    customers = [
+        dict(one) for one in found if numbers.get((one["phone"], region, one["country"])) == number
+    ]
+    if owners > 1:
+        customers = [one for one in customers if one["email"] is None]
+    customers.sort(key=lambda one: (one["email"] is None, one["id"]))
+    if len(customers) > 1:
+        await _merge(tx, customers[0], customers[1:])
 
 
 async def _merge(tx: Tx, one: dict[str, Any], others: list[dict[str, Any]]) -> None:

@@ -5,8 +5,9 @@
                                        them: then it is somebody known by the number alone
     neither .......................... a new customer each time
 
-Numbers are compared here as they were written. What they mean, and who is one customer for that
-reason, the primary finds out within seconds (duplicates.py), so a worker needs no library for it.
+Numbers are compared here as they were written. Which ones mean the same, though they were written
+differently, the primary finds out within seconds (duplicates.py), so a worker needs no library for
+it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from alpinehub.customers.phone import tail_of
 from alpinehub.reservations import ReservationData
 from cordata import Conflict, Row, Tx
 
@@ -77,7 +79,7 @@ async def find_or_create(
     given = columns_of(data)
     if batch and given["email"] is None:
         raise NotBatched
-    row = await _find(tx, hotel_id, given["email"], given["phone"])
+    row, may_be_two = await _find(tx, hotel_id, given["email"], given["phone"])
     if row is not None:
         if changes := changes_of(dict(row), given):
             if batch:
@@ -92,7 +94,7 @@ async def find_or_create(
         "hotel_id": hotel_id,
         **given,
         "consent_at": None if given["consent"] is None else tx.now_us,
-        "phone_due": int(bool(given["phone"])),
+        "phone_due": 2 if may_be_two else 0,
         "created_at": tx.now_us,
     }
     if batch:
@@ -104,10 +106,20 @@ async def find_or_create(
     return int(created["id"])
 
 
-async def _find(tx: Tx, hotel_id: int, email: str | None, phone: str | None) -> Row | None:
+async def _find(
+    tx: Tx, hotel_id: int, email: str | None, phone: str | None
+) -> tuple[Row | None, bool]:
+    """The customer; and whether a new one may be a duplicate of a customer who wrote the number
+    differently: one of such two has no address.
+    """
+    number = {"phone": phone, "phone_tail": None if phone is None else tail_of(phone)}
     if email is not None:
-        return await tx.fetch_one("customer_find", hotel_id=hotel_id, email=email, phone=phone)
+        rows = await tx.fetch_all("customer_find", hotel_id=hotel_id, email=email, **number)
+        if not rows:
+            return None, False
+        first = min(rows, key=lambda row: int(row["fits"]))
+        return (first if first["fits"] < 3 else None), True
     if phone is None:
-        return None
-    rows = await tx.fetch_all("customer_find_by_phone", hotel_id=hotel_id, phone=phone)
-    return rows[0] if rows and (len(rows) == 1 or rows[0]["email"] is None) else None
+        return None, False
+    rows = await tx.fetch_all("customer_find_by_phone", hotel_id=hotel_id, **number)
+    return (rows[0] if rows and (len(rows) == 1 or rows[0]["email"] is None) else None), True

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+#: As in `customer.phone_tail`. However one number is written, its last digits are the same. Behind
+#: its country code no number is shorter, but for those of some islands.
+_TAIL = 6
+
+
+def tail_of(number: str) -> str:
+    """The last digits of a number."""
+    return number[-_TAIL:]
+
 
 def e164(number: str, region: str, country: str | None = None) -> str | None:
     """The number with its country code; one without is of the guest's `country` if there is such a

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from alpinehub.customers.phone import e164
+from alpinehub.customers.phone import e164, tail_of
 from alpinehub.hotels import Unusable
 from alpinehub.sql import encode_list
 from cordata import Row, Store, Tx
@@ -36,14 +36,12 @@ async def find(
         raise Unusable(f"there is no hotel {hotel!r}", hint="see `alpinehub hotel list`")
     ids: list[int] = [] if id is None else [id]
     if phone is not None:
-        numbers = await asyncio.to_thread(_numbers, _plain(phone), hotels)
+        ids += await _ids_by_number(store, _plain(phone), hotels)
 
     async def unit(tx: Tx) -> list[Row]:
         found: list[Row] = []
         if email is not None:
             found += await tx.fetch_all("customer_ids_by_email", email=email.strip().lower())
-        if phone is not None:
-            found += await tx.fetch_all("customer_ids_by_number", numbers=encode_list(numbers))
         if name is not None:
             escaped = name.strip().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
             found += await tx.fetch_all(
@@ -53,14 +51,41 @@ async def find(
         return await tx.fetch_all("customer_read", ids=encode_list(sorted(known)))
 
     rows = await store.read(unit)
-    return [dict(row) for row in rows if hotel is None or row["hotel"] == hotel]
+    return await with_numbers([row for row in rows if hotel is None or row["hotel"] == hotel])
+
+
+async def with_numbers(rows: Sequence[Row]) -> list[Customer]:
+    """Rows of `customer_read`, each with its telephone number in E.164, None if there is none."""
+    return await asyncio.to_thread(_with_numbers, rows)
+
+
+def _with_numbers(rows: Iterable[Row]) -> list[Customer]:
+    return [
+        {**row, "phone_e164": row["phone"] and e164(row["phone"], row["region"], row["country"])}
+        for row in map(dict, rows)
+    ]
+
+
+async def _ids_by_number(store: Store, phone: str, hotels: Iterable[Row]) -> list[int]:
+    """Those with this number, however it was written."""
+    regions = {row["id"]: row["region"] for row in hotels}
+    tails = encode_list((id_, tail_of(phone)) for id_ in regions)
+    rows = await store.read(lambda tx: tx.fetch_all("customer_by_tails", tails=tails))
+
+    def have_it() -> list[int]:
+        numbers = {id_: e164(phone, region) or phone for id_, region in regions.items()}
+        return [
+            row["id"]
+            for row in rows
+            if row["phone"] == phone
+            or e164(row["phone"], regions[row["hotel_id"]], row["country"])
+            == numbers[row["hotel_id"]]
+        ]
+
+    return await asyncio.to_thread(have_it)
 
 
 def _plain(phone: str) -> str:
     """The number without its layout."""
     plus = "+" if phone.strip().startswith("+") else ""
     return plus + "".join(c for c in phone.replace("(0)", "") if c in "0123456789")
-
-
-def _numbers(phone: str, hotels: Iterable[Row]) -> Sequence[tuple[int, str | None, str]]:
-    return [(row["id"], e164(phone, row["region"]), phone) for row in hotels]

@@ -1,26 +1,33 @@
 -- Who a guest is (customers/).
 
 -- name: customer_find
--- By e-mail, else one of that telephone whose e-mail is not known: a telephone is shared more often
+-- 1: by e-mail; 2: one of that telephone whose e-mail is not known: a telephone is shared more often
 -- than a mailbox. Nor is it them where others gave the number, for they may be any of those.
-SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
-    gender, language, consent
+-- 3: one whose e-mail is not known, and whose number may be the same, written differently.
+SELECT 1 AS fits, id, email, phone, first_name, last_name, city, postal_code, country, state,
+    birth_date, gender, language, consent
 FROM customer WHERE hotel_id = :hotel_id AND email = :email
 UNION ALL
 SELECT * FROM (
-    -- Those with an address first: one entry of the index on the number answers both questions.
-    SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
-        gender, language, consent
-    FROM customer WHERE hotel_id = :hotel_id AND phone = :phone
+    -- Those with an address first: they answer both questions.
+    SELECT 2, id, email, phone, first_name, last_name, city, postal_code, country, state,
+        birth_date, gender, language, consent
+    FROM customer WHERE hotel_id = :hotel_id AND phone_tail = :phone_tail AND phone = :phone
     ORDER BY email DESC NULLS LAST LIMIT 1
 ) AS of_number WHERE email IS NULL
-LIMIT 1
+UNION ALL
+SELECT * FROM (
+    SELECT 3, id, email, phone, first_name, last_name, city, postal_code, country, state,
+        birth_date, gender, language, consent
+    FROM customer WHERE hotel_id = :hotel_id AND phone_tail = :phone_tail AND email IS NULL
+    LIMIT 1
+) AS of_tail
 
 -- name: customer_find_by_phone
 -- Who has no e-mail address first; of two that have one nobody knows which it is.
 SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
     gender, language, consent
-FROM customer WHERE hotel_id = :hotel_id AND phone = :phone
+FROM customer WHERE hotel_id = :hotel_id AND phone_tail = :phone_tail AND phone = :phone
 ORDER BY email NULLS FIRST LIMIT 2
 
 -- name: customer_create
@@ -39,7 +46,6 @@ RETURNING id
 UPDATE customer SET
     email = coalesce(:email, email),
     phone = coalesce(:phone, phone),
-    phone_e164 = CASE WHEN CAST(:phone AS TEXT) IS NULL THEN phone_e164 END,
     first_name = nullif(coalesce(:first_name, first_name), ''),
     last_name = nullif(coalesce(:last_name, last_name), ''),
     city = nullif(coalesce(:city, city), ''),
@@ -52,7 +58,7 @@ UPDATE customer SET
     consent = coalesce(CAST(:consent AS INTEGER), consent),
     consent_at = CASE WHEN CAST(:consent AS INTEGER) IS NULL THEN consent_at ELSE :now END,
     phone_due = CASE WHEN CAST(:phone AS TEXT) IS NULL AND CAST(:country AS TEXT) IS NULL
-        THEN phone_due ELSE 1 END
+        THEN phone_due ELSE 2 END
 WHERE id = :id
 
 -- name: customer_consent_again
@@ -61,9 +67,11 @@ UPDATE customer SET consent_at = :now WHERE id = :id
 
 -- name: customer_due
 -- plan: kept
--- Whose number is to be read.
-SELECT c.id, c.hotel_id, c.phone, c.country, h.region FROM customer c JOIN hotel h ON h.id = c.hotel_id
-WHERE c.phone_due = 1 AND c.id > :after ORDER BY c.id LIMIT :limit
+-- Who may be a duplicate; :old: before then nobody may still be on the way who did not see them.
+SELECT c.id, c.hotel_id, c.phone, c.phone_tail, c.country, h.region
+FROM customer c JOIN hotel h ON h.id = c.hotel_id
+WHERE c.phone_due > 0 AND (c.phone_due = 2 OR c.created_at <= :old) AND c.id > :after
+ORDER BY c.id LIMIT :limit
 
 -- name: customer_range
 -- The last of the next customers.
@@ -72,8 +80,8 @@ FROM (SELECT id, created_at FROM customer WHERE id > :after ORDER BY id LIMIT :l
     AS next
 
 -- name: customer_mark_hotel
--- All of a hotel: of another region, say, where national numbers are others'.
-UPDATE customer SET phone_due = 1 WHERE hotel_id = :hotel_id AND phone_due = 0
+-- A hotel of another region, where national numbers are others': one of two duplicates has no address.
+UPDATE customer SET phone_due = 2 WHERE hotel_id = :hotel_id AND email IS NULL AND phone IS NOT NULL
 
 -- name: customer_move_requests
 UPDATE reservation SET customer_id = :id
@@ -88,7 +96,7 @@ UPDATE customer SET
     email = :email, phone = :phone, first_name = :first_name, last_name = :last_name, city = :city,
     postal_code = :postal_code, country = :country, state = :state, birth_date = :birth_date,
     gender = :gender, language = :language, consent = :consent, consent_at = :consent_at,
-    phone_due = 1
+    phone_due = 2
 WHERE id = :id
 
 -- name: customer_hotels
@@ -98,7 +106,7 @@ SELECT id, code, region, settings FROM hotel
 SELECT c.id FROM hotel h JOIN customer c ON c.hotel_id = h.id AND c.email = :email
 
 -- name: customer_read
-SELECT c.id, h.code AS hotel, c.hotel_id, h.region, c.email, c.phone, c.phone_e164, c.first_name,
+SELECT c.id, h.code AS hotel, c.hotel_id, h.region, c.email, c.phone, c.first_name,
     c.last_name, c.city, c.postal_code, c.country, c.state, c.birth_date, c.gender, c.language,
     c.consent, c.consent_at, c.created_at, c.phone_due,
     (SELECT count(*) FROM reservation r WHERE r.customer_id = c.id) AS requests,

@@ -296,7 +296,7 @@ async def test_operator_is_told_when_a_customer_became_one_with_another_meanwhil
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await write(hub, phone="+390471998877", email=EMAIL)
-        request = await write(hub, phone="0471 99 88 77", last_name="Knoedel")
+        request = await write(hub, phone="0471998877", last_name="Knoedel")
         found = await find(hub.ctx.store, id=await customer_of(hub, request))
         await settle(hub)
         assert await hub.one("SELECT count(*) FROM customer") == 1

@@ -88,7 +88,6 @@ CREATE TABLE customer (
     phone {text},             -- digits, + before a country code
     created_at {bigint} NOT NULL,
     -- Who a customer is, as they last said, and whether a platform may learn it.
-    phone_e164 {text},        -- NULL: not made yet, or no number
     first_name TEXT,
     last_name TEXT,
     city TEXT,
@@ -100,20 +99,20 @@ CREATE TABLE customer (
     language TEXT,
     consent INTEGER,                    -- 1 yes, 0 no, NULL never asked
     consent_at {bigint},
-    -- 1: phone_e164 is to be made, and duplicates are to be merged.
-    phone_due INTEGER NOT NULL DEFAULT 1
+    -- Whether the primary is to look for duplicates (customers/duplicates.py). 2: now; 1: once more.
+    phone_due INTEGER NOT NULL DEFAULT 2,
+    -- However a number is written, its last digits are the same.
+    phone_tail {text} GENERATED ALWAYS AS ({substr(phone, -6)|right(phone, 6)}) STORED
 ){strict};
 CREATE UNIQUE INDEX customer_email ON customer (hotel_id, email) WHERE email IS NOT NULL;
 -- With the address: found at once, however many share the number.
-CREATE INDEX customer_phone ON customer (hotel_id, phone, email{| NULLS FIRST})
-    WHERE phone IS NOT NULL;
+CREATE INDEX customer_phone ON customer (hotel_id, phone_tail, email{| NULLS FIRST})
+    WHERE phone_tail IS NOT NULL;
 -- One of whom the number is all that is known: two at once are one.
 CREATE UNIQUE INDEX customer_nameless ON customer (hotel_id, phone)
     WHERE phone IS NOT NULL AND email IS NULL;
--- Whose number is to be read; once they are, nobody is in it.
-CREATE INDEX customer_phone_due ON customer (id) WHERE phone_due = 1;
--- Who has a number, however it was written.
-CREATE INDEX customer_e164 ON customer (hotel_id, phone_e164) WHERE phone_e164 IS NOT NULL;
+-- Who may be a duplicate: few.
+CREATE INDEX customer_phone_due ON customer (id) WHERE phone_due > 0;
 
 -- The id is the AlpineBits UniqueID: 32 hex digits, in the order of time, so rows are appended.
 CREATE TABLE reservation (

@@ -1,51 +1,48 @@
 -- Of PostgreSQL alone; what both stores run is in ../customers.sql.
 
--- name: customer_set_numbers
+-- name: customer_looked_at
 -- newest
--- :numbers is [[customer, E.164 or null, number, country and region that it was made of], ...].
--- A customer of whom one of these has changed meanwhile stays due.
-UPDATE customer SET phone_e164 = found.phone_e164, phone_due = 0
+-- :customers is [[customer, number, country and region that it was read with], ...]. Of whom one of
+-- these is another by now stays due; who is newer than :old is looked at once more.
+UPDATE customer SET phone_due = CASE WHEN created_at > :old THEN 1 ELSE 0 END
 FROM (
-    SELECT c.ctid, j.value ->> 1 AS phone_e164
-    FROM json_array_elements(:numbers::json) AS j (value)
+    SELECT c.ctid
+    FROM json_array_elements(:customers::json) AS j (value)
     CROSS JOIN LATERAL (  -- one look for each, by the index
         SELECT ctid FROM customer
-        WHERE id = (j.value ->> 0)::bigint AND phone IS NOT DISTINCT FROM j.value ->> 2
-            AND country IS NOT DISTINCT FROM j.value ->> 3
-            AND (SELECT h.region FROM hotel h WHERE h.id = hotel_id) = j.value ->> 4
+        WHERE id = (j.value ->> 0)::bigint AND phone IS NOT DISTINCT FROM j.value ->> 1
+            AND country IS NOT DISTINCT FROM j.value ->> 2
+            AND (SELECT h.region FROM hotel h WHERE h.id = hotel_id) = j.value ->> 3
         OFFSET 0) AS c) AS found
 WHERE customer.ctid = found.ctid  -- nobody has changed it since
 
--- name: customer_shared
--- :numbers is [[hotel, number], ...]. Numbers that several customers have, one of them without an e-mail address.
-SELECT c.hotel_id, c.phone_e164, count(c.email) AS owners,
-    min(c.id) FILTER (WHERE c.email IS NOT NULL) AS owner
-FROM json_array_elements(:numbers::json) AS j (value)
+-- name: customer_numbers
+-- :tails is [[hotel, last digits], ...]. The numbers that end so, and how many gave them.
+SELECT c.hotel_id, c.phone_tail, c.phone, c.country, count(*) AS customers,
+    count(c.email) AS owners, min(c.id) FILTER (WHERE c.email IS NOT NULL) AS owner
+FROM json_array_elements(:tails::json) AS j (value)
 CROSS JOIN LATERAL (
     SELECT * FROM customer
-    WHERE hotel_id = (j.value ->> 0)::bigint AND phone_e164 = j.value ->> 1 OFFSET 0) AS c
-GROUP BY c.hotel_id, c.phone_e164 HAVING count(*) > 1 AND count(*) > count(c.email)
-ORDER BY c.hotel_id, c.phone_e164
+    WHERE hotel_id = (j.value ->> 0)::bigint AND phone_tail = j.value ->> 1 OFFSET 0) AS c
+GROUP BY c.hotel_id, c.phone_tail, c.phone, c.country
 
 -- name: customer_nameless
 -- newest
--- Who gave that number and no e-mail address, and the one who gave both.
+-- Whose number ends so and who gave no e-mail address, and the one who gave both.
 SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
     gender, language, consent, consent_at
 FROM customer
-WHERE hotel_id = :hotel_id AND phone_e164 = :phone_e164 AND (email IS NULL OR id = :owner)
+WHERE hotel_id = :hotel_id AND phone_tail = :phone_tail AND (email IS NULL OR id = :owner)
 ORDER BY id
 FOR UPDATE
 
--- name: customer_ids_by_number
--- :numbers is [[hotel, E.164 or null, as written], ...].
-SELECT c.id FROM json_array_elements(:numbers::json) AS j (value)
+-- name: customer_by_tails
+-- :tails is [[hotel, last digits], ...].
+SELECT c.id, c.phone, c.country, c.hotel_id
+FROM json_array_elements(:tails::json) AS j (value)
 CROSS JOIN LATERAL (
     SELECT * FROM customer
-    WHERE hotel_id = (j.value ->> 0)::bigint AND phone_e164 = j.value ->> 1 OFFSET 0) AS c
-UNION
-SELECT c.id FROM json_array_elements(:numbers::json) AS j (value)
-JOIN customer c ON c.hotel_id = (j.value ->> 0)::bigint AND c.phone = j.value ->> 2
+    WHERE hotel_id = (j.value ->> 0)::bigint AND phone_tail = j.value ->> 1 OFFSET 0) AS c
 
 -- name: customer_ids_by_name
 -- The only one that looks at all of them.

@@ -1,36 +1,34 @@
 -- Of SQLite alone; what both stores run is in ../customers.sql.
 
--- name: customer_set_numbers
--- :numbers is [[customer, E.164 or null, number, country and region that it was made of], ...].
--- A customer of whom one of these has changed meanwhile stays due.
-UPDATE customer SET phone_e164 = j.value ->> 1, phone_due = 0
-FROM json_each(:numbers) AS j
-WHERE customer.id = j.value ->> 0 AND phone IS j.value ->> 2 AND country IS j.value ->> 3
-    AND (SELECT region FROM hotel WHERE id = hotel_id) = j.value ->> 4
+-- name: customer_looked_at
+-- :customers is [[customer, number, country and region that it was read with], ...]. Of whom one of
+-- these is another by now stays due; who is newer than :old is looked at once more.
+UPDATE customer SET phone_due = CASE WHEN created_at > :old THEN 1 ELSE 0 END
+FROM json_each(:customers) AS j
+WHERE customer.id = j.value ->> 0 AND phone IS j.value ->> 1 AND country IS j.value ->> 2
+    AND (SELECT region FROM hotel WHERE id = hotel_id) = j.value ->> 3
 
--- name: customer_shared
--- :numbers is [[hotel, number], ...]. Numbers that several customers have, one of them without an e-mail address.
-SELECT c.hotel_id, c.phone_e164, count(c.email) AS owners,
-    min(c.id) FILTER (WHERE c.email IS NOT NULL) AS owner
-FROM json_each(:numbers) j
-JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone_e164 = j.value ->> 1
-GROUP BY c.hotel_id, c.phone_e164 HAVING count(*) > 1 AND count(*) > count(c.email)
+-- name: customer_numbers
+-- :tails is [[hotel, last digits], ...]. The numbers that end so, and how many gave them.
+SELECT c.hotel_id, c.phone_tail, c.phone, c.country, count(*) AS customers,
+    count(c.email) AS owners, min(c.id) FILTER (WHERE c.email IS NOT NULL) AS owner
+FROM json_each(:tails) j
+JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone_tail = j.value ->> 1
+GROUP BY c.hotel_id, c.phone_tail, c.phone, c.country
 
 -- name: customer_nameless
--- Who gave that number and no e-mail address, and the one who gave both.
+-- Whose number ends so and who gave no e-mail address, and the one who gave both.
 SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
     gender, language, consent, consent_at
 FROM customer
-WHERE hotel_id = :hotel_id AND phone_e164 = :phone_e164 AND (email IS NULL OR id = :owner)
+WHERE hotel_id = :hotel_id AND phone_tail = :phone_tail AND (email IS NULL OR id = :owner)
 ORDER BY id
 
--- name: customer_ids_by_number
--- :numbers is [[hotel, E.164 or null, as written], ...].
-SELECT c.id FROM json_each(:numbers) j
-JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone_e164 = j.value ->> 1
-UNION
-SELECT c.id FROM json_each(:numbers) j
-JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone = j.value ->> 2
+-- name: customer_by_tails
+-- :tails is [[hotel, last digits], ...].
+SELECT c.id, c.phone, c.country, c.hotel_id
+FROM json_each(:tails) j
+JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone_tail = j.value ->> 1
 
 -- name: customer_ids_by_name
 -- The only one that looks at all of them.
