@@ -1,20 +1,20 @@
 """The history of a guest request: what happened to each of its versions, appended only.
 
-Each entry is written in the unit of work that it describes, so the history is never behind.
+Each entry is written in the unit of work that it describes, so the history is never behind. That a
+version was received, modified or cancelled its own row says: the view `reservation_history` has
+both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
 from cordata import Tx, request_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryEntry:
+class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened to a version."""
 
     reservation_id: str
@@ -31,7 +31,7 @@ class HistoryEntry:
 async def add(tx: Tx, *entries: HistoryEntry) -> None:
     """Append entries."""
     for entry in entries:
-        await tx.insert("reservation_history", **_columns(tx, entry))
+        await tx.insert("reservation_event", **_columns(tx, entry))
 
 
 async def add_once(tx: Tx, *entries: HistoryEntry) -> int:

@@ -13,15 +13,13 @@ comes second runs its unit again and finds what the first one wrote.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from alpinehub import counts, history
+from alpinehub import counts
 from alpinehub.customers.identity import NotBatched, find_or_create
-from alpinehub.history import HistoryEntry
 from alpinehub.models import Source
 from alpinehub.reservations import (
     STAY,
@@ -41,8 +39,7 @@ from cordata import Conflict, Row, Store, StoreUnavailable, Tx
 RUNS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmissionOrder:
+class SubmissionOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Where a submission stands among those of its reservation, as its sender says."""
 
     #: Grows with each change; it decides if both submissions have one.
@@ -67,8 +64,7 @@ class SubmissionOrder:
         return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NormalisedSubmission:
+class NormalisedSubmission(msgspec.Struct, frozen=True, kw_only=True):
     """One submission, checked and normalised, with all it takes to store it."""
 
     source: Source
@@ -88,8 +84,7 @@ class NormalisedSubmission:
     inbox_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoreResult:
+class StoreResult(msgspec.Struct, frozen=True):
     """What became of a submission."""
 
     reservation_id: str
@@ -318,8 +313,7 @@ async def _add_inbox(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class Version(msgspec.Struct, frozen=True, kw_only=True):
     """A version to be added to a reservation that has this number already."""
 
     reservation_id: str
@@ -359,7 +353,7 @@ def _version_of(
 
 
 async def add_version(tx: Tx, version: Version) -> None:
-    """Add a version, its deliveries, its line in the history, and its events."""
+    """Add a version, which is a line of the history, its deliveries and its events."""
     reservation_id = version.reservation_id
     await tx.insert(
         "reservation_version",
@@ -385,13 +379,6 @@ async def add_version(tx: Tx, version: Version) -> None:
         kind = "received"
     elif version.status == "cancelled":
         kind = "cancelled"
-    entry = HistoryEntry(
-        reservation_id=reservation_id,
-        version=version.number,
-        event=kind,
-        request_id=version.request_id,
-    )
-    await history.add(tx, entry)
     if kind != "received":
         await counts.add(tx, version.hotel_id, kind)
     payload = {

@@ -42,7 +42,7 @@ _COLUMNS = {
     " request_id outcome handled_at",
     "delivery": "reservation_id account_id version hotel_id unique_id_type waiting"
     " first_sent_at last_sent_at acked_at sent_count",
-    "reservation_history": "reservation_id version event account_id at request_id",
+    "reservation_event": "reservation_id version event account_id at request_id",
     "contact": "account_id hotel_id protocol client_id polled_at acked_at",
 }
 
@@ -219,7 +219,7 @@ class _Rows:
         came = (source_id, f"old-{number}", at, '{"content-type":"application/json"}', data)
         done = ("mapped", unique_id, f"request-{number}", "new", at)
         self._rows["inbox"].append((*came, *done))
-        trail: list[tuple[str, int | None, int]] = [("received", None, at)]
+        trail: list[tuple[str, int | None, int]] = []
         for account_id in hotel.users:
             delivery = (unique_id, account_id, 1, hotel.hotel_id, 14)
             sent = (1, None, None, None, 0) if waits else (0, at, at, at, 1)
@@ -228,7 +228,7 @@ class _Rows:
                 steps = ("rendered", "delivered", "acknowledged")
                 trail += [(step, account_id, at) for step in steps]
         events = ((unique_id, 1, *one, f"request-{number}") for one in trail)
-        self._rows["reservation_history"].extend(events)
+        self._rows["reservation_event"].extend(events)
 
     def _add_guest(self, hotel: Party, guest: int, at: int) -> None:
         named = (f"guest{guest}@example.com", f"+39333{guest:07}", "Eva", f"Muster{guest}", 0, at)

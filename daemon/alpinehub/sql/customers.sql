@@ -138,7 +138,7 @@ ORDER BY d.reservation_id, d.version, u.name
 SELECT e.id, e.reservation_id, e.version, e.event, u.name AS account, e.at, e.request_id, e.detail
 FROM reservation_history e LEFT JOIN account u ON u.id = e.account_id
 WHERE e.reservation_id IN :ids[text]
-ORDER BY e.id
+ORDER BY e.at, e.id
 
 -- name: customer_inbox
 SELECT id, reservation_id, received_at, state, request_id, headers, body FROM inbox
@@ -197,7 +197,7 @@ UPDATE delivery SET waiting = 0, cancelled_at = :now
 WHERE reservation_id IN :ids[text] AND waiting = 1
 
 -- name: customer_clear_event
-UPDATE reservation_history SET detail = :detail WHERE id = :id
+UPDATE reservation_event SET detail = :detail WHERE id = :id
 
 -- name: customer_clear_request
 UPDATE reservation SET customer_id = NULL, external_id = :external_id, erased_at = :now

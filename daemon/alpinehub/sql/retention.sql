@@ -23,18 +23,18 @@ ORDER BY i.id
 
 -- name: retention_event_range
 SELECT max(id) AS last, min(at) AS oldest
-FROM (SELECT id, at FROM reservation_history WHERE id > :after ORDER BY id LIMIT :limit)
+FROM (SELECT id, at FROM reservation_event WHERE id > :after ORDER BY id LIMIT :limit)
     AS next
 
 -- name: retention_old_events
 -- hotel_id NULL: what an event noted after its reservation had gone.
 SELECT e.id, r.hotel_id, e.at
-FROM reservation_history e LEFT JOIN reservation r ON r.id = e.reservation_id
+FROM reservation_event e LEFT JOIN reservation r ON r.id = e.reservation_id
 WHERE e.id > :after AND e.id <= :last AND e.at < :before
 ORDER BY e.id
 
 -- name: retention_delete_events
-DELETE FROM reservation_history
+DELETE FROM reservation_event
 WHERE id IN :ids[bigint]
 
 -- name: retention_push_range
@@ -67,7 +67,7 @@ DELETE FROM delivery
 WHERE reservation_id IN :ids[text]
 
 -- name: retention_delete_events_of
-DELETE FROM reservation_history
+DELETE FROM reservation_event
 WHERE reservation_id IN :ids[text]
 
 -- name: retention_delete_inbox_of

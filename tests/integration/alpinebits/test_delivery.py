@@ -233,7 +233,7 @@ async def test_refusal_after_an_acknowledgement_is_an_event_and_an_alert(
             assert await hub.acknowledge("u1", rejected={"a1": "no room"}) == []
         row = hub.deliveries(U1)["a1", 1]
         assert (row["rejected_text"], row["acked_at"]) == ("no room", acked_at)
-        rows = hub.db.execute("SELECT event FROM reservation_history ORDER BY id")
+        rows = hub.db.execute("SELECT event FROM reservation_event ORDER BY id")
         assert [row["event"] for row in rows] == [
             *("rendered", "delivered", "acknowledged", "rejected"),
         ]
@@ -539,7 +539,7 @@ async def test_each_first_reading_acknowledgement_and_refusal_is_one_entry(
         for _ in range(2):
             await hub.acknowledge("u1", (14, "a1"), rejected={"a2": "no room"})
         rows = hub.db.execute(
-            "SELECT event, reservation_id, account_id, detail FROM reservation_history"
+            "SELECT event, reservation_id, account_id, detail FROM reservation_event"
             " WHERE event <> 'rendered' ORDER BY id"
         )
         assert [(row["event"], row["reservation_id"]) for row in rows] == [

@@ -123,7 +123,7 @@ async def test_trail_tells_of_each_form_once_and_why_a_version_is_held(tmp_path:
         for version in ("2024-10", "2024-10", "2020-10", "2020-10"):
             await hub.read("u1", "H1", version)
         rows = hub.db.execute(
-            "SELECT * FROM reservation_history WHERE event <> 'delivered' ORDER BY id"
+            "SELECT * FROM reservation_event WHERE event <> 'delivered' ORDER BY id"
         )
         told = [(row["reservation_id"], row["event"], json.loads(row["detail"])) for row in rows]
         reason = "what has no stay (a newsletter, a question) exists only from version 2022-10 on"
@@ -145,7 +145,7 @@ async def test_user_who_asks_in_two_versions_by_turns_makes_no_trail_of_it(
         for version in ("2024-10", "2020-10") * 3:
             await hub.read("u1", "H1", version)
         rows = hub.db.execute(
-            "SELECT event FROM reservation_history WHERE event <> 'delivered' ORDER BY id"
+            "SELECT event FROM reservation_event WHERE event <> 'delivered' ORDER BY id"
         )
         assert [row["event"] for row in rows] == [
             "rendered",
@@ -155,5 +155,5 @@ async def test_user_who_asks_in_two_versions_by_turns_makes_no_trail_of_it(
         ]
         hub.add(H1, "a2", arrival=None, departure=None, message="changed")
         await hub.read("u1", "H1", "2020-10")  # a version of its own
-        assert hub.db.one("SELECT count(*) FROM reservation_history") == 7
+        assert hub.db.one("SELECT count(*) FROM reservation_event") == 7
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 2

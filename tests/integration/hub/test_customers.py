@@ -337,7 +337,7 @@ async def forget_all(hub: Hub) -> None:
         for table in (
             "delivery",
             "inbox",
-            "reservation_history",
+            "reservation_event",
             "reservation_version",
             "reservation",
             "customer",

@@ -86,7 +86,7 @@ async def test_request_is_received_delivered_and_on_the_trail(tmp_path: Path) ->
         assert (received.type, received.created_at) == ("reservation.received", NOW)
         assert received.key == reservation_id
         rows = await hub.ctx.store.read(
-            lambda tx: raw(tx, "SELECT event, at FROM reservation_history ORDER BY id")
+            lambda tx: raw(tx, "SELECT event, at FROM reservation_history ORDER BY at, id")
         )
         later = to_us(NOW + timedelta(minutes=5))
         assert [tuple(dict(row).values()) for row in rows] == [

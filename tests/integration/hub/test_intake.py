@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.integration.hub.material import Hub, open_hub
 from tests.raw import raw
 
@@ -36,7 +36,7 @@ async def submission(
     made = NormalisedSubmission(
         source=source, data=data, external_id="n-1", body=b"{}", headers="{}", request_id="r-1"
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 async def stored(hub: Hub, made: NormalisedSubmission) -> tuple[str, str]:

@@ -37,7 +37,7 @@ UNCHECKED = {
     ("rate_plan", "hotel_id"),
     ("reservation", "hotel_id"),
     ("reservation", "source_id"),
-    ("reservation_history", "reservation_id"),
+    ("reservation_event", "reservation_id"),
     ("reservation_version", "reservation_id"),
 }
 

@@ -93,9 +93,14 @@ async def test_trail_and_pushes_go_when_they_are_old(tmp_path: Path) -> None:
             " received_at, size_bytes, outcome) VALUES (1, 1, 'a', '2024-10', 'r', ?, 1, 'success')"
         )
         await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us]))
+        sql = (
+            "INSERT INTO reservation_event (reservation_id, version, event, at, request_id)"
+            " SELECT id, 1, 'delivered', changed_at, 'r' FROM reservation"
+        )
+        await hub.ctx.store.run(lambda tx: raw(tx, sql))
         assert await wait(hub, 11) == {"inbound_days": 1}
         assert await wait(hub, 20) == {"history_days": 1}
-        assert await count(hub, "reservation_history") == 0 == await count(hub, "inbound_message")
+        assert await count(hub, "reservation_event") == 0 == await count(hub, "inbound_message")
         assert await count(hub, "reservation") == 1
 
 
@@ -374,14 +379,14 @@ async def test_nothing_is_left_of_a_request_that_went_before_its_events_were_han
         await take_all(hub)
         assert await wait(hub, 31) == {"reservation_days": 1}
         await hub.handle_events()
-        assert await count(hub, "reservation_history") == 0
+        assert await count(hub, "reservation_event") == 0
 
 
 @pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
 async def test_trail_without_its_request_goes_in_its_time(tmp_path: Path) -> None:
     async with keeping(tmp_path, history_days=30) as hub:
         sql = (
-            "INSERT INTO reservation_history (reservation_id, version, event, at, request_id)"
+            "INSERT INTO reservation_event (reservation_id, version, event, at, request_id)"
             " VALUES ('gone', 1, 'received', ?, '')"
         )
         await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us]))

@@ -98,7 +98,8 @@ async def test_request_is_brought_once_and_taken(tmp_path: Path, protocol: str) 
         await hub.handle_events()
         assert len(peer.asked) == count, "pushed again"
         events = await hub.rows(
-            f"SELECT event FROM reservation_history WHERE reservation_id = '{first}' ORDER BY id"
+            f"SELECT event FROM reservation_history WHERE reservation_id = '{first}'"
+            " ORDER BY at, id"
         )
         names = [row["event"] for row in events]
         assert names.count("delivered") == 2 and names.count("acknowledged") == 2

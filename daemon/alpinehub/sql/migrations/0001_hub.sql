@@ -218,20 +218,30 @@ CREATE INDEX delivery_acked ON delivery (hotel_id, acked_at) WHERE acked_at IS N
 CREATE INDEX delivery_cancelled ON delivery (account_id, hotel_id)
     WHERE waiting = 1 AND unique_id_type = 15;
 
--- The history of a reservation: what became of it, appended only.
-CREATE TABLE reservation_history (
+-- What became of a version, appended only. That it came is its own row.
+CREATE TABLE reservation_event (
     id {serial},
     reservation_id {text} NOT NULL{ REFERENCES reservation (id)|},
     version INTEGER NOT NULL,
-    event TEXT NOT NULL,                -- received, modified, cancelled; by an account: delivered,
-                                        -- acknowledged, refused
+    event TEXT NOT NULL,                -- by an account: delivered, acknowledged, refused; ...
     account_id {bigint} REFERENCES account (id),
     at {bigint} NOT NULL,
     request_id TEXT NOT NULL,
     -- What else there is to say of an event: JSON; nothing that a guest wrote.
     detail TEXT
 ){strict};
-CREATE INDEX reservation_history_reservation ON reservation_history (reservation_id);
+CREATE INDEX reservation_event_reservation ON reservation_event (reservation_id);
+
+-- The history of a reservation: its versions, and what became of each. In the order of (at, id).
+CREATE VIEW reservation_history AS
+SELECT id, reservation_id, version, event, account_id, at, request_id, detail
+FROM reservation_event
+UNION ALL
+SELECT 0, reservation_id, version,
+    CASE WHEN version = 1 THEN 'received' WHEN res_status = 'Cancelled' THEN 'cancelled'
+        ELSE 'modified' END,
+    NULL, created_at, request_id, NULL
+FROM reservation_version;
 
 -- Hourly counts of a hotel (hour_at: the start of the hour).
 CREATE TABLE hotel_hour (
