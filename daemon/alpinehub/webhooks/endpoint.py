@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -239,16 +240,20 @@ def _unavailable(error: StoreUnavailable) -> HttpError:
 
 def require_json(headers: Mapping[bytes, bytes]) -> None:
     """Raises: HttpError 415 unless the body is said to be plain JSON in UTF-8."""
-    value = headers.get(b"content-type", b"").decode("latin-1").lower()
-    kind, _, parameters = value.partition(";")
+    if not _is_json(headers.get(b"content-type", b"")):
+        raise HttpError(415, "unsupported_type", "The body must be application/json in UTF-8.")
+    require_plain(headers)
+
+
+@lru_cache(maxsize=64)
+def _is_json(content_type: bytes) -> bool:
+    kind, _, parameters = content_type.decode("latin-1").lower().partition(";")
     kind = kind.strip()
     json = kind == "application/json" or (
         kind.startswith("application/") and kind.endswith("+json")
     )
     charset = parameters.replace(" ", "").replace('"', "")
-    if not json or (charset.startswith("charset=") and charset != "charset=utf-8"):
-        raise HttpError(415, "unsupported_type", "The body must be application/json in UTF-8.")
-    require_plain(headers)
+    return json and (not charset.startswith("charset=") or charset == "charset=utf-8")
 
 
 def require_plain(headers: Mapping[bytes, bytes]) -> None:
@@ -259,10 +264,15 @@ def require_plain(headers: Mapping[bytes, bytes]) -> None:
 
 def kept_headers(headers: Mapping[bytes, bytes]) -> str:
     """Headers that help to find the sender, as JSON; never a secret or a signature."""
+    return _kept(*map(headers.get, _KEPT))
+
+
+@lru_cache(maxsize=256)  # a source sends the same ones each time
+def _kept(*values: bytes | None) -> str:
     kept = {
         name.decode(): value.decode("latin-1")[:256]
-        for name in _KEPT
-        if (value := headers.get(name)) is not None
+        for name, value in zip(_KEPT, values, strict=True)
+        if value is not None
     }
     return _encode(kept).decode()
 

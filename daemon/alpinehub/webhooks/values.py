@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from alpinehub.webhooks.field_names import plain
 
@@ -145,7 +144,9 @@ _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _WHITE = re.compile(r"[\s\u00a0]+")
 EMAIL = re.compile(r'[^\s@<>(),;:"\\\[\]]{1,64}@[^\s@<>(),;:"\\\[\].]+(\.[^\s@<>(),;:"\\\[\].]+)+')
 _PHONE = re.compile(r"\+?[0-9 ()./\-]+")
+_DIGITS_ONLY = re.compile(r"\+?[0-9](?:[0-9 .\-]*[0-9])?")
 _NOT_DIGIT = re.compile(r"[^0-9]")
+_CODE_IN_BRACKETS = re.compile(r"^\((\+[0-9]{1,3}|00[0-9]{1,3})\)")
 #: Longer texts are no telephone numbers.
 MAX_PHONE = 254
 #: E.164 has no longer numbers; the 00 before the country code is not counted.
@@ -231,8 +232,7 @@ def read_email(text: str) -> str | None:
     return text if len(text) <= 254 and EMAIL.fullmatch(text) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Phone:
+class Phone(NamedTuple):
     """A telephone number in a text."""
 
     #: Its digits without layout, + before a country code.
@@ -247,6 +247,9 @@ def read_phone(text: str) -> Phone | None:
     """
     if len(text) > MAX_PHONE:
         return None
+    if _DIGITS_ONLY.fullmatch(text):  # no label, note, extension or second number
+        number = _dialled(text)
+        return None if number is None else Phone(number, True)
     whole = _PHONE_LABEL.sub("", _plain_digits(text).strip())
     first = _EXTENSION.sub("", _PHONE_NOTE.sub("", _first_phone(whole)))
     number = _dialled(first.strip())
@@ -297,7 +300,7 @@ def _digit_count(text: str) -> int:
 
 def _dialled(text: str) -> str | None:
     """The digits of one number, + before a country code."""
-    text = re.sub(r"^\((\+[0-9]{1,3}|00[0-9]{1,3})\)", r"\1 ", text)
+    text = _CODE_IN_BRACKETS.sub(r"\1 ", text)
     if not _PHONE.fullmatch(text):
         return None
     international = text.startswith(("+", "00"))
