@@ -99,7 +99,7 @@ reference: ## Write the commands and settings into docs/reference/
 	@$(build)/need venv && venv=$$($(build)/venv $(extras)) && \
 		PYTHONPATH=daemon "$$venv/bin/python" packaging/man/pages.py --docs docs/reference
 
-deb: ## The Debian package, into dist/
+deb: ## The Debian packages cordata and alpinehub, into dist/
 	@$(build)/need tree && $(root) $(build)/deb dist
 
 bench: ## Throughput, latency, memory and idle cost beside others (BENCH="redis webhook" for a part)
@@ -119,8 +119,8 @@ soak: ## The pool's memory over SOAK=300 seconds; CHAOS=20000 calls while its pr
 		{ [ $(SOAK) = 0 ] || "$$venv/bin/python" -m tests.bench.pool_soak $(SOAK); } && \
 		{ [ $(CHAOS) = 0 ] || "$$venv/bin/python" -m tests.bench.pool_chaos $(CHAOS); }
 
-boot: ## The package in a throw-away Debian 13 host, with a shell
-	@$(build)/need tree && deb=$$($(root) $(build)/deb dist) && $(root) $(PYTHON) -B -m tests.host.boot "$$deb"
+boot: ## The packages in a throw-away Debian 13 host, with a shell
+	@$(build)/need tree && $(root) $(build)/deb dist >/dev/null && $(root) $(PYTHON) -B -m tests.host.boot dist
 
 clean: ## Remove what `make` left in the checkout
 	rm -rf dist .run .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -31,14 +31,16 @@ def load(config: str | Path | None = None, app: str | None = None) -> Loaded:
     `module:attribute` instead of the configured one, looked for in the working directory too.
     Raises: ConfigError with every problem.
     """
-    document = open_document(find_file(config))
+    document = open_document(find_file(config), app)
     try:
         section = choose_app(document, app)
         loaded = import_app(section.import_, section.path)
     except ConfigError as error:
         # One run reports every problem of the file.
         problems = dict.fromkeys((*error.problems, *_problems(document)))
-        raise ConfigError(*problems, hint=error.hint) from error
+        source = None if app else document.source("app", "import")
+        named = f"{source} names the application; " if source in document.drop_ins else ""
+        raise ConfigError(*problems, hint=f"{named}{error.hint or ''}" or None) from error
     complete = build(document, loaded.settings_classes)
     return Loaded(config=replace(complete, app=section), app=loaded, document=document)
 
@@ -61,13 +63,13 @@ def salvage(config: str | Path | None, tell: Callable[[str], None]) -> Config:
     usable = {}
     for name, table in document.tables.items():
         try:
-            build(Document(path=document.path, tables={name: table}), None)
+            build(replace(document, tables={name: table}), None)
         except ConfigError as error:
             for problem in error.problems:
                 tell(problem)
         else:
             usable[name] = table
-    return build(Document(path=document.path, tables=usable), None)
+    return build(replace(document, tables=usable), None)
 
 
 def import_app(spec: str, path: Sequence[Path] = ()) -> App:

@@ -1,7 +1,8 @@
 """Writes what the commands and the sample configuration say of themselves.
 
-`pages.py DIRECTORY` writes cordata.1, alpinehub.1, cordata.toml.5 and a bash completion for each
-command there. `pages.py --docs DIRECTORY` writes commands.md and configuration.md.
+`pages.py DIRECTORY` writes cordata.1, alpinehub.1, cordata.toml.5, alpinehub.toml.5 and a bash
+completion for each command there. `pages.py --docs DIRECTORY` writes commands.md and
+configuration.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from click.shell_completion import BashComplete
 HERE = Path(__file__).resolve().parent
 #: The click command behind each program, as module:attribute.
 COMMANDS = {"cordata": "cordata.cli:cordata", "alpinehub": "alpinehub.cli:alpinehub"}
-SAMPLE = HERE.parent / "cordata.toml"
+#: The sample files: the runtime's, and the hub's drop-in.
+SAMPLES = (HERE.parent / "cordata.toml", HERE.parent / "alpinehub.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +90,11 @@ def _commands(command: click.Command, path: str, parent: click.Context | None) -
                 yield from _commands(child, f"{path} {name}", context)
 
 
-def sections() -> list[Section]:
-    """Every section and key of the sample file, each with the comment above it."""
+def sections(sample: Path) -> list[Section]:
+    """Every section and key of a sample file, each with the comment above it."""
     found: list[Section] = []
     comment: list[str] = []
-    for line in SAMPLE.read_text().splitlines():
+    for line in sample.read_text().splitlines():
         section = re.fullmatch(r"(?:# ?)?\[([\w.]+)\].*", line)
         key = re.fullmatch(r"(#?) ?([a-z_]+) = (.*)", line)
         if section:
@@ -145,17 +147,17 @@ def _roff(paragraph: tuple[str, bool]) -> str:
     return f".PP\n.nf\n.RS 4\n{escape(text)}\n.RE\n.fi" if kept else f".PP\n{escape(text)}"
 
 
-def sample_page() -> str:
-    """cordata.toml(5): every key of the sample file, with the comment above it."""
+def sample_page(sample: Path) -> str:
+    """cordata.toml(5), for example: every key of the sample file, with the comment above it."""
     out: list[str] = []
-    for section in sections():
+    for section in sections(sample):
         out += [f".SS [{escape(section.name)}]", *map(escape, section.text)]
         for key in section.keys:
             out += [
                 tag(f"{key.name} = {key.value}"),
                 *(map(escape, key.text) if key.text else ["\\&"]),
             ]
-    return (HERE / "cordata.toml.5.in").read_text().replace("@KEYS@", "\n".join(out))
+    return (HERE / f"{sample.name}.5.in").read_text().replace("@KEYS@", "\n".join(out))
 
 
 def command_reference() -> str:
@@ -175,16 +177,18 @@ def command_reference() -> str:
 
 
 def configuration_reference() -> str:
-    """docs/reference/configuration.md: every key of the sample file, with its default."""
+    """docs/reference/configuration.md: every key of the sample files, with its default."""
     out = [
         "# Configuration",
         _WRITTEN
         + "The file is `/etc/cordata/cordata.toml`, or what `--config` or `$CORDATA_CONFIG`\n"
-        "names, or `./cordata.toml`; cordata.toml(5) says the same. Times are in seconds, sizes\n"
-        "in bytes. `cordata config check` reports every mistake, `cordata config show` prints the\n"
-        "settings in effect.",
+        "names, or `./cordata.toml`; cordata.toml(5) says the same. Files in `conf.d` beside it\n"
+        "(`conf.d/alpinehub.toml` for the hub) have keys that the file itself does not set. Times\n"
+        "are in seconds, sizes in bytes. `cordata config check` reports every mistake, `cordata\n"
+        "config show` prints the settings in effect.",
     ]
-    for section in sections():
+    hub = [one for one in sections(SAMPLES[1]) if one.name != "app"]
+    for section in [*sections(SAMPLES[0]), *hub]:
         out.append(f"## [{section.name}]")
         if section.text:
             out.append(_plain(" ".join(section.text)))
@@ -242,7 +246,8 @@ def main() -> None:
     for name in COMMANDS:
         (target / f"{name}.1").write_text(command_page(name))
         (target / f"{name}.bash").write_text(completion(name))
-    (target / "cordata.toml.5").write_text(sample_page())
+    for sample in SAMPLES:
+        (target / f"{sample.name}.5").write_text(sample_page(sample))
 
 
 if __name__ == "__main__":

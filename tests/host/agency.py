@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tests.host.load import Load
 from tests.host.machine import CHECKOUT, Host, wait_for
 from tests.host.mail import PostOffice
+from tests.host.package import KEEP, install
 from tests.host.proxy import start_proxy
 
 URL = "http://127.0.0.1:8080"
@@ -126,15 +127,14 @@ class Agency:
     post_office: PostOffice
 
     def set_up(self) -> None:
-        """The package with its hotels, behind nginx; nobody has sent anything yet."""
+        """The packages with their hotels, behind nginx; nobody has sent anything yet."""
         host = self.host
         self.post_office.start()
         host.run("mkdir", "-p", "/etc/cordata")
         settings = self.post_office.settings + SETTINGS
         host.run("sh", "-c", "cat >/etc/cordata/cordata.toml", stdin=settings)
         host.run("rm", "-f", "/var/lib/man-db/auto-update")  # takes longer than all the rest
-        keep = ["-o", "Dpkg::Options::=--force-confold"]
-        host.run("apt-get", "-qq", "-y", *keep, "install", "/cordata.deb")
+        install(host, "", *KEEP)
         self.alpinehub("hotel", "add", "BERGHOF", "--name", "Hotel Berghof")
         self.alpinehub("hotel", "add", "LAGO", "--name", "Albergo Lago", "--language", "it")
         for code in ("BERGHOF", "LAGO"):

@@ -1,4 +1,4 @@
-"""`python -m tests.host.boot DEB`: the package in a throw-away host, and a shell in it."""
+"""`python -m tests.host.boot DIRECTORY`: the packages there in a throw-away host, and a shell."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.host.machine import Host, find_tree
+from tests.host.package import Packages, install
 
 _HINTS = """\
 The hub runs in a Debian 13 of its own; leaving this shell throws it away. To try:
@@ -18,9 +19,9 @@ The hub runs in a Debian 13 of its own; leaving this shell throws it away. To tr
 
 def main() -> int:
     """Boot, install, hand over the terminal. Returns the exit code of the shell."""
-    deb = Path(sys.argv[1]).resolve()
-    with Host(find_tree(), binds={deb: "/cordata.deb"}) as host:
-        host.run("apt-get", "-qq", "-y", "install", "/cordata.deb")
+    debs = Packages.of(Path(sys.argv[1]).resolve())
+    with Host(find_tree(), binds=debs.binds()) as host:
+        install(host)
         print(_HINTS, flush=True)
         # A terminal of the host's own; the machine's is none there, and bash could control no jobs.
         terminal = ["script", "--quiet", "--return", "--command", "bash --login", "/dev/null"]

@@ -1,4 +1,4 @@
-"""Fixtures: the built package, and hosts on which it is installed."""
+"""Fixtures: the built packages, and hosts on which they are installed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.host.machine import CHECKOUT, Host, find_tree
+from tests.host.package import Packages, install
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,19 +21,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def deb(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package, built from this checkout."""
+def debs(tmp_path_factory: pytest.TempPathFactory) -> Packages:
+    """The packages, built from this checkout."""
     out = tmp_path_factory.mktemp("deb")
     command = [CHECKOUT / "packaging/build/deb", out]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return Path(done.stdout.strip())
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return Packages.of(out)
 
 
 @pytest.fixture(scope="module")
-def host(deb: Path) -> Iterator[Host]:
-    """A host with the package installed, shared by a module: each test leaves it serving."""
-    with Host(find_tree(), binds={deb: "/cordata.deb"}) as host:
-        host.run("apt-get", "-qq", "-y", "install", "/cordata.deb")
+def host(debs: Packages) -> Iterator[Host]:
+    """A host with both packages installed, shared by a module: each test leaves it serving."""
+    with Host(find_tree(), binds=debs.binds()) as host:
+        install(host)
         yield host
 
 

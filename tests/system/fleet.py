@@ -10,12 +10,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.host import package
 from tests.host.documents import commands
 from tests.host.load import Load, booking_load
 from tests.host.machine import CHECKOUT, Host, HostError, find_tree, wait_for
 from tests.host.mail import PostOffice
 from tests.host.network import Network, start_all
-from tests.host.package import later_version
+from tests.host.package import KEEP, Packages
 from tests.host.servers import SECRET, USER, ServerHost
 
 #: The application of the tests: the hub, a primary that says its term ten times a second, two jobs,
@@ -263,7 +264,7 @@ def configure(host: Host, settings: str) -> None:
 
 
 def install(host: Host, settings: str) -> None:
-    """The package, configured for the common servers; serving when this returns."""
+    """The packages, configured for the common servers; serving when this returns."""
     host.run("mkdir", "-p", "/etc/systemd/system/http.socket.d", "/opt/fleet/fleet_sql/postgres")
     files = {
         "/etc/systemd/system/http.socket.d/fleet.conf": (
@@ -278,20 +279,19 @@ def install(host: Host, settings: str) -> None:
     # As an image of a host would have it: the first start is one of the fleet.
     configure(host, settings)
     host.run("rm", "-f", "/var/lib/man-db/auto-update")  # an index of manuals takes longer than all
-    keep = ["-o", "Dpkg::Options::=--force-confold"]
-    host.run("apt-get", "-qq", "-y", *keep, "install", "/cordata.deb")
+    package.install(host, "", *KEEP)
 
 
 @contextmanager
-def fleet(deb: Path, folder: Path) -> Iterator[Fleet]:
+def fleet(debs: Packages, folder: Path) -> Iterator[Fleet]:
     """Three booted hosts; all that the first two store is on the third.
 
-    A later version of the package, with one more migration, is at hand as /newer.deb.
+    A later version of the packages, with one more migration, is at hand in /newer.
     """
     tree = find_tree()
     added = f"usr/share/cordata/{MIGRATIONS}/{ADDED}.sql"
-    newer = later_version(deb, folder, {added: "CREATE TABLE added_later (id {bigint});\n"})
-    binds = {deb: "/cordata.deb", newer: "/newer.deb"}
+    newer = debs.later(folder, {added: "CREATE TABLE added_later (id {bigint});\n"})
+    binds = {**debs.binds(), **newer.binds("/newer")}
     with ExitStack() as stack:
         network = stack.enter_context(Network())
         one, two = (Host(tree, network=network, binds=binds) for _ in range(2))

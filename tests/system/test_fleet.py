@@ -12,11 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
 from tests.host.load import Load
 from tests.host.machine import Host, wait_for
+from tests.host.package import Packages, install
 from tests.system.fleet import ADDED, Fleet, fleet, install_again
 
 from cordata.events import PRIMARY_LOST
@@ -33,9 +33,9 @@ _numbers = iter(range(0, 10_000_000, 100_000))
 
 
 @pytest.fixture(scope="module")
-def ropes(deb: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def ropes(debs: Packages, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """The fleet on PostgreSQL alone."""
-    with fleet(deb, tmp_path_factory.mktemp("newer")) as made:
+    with fleet(debs, tmp_path_factory.mktemp("newer")) as made:
         yield made
 
 
@@ -232,7 +232,7 @@ def test_nothing_fails_when_one_host_after_the_other_is_upgraded(with_redis: Fle
         # The one that does not lead first: its primary asks the other, of the old code, to go.
         for host in (with_redis.other(with_redis.primary()), with_redis.primary()):
             begun = time.monotonic()
-            host.run("apt-get", "-qq", "-y", "install", "/newer.deb")
+            install(host, "/newer")
             wait_for(partial(serving, host), timeout_s=HEALED_S, what="the upgraded host")
             took("upgraded and serving", time.monotonic() - begun)
             assert with_redis.rows("SELECT count(*) FROM added_later") == [(0,)]

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from tests.host.agency import (
@@ -37,6 +36,7 @@ from tests.host.agency import (
 )
 from tests.host.machine import Host, find_tree, wait_for
 from tests.host.mail import PostOffice
+from tests.host.package import Packages
 
 WORKERS = [f"worker@{n}.service" for n in range(4)]
 IDLE_PSS_KB = 35 * 1024
@@ -57,9 +57,9 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def agency(deb: Path) -> Iterator[Agency]:
+def agency(debs: Packages) -> Iterator[Agency]:
     """The installed hub with its hotels; before any request."""
-    with Host(find_tree(), binds={deb: "/cordata.deb"}) as host:
+    with Host(find_tree(), binds=debs.binds()) as host:
         made = Agency(host, PostOffice(host))
         made.set_up()
         yield made

@@ -1,53 +1,95 @@
-"""The life of the package on a host: upgraded under load, removed, purged."""
+"""The life of the packages on a host: installed, upgraded under load, removed, purged."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.host.load import booking_load
 from tests.host.machine import Host, find_tree
-from tests.host.package import later_version
+from tests.host.package import Packages, install
 
 WORKERS = [f"worker@{n}.service" for n in range(4)]
 #: Names of the units, instances and all.
-OURS = ["worker@*", "alert@*", "primary.*", "daily-report.*", "http.*"]
+OURS = ["worker@*", "alert@*", "job@*", "primary.*", "daily-report.*", "http.*"]
 OURS += ["cordata.slice", "cordata.target", "workers.target"]
+ENABLED = ["http.socket", "cordata.target", "workers.target", "primary.service"]
+RUNNING = ["list-units", "--state=active,activating,deactivating,failed", "--no-legend"]
 #: What a host remembers of a package that was there: the package manager's and the journal's.
 _MEMORY = ("/var/log/", "/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/run/log/", "/proc/")
+COUNT = "sqlite3 /var/lib/cordata/cordata.db 'select count(*) from reservation'"
+SHOP = """
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from cordata import App
+
+
+async def hello(request):
+    return PlainTextResponse("open")
+
+
+app = App("shop")
+app.mount("", Starlette(routes=[Route("/hello", hello)]))
+"""
+READY = ("curl", "-fsS", "http://127.0.0.1:8080/api/ready")
 
 
 @pytest.fixture(scope="module")
-def newer_deb(deb: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same package as a later version."""
-    return later_version(deb, tmp_path_factory.mktemp("newer"))
+def newer(debs: Packages, tmp_path_factory: pytest.TempPathFactory) -> Packages:
+    """The same packages as a later version."""
+    return debs.later(tmp_path_factory.mktemp("newer"))
 
 
 @pytest.fixture
-def host(deb: Path, newer_deb: Path) -> Iterator[Host]:
-    """A host without the package, and both versions of it at hand."""
-    with Host(find_tree(), binds={deb: "/cordata.deb", newer_deb: "/newer.deb"}) as host:
+def host(debs: Packages, newer: Packages) -> Iterator[Host]:
+    """A host without the packages, and both versions of them at hand."""
+    with Host(find_tree(), binds={**debs.binds(), **newer.binds("/newer")}) as host:
         yield host
 
 
-def install(host: Host, deb: str = "/cordata.deb") -> None:
-    """As an operator does it."""
-    host.run("apt-get", "-qq", "-y", "install", deb)
+def apt(host: Host, *words: str) -> str:
+    """What apt-get says."""
+    done = host.run("apt-get", "-y", *words)
+    return done.stdout + done.stderr
 
 
-def test_nothing_fails_when_the_package_is_upgraded(host: Host) -> None:
+def enabled(host: Host) -> list[str]:
+    """Which of the units start at boot, or with another one that does."""
+    said = host.systemctl("is-enabled", *ENABLED, check=False).split()
+    return [unit for unit, state in zip(ENABLED, said, strict=True) if state == "enabled"]
+
+
+def restarts(host: Host, cursor: str) -> int:
+    """How often the primary was started since then."""
+    done = ("JOB_TYPE=start", "JOB_RESULT=done", "UNIT=primary.service")
+    return len(host.journal(*done, since=cursor))
+
+
+def test_nothing_fails_when_the_packages_are_upgraded_and_when_they_are_downgraded(
+    host: Host,
+) -> None:
     install(host)
     host.run("alpinehub", "demo")
+    host.systemctl("disable", "--now", "daily-report.timer")
     socket = host.props("http.socket", "InvocationID")
-    with booking_load(host, connections=16) as load:
-        install(host, "/newer.deb")
-    assert load.failed == {} and load.counts["ok"] > 16
-    assert host.props("http.socket", "InvocationID") == socket
-    for unit in [*WORKERS, "primary.service", "daily-report.timer"]:
-        assert host.props(unit, "ActiveState")["ActiveState"] == "active"
-    stored = host.sh("sqlite3 /var/lib/cordata/cordata.db 'select count(*) from reservation'")
-    assert int(stored) == load.counts["ok"]
+    stored = 0
+    for folder, options in (("/newer", ()), ("", ("--allow-downgrades",))):
+        cursor = host.cursor()
+        with booking_load(host, connections=16) as load:
+            install(host, folder, *options)
+        assert load.failed == {} and load.counts["ok"] > 16
+        stored = max(stored, load.counts["ok"])  # each load sends the same requests
+        # Once for both, when both are in place.
+        assert restarts(host, cursor) == 1
+        assert host.props("http.socket", "InvocationID") == socket
+        for unit in [*WORKERS, "primary.service"]:
+            assert host.props(unit, "ActiveState")["ActiveState"] == "active"
+        # What the administrator disabled stays so.
+        assert host.systemctl("is-enabled", "daily-report.timer", check=False) == "disabled"
+        assert int(host.sh(COUNT)) == stored
 
 
 def files(host: Host) -> set[str]:
@@ -56,32 +98,114 @@ def files(host: Host) -> set[str]:
     return {path for path in found if not path.startswith(_MEMORY)}
 
 
-def test_data_stays_when_the_package_is_removed_and_nothing_when_it_is_purged(host: Host) -> None:
+def left_behind(host: Host, before: set[str]) -> set[str]:
+    """What is there of the packages that was not there before them."""
+    ours = ("cordata", "alpinehub", "daily-report", "worker@", "workers.target", "http.socket")
+    return {path for path in files(host) - before if any(name in path for name in ours)}
+
+
+def nothing_runs(host: Host) -> bool:
+    """No unit runs or has failed, and connections are refused."""
+    refused = host.run(*READY, check=False).returncode == 7
+    return refused and host.systemctl(*RUNNING, *OURS) == ""
+
+
+def test_cordata_alone_starts_nothing_and_says_so(host: Host) -> None:
+    before = files(host)
+    said = apt(host, "install", "/cordata.deb")
+    assert "nothing runs until an application is configured; `cordata doctor`" in said
+    assert nothing_runs(host) and enabled(host) == []
+    # Whoever starts it all the same is told why it does not run.
+    cursor = host.cursor()
+    host.systemctl("start", "primary", check=False)
+    assert host.props("primary", "ExecMainStatus", "NRestarts") == {
+        "ExecMainStatus": "78",
+        "NRestarts": "0",
+    }
+    assert host.journal("-u", "primary", "--grep=no application to run", since=cursor)
+    host.systemctl("reset-failed", "primary")
+
+    # The hub comes later, goes, comes back: nothing of it keeps running without it.
+    apt(host, "install", "/alpinehub.deb")
+    assert host.run(*READY).stdout and enabled(host) == ENABLED
+    cursor = host.cursor()
+    apt(host, "remove", "alpinehub")
+    assert nothing_runs(host) and enabled(host) == []
+    host.systemctl("daemon-reload")
+    assert host.journal("-p", "warning", "-u", "worker@*", since=cursor) == []
+    assert host.run("cordata", "config", "check", check=False).returncode == 78
+    apt(host, "install", "/alpinehub.deb")
+    assert host.run(*READY).stdout and enabled(host) == ENABLED
+
+    # The runtime goes first, its purge before that of the hub.
+    apt(host, "remove", "cordata")
+    assert nothing_runs(host)
+    apt(host, "purge", "cordata")
+    apt(host, "purge", "alpinehub")
+    assert left_behind(host, before) == set()
+
+
+def test_another_application_keeps_running_when_the_hub_comes_and_goes(host: Host) -> None:
+    apt(host, "install", "/cordata.deb")
+    host.sh("mkdir /srv/shop")
+    host.path("/srv/shop/shop.py").write_text(SHOP)
+    setting = 's|^# import = .*|import = "shop:app"|; s|^# path = .*|path = ["/srv/shop"]|'
+    host.run("sed", "-i", setting, "/etc/cordata/cordata.toml")
+    host.systemctl("enable", "--now", "cordata.target")
+    hello = ("curl", "-fsS", "http://127.0.0.1:8080/hello")
+    assert host.run(*hello).stdout == "open"
+    assert enabled(host) == ENABLED
+    pid = host.main_pid("worker@1")
+    apt(host, "install", "/alpinehub.deb")
+    assert host.systemctl("is-enabled", "daily-report.timer", check=False) == "disabled"
+    apt(host, "purge", "alpinehub")
+    assert host.main_pid("worker@1") == pid and host.run(*hello).stdout == "open"
+    apt(host, "remove", "cordata")
+    assert nothing_runs(host)
+
+
+def test_data_stays_when_the_packages_are_removed_and_nothing_when_they_are_purged(
+    host: Host,
+) -> None:
     before = files(host)
     install(host)
     host.run("alpinehub", "demo")
     host.systemctl("enable", "--now", "worker@4")
     with booking_load(host, connections=4) as load:
-        host.run("apt-get", "-qq", "-y", "remove", "cordata")
+        host.run("apt-get", "-qq", "-y", "remove", "cordata", "alpinehub")
     # While the socket goes down, systemd drops what is in its queue; from then on all are refused.
     assert set(load.failed) <= {"refused", "lost"} and load.counts["refused"]
-    running = ["list-units", "--state=active,activating,deactivating,failed", "--no-legend"]
-    assert host.systemctl(*running, *OURS) == ""
-    stored = host.sh("sqlite3 /var/lib/cordata/cordata.db 'select count(*) from reservation'")
+    assert host.systemctl(*RUNNING, *OURS) == ""
+    stored = host.sh(COUNT)
     assert int(stored) == load.counts["ok"]
     assert host.path("/etc/cordata/credentials/master-key").exists()
 
     install(host)
-    again = host.sh("sqlite3 /var/lib/cordata/cordata.db 'select count(*) from reservation'")
-    assert again == stored
+    assert host.sh(COUNT) == stored and host.run(*READY).stdout
+    install(host, "", "--reinstall")
+    assert host.sh(COUNT) == stored and host.run(*READY).stdout
 
-    host.run("apt-get", "-qq", "-y", "purge", "cordata")
-    ours = ("cordata", "daily-report", "worker@", "workers.target")
-    left = {path for path in files(host) - before if any(name in path for name in ours)}
-    assert left == set()
+    host.run("apt-get", "-qq", "-y", "purge", "alpinehub", "cordata")
+    assert left_behind(host, before) == set()
     assert host.run("getent", "passwd", "cordata", check=False).returncode == 2
-    assert host.systemctl(*running, *OURS) == ""
+    assert host.systemctl(*RUNNING, *OURS) == ""
     assert host.systemctl("list-unit-files", "--no-legend", *OURS, check=False) == ""
+
+
+def test_nothing_runs_when_the_database_is_of_another_program(host: Host) -> None:
+    """As one of a version before the first release, which is not migrated."""
+    install(host)
+    host.systemctl("stop", "cordata.target", *WORKERS, "primary.service", "http.socket")
+    sql = "update migration set digest = 'of another text' where component = 'alpinehub'"
+    host.run("sqlite3", "/var/lib/cordata/cordata.db", sql)
+    cursor = host.cursor()
+    host.systemctl("start", "primary", check=False)
+    assert host.props("primary", "ExecMainStatus", "NRestarts") == {
+        "ExecMainStatus": "78",
+        "NRestarts": "0",
+    }
+    [why, *_] = host.journal("-u", "primary", "--grep=alpinehub 0001", since=cursor)
+    assert re.search("another text|changed|differs", why["MESSAGE"]), why
 
 
 def test_first_start_is_left_to_the_operator_when_policy_says_so(host: Host) -> None:
@@ -91,4 +215,4 @@ def test_first_start_is_left_to_the_operator_when_policy_says_so(host: Host) -> 
     )
     install(host)
     assert host.props("primary.service", "ActiveState")["ActiveState"] == "inactive"
-    assert host.systemctl("is-enabled", "http.socket", "cordata.target").split() == ["enabled"] * 2
+    assert enabled(host) == ENABLED

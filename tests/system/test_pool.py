@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.host.machine import Host, wait_for
-from tests.host.package import later_version
+from tests.host.package import Packages, install
 
 from cordata import events
 
@@ -270,17 +270,18 @@ def test_reload_takes_other_limits(pooled: Host) -> None:
 
 
 def test_every_call_ends_when_the_package_is_upgraded(
-    pooled: Host, deb: Path, tmp_path: Path
+    pooled: Host, debs: Packages, tmp_path: Path
 ) -> None:
-    newer = later_version(deb, tmp_path)
-    pooled.path("/root/newer.deb").write_bytes(newer.read_bytes())
+    pooled.run("mkdir", "-p", "/root/newer")
+    for deb, path in debs.later(tmp_path).binds("/root/newer").items():
+        pooled.path(path).write_bytes(deb.read_bytes())
     before = children(pooled)
     caller = ("python3", "/opt/pooled/caller.py")
     with pooled.popen(*caller, "again") as again, pooled.popen(*caller) as once:
         for one in (again, once):
             assert one.stdout is not None
             assert one.stdout.readline() == "calling\n"
-        pooled.run("apt-get", "-qq", "-y", "install", "/root/newer.deb", timeout_s=120)
+        install(pooled, "/root/newer", timeout_s=120)
         wait_for(lambda: len(children(pooled)) == 4, what="four children")
         told = [json.loads(one.communicate("end\n", timeout=60)[0]) for one in (again, once)]
     assert set(before.values()).isdisjoint(children(pooled).values())

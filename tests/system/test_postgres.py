@@ -6,13 +6,13 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from tests.host.documents import commands
 from tests.host.load import BOOKING, booking_load
 from tests.host.machine import Host, find_tree, wait_for
 from tests.host.network import Network, start_all
+from tests.host.package import Packages, install
 from tests.host.servers import ServerHost
 
 URL = "http://127.0.0.1:8080"
@@ -35,13 +35,13 @@ def servers() -> Iterator[ServerHost]:
 
 
 @pytest.fixture(scope="module")
-def hub(deb: Path, servers: ServerHost) -> Iterator[Host]:
+def hub(debs: Packages, servers: ServerHost) -> Iterator[Host]:
     """The package, moved to PostgreSQL by what the documentation has its reader type."""
     with ExitStack() as stack:
-        host = Host(find_tree(), network=servers.network, binds={deb: "/cordata.deb"})
+        host = Host(find_tree(), network=servers.network, binds=debs.binds())
         stack.callback(host.stop)
         start_all(host)
-        host.run("apt-get", "-qq", "-y", "install", "/cordata.deb")
+        install(host)
         for prompt, machine in (("db# ", servers), ("hub# ", host)):
             typed = commands(prompt)
             assert typed

@@ -1,6 +1,7 @@
 """cordata.toml to frozen sections; every problem of the file is named in one ConfigError.
 
     find_file -> open_document -> Document -> choose_app (what to import) -> build -> Config
+                  + conf.d/*.toml beside the file
 
 msgspec converts each value to the type of its field and checks its limits. Here is what it does not
 know: unknown keys, required ones, sections that override others, and the words of each problem.
@@ -26,24 +27,48 @@ from cordata.errors import ConfigError
 from cordata.log import frames
 
 DEFAULT_FILE = Path("/etc/cordata/cordata.toml")
+#: Beside the configuration file; for settings that packages of applications bring.
+DROP_INS = "conf.d"
 _MAX_BYTES = 1_048_576
 _RUNTIME_SECTIONS = frozenset(declared.name for declared in fields(Config))
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed file, not yet checked."""
+    """A parsed file with its drop-ins, not yet checked."""
 
     #: None: there is no file, everything has its default.
     path: Path | None
+    #: The drop-ins' keys and, over them, the file's own.
     tables: Mapping[str, Any] = field(default_factory=dict)
+    #: The drop-ins that count, by file; each wins over those before it.
+    drop_ins: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)
+    #: The keys of the file alone, if there are drop-ins.
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     def table(self, section: str) -> object:
         """The value at `[section]` or `[section.NAME]`; an empty table if there is none."""
-        found: object = self.tables
-        for part in section.split("."):
-            found = found.get(part, {}) if isinstance(found, Mapping) else {}
-        return found
+        found = _table(self.tables, section)
+        return {} if found is None else found
+
+    def source(self, section: str, key: str) -> Path | None:
+        """The file that a key was read from; without a key, the one that has the section."""
+        if _has(self.own, section, key):
+            return self.path
+        found = [path for path, tables in self.drop_ins.items() if _has(tables, section, key)]
+        return found[-1] if found else self.path
+
+
+def _table(tables: Mapping[str, Any], section: str) -> object:
+    found: object = tables
+    for part in section.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _has(tables: Mapping[str, Any], section: str, key: str) -> bool:
+    table = _table(tables, section)
+    return key in table if key and isinstance(table, Mapping) else table is not None
 
 
 def key_of(name: str) -> str:
@@ -60,7 +85,7 @@ def find_file(option: str | Path | None, environ: Mapping[str, str] = os.environ
     """--config, else $CORDATA_CONFIG, else ./cordata.toml, else the default file if there is one.
 
     Raises: ConfigError when a file was named and does not exist, and when another user may change
-    ./cordata.toml or what lies beside it.
+    ./cordata.toml, its drop-ins or what lies beside it.
     """
     named = option or environ.get("CORDATA_CONFIG")
     if named:
@@ -70,12 +95,13 @@ def find_file(option: str | Path | None, environ: Mapping[str, str] = os.environ
         return path
     if os.path.isfile(DEFAULT_FILE.name):
         path = Path(DEFAULT_FILE.name).absolute()
-        _check_trust(path)
+        for file in (path, *_drop_in_files(path)):
+            _check_trust(file, named=path)
         return path
     return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
 
 
-def _check_trust(path: Path) -> None:
+def _check_trust(path: Path, *, named: Path) -> None:
     """A file that was not named is read only where no other user but root may change it.
 
     It names code that is imported, often from beside it. Without this check, a user who may write
@@ -84,7 +110,8 @@ def _check_trust(path: Path) -> None:
     own. A link counts as a file: its target may belong to any user, but not what lies beside the
     link. Raises: ConfigError.
     """
-    for place, found in ((path, path.lstat()), (path, path.stat()), (path.parent, os.stat("."))):
+    places = ((path, path.lstat()), (path, path.stat()), (path.parent, path.parent.stat()))
+    for place, found in places:
         may_write = 0 if stat.S_ISLNK(found.st_mode) else found.st_mode
         if found.st_uid not in (0, os.geteuid()):
             why = f"{place} belongs to {_user(found.st_uid)}"
@@ -96,7 +123,7 @@ def _check_trust(path: Path) -> None:
             continue
         raise ConfigError(
             f"{path} was not named and is not read: {why}",
-            hint=f"--config {path} if you trust it, or --config with another file",
+            hint=f"--config {named} if you trust it, or --config with another file",
         )
 
 
@@ -107,20 +134,69 @@ def _user(uid: int) -> str:
         return f"the user {uid}"
 
 
-def open_document(path: Path | None) -> Document:
-    """Read and parse the file; None gives an empty document. Raises: ConfigError."""
+def open_document(path: Path | None, app: str | None = None) -> Document:
+    """Read and parse the file and its drop-ins; None gives an empty document.
+
+    Every key of the file wins over that of a drop-in. A drop-in that names an application counts
+    only if that one runs: `app`, else the file's [app] import, else the one that drop-ins name. So
+    the settings of a package's application are not in the way of another one. Raises: ConfigError,
+    also when drop-ins name several applications and nothing decides.
+    """
     if path is None:
         return Document(path=None)
+    own = _parse(path)
+    found = {file: _parse(file) for file in _drop_in_files(path)}
+    if not found:
+        return Document(path=path, tables=own)
+    named = {file: name for file, one in found.items() if (name := _app_of(one)) is not None}
+    chosen = app or _app_of(own)
+    if chosen is None and len(set(named.values())) > 1:
+        texts = (f"{file} names the application {name}" for file, name in named.items())
+        raise ConfigError(*texts, hint=f"write the `import` of one of them below [app] in {path}")
+    counting = {
+        file: one
+        for file, one in found.items()
+        if chosen is None or named.get(file, chosen) == chosen
+    }
+    tables: Mapping[str, Any] = {}
+    for one in (*counting.values(), own):
+        tables = _merged(tables, one)
+    return Document(path=path, tables=tables, drop_ins=counting, own=own)
+
+
+def _parse(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
         if len(data) > _MAX_BYTES:
             raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes")
-        return Document(path=path, tables=tomllib.loads(data.decode()))
+        return tomllib.loads(data.decode())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def _drop_in_files(path: Path) -> list[Path]:
+    files = (path.parent / DROP_INS).glob("*.toml")
+    return sorted(file for file in files if not file.name.startswith("."))
+
+
+def _app_of(tables: Mapping[str, Any]) -> str | None:
+    """[app] import, if there is one."""
+    section = tables.get("app")
+    named = section.get("import") if isinstance(section, Mapping) else None
+    return named if isinstance(named, str) and named else None
+
+
+def _merged(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of both, those of `high` where both have one; tables are merged in turn."""
+    merged = dict(low)
+    for key, value in high.items():
+        below = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(below, Mapping)
+        merged[key] = _merged(below, value) if both else value  # type: ignore[arg-type]
+    return merged
 
 
 def choose_app(document: Document, app: str | None) -> AppConfig:
@@ -207,7 +283,8 @@ class _Check:
 
     def add(self, section: str, key: str, text: str) -> None:
         where = f"[{section}] {key}: " if key else f"[{section}]: "
-        self.problems.append(f"{self.document.path or 'defaults'}: {where}{text}")
+        file = self.document.source(section, key) or "defaults"
+        self.problems.append(f"{file}: {where}{text}")
 
     def section(self, name: str, kind: type[Any]) -> Any:
         """`[name]` as its dataclass; None if a required key is missing or its own check fails."""

@@ -44,6 +44,7 @@ _MASK = "********"
 def lines(config: Config, document: Document, credentials: Sequence[str]) -> Iterator[str]:
     """Line by line, valid TOML."""
     yield f"# {document.path or 'no file: defaults'}"
+    yield from (f"# {path}" for path in document.drop_ins)
     for declaration in fields(Config):
         section = getattr(config, declaration.name)
         if is_section(type(section)):

@@ -120,8 +120,8 @@ def reload_of(
 
     async def reload() -> str:
         try:
-            path = role.loaded.document.path
-            config = build(open_document(path), role.app.settings_classes)
+            path, app = role.loaded.document.path, role.loaded.config.app.import_
+            config = build(open_document(path, app), role.app.settings_classes)
             for take in takers:
                 take(config)
         except ConfigError as error:

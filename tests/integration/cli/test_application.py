@@ -83,6 +83,21 @@ def test_file_that_others_may_change_is_read_only_when_it_is_named(
     assert found(cwd=tmp_path, CORDATA_CONFIG=str(path)) == f"{path}: ok\n"
 
 
+def test_drop_in_that_others_may_change_is_read_only_when_its_file_is_named(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    tmp_path.chmod(0o755)
+    (tmp_path / "conf.d").mkdir(mode=0o755)
+    drop_in = tmp_path / "conf.d/more.toml"
+    drop_in.write_text("[log]\nlevel = 'error'\n")
+    assert found(cwd=tmp_path) == f"{path}: ok\n"
+    drop_in.chmod(0o666)
+    result = cordata("config", "check", cwd=tmp_path)
+    assert result.returncode == 78
+    assert f"{drop_in} was not named and is not read: every user may write" in result.stderr
+    assert f"--config {path}" in result.stderr
+    assert found(cwd=tmp_path, CORDATA_CONFIG=str(path)) == f"{path}: ok\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_file_of_another_user_is_not_read_by_root_unless_it_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)

@@ -6,7 +6,10 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import cordata
 from cordata import events
@@ -43,27 +46,51 @@ def test_catalog_explains_each_message_id_once() -> None:
 
 def test_imports_are_declared_as_dependencies() -> None:
     declared = {re.split(r"[<>=\[ ]", line)[0].lower() for line in PROJECT["dependencies"]}
-    own = {"cordata", "alpinehub"} | set(sys.stdlib_module_names)
-    for path in sorted((ROOT / "daemon").rglob("*.py")):
+    for path, module in imports(ROOT / "daemon"):
+        name = DISTRIBUTIONS.get(module, module).lower()
+        assert module in ("cordata", "alpinehub") or name in declared, f"{path}: {module}"
+
+
+def debian_name(distribution: str) -> str:
+    """The Debian package of a Python distribution."""
+    name = distribution.lower()
+    return {"systemd-python": "python3-systemd", "pynacl": "python3-nacl"}.get(
+        name, f"python3-{name}"
+    )
+
+
+def test_build_and_host_trees_have_every_dependency_of_the_packages() -> None:
+    control = (ROOT / "packaging/debian/control").read_text().partition("\nPackage:")[0]
+    tree = (ROOT / "packaging/build/packages-tree").read_text().split()
+    for line in PROJECT["dependencies"]:
+        debian = debian_name(re.split(r"[<>=\[ ]", line)[0])
+        assert f" {debian},\n" in control and debian in tree
+
+
+@pytest.mark.parametrize("package", ["cordata", "alpinehub"])
+def test_debian_package_depends_on_what_its_code_imports(package: str) -> None:
+    control = (ROOT / "packaging/debian/control").read_text()
+    stanza = control.partition(f"\nPackage: {package}\n")[2].partition("\nPackage:")[0]
+    depends = stanza.partition("Depends:")[2].partition("\nDescription:")[0]
+    named = set(re.findall(r"python3-[a-z0-9-]+", depends.partition("\nSuggests:")[0]))
+    modules = {module for _, module in imports(ROOT / "daemon" / package)}
+    # psycopg and redis load their C halves themselves.
+    loaded = {"cordata": {"python3-psycopg-c", "python3-hiredis"}, "alpinehub": set()}[package]
+    wanted = {
+        debian_name(DISTRIBUTIONS.get(module, module)) for module in modules - {package, "cordata"}
+    }
+    assert named == wanted | loaded
+
+
+def imports(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The modules that the code imports, but those of Python: file and first part of the name."""
+    for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [node.module or ""]
-            for module in {name.split(".")[0] for name in names} - own:
-                assert DISTRIBUTIONS.get(module, module).lower() in declared, f"{path}: {module}"
-
-
-def test_build_and_host_trees_have_every_dependency_of_the_package() -> None:
-    control = (ROOT / "packaging/debian/control").read_text()
-    tree = (ROOT / "packaging/build/packages-tree").read_text().split()
-    for line in PROJECT["dependencies"]:
-        name = re.split(r"[<>=\[ ]", line)[0].lower()
-        debian = {
-            "systemd-python": "python3-systemd",
-            "pynacl": "python3-nacl",
-            "python-multipart": "python3-python-multipart",
-        }.get(name, f"python3-{name}")
-        assert f" {debian},\n" in control and debian in tree
+            for module in {name.split(".")[0] for name in names} - set(sys.stdlib_module_names):
+                yield path, module
 
 
 def settings(path: Path) -> dict[str, list[str]]:
@@ -96,7 +123,7 @@ def test_services_are_hardened_alike() -> None:
         for path in SERVICES
     }
     ends = {name: block.partition("SystemCallErrorNumber=")[2] for name, block in blocks.items()}
-    assert len(ends) == 4 and len({end.strip() for end in ends.values()}) == 1
+    assert len(ends) == 5 and len({end.strip() for end in ends.values()}) == 1
     assert len({block.partition("SystemCallErrorNumber=")[0] for block in blocks.values()}) == 1
     for block in blocks.values():
         lines = block.strip().splitlines()[1:]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import pytest
 from msgspec import Meta
 
-from cordata.config import Config, Document, build, find_file, open_document
+from cordata.config import Config, Document, build, choose_app, find_file, open_document
 from cordata.errors import ConfigError
 
 
@@ -311,3 +311,66 @@ def test_mail_host_is_a_name_or_an_address(tmp_path: Path, host: str) -> None:
     path = tmp_path / "cordata.toml"
     path.write_text(f'[mail]\nhost = "{host}"\nsender = "Shop Ü <no-reply@shop.example>"\n')
     assert build(open_document(path), None).mail.host == host
+
+
+def placed(tmp_path: Path, own: str, **drop_ins: str) -> Path:
+    """A configuration file with files beside it in conf.d."""
+    (tmp_path / "conf.d").mkdir(exist_ok=True)
+    for name, text in drop_ins.items():
+        (tmp_path / f"conf.d/{name}.toml").write_text(text)
+    path = tmp_path / "cordata.toml"
+    path.write_text(own)
+    return path
+
+
+HUB = '[app]\nimport = "hub.app:app"\n[shop]\nowner = "Eva"\n[http]\nmax_headers = 50\n'
+
+
+def test_drop_in_sets_what_the_file_does_not(tmp_path: Path) -> None:
+    own = "[http]\nmax_headers = 70\n[pool.a]\nworkers = ['1']\ncommands = ['x']\n"
+    more = "[http]\nmax_body_bytes = 9\nmax_headers = 60\n[pool]\nmax_calls = 3\n"
+    found = open_document(placed(tmp_path, own, hub=HUB, more=more))
+    config = build(found, {"shop": Shop}, {})
+    assert choose_app(found, None).import_ == "hub.app:app"
+    assert (config.http.max_headers, config.http.max_body_bytes) == (70, 9)
+    assert config.pools["a"].max_calls == 3 and config.settings["shop"] == Shop(owner="Eva")
+    assert list(found.drop_ins) == [tmp_path / "conf.d/hub.toml", tmp_path / "conf.d/more.toml"]
+
+
+def test_drop_in_of_another_application_does_not_count(tmp_path: Path) -> None:
+    path = placed(tmp_path, '[app]\nimport = "own:app"\n', hub=HUB)
+    for found in (open_document(path), open_document(placed(tmp_path, "", hub=HUB), "own:app")):
+        assert build(found, {}, {}).http.max_headers == 100 and not found.drop_ins
+    same = open_document(placed(tmp_path, '[app]\nimport = "hub.app:app"\n', hub=HUB))
+    assert build(same, {"shop": Shop}, {}).http.max_headers == 50
+
+
+def test_drop_ins_that_name_two_applications_are_refused_unless_the_file_decides(
+    tmp_path: Path,
+) -> None:
+    other = '[app]\nimport = "other:app"\n'
+    path = placed(tmp_path, "", hub=HUB, other=other)
+    with pytest.raises(ConfigError) as caught:
+        open_document(path)
+    assert caught.value.problems == (
+        f"{tmp_path}/conf.d/hub.toml names the application hub.app:app",
+        f"{tmp_path}/conf.d/other.toml names the application other:app",
+    )
+    path.write_text(other)
+    assert list(open_document(path).drop_ins) == [tmp_path / "conf.d/other.toml"]
+
+
+def test_problem_names_the_file_that_has_the_key(tmp_path: Path) -> None:
+    bad = "[htpp]\n[http]\nmax_headers = 0\nmax_header = 1\n"  # broken.toml has max_headers, too
+    path = placed(tmp_path, "[http]\nmax_body_bytes = 0\n", bad=bad, broken=HUB)
+    with pytest.raises(ConfigError) as caught:
+        build(open_document(path), {"shop": Shop}, {})
+    named = [problem.removeprefix(f"{tmp_path}/") for problem in caught.value.problems]
+    assert [text.split(": ")[:2] for text in named] == [
+        ["conf.d/bad.toml", "[http] max_header"],
+        ["cordata.toml", "[http] max_body_bytes"],
+        ["conf.d/bad.toml", "[htpp]"],
+    ]
+    placed(tmp_path, "", bad="[http\n")
+    with pytest.raises(ConfigError, match=r"conf.d/bad.toml: not valid TOML"):
+        open_document(path)

@@ -1,4 +1,4 @@
-"""packaging/cordata.toml documents every key, with its real default."""
+"""packaging/cordata.toml and alpinehub.toml document every key, with its real default."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from alpinehub.app import app
 from cordata.config import Config, Document, build, open_document
 from cordata.config.reader import is_section, key_of
 
-SAMPLE = Path(__file__).parents[3] / "packaging/cordata.toml"
+PACKAGING = Path(__file__).parents[3] / "packaging"
+SAMPLE, HUB = PACKAGING / "cordata.toml", PACKAGING / "alpinehub.toml"
 _KEY = re.compile(r"# ([a-z_]+ = .*)\Z")
-#: What a file without any key gives, with the application that the package runs.
+#: What the files give without any key but the application that the hub's package names.
 DEFAULTS = Document(path=None, tables={"app": {"import": "alpinehub.app:app"}})
 _EXAMPLE = re.compile(r"# \[[\w.]+\]\Z")
 
 
-def uncommented() -> str:
-    """The sample with every commented default in force; example sections stay comments."""
+def uncommented(sample: Path = SAMPLE) -> str:
+    """A sample with every commented default in force; example sections stay comments."""
     lines, example = [], False
-    for line in SAMPLE.read_text().splitlines():
+    for line in sample.read_text().splitlines():
         example = bool(_EXAMPLE.match(line)) or (example and bool(line))
         key = _KEY.match(line)
         lines.append(key[1] if key and not example else line)
@@ -34,18 +37,32 @@ def keys_of(section: Any) -> set[str]:
     return {key_of(declared.name) for declared in fields(section)}
 
 
-def test_sample_is_valid_and_names_the_hub_alone_as_it_is_installed() -> None:
-    config = build(open_document(SAMPLE), app.settings_classes, {})
+def installed(tmp_path: Path, runtime: str, hub: str) -> Document:
+    """Both files where their packages put them."""
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "cordata.toml").write_text(runtime)
+    (tmp_path / "conf.d/alpinehub.toml").write_text(hub)
+    return open_document(tmp_path / "cordata.toml")
+
+
+def test_samples_are_valid_and_set_the_application_alone_as_they_are_installed(
+    tmp_path: Path,
+) -> None:
+    document = installed(tmp_path, SAMPLE.read_text(), HUB.read_text())
+    config = build(document, app.settings_classes, {})
     assert config == build(DEFAULTS, app.settings_classes, {})
+    # Without the hub's package no application is named.
+    assert build(open_document(SAMPLE), {}, {}) == Config()
 
 
-def test_sample_holds_every_key_once_with_its_default(tmp_path: Path) -> None:
-    path = tmp_path / "cordata.toml"
-    path.write_text(uncommented())  # a key given twice is no valid TOML
-    assert build(open_document(path), app.settings_classes, {}) == build(
-        DEFAULTS, app.settings_classes, {}
-    )
-    tables = tomllib.loads(uncommented())
+def test_samples_hold_every_key_once_with_its_default(tmp_path: Path) -> None:
+    # A key given twice is no valid TOML.
+    runtime = uncommented().replace('import = ""\n', "")
+    document = installed(tmp_path, runtime, uncommented(HUB))
+    assert build(document, app.settings_classes, {}) == build(DEFAULTS, app.settings_classes, {})
+    hub = tomllib.loads(uncommented(HUB))
+    assert set(hub) == {"app", *app.settings_classes}
+    tables = {**hub, **tomllib.loads(uncommented())}
     schema = {
         declared.name: keys_of(getattr(Config(), declared.name))
         for declared in fields(Config)
@@ -66,8 +83,9 @@ def test_sample_examples_are_valid_when_uncommented(tmp_path: Path) -> None:
     assert config.worker_of("3").services == ("engine",)
 
 
-def test_sample_says_something_above_every_key() -> None:
-    lines = SAMPLE.read_text().splitlines()
+@pytest.mark.parametrize("sample", [SAMPLE, HUB], ids=["cordata", "alpinehub"])
+def test_sample_says_something_above_every_key(sample: Path) -> None:
+    lines = sample.read_text().splitlines()
     for above, line in itertools.pairwise(lines):
         if _KEY.match(line) and not _EXAMPLE.match(above):
             assert above.startswith("# ") and not _KEY.match(above), line
