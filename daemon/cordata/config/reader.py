@@ -218,7 +218,8 @@ def choose_app(document: Document, app: str | None) -> AppConfig:
         raise ConfigError(
             f"there is no application to run: {where}",
             hint='write `import = "MODULE:APP"` below `[app]` into cordata.toml, or give --app '
-            "MODULE:APP; `cordata new NAME` makes an application with its cordata.toml",
+            "MODULE:APP; `cordata new NAME` makes an application with its cordata.toml; "
+            "on a server, `systemctl enable --now cordata.target` starts it",
         )
     return section
 
