@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.integration.engine.stores import url_of
 from tests.integration.hub.material import BOOKING, MASTER_KEY, open_hub
+from tests.servers import fork_server
 
 from alpinehub.login import authenticate
 
@@ -32,12 +33,8 @@ def run(tmp_path: Path) -> Run:
     )
 
     def run_(*words: str, given: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-c", "from alpinehub.cli import main; main()"]
         environment = {"PYTHONPATH": ":".join(sys.path), "CORDATA_CONFIG": str(config)}
-        environment |= variables
-        return subprocess.run(
-            [*argv, *words], input=given, env=environment, capture_output=True, text=True
-        )
+        return fork_server.run("alpinehub", words, given=given, environment=environment | variables)
 
     return run_
 

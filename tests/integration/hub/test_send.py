@@ -13,6 +13,7 @@ from tests.integration.alpinebits_client.peers import http, scripted
 from tests.integration.hub.lenient import GOOGLE_KEY, PATH_SECRET, data, open_lenient
 from tests.integration.hub.material import SECRET
 from tests.integration.hub.test_http import serve
+from tests.servers import fork_server
 
 SECRETS = {
     "generic": SECRET,
@@ -25,14 +26,12 @@ SECRETS = {
 async def send(
     base: str, *words: str, secret: str, given: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-c", "from alpinehub.cli import main; main()", "webhook", "send"]
     return await asyncio.to_thread(
-        subprocess.run,
-        [*argv, *words, "--url", base, "--hotel", "DEMO"],
-        input=given,
-        env={"PYTHONPATH": ":".join(sys.path), "ALPINEHUB_SECRET": secret},
-        capture_output=True,
-        text=True,
+        fork_server.run,
+        "alpinehub",
+        ["webhook", "send", *words, "--url", base, "--hotel", "DEMO"],
+        given=given,
+        environment={"PYTHONPATH": ":".join(sys.path), "ALPINEHUB_SECRET": secret},
     )
 
 

@@ -1,0 +1,203 @@
+"""Runs the commands `cordata` and `alpinehub` as forks of a process that has imported them.
+
+    done = run("cordata", ["outbox", "list"], given="", cwd=ROOT, environment={...})
+
+A command of its own interpreter spends 0.2 to 0.3 s of processor time on imports, and the tests run
+thousands. A fork is a real process all the same, with its own arguments, environment, directory,
+standard streams and exit status; it leaves through the end of the interpreter as any program does.
+The server is single-threaded, starts with the first command, and dies with the process that started
+it. Some tests start programs by themselves, so that the real start is tested, too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+if __name__ != "__main__":
+    from tests.servers.reaper import watched
+
+ROOT = Path(__file__).parents[2]
+#: Imported before the first fork, with all modules below those that are packages of commands.
+_PROGRAMS = {"cordata": "cordata.cli", "alpinehub": "alpinehub.cli"}
+_ALSO = ("alpinehub.app", "cordata.wiring.worker", "cordata.wiring.primary", "rich.table")
+_MAX_REQUEST_BYTES = 1 << 20
+_TIMEOUT_S = 300.0
+
+
+def run(
+    program: str,
+    words: Sequence[str],
+    *,
+    given: str | None = None,
+    cwd: str | os.PathLike[str] = ROOT,
+    environment: Mapping[str, str],
+) -> subprocess.CompletedProcess[str]:
+    """Exit code, stdout and stderr of a command, `given` on its stdin; None: that is empty.
+
+    Raises: subprocess.TimeoutExpired after 300 s; the command is killed.
+    """
+    request = {
+        "program": program,
+        "words": list(words),
+        "cwd": os.fspath(cwd),
+        "environment": dict(environment),
+    }
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(_TIMEOUT_S)
+        connection.connect(_server.address())
+        stdin, to_stdin = os.pipe()
+        from_stdout, stdout = os.pipe()
+        from_stderr, stderr = os.pipe()
+        try:
+            packet = json.dumps(request).encode()
+            socket.send_fds(connection, [packet], [stdin, stdout, stderr])
+        finally:
+            for fd in (stdin, stdout, stderr):
+                os.close(fd)
+        found: dict[int, str] = {}
+
+        def read(fd: int) -> None:
+            with open(fd, encoding="utf-8") as file:
+                found[fd] = file.read()
+
+        def write() -> None:
+            with (
+                contextlib.suppress(BrokenPipeError),
+                open(to_stdin, "w", encoding="utf-8") as file,
+            ):
+                file.write(given or "")
+
+        threads = [threading.Thread(target=read, args=(fd,)) for fd in (from_stdout, from_stderr)]
+        threads.append(threading.Thread(target=write))
+        for thread in threads:
+            thread.start()
+        pid = int(connection.recv(32))
+        try:
+            status = int(connection.recv(32))
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            raise subprocess.TimeoutExpired([program, *words], _TIMEOUT_S) from None
+        finally:
+            for thread in threads:
+                thread.join()
+    code = os.waitstatus_to_exitcode(status)
+    return subprocess.CompletedProcess(
+        [program, *words], code, found[from_stdout], found[from_stderr]
+    )
+
+
+class _Server:
+    """The one of this process; a fork of this process (xdist has none) would start its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner = 0
+        self._address = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def address(self) -> str:
+        """Where it listens; it is started at the first call."""
+        with self._lock:
+            if self._owner != os.getpid():
+                self._owner = os.getpid()
+                self._address = f"\0cordata-commands-{self._owner}-{os.urandom(4).hex()}"
+                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+                    listener.bind(self._address)
+                    listener.listen(64)
+                    environment = {
+                        name: value
+                        for name, value in os.environ.items()
+                        if not name.startswith(("CORDATA_", "ALPINEHUB_", "LISTEN_", "NOTIFY_"))
+                    }
+                    path = f"{ROOT / 'daemon'}{os.pathsep}{ROOT}"
+                    self._process = watched(
+                        subprocess.Popen(
+                            [sys.executable, "-m", __name__, str(listener.fileno())],
+                            cwd=ROOT,
+                            env={**environment, "PYTHONPATH": path},
+                            pass_fds=[listener.fileno()],
+                            stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL,
+                        )
+                    )
+            return self._address
+
+    def close(self) -> None:
+        """End it; commands that run go on."""
+        if self._process and self._owner == os.getpid():
+            self._process.kill()
+            self._process.wait()
+
+
+_server = _Server()
+atexit.register(_server.close)
+
+
+def _load() -> None:
+    for package in _PROGRAMS.values():
+        module = importlib.import_module(package)
+        for found in pkgutil.walk_packages(module.__path__, f"{package}."):
+            importlib.import_module(found.name)
+    for name in _ALSO:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # the pages stay shared
+
+
+def _serve(listener: socket.socket) -> str:
+    """Accept for ever. Returns in a process that is to be a command: the program's name."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for a command
+    while True:
+        connection, _ = listener.accept()
+        if os.fork() != 0:
+            connection.close()
+            continue
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        packet, fds, _, _ = socket.recv_fds(connection, _MAX_REQUEST_BYTES, 3)
+        pid = os.fork()
+        if pid == 0:
+            return _become(json.loads(packet), fds)
+        for fd in fds:
+            os.close(fd)
+        with contextlib.suppress(OSError):  # who asked may be gone
+            connection.send(str(pid).encode())
+            connection.send(str(os.waitpid(pid, 0)[1]).encode())
+        os._exit(0)
+
+
+def _become(request: dict[str, object], fds: Sequence[int]) -> str:
+    """Make this process what the start of an interpreter would have made."""
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 65_536 else 65_536)
+    environment, words = request["environment"], request["words"]
+    assert isinstance(environment, dict) and isinstance(words, list)
+    os.chdir(str(request["cwd"]))
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    program = str(request["program"])
+    sys.argv[:] = [program, *words]
+    sys.path[0] = os.getcwd()
+    importlib.invalidate_caches()
+    return program
+
+
+if __name__ == "__main__":
+    _load()
+    _program = _serve(socket.socket(fileno=int(sys.argv[1])))
+    importlib.import_module(_PROGRAMS[_program]).main()
