@@ -157,9 +157,10 @@ class Exchange:
         self.task = asyncio.current_task()
         current_request_id.set(self._request_id)
         try:
-            if not self.lost:  # else it was refused, or cut off, before this turn's requests began
-                call = server.app(self._scope, self.receive, self.send)
-                await measured("request", call, self._describe)
+            if self.lost:  # in the turn of the event loop that received it
+                self._abandon()
+            call = server.app(self._scope, self.receive, self.send)
+            await measured("request", call, self._describe)
         except asyncio.CancelledError:
             self._abort(503, "cancelled", None)
             raise
@@ -409,6 +410,9 @@ class Exchange:
         self.lost = self.lost or reason
         self.complete = True
         self._wake()
+        self._abandon()
+
+    def _abandon(self) -> None:
         if self.task is not None and not self.task.done():
             server = self.server
             deadline = server.loop.time() + server.config.response_timeout_s

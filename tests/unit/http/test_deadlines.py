@@ -163,6 +163,24 @@ async def test_application_is_cancelled_when_it_does_not_notice_that_its_client_
         assert wire.server.stats().in_flight == 0
 
 
+async def test_application_is_cancelled_when_it_does_not_notice_that_it_was_refused_at_once() -> (
+    None
+):
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.Event().wait()
+
+    async with wired(http_only(handle), CONFIG) as wire:
+        wire.connection.data_received(POST % 9 + b"abc")
+        wire.connection.eof_received()
+        await wire.settle()
+        later(wire, 3.8)
+        await wire.settle()
+        assert wire.server.stats().in_flight == 1
+        later(wire, 4.2)
+        await wire.settle()
+        assert wire.server.stats().in_flight == 0
+
+
 async def test_lingering_connection_is_closed_in_the_end() -> None:
     async with wired(Recorder(), CONFIG) as wire:
         await wire.feed(b"GET / HTTP/1.1\r\n\r\n")

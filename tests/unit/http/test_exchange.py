@@ -308,17 +308,17 @@ async def test_early_answer_closes_when_much_of_the_body_may_follow(request_: by
         assert wire.transport.ended and len(answers_of(wire)) == 1
 
 
-async def test_application_is_not_called_when_the_body_is_refused_in_the_turn_of_the_head() -> None:
-    called: list[str] = []
+async def test_application_is_told_when_the_body_is_refused_in_the_turn_of_the_head() -> None:
+    told: list[str] = []
 
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
-        called.append(scope["path"])
+        told.append((await receive())["type"])
 
     async with wired(http_only(handle), CONFIG) as wire:
         wire.connection.data_received(CHUNKED + b"5\r\nhello\r\n")
         await wire.feed(b"no size\r\n")
         (answer,) = answers_of(wire, "POST")
-        assert (answer.status, wire.transport.ended, called) == (400, True, [])
+        assert (answer.status, wire.transport.ended, told) == (400, True, ["http.disconnect"])
 
 
 async def test_application_is_not_called_when_the_server_is_cancelled_in_the_turn_of_the_head() -> (
