@@ -280,6 +280,8 @@ def install(host: Host, settings: str) -> None:
     configure(host, settings)
     host.run("rm", "-f", "/var/lib/man-db/auto-update")  # an index of manuals takes longer than all
     package.install(host, "", *KEEP)
+    # The application is one of the fleet's own, not the package's.
+    host.systemctl("enable", "--now", "cordata.target", "daily-report.timer")
 
 
 @contextmanager

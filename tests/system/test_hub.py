@@ -14,6 +14,7 @@ from tests.host.proxy import start_proxy
 
 URL = "http://127.0.0.1:8080"
 CONFIG = "/etc/cordata/cordata.toml"
+HUB_CONFIG = "/etc/cordata/conf.d/alpinehub.toml"
 STAMP = "/var/lib/systemd/timers/stamp-daily-report.timer"
 STORE = "/var/lib/cordata/cordata.db"
 
@@ -47,7 +48,7 @@ def post_office(hub: Host) -> PostOffice:
         's/^\\[alpinehub\\]$/&\\nreport_to = ["boss@example.com"]/',
         's/^\\[alert\\]$/&\\nto = ["admin@example.com"]/',
     ]
-    hub.run("sed", "-i", *(word for edit in edits for word in ("-e", edit)), CONFIG)
+    hub.run("sed", "-i", *(word for edit in edits for word in ("-e", edit)), CONFIG, HUB_CONFIG)
     hub.run("cordata", "config", "check")
     hub.systemctl("restart", "primary")
     return made
@@ -191,6 +192,8 @@ def test_report_timer_is_at_eight_when_systemd_reads_it(hub: Host) -> None:
 def test_reports_are_made_without_the_timer_when_the_store_was_away(hub: Host) -> None:
     unit, drop_ins = "daily-report.service", "/run/systemd/system/daily-report.service.d"
     away = 's,^\\[store\\]$,&\\nurl = "postgresql://127.0.0.1:1/nobody",'
+    # The file is elsewhere, without the drop-in beside it.
+    away += '; s,^# import = .*,import = "alpinehub.app:app",'
     hub.sh(
         f"""mkdir -p {drop_ins}
         sed '{away}' {CONFIG} >/run/away.toml
