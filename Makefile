@@ -32,8 +32,6 @@ smoke = tests/contract tests/unit/style tests/integration/testing tests/integrat
 parallel := -n 4 --dist worksteal
 # One environment for whoever develops; `make run` has one of its own, without them.
 extras := test lint bench
-# One file has one host and its tests go on from each other; hosts wait most of the time.
-hosts := -n 2 --dist loadfile
 # Before the command of a part that is to leave the processors to others.
 low :=
 # Hosts, the Debian 13 tree and its name spaces take root; the cache stays the caller's own.
@@ -88,7 +86,7 @@ oracle: ## All recorded answers of the hub, on both stores
 
 test-system: ## The package in booted Debian 13 hosts
 	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \
-		$(root) "$$venv/bin/python" -B -m pytest -q -p no:cacheprovider --durations=10 $(hosts) tests/system $(PYTEST)
+		$(root) "$$venv/bin/python" -B -m pytest -q -p no:cacheprovider --durations=10 tests/system $(PYTEST)
 
 lint: ## ruff, mypy, import-linter, shellcheck; systemd-analyze and lintian in Debian 13
 	@$(build)/need venv tree lint && venv=$$($(build)/venv $(extras)) && $(low) $(build)/lint "$$venv/bin" && \

@@ -114,7 +114,7 @@ def call(host: Host, *arguments: str) -> Any:
 def test_daily_report_is_rendered_by_the_pool_when_its_timer_elapses(hub: Host) -> None:
     wait_for(lambda: len(children(hub)) == 4, what="the hub's children")
     edit = 's/^\\[alpinehub\\]$/&\\nreport_to = ["boss@example.com"]/'
-    hub.run("sed", "-i", edit, "/etc/cordata/cordata.toml")
+    hub.run("sed", "-i", edit, "/etc/cordata/conf.d/alpinehub.toml")
     age = f"UPDATE hotel SET created_at = created_at - {2 * 86_400_000_000}"
     hub.sh(f'sqlite3 {STORE} ".timeout 5000" "{age}"')
     cursor = hub.cursor()
