@@ -26,12 +26,15 @@ _log_throttle = LogThrottle()
 
 @types.coroutine
 def measured(
-    name: str, awaitable: Awaitable[T], describe: Callable[[], str] | None = None
+    name: str,
+    awaitable: Awaitable[T],
+    describe: Callable[[], str] | None = None,
+    waits: Callable[[], None] | None = None,
 ) -> Generator[Any, Any, T]:
     """Await it, and warn when one step of it takes too much of the loop thread's processor time.
 
     At most a line a minute and name. `describe()` is told instead of the name, where names are
-    made of what users send.
+    made of what users send. `waits()` is called when it waits for the first time.
     """
     steps: Any = awaitable.__await__()
     value: Any = None
@@ -49,6 +52,9 @@ def measured(
             if time.perf_counter() - begun > _STEP_S:
                 _look(name, begun, describe)
         value = error = None
+        if waits is not None:
+            waits()
+            waits = None
         try:
             value = yield wanted
         except GeneratorExit:

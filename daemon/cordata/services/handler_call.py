@@ -34,6 +34,7 @@ async def call(
     async with asyncio.TaskGroup() as group:
         task = group.create_task(_run(name, handler, args))
         limit = _Limit(name, task, timeout_s)
+        limit.begin()
         task.add_done_callback(lambda _: limit.over())
     return limit.error_of(asyncio.CancelledError() if task.cancelled() else task.result())
 
@@ -82,7 +83,7 @@ async def call_here(
     limit = _Limit(name, task, timeout_s)
     try:
         with require_awaits():
-            await measured(name, handler(*args))
+            await measured(name, handler(*args), waits=limit.begin)
     except BaseException as raised:  # noqa: BLE001 - the per-message boundary
         error = raised
     limit.over()
@@ -107,19 +108,23 @@ async def _forget_cancellation(task: asyncio.Task[object], ending: Callable[[], 
 
 
 class _Limit:
-    """The time of a call."""
+    """The time of a call. A handler that never waits needs no timer: nothing could cancel it."""
 
     def __init__(self, name: str, task: asyncio.Task[Any], timeout_s: float) -> None:
         self._name = name
         self._task = task
         self._timeout_s = timeout_s
         self.expired = False
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(timeout_s, self._expire)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """The handler waits for the first time, or is about to run in a task of its own."""
+        self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._expire)
 
     def over(self) -> None:
         """The handler has ended."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def error_of(self, error: BaseException | None) -> BaseException | None:
         """The error to report: a timeout is no cancellation."""
@@ -130,7 +135,7 @@ class _Limit:
     def _expire(self) -> None:
         self.expired = True
         self._task.cancel()
-        self._timer = self._loop.call_later(_CLEANUP_S, self._tell)
+        self._timer = asyncio.get_running_loop().call_later(_CLEANUP_S, self._tell)
 
     def _tell(self) -> None:
         say_stubborn(self._name, f"its {self._timeout_s:g} s were over")
