@@ -90,11 +90,14 @@ async def test_first_worker_becomes_the_sessions_own_and_keeps_it_over_its_child
 async def test_session_of_a_worker_runs_in_any_of_its_children(tmp_path: Path) -> None:
     with workers(tmp_path, "children = 2\n") as pool, pool.worker("0"):
         async with Client(pool.path, timeout=20.0) as client:
-            until(lambda: len(pool.children()) == 2)
+            known = set[int]()
+            while len(known) < 2:  # the client has a connection to each of them
+                calls = [client.start("about", 0.05) for _ in "ab"]
+                known.update([about["pid"] for about in await asyncio.gather(*calls)])
             pins = [await client.sessions.create(worker="0", affinity="strict_queue") for _ in "ab"]
             firsts = [await client.sessions.create(affinity="strict_queue") for _ in "ab"]
             for sessions in (pins, firsts):
-                calls = [client.start("about", 0.3, session=session.id) for session in sessions]
+                calls = [client.start("about", 1.0, session=session.id) for session in sessions]
                 assert len({about["pid"] for about in await asyncio.gather(*calls)}) == 2
                 for session in sessions:
                     assert (await client.sessions.get(session.id)).worker == "0"
