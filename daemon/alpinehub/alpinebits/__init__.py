@@ -1,1 +1,1 @@
-"""AlpineBits HotelData, server side: hotel software fetches guest requests, acknowledges them."""
+"""AlpineBits HotelData, server side: guest requests to hotel software, hotel data from it."""

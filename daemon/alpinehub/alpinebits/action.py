@@ -1,6 +1,6 @@
-"""The actions: what hotel software may ask for, in which versions, and how it is announced.
+"""The table of AlpineBits actions: protocol versions, capabilities, and required features.
 
-Facts only, so that a handshake can read them; the handlers are in `endpoint.py`.
+A handshake reads it; the handlers are in `endpoint.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from alpinehub.models import Account, Feature
 class Support:
     """A variant of an action."""
 
-    #: Year of the first protocol version that has it; 0: as the action.
+    #: Year of the first protocol version that has it; 0: the same as the action.
     since: int = 0
     #: Announced while it is enabled for all hotels of the account; None: always.
     feature: Feature | None = None
@@ -47,7 +47,7 @@ class Action:
 
     #: The form field `action`.
     name: str
-    #: Its name in a handshake; "": it is not announced.
+    #: The action's name in a handshake; "": it is not announced.
     capability: str
     #: Years of the first and last protocol version that has it, and of the last that announces it.
     since: int = 2017
@@ -73,10 +73,10 @@ class Action:
 ACTIONS: Final = (
     Action(name=GET_VERSION, capability="action_getVersion", until=2017),
     Action(name=GET_CAPABILITIES, capability="action_getCapabilities", until=2017),
-    # From 2024-10 on the handshake goes without saying.
+    # From 2024-10 on every server must have the handshake, so that it is not announced.
     Action(name=HANDSHAKE, capability="action_OTA_Ping", since=2018, announced_until=2022),
     Action(name=READ, capability="action_OTA_Read"),
-    # Reading implies it.
+    # Not announced: a client that may read may also acknowledge.
     Action(name=ACKNOWLEDGE, capability=""),
     Action(
         name=STATUS_UPDATE,
@@ -160,9 +160,9 @@ ACTIONS: Final = (
 
 
 def announce(account: Account, protocol: Protocol) -> dict[str, frozenset[str]]:
-    """What an account's software may do in a version: capability -> what it supports.
+    """The capabilities to announce to an account in a version: capability -> its variants.
 
-    One request may be about several hotels, so only what all of them offer is announced.
+    A handshake names no hotel, so only what all hotels of the account offer is announced.
     """
 
     def is_offered(feature: Feature | None) -> bool:

@@ -1,9 +1,9 @@
-"""One request of hotel software on its way to an action, and the reading of its document.
+"""An authenticated request of hotel software, and where its document is read.
 
-up to 64 KiB .... read here
-up to 256 KiB ... in a thread: the other clients of this worker do not wait
-above ........... one at a time, in a child of the pool, where there is one: it neither holds up
-                  this worker by the turns of its threads, nor can harm it
+up to 64 KiB .... in the event loop
+up to 256 KiB ... in a thread, so that the worker's other clients do not wait
+above ........... one at a time, in a child of the pool if there is one: there it does not compete
+                  for this worker's interpreter lock, and a crash does not end the worker
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ T = TypeVar("T")
 READ_LARGE, CONVERT_LARGE = "read_message", "convert_content"
 THREAD_BYTES, POOL_BYTES = 64 * 1024, 256 * 1024
 #: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s; after this time the document is
-#: read here.
+#: read in this process.
 _POOL_TIMEOUT_S = 8.0
 
-#: Errors of one message that the log names; the client gets them all.
+#: Errors of one message that are logged; the response has more of them.
 _LOGGED = 5
 
 _log = logging.getLogger("alpinehub.alpinebits")
@@ -60,7 +60,7 @@ class Call:
     protocol: Protocol
     #: X-AlpineBits-ClientID, or "".
     client_id: str
-    #: The document; None: the form had none.
+    #: The XML document; None: the form had no field `request`.
     data: bytes | None
     request_id: str
 
@@ -72,7 +72,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PlainText:
-    """An answer that is a line of text, no document."""
+    """An answer that is a line of text, not a document."""
 
     text: str
 
@@ -82,7 +82,9 @@ Answer = bytes | PlainText | AsyncGenerator[bytes, None]
 
 
 async def read(call: Call, reader: Reader[T]) -> T:
-    """The document of a request as its reader's type. Raises: TransportError."""
+    """Read the document of a request. Raises: TransportError if it is missing, too large or not
+    valid, or if it cannot be read at the moment (503).
+    """
     data = call.data
     if data is None:
         raise TransportError(400, "the field request is missing")
@@ -106,14 +108,16 @@ async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T]) -> T:
         reading = await in_the_pool(
             call.ctx, READ_LARGE, payload, timeout_s=_POOL_TIMEOUT_S, type=Reading
         )
-    except WorkerCrashed:  # it would be this worker's turn to die
+    except WorkerCrashed:  # read in this process, the document would probably crash the worker
         raise TransportError(500, "the request cannot be read") from None
     except CommandPoisoned:
         raise TransportError(
             503, "large requests cannot be read at the moment; try again"
         ) from None
     except PoolError as error:
-        _log.warning("a large %s is read here, not by the pool (%s)", reader.root, error.code)
+        _log.warning(
+            "a large %s is read in the worker, not by the pool (%s)", reader.root, error.code
+        )
         return await asyncio.to_thread(read_here, data, call.protocol, reader)
     if reading.message is None:
         raise TransportError(reading.status, reading.text)
@@ -121,8 +125,8 @@ async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T]) -> T:
 
 
 def respond(call: Call, root: str, outcome: Outcome, inside: str = "") -> bytes:
-    """The response to a request. Its status is 200 even for an error, so that the connection layer
-    logs nothing: the line is written here.
+    """The response to a request; an error is logged here, because its HTTP status is 200 too and
+    the HTTP server logs only other statuses.
     """
     errors = [finding for finding in outcome.findings if finding.kind == "error"]
     if errors:

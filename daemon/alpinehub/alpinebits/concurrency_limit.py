@@ -1,4 +1,4 @@
-"""Large requests: few of them in memory, and one read at a time, so that memory stays flat."""
+"""Bounds the memory of large requests: few are held at once, and one is read at a time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.memory_budget import Allocation, MemoryBudget
 from cordata import Context, Store
 
-#: Bodies of more than `LARGE_BYTES` that one worker holds, and of them those of one account,
-#: so that an account that sends slowly blocks no other one. Each costs three times its size.
+#: Most bodies of more than `LARGE_BYTES` that one worker holds, and most of one account, so that an
+#: account that sends slowly does not block the others. Each takes three times its size in memory.
 MAX_BODIES, MAX_OF_ONE = 4, 2
 #: How long a large document waits for the one before it.
 WAIT_S = 10.0
 
-_BUSY = "too many large requests come at once; try again"
+_BUSY = "too many large requests at once; try again"
 
 
 class BodyLimit:
-    """The body of one request, and what it holds of this worker's memory."""
+    """The share of the worker's memory that the body of one request takes."""
 
     def __init__(self, large: Counter[int], account_id: int, allocation: Allocation) -> None:
         self._large = large
@@ -32,7 +32,7 @@ class BodyLimit:
         self._is_large = False
 
     def grow(self, size: int) -> None:
-        """The body has `size` bytes by now. Raises: TransportError (503)."""
+        """Reserve `size` bytes in all. Raises: TransportError (503) beyond the limits."""
         if size > LARGE_BYTES and not self._is_large:
             of_one = self._large[self._account_id]
             if of_one >= MAX_OF_ONE or self._large.total() >= MAX_BODIES:
@@ -43,24 +43,24 @@ class BodyLimit:
             raise TransportError(503, _BUSY)
 
     def end(self) -> None:
-        """The body is released."""
+        """Release the place of a large body; the allocation is released by its own context."""
         if self._is_large:
             self._large[self._account_id] -= 1
-            self._large += Counter()  # removes accounts that hold none
+            self._large += Counter()  # removes accounts whose count is 0
 
 
 class ConcurrencyLimit:
-    """The large requests of one worker: how many are held, and that one is read at a time."""
+    """The limits of one worker: bodies in memory, and a lock for reading a large document."""
 
     def __init__(self) -> None:
         self._budget = MemoryBudget(MAX_BODIES * MAX_BODY_BYTES, MAX_OF_ONE * MAX_BODY_BYTES)
-        #: By account.
+        #: Large bodies in memory, by account id.
         self._large: Counter[int] = Counter()
         self._one = asyncio.Lock()
 
     @contextmanager
     def body(self, account_id: int) -> Iterator[BodyLimit]:
-        """While the body of an account's request is held."""
+        """The limit of one body, while it is in memory."""
         with self._budget.allocation(account_id) as allocation:
             body = BodyLimit(self._large, account_id, allocation)
             try:
@@ -70,8 +70,9 @@ class ConcurrencyLimit:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """While a large document is read: a tree of it is ten times its size. Raises:
-        TransportError (503) when those before it take too long.
+        """Wait for the turn to read a large document, whose tree takes ten times its size.
+
+        Raises: TransportError (503) after WAIT_S.
         """
         try:
             async with asyncio.timeout(WAIT_S):

@@ -1,5 +1,5 @@
-"""XML: untrusted documents become trees (UTF-8, no DTD, no entities, no network, all bounded), and
-texts are escaped.
+"""XML: parses untrusted documents (UTF-8, no DTD, no entities, no network, bounded in size and
+depth), and escapes text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = "http://www.opentravel.org/OTA/2003/05"
 
-#: Body as received, and as unpacked: all rate plans of a large hotel are 3 to 6 MB.
+#: Largest body, compressed or not: all rate plans of a large hotel are 3 to 6 MB.
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 #: Larger requests are rare: 1 MiB acknowledges 10,000 guest requests.
 LARGE_BYTES: Final = 2 * 1024 * 1024
@@ -23,15 +23,15 @@ LARGE_BYTES: Final = 2 * 1024 * 1024
 MAX_DEPTH = 32
 #: Start, end and empty tags, comments and so on; each node costs the parser some 120 bytes.
 MAX_MARKUP = 100_000
-#: Of one element; no message has 20. libxml2 before 2.12 compares each with each: the 100,000 that
-#: a request has room for would keep it busy for minutes.
+#: Of one element; no message has 20. libxml2 before 2.12 compares each attribute with all others:
+#: the 100,000 that fit into a request would take it minutes.
 MAX_ATTRIBUTES = 256
 
 _ENCODING = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([^"']*)["']""")
 _QUOTED = re.compile(rb"\"[^\"]*\"|'[^']*'")
 _UTF8 = (b"utf-8", b"utf8", b"us-ascii", b"ascii")
 
-# XML 1.0, production Char: everything else cannot be written, not even as a reference.
+# XML 1.0, production Char: no other character may be in a document, not even as a reference.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TEXT = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"})
 _ATTRIBUTE = str.maketrans(
@@ -53,36 +53,36 @@ def tag(name: str) -> str:
 
 
 def child(element: _Element, name: str) -> _Element | None:
-    """The first child of a name."""
+    """The first child with this name."""
     return element.find(tag(name))
 
 
 def listed(element: _Element, name: str) -> Iterable[_Element]:
-    """The children of a list element; none if the list is missing."""
+    """The children of the child with this name; none if there is no such child."""
     found = child(element, name)
     return () if found is None else found
 
 
 def descendants(element: _Element, name: str) -> Iterator[_Element]:
-    """The elements of a name, at any depth; in the order of the document."""
+    """The elements with this name, at any depth, in the order of the document."""
     return element.iter(tag(name))
 
 
 def descendant(element: _Element, name: str) -> _Element | None:
-    """The first of them."""
+    """The first element with this name, at any depth."""
     return next(descendants(element, name), None)
 
 
 def canonical(element: _Element) -> bytes:
-    """An element as canonical XML, by itself."""
+    """An element as exclusive canonical XML (C14N), without the text after it."""
     from lxml import etree
 
     return etree.tostring(element, method="c14n", exclusive=True, with_tail=False)
 
 
 def parse(data: bytes, *, max_markup: int = MAX_MARKUP) -> _Element:
-    """The root element of a document. Raises: TransportError (400), its text says why."""
-    # Imported here: lxml costs a worker 6 MB that it needs only once hotel software calls.
+    """The root element of a document. Raises: TransportError (400, 413); its text says why."""
+    # Imported here: lxml takes 6 MB of a worker, which are needed only when hotel software calls.
     from lxml import etree
 
     data = _check_bytes(data, max_markup)
@@ -111,8 +111,8 @@ def parse(data: bytes, *, max_markup: int = MAX_MARKUP) -> _Element:
 
 
 def _check_bytes(data: bytes, max_markup: int) -> bytes:
-    """The data without a byte order mark. Rejects, before they are parsed, documents that are not
-    UTF-8, too large for the parser, or have a DTD.
+    """The data without a byte order mark. Raises: TransportError, before anything is parsed, for a
+    document that is not UTF-8, has too many tags or attributes, or has a DTD.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
     declared = _ENCODING.match(data[:200])
@@ -132,7 +132,9 @@ def _check_bytes(data: bytes, max_markup: int) -> bytes:
 
 
 def _has_too_many_attributes(piece: bytes) -> bool:
-    """Of what follows a "<", up to the next one: neither stands in a tag."""
+    """Whether a tag has too many attributes. `piece` is the text between two "<", which XML does
+    not allow inside a tag.
+    """
     if piece.count(b"=") <= MAX_ATTRIBUTES or piece[:1] in (b"!", b"?"):
         return False
     tag, _, _ = _QUOTED.sub(b"", piece).partition(b">")
@@ -140,7 +142,7 @@ def _has_too_many_attributes(piece: bytes) -> bool:
 
 
 def _prolog_has_doctype(data: bytes) -> bool:
-    """Whether a DTD stands before the root element, so that no parser has to see one."""
+    """Whether there is a DTD before the root element. Found before the parser reads it."""
     at = 0
     while True:
         at = data.find(b"<", at)
@@ -184,7 +186,7 @@ def escape_text(value: str) -> str:
 
 
 def escape_attribute(value: str) -> str:
-    """A value between double quotes. It must be `clean`; line ends and tabs survive as references,
-    where a parser would turn them into spaces.
+    """A value for between double quotes. It must be `clean`. Line ends and tabs become references,
+    because a parser would turn them into spaces.
     """
     return value.translate(_ATTRIBUTE)

@@ -1,12 +1,11 @@
-"""POST /api/alpinebits. Checks come in this order, and the first error is the answer:
+"""POST /api/alpinebits. The checks are made in this order, and the first error is the answer:
 
 credentials (401), protocol version header missing or malformed (400), body too large (413),
-Content-Encoding or Content-Type (415, 400), action missing (400), version not supported (400; not
-looked at for a handshake, which is how a client finds out), action unknown in that version (400),
-document too large for it (413), XML, then structure (400), then everything about the data, as OTA
-errors with status 200.
+Content-Encoding or Content-Type (415, 400), action missing (400), version not supported (400;
+except for a handshake, which tells the client the versions), action unknown in that version (400),
+document too large for it (413), XML, then schema (400), then the data: OTA errors with status 200.
 
-Without valid credentials the server reads no body.
+Without valid credentials the body is not read.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from cordata import Context, StoreUnavailable, fields, request_id
 _log = logging.getLogger("alpinehub.alpinebits")
 
 _XML = "text/xml; charset=utf-8"
-#: What a handshake in a version that is not served, or has none, is answered in: the newest.
+#: The version of the answer to a handshake in a version that is not supported or has no handshake.
 _NEWEST = list(PROTOCOLS.values())[-1]
 
 HANDLERS: Final[Mapping[str, Callable[[Call], Awaitable[Answer]]]] = {
@@ -86,7 +85,7 @@ async def alpinebits(request: Request) -> Response:
             answer = await _answer(ctx, request, account, body_limit)
     except TransportError as problem:
         return refuse(request, problem)
-    except TooManyLogins as error:  # instead of the 401, while passwords are guessed
+    except TooManyLogins as error:  # instead of a 401, after too many failed logins
         return plain(429, error.text, {"Retry-After": str(error.retry_after_s)})
     except StoreUnavailable as error:
         again = {"Retry-After": str(max(1, round(error.retry_after_s)))}
@@ -100,7 +99,7 @@ async def alpinebits(request: Request) -> Response:
 
 
 async def not_allowed(request: Request, error: Exception) -> Response:
-    """Another method than POST: the error is in the form of AlpineBits."""
+    """The answer to another method than POST, in the form of an AlpineBits error."""
     return plain(405, "only POST is taken here", {"Allow": "POST"})
 
 

@@ -1,11 +1,11 @@
-"""A guest request as XML of one protocol version: a pure function, or the reason why it cannot be.
+"""Renders guest requests as XML of one protocol version. Pure.
 
     render ......... one HotelReservation: room_stays, guests, global_info
-    response ....... a list of them
-    find_invalid ... whether what was rendered is what the protocol allows, before it is sent
+    response ....... the response around a list of them
+    find_invalid ... checks rendered XML against the schema before it is sent
 
-What a version cannot hold is left out or cut (campaign ids) where the hotel loses nothing by it;
-where it would, the version is undeliverable and says why. Everything stays in full in the store.
+What a protocol version cannot carry is left out or cut if the hotel does not need it (campaign
+ids); if the hotel does, the guest request is undeliverable, with a reason. The store has all of it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from alpinehub.reservations import MEAL_PLAN_CODES, STAY, ReservationData, ResSt
 
 
 class UndeliverableCode(StrEnum):
-    """`delivery.undeliverable_code`: why a version cannot be written in a protocol. None is ever
-    renamed.
+    """`delivery.undeliverable_code`: why a version of a guest request cannot be rendered in a
+    protocol version. Stored: do not rename any.
     """
 
-    #: No dates, and no way to say so in this protocol.
+    #: No dates, which this protocol version does not allow.
     NO_STAY = "no_stay"
     NO_ADULTS = "no_adults"
     DEPARTURE_BEFORE_ARRIVAL = "departure_before_arrival"
-    #: The first and last day on which the stay may begin.
+    #: The latest arrival is before the earliest.
     WINDOW_INVALID = "window_invalid"
     ROOM_TYPE_MISSING = "room_type_missing"
     ROOM_TYPE_LONG = "room_type_long"
@@ -47,16 +47,16 @@ class UndeliverableCode(StrEnum):
     EMAIL_INVALID = "email_invalid"
     HOTEL_CODE_LONG = "hotel_code_long"
     CHILD_AGE = "child_age"
-    #: What is stored is not a record.
+    #: The stored JSON is not a ReservationData.
     UNREADABLE = "unreadable"
-    #: What was rendered is not what the protocol allows.
+    #: The rendered XML does not conform to the schema.
     SCHEMA = "schema"
     #: The renderer failed.
     RENDERER = "renderer"
 
 
 class Undeliverable(Exception):
-    """The record cannot be rendered in this version; the text says why, for people."""
+    """The record cannot be rendered in this protocol version; the text is for people."""
 
     def __init__(self, code: UndeliverableCode, text: str) -> None:
         super().__init__(text)
@@ -65,13 +65,13 @@ class Undeliverable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One version of a guest request, as it lies in the store."""
+    """One version of a guest request, as it is stored."""
 
     #: UniqueID.
     id: str
     res_status: ResStatus
     data: ReservationData
-    #: The source's own id of it, or "".
+    #: The source's id of the guest request, or "".
     external_id: str
     #: Name of the source: website, shop.
     source: str
@@ -90,7 +90,7 @@ _WORDS = {
 
 
 def remarks(data: ReservationData, hotel: Hotel, protocol: Protocol) -> str:
-    """Some lines, or ""."""
+    """What has no element of its own in the protocol version, as lines in the hotel's language."""
     pets, adults, ages, province = _WORDS.get(hotel.language, _WORDS["en"])
     lines = [clean(data.extra).strip()]
     if data.pets and not protocol.pets:
@@ -105,10 +105,11 @@ def remarks(data: ReservationData, hotel: Hotel, protocol: Protocol) -> str:
 
 
 _MAX_NAME_CHARS = 64
-#: Herr, Dott.ssa; street, town, postal code.
+#: Herr, Dott.ssa.
 _MAX_TITLE_CHARS = 16
+#: Street, town, postal code.
 _MAX_LINE_CHARS, _MAX_CITY_CHARS, _MAX_POSTAL_CODE_CHARS = 255, 64, 16
-#: Stands for a name that is not known: both must be there.
+#: In place of an unknown given name or surname: the schema requires both.
 _NO_NAME = "-"
 _VOICE = 1
 
@@ -140,22 +141,22 @@ def guests(data: ReservationData, hotel: Hotel) -> str:
 
 
 def language(data: ReservationData, hotel: Hotel) -> str:
-    """The guest's, else the hotel's; "" when neither is one."""
+    """The guest's language, else the hotel's; "" if neither is a code of two letters."""
     said = data.language if _LANGUAGE.fullmatch(data.language) else hotel.language
     return said if _LANGUAGE.fullmatch(said) else ""
 
 
 def is_known(data: ReservationData) -> bool:
-    """Whether anything is known of the guest."""
+    """Whether the guest's name, e-mail address or telephone number is known."""
     return bool(data.first_name or data.last_name or data.email or data.phone)
 
 
 def split_name(first: str, last: str, contact: str) -> tuple[str, str]:
-    """Given name and surname, 1 to 64 characters each: the schema wants both.
+    """Given name and surname, 1 to 64 characters each: the schema requires both.
 
-    Where one field held the whole name, its last word is the surname; of one word alone the
-    given name is "-". A guest without a name is called by
-    their contact, so that a hotelier knows who it is.
+    If one field has the whole name, its last word is the surname; if it is one word, the given
+    name is "-". A guest without a name gets their contact as surname, so that the hotel can tell
+    them apart.
     """
     first, last = _visible(first), _visible(last)
     if not (first and last):
@@ -165,13 +166,13 @@ def split_name(first: str, last: str, contact: str) -> tuple[str, str]:
 
 
 def _visible(name: str) -> str:
-    """A name of nothing but invisible characters is none."""
+    """The name, stripped; "" if all its characters are invisible."""
     name = name.strip()
     return name if any(category(char)[0] not in "CMZ" for char in name) else ""
 
 
 def _element(name: str, value: str, longest: int) -> str:
-    """An element of a text, cut where the newest schema ends it; "" when there is none."""
+    """An element with a text, cut to the newest schema's maximum; "" if there is no text."""
     said = clean(value).strip()[:longest].rstrip()
     return f"<{name}>{escape_text(said)}</{name}>" if said else ""
 
@@ -214,7 +215,7 @@ _MAX_HOTEL_NAME_CHARS = 128
 _RESERVATION, _INTERNET_BROKER = 14, 13
 
 
-#: How pets are written, by `Protocol.pets`.
+#: Attributes of a SpecialRequest for pets, by `Protocol.pets`.
 _PETS = {"name": 'Name="PETS"', "code": 'RequestCode="PETS" CodeContext="ALPINEBITS"', "": ""}
 
 
@@ -231,7 +232,9 @@ def global_info(record: Record, hotel: Hotel, protocol: Protocol) -> str:
 
 
 def _comments(data: ReservationData, hotel: Hotel, protocol: Protocol) -> str:
-    """One of each name; what has no place of its own in a version is with the guest's words."""
+    """Comments, one of each name. In a version without ADDITIONAL, its text is appended to the
+    guest's message.
+    """
     message, remark = clean(data.message).strip(), remarks(data, hotel, protocol)
     if ADDITIONAL not in protocol.comments:
         message, remark = "\n\n".join(filter(None, (message, remark))), ""
@@ -249,7 +252,7 @@ def _comments(data: ReservationData, hotel: Hotel, protocol: Protocol) -> str:
 
 
 def _services(data: ReservationData, hotel: Hotel) -> str:
-    """A list where its language is known, else lines."""
+    """A list if its language is known, which ListItem requires; else lines of text."""
     lines = [line for service in data.services if (line := clean(service).strip())]
     said = language(data, hotel)
     if not (lines and said):
@@ -267,7 +270,7 @@ def _pets(data: ReservationData, protocol: Protocol) -> str:
 
 
 def _ids(record: Record) -> str:
-    """The source's own id, and what is known of the campaign that the guest came from."""
+    """The source's id, and the advertising campaign that the guest came from."""
     data = record.data
     click = data.gclid or data.fbclid
     utm = data.utm
@@ -279,7 +282,7 @@ def _ids(record: Record) -> str:
 
 
 def _id(kind: int, value: str, source: str, context: str) -> str:
-    """A HotelReservationID; its three texts are cut where the schema ends them."""
+    """A HotelReservationID; its three texts are cut to the schema's maximum."""
     names = ("ResID_Value", "ResID_Source", "ResID_SourceContext")
     values = {
         name: clean(said)[:_MAX_RES_ID_CHARS]
@@ -297,7 +300,7 @@ _ROOM_KINDS = range(1, 10)
 
 
 def room_stays(record: Record, protocol: Protocol) -> str:
-    """RoomStays: of a request with all that would do as well. Raises: Undeliverable."""
+    """RoomStays, of a request with its alternative stays. Raises: Undeliverable."""
     data = record.data
     booked = record.res_status in ("Reserved", "Modify")
     if booked and not data.room_type:
@@ -310,7 +313,7 @@ def room_stays(record: Record, protocol: Protocol) -> str:
         spans += [_days(other.arrival, other.departure) for other in data.alternatives]
     if len(spans) == 1:
         stays = f"<RoomStay>{before}{spans[0]}{_total(data)}</RoomStay>"
-    elif protocol.stay_groups:  # each is a group of its own: instead of the others, not with them
+    elif protocol.stay_groups:  # each stay is its own group: groups are alternatives
         stays = "".join(
             f'<RoomStay RoomStayGroupID="{number}">{before}{span}'
             f"{_total(data) if number == 1 else ''}</RoomStay>"
@@ -323,7 +326,7 @@ def room_stays(record: Record, protocol: Protocol) -> str:
 
 
 def _time_span(data: ReservationData, booked: bool) -> str:
-    """Two days, or for a request a window in which the stay may begin, and its nights."""
+    """Arrival and departure, or for a request a window for the arrival and a number of nights."""
     arrival, latest = data.arrival, data.arrival_latest
     if arrival and data.departure:
         return _days(arrival, data.departure)
@@ -362,7 +365,7 @@ def _room_type(data: ReservationData, protocol: Protocol) -> str:
 
 
 def _rate_plan(data: ReservationData, booked: bool) -> str:
-    """A reservation always has a meal plan: without one, no meals were promised."""
+    """RatePlans. The schema requires a reservation's meal plan: if it is unknown, no meals."""
     code = clean(data.rate_plan)
     if len(code) > 64:
         raise Undeliverable(
@@ -408,7 +411,7 @@ def _total(data: ReservationData) -> str:
 
 
 def response_start() -> bytes:
-    """A list of guest requests up to the first of them."""
+    """The beginning of a response with guest requests, up to the first of them."""
     return f"{opening('OTA_ResRetrieveRS')}<Success/><ReservationsList>".encode()
 
 
@@ -416,7 +419,7 @@ RESPONSE_END = b"</ReservationsList></OTA_ResRetrieveRS>"
 
 
 def response(reservations: Iterable[bytes]) -> bytes:
-    """The whole OTA_ResRetrieveRS around rendered reservations; none is an empty list."""
+    """The whole OTA_ResRetrieveRS around rendered reservations, which may be none."""
     return b"".join((response_start(), *reservations, RESPONSE_END))
 
 
@@ -434,7 +437,7 @@ def render(record: Record, hotel: Hotel, protocol: Protocol) -> bytes:
 
 
 def _is_lead(record: Record) -> bool:
-    """Whether nothing at all is said of a stay: who wants the newsletter, or asks something."""
+    """Whether a request has nothing about a stay: a newsletter subscription, or a question."""
     data = record.data
     return record.res_status == "Requested" and not any(getattr(data, name) for name in STAY)
 
@@ -464,7 +467,7 @@ def _body(record: Record, hotel: Hotel, protocol: Protocol, lead: bool) -> str:
         person = guests(data, hotel) if is_known(data) else ""
         return stays + person + global_info(record, hotel, protocol)
     except Undeliverable:
-        return ""  # the UniqueID alone cancels; a cancellation is never held
+        return ""  # the UniqueID alone cancels, so that a cancellation is always deliverable
 
 
 def _date_time(us: int) -> str:
@@ -472,19 +475,19 @@ def _date_time(us: int) -> str:
     return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S+00:00")
 
 
-#: Of the renderer: goes up with each change of what it writes, so that it is checked anew.
+#: Revision of the renderer. Increase it with each change of the XML: then all is validated again.
 REVISION = 2
 
 
 def mark(protocol: Protocol) -> str:
-    """What a version that was found valid is marked with: `delivery.rendered`."""
+    """`delivery.rendered` of a guest request that was found valid in a protocol version."""
     return f"{protocol.name}/{REVISION}"
 
 
 def find_invalid(reservations: Sequence[bytes], protocol: Protocol) -> dict[int, str]:
-    """What is wrong, by the index of each that may not be sent.
+    """The problem of each invalid reservation, by its index.
 
-    All are checked as one list (2.5 ms for a hundred); one by one only when that is not valid.
+    All are validated as one list (2.5 ms for a hundred); one by one only if that is not valid.
     """
     if not reservations or _find_problem(reservations, protocol) is None:
         return {}

@@ -1,20 +1,19 @@
-"""Guest requests on their way to an account: rendered, recorded as sent before they are sent.
+"""Delivery of guest requests to a client account: rendered, and recorded as sent before they are.
 
     version made --> waiting --read--> sent, waiting --acknowledged or rejected--> done
                       |  ^               |  ^
                       |  |undeliverable  |  |read again
                       +--+               +--+
 
-Each first reading, acknowledgement and rejection is an entry of the history, written in the same
-unit of work. The state belongs to one account: two accounts of one hotel each read and acknowledge
-for themselves. A newer version waits anew whatever became of the older one, and a request that an
-operator resends waits as if it had not been sent; one that the operator withdraws is in no list
-(`requests/actions.py`).
+The first delivery, acknowledgement and rejection are entries of the history, written in the same
+unit of work. Each account has its own state: two accounts of one hotel read and acknowledge
+independently. A newer version waits again, whatever the state of the older one; so does a request
+that an operator resends. One that the operator withdraws is in no list (`requests/actions.py`).
 
-What an account gets depends on what it was given before, that is, on what was in an answer,
-acknowledged or not: the answer may have arrived though the acknowledgement did not. A booking is
-Reserved until it was given as one and Modify afterwards; a cancellation is only given to an account
-that was given the request. All of that is decided when the list is read (`sql/*/listing.sql`).
+What an account gets depends on what was sent to it before, acknowledged or not: the answer may have
+arrived though its acknowledgement did not. A booking is Reserved until it was sent as a booking,
+and Modify afterwards; a cancellation is sent only to an account that was sent the request. This is
+decided when the list is read (`sql/listing.sql`).
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ from alpinehub.reservations import decode
 from alpinehub.sql import encode_list
 from cordata import Context, Row, Store, StoreUnavailable, Tx, from_us
 
-#: Rows read, rendered, checked and recorded at once; between pages the loop serves others (6 ms),
-#: and webhooks write. No more than a page is in memory, whatever waits: 250 KB.
+#: Rows read, rendered, checked and recorded at once. A page takes 6 ms of the event loop and 250 KB
+#: of memory; between pages other requests are served.
 PAGE = 100
 #: Seconds for which another poll of the same account for the same hotel is not recorded.
 POLL_NOTED_S = 30
-#: Ids that an alert names.
+#: Most ids in an alert.
 _NAMED = 5
 
 _log = logging.getLogger("alpinehub.alpinebits")
@@ -59,14 +58,14 @@ _log = logging.getLogger("alpinehub.alpinebits")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A version that goes out."""
+    """A version that is sent."""
 
     reservation_id: str
     version: int
     unique_id_type: int
-    #: It was rendered in this form for the first time, and found valid.
+    #: Rendered in this form for the first time, and found valid.
     proven: bool
-    #: When it went out before; None: never.
+    #: When it was sent before, in microseconds since the epoch; None: never.
     last_sent_at: int | None
 
 
@@ -83,7 +82,7 @@ class UndeliverableVersion:
 
 @dataclass(slots=True)
 class Batch:
-    """The rendered versions of a page, and those that cannot be sent."""
+    """The rendered versions of a page, and the undeliverable ones."""
 
     xml: list[bytes] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
@@ -91,7 +90,7 @@ class Batch:
     undeliverable: list[UndeliverableVersion] = field(default_factory=list)
 
     def add(self, rows: Sequence[Row], hotel: Hotel, protocol: Protocol) -> None:
-        """Render and check some rows; an undeliverable one does not stop the others."""
+        """Render and validate rows; an undeliverable one does not stop the others."""
         made = [(row, xml) for row in rows if (xml := self.render(row, hotel, protocol))]
         unproven = [(row, xml) for row, xml in made if row["rendered"] != mark(protocol)]
         invalid = find_invalid([xml for _, xml in unproven], protocol)
@@ -113,21 +112,20 @@ class Batch:
             )
 
     def render(self, row: Row, hotel: Hotel, protocol: Protocol) -> bytes | None:
-        """The XML of one version, not checked yet; None: it is undeliverable."""
+        """The XML of one version, not yet validated; None: it is undeliverable."""
         try:
             return render(record_of(row), hotel, protocol)
         except Undeliverable as reason:
             self._add_undeliverable(row, reason.code, str(reason))
-        except Exception:  # noqa: BLE001 - the boundary of one record: a mistake of ours
+        except Exception:  # noqa: BLE001 - the boundary of one record: a bug in the renderer
             text = "the renderer failed; the journal has the details"
             if self._add_undeliverable(row, UndeliverableCode.RENDERER, text):
-                # The details; the alert comes from `alert_undeliverable`.
                 message = "reservation %s cannot be rendered"
                 _log.warning(message, row["reservation_id"], exc_info=True)
         return None
 
     def _add_undeliverable(self, row: Row, code: UndeliverableCode, text: str) -> bool:
-        """Whether this reason is new."""
+        """Add it if its reason is new; return whether it is."""
         if (code, text) == (row["undeliverable_code"], row["undeliverable_text"]):
             return False
         self.undeliverable.append(
@@ -139,7 +137,7 @@ class Batch:
 
 
 def record_of(row: Row) -> Record:
-    """What a version is rendered from. Raises: Undeliverable."""
+    """The input of the renderer, from a row. Raises: Undeliverable if its JSON cannot be read."""
     try:
         data = decode(row["data"])
     except msgspec.DecodeError:
@@ -169,12 +167,12 @@ async def reservations(
 ) -> AsyncGenerator[list[bytes], None]:
     """Pages of HotelReservations, each recorded as sent before it is yielded.
 
-    `since_us`: all created since then; None: all that wait, behind `after_id`. `sent` is filled
-    with the versions of the current page. Raises: StoreUnavailable, with nothing recorded of the
-    page. A page that is lost afterwards is no loss: what is not acknowledged comes again. A version
-    made meanwhile is in a later page, or in the next list.
+    `since_us`: all created since then; None: all that wait, with ids after `after_id`. `sent` is
+    set to the versions of the current page. Raises: StoreUnavailable; then nothing of the page is
+    recorded. If a page is lost on its way, it is sent again, as it is not acknowledged. A version
+    that is made meanwhile is in a later page, or in the next list.
     """
-    after_at = since_us or 0  # no id is "": the moment itself is included
+    after_at = since_us or 0  # every id is greater than "", so that this moment is included
 
     async def look(tx: Tx) -> list[Row]:
         where = {"account_id": client.account_id, "hotel_id": hotel.id, "after_id": after_id}
@@ -208,7 +206,7 @@ async def _record_page(ctx: Context, client: Client, hotel: Hotel, batch: Batch)
 
 
 async def _mark_sent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
-    """Mark versions as sent; a history entry for each first time."""
+    """Mark versions as sent; each that is sent for the first time gets a history entry."""
     if not sent:
         return
     rows = await tx.fetch_all(
@@ -227,7 +225,7 @@ async def _mark_sent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
 
 
 async def mark_unsent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
-    """Take the mark back, in the caller's unit of work: the versions never left this machine."""
+    """Undo the mark of versions that never left this machine, in the caller's unit of work."""
     unsent = encode_list((one.reservation_id, one.version, one.last_sent_at) for one in sent)
     await tx.execute("listing_mark_unsent", account_id=client.account_id, unsent=unsent)
 
@@ -235,11 +233,11 @@ async def mark_unsent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
 async def _mark_undeliverable(
     tx: Tx, client: Client, versions: Sequence[UndeliverableVersion]
 ) -> list[UndeliverableVersion]:
-    """Mark versions as undeliverable; they keep waiting. Returns those that are new: an account
-    that asks in two protocol versions by turns causes one alert for each.
+    """Mark versions as undeliverable; they still wait. Returns those whose reason is new for this
+    protocol version: an account that alternates between two versions causes one alert for each.
     """
     new: list[UndeliverableVersion] = []
-    # Every unit locks deliveries in this order: else two of them could block each other.
+    # Every unit of work locks deliveries in this order, so that two of them cannot deadlock.
     for one in sorted(versions, key=lambda one: (one.reservation_id, one.version)):
         changed = await tx.execute(
             "listing_mark_undeliverable",
@@ -269,7 +267,7 @@ def _entry(
 
 
 def entry_of(row: Row, event: str, client: Client, **detail: str) -> HistoryEntry:
-    """What an account's software did with the version of a row."""
+    """A history entry: what a client account did with the version in a row."""
     known = {"protocol": client.protocol.name, "client_id": client.client_id, **detail}
     return HistoryEntry(
         reservation_id=row["reservation_id"],
@@ -283,7 +281,7 @@ def entry_of(row: Row, event: str, client: Client, **detail: str) -> HistoryEntr
 def alert_undeliverable(
     ctx: Context, hotel: Hotel, protocol: Protocol, versions: Sequence[UndeliverableVersion]
 ) -> None:
-    """An alert for each cause, which is a line in the journal; the history has each version."""
+    """Send one alert for each cause; the history has an entry for each version."""
     causes: defaultdict[UndeliverableCode, list[UndeliverableVersion]] = defaultdict(list)
     for one in versions:
         causes[one.code].append(one)
@@ -300,12 +298,12 @@ def alert_undeliverable(
         )
 
 
-#: By account and hotel, until when (us) a poll is not recorded again.
+#: (account id, hotel id) -> until when a poll is not recorded again, in us since the epoch.
 _polls_noted: WeakKeyDictionary[Store, dict[tuple[int, int], int]] = WeakKeyDictionary()
 
 
 async def note_poll(ctx: Context, client: Client, hotel_id: int) -> None:
-    """Record that an account's software polled. The poll does not fail if this does."""
+    """Record that a client account polled; the poll does not fail if the store is unavailable."""
     noted = _polls_noted.setdefault(ctx.store, {})
     who, now_us = (client.account_id, hotel_id), ctx.now_us()
     if now_us < noted.get(who, 0):
@@ -322,7 +320,9 @@ async def note_poll(ctx: Context, client: Client, hotel_id: int) -> None:
 async def note_contact(
     tx: Tx, client: Client, hotel_id: int, *, polled: bool = False, acked: bool = False
 ) -> None:
-    """Record when and as what an account's software last came, in the caller's unit of work."""
+    """Record a client account's last contact, protocol version and client id, in the caller's unit
+    of work.
+    """
     await tx.write(
         "contact_note",
         account_id=client.account_id,

@@ -58,7 +58,9 @@ async def test_large_acknowledgement_is_read_here_when_there_is_no_pool(
         assert (await send(hub, large("a1"))).status_code == 200
         assert await hub.read("u1", "H1") == []
     told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
-    assert told == ["a large OTA_NotifReportRQ is read here, not by the pool (unavailable)"]
+    assert told == [
+        "a large OTA_NotifReportRQ is read in the worker, not by the pool (unavailable)"
+    ]
 
 
 async def test_document_that_kills_is_not_read_here(tmp_path: Path) -> None:
