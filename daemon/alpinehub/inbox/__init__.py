@@ -1,6 +1,6 @@
-r"""The inbox of Wix, Google Ads and forms: rows become reservations, or are set aside, or reviewed.
+r"""The inbox of Wix, Google Ads and forms: rows become reservations, are rejected, or are reviewed.
 
 received --> mapped (new, changed, duplicate)
    |     \-> rejected (test, spam; by hand)
-   \--> review --mapping mended, reprocess--> mapped
+   \--> review --mapping corrected, reprocess--> mapped
 """

@@ -1,4 +1,4 @@
-"""An operator mends a mapping, and what waited for it is interpreted again."""
+"""Actions of an operator: change a mapping, reprocess, accept and reject submissions."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ MappingChange = Callable[[Mapping], Mapping]
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class MappingResult:
     """What a change of a mapping does to the submissions of its source that are in review."""
 
     mapping: Mapping
     looked_at: int
-    #: Of those, which can be mapped by it.
+    #: How many of them the new mapping can map.
     mapped: int
 
 
 async def change_mapping(
     store: Store, hotel: str, name: str, change: MappingChange, *, dry_run: bool = False
-) -> Mended:
-    """Change the mapping of a source and say what that mends. Raises: Unusable."""
+) -> MappingResult:
+    """Change the mapping of a source, and count what it can map now. Raises: Unusable."""
 
     async def unit(tx: Tx) -> tuple[int, Mapping]:
         source = await require_source(tx, hotel, name)
@@ -47,22 +47,23 @@ async def change_mapping(
         if mapping != before and not dry_run:
             was, written = source["mapping"] or "", mappings.encode(mapping)
             if not await tx.execute("set_mapping", id=source["id"], mapping=written, was=was):
-                raise Unusable("somebody else has just changed this mapping", hint="try it again")
+                raise Unusable("this mapping was changed at the same time", hint="try again")
         return source["id"], mapping
 
     _, mapping = await store.run(unit)
     wanted = InboxFilter(state="review", hotel=hotel, source=name, limit=_STEP)
     rows = await list_inbox(store, wanted)
     found = [await would_become(store, row["id"], mapping) for row in rows]
-    return Mended(mapping, len(rows), sum(isinstance(one, Mapped) for one in found))
+    return MappingResult(mapping, len(rows), sum(isinstance(one, Mapped) for one in found))
 
 
 def stored_mapping(source: Row) -> Mapping:
-    """The mapping of a source; that of its kind where it has none. Raises: Unusable."""
+    """The mapping of a source, by default that of its kind. Raises: Unusable."""
     if source["kind"] not in mappings.OF_KIND:
         kinds = ", ".join(mappings.OF_KIND)
         raise Unusable(
-            f"a source of kind {source['kind']} has no mapping", hint=f"those of {kinds} have"
+            f"a source of kind {source['kind']} has no mapping",
+            hint=f"only {kinds} sources have one",
         )
     try:
         return mappings.of_source(source["kind"], source["mapping"])
@@ -73,14 +74,14 @@ def stored_mapping(source: Row) -> Mapping:
 async def would_become(
     store: Store, inbox_id: int, mapping: Mapping
 ) -> Mapped | Unmapped | Ignored:
-    """What a submission would be by a mapping. Raises: Unusable."""
+    """The result of interpreting a submission by a mapping; stores nothing. Raises: Unusable."""
     row = await store.read(partial(require_row, inbox_id=inbox_id))
     return interpreted(row, mapping)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """What became of a submission that was interpreted again."""
+    """The result of interpreting a submission again."""
 
     id: int
     state: str
@@ -92,7 +93,7 @@ async def reprocess(
 ) -> AsyncIterator[Again]:
     """Interpret submissions again, one after the other. Raises: Unusable, StoreUnavailable.
 
-    `force`: those that are mapped as well; what is different then is a change of the reservation.
+    `force`: also those that are mapped; a difference then changes the reservation.
     """
     for inbox_id in ids:
         read = partial(require_row, inbox_id=inbox_id)
@@ -110,7 +111,7 @@ async def reprocess(
 
 
 async def in_review(store: Store, hotel: str | None, source: str | None) -> list[int]:
-    """All submissions that wait for a mended mapping, oldest first."""
+    """The ids of all submissions in review, oldest first."""
     found: list[int] = []
     after = 0
     while True:
@@ -122,13 +123,14 @@ async def in_review(store: Store, hotel: str | None, source: str | None) -> list
         after = page[-1]
 
 
-#: What an operator may accept as it is: a problem of the stay that a person can judge.
+#: Problems that an operator may accept: of the stay, which a person can judge.
 ACCEPTABLE = ("past:", "too_long:")
 
 
 async def accept(ctx: Context, inbox_id: int, *, by: str) -> None:
-    """Have the hotel see a submission of the review list although its stay is in the past, or very
-    long. Raises: Unusable, StoreUnavailable.
+    """Accept a submission of the review list although its stay is in the past, or very long.
+
+    Raises: Unusable, StoreUnavailable.
     """
     row = await ctx.store.read(partial(require_row, inbox_id=inbox_id))
     if row["state"] != "review":
@@ -144,7 +146,7 @@ async def accept(ctx: Context, inbox_id: int, *, by: str) -> None:
 
 
 async def reject(store: Store, inbox_id: int, reason: str) -> None:
-    """Have no hotel see a submission that waits. Raises: Unusable."""
+    """Reject a submission that is not settled: no hotel gets it. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
         row = await require_row(tx, inbox_id)
@@ -152,6 +154,6 @@ async def reject(store: Store, inbox_id: int, reason: str) -> None:
             raise Unusable(f"submission {inbox_id} is {row['state']} already")
         done = await tx.execute("inbox_reject", id=inbox_id, reason=reason[:200], now=tx.now_us)
         if not done:
-            raise Unusable(f"submission {inbox_id} was settled at this moment")
+            raise Unusable(f"submission {inbox_id} was settled at the same time")
 
     await store.run(unit)

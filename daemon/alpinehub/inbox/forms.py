@@ -1,4 +1,4 @@
-"""The form signatures of a source: a new one is remembered, and the operator gets an alert."""
+"""The form signatures of a source: a new one is stored, and the operator gets an alert."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from alpinehub.webhooks.field_names import meant_by_key, meant_by_label
 from alpinehub.webhooks.submission import FormChange, FormSignature, form_change
 from cordata import Context, Row, Tx
 
-#: Signatures kept of one form, and of all forms of a source: the address of an HTML form is public,
-#: and arbitrary submissions must not fill the table.
+#: Most signatures stored of one form, and of all forms of a source: the address of an HTML form is
+#: public, and arbitrary submissions must not fill the table.
 MAX_SIGNATURES, MAX_OF_SOURCE = 50, 500
 _HOUR_US = 3_600_000_000
 _encode = msgspec.json.Encoder().encode
 
 
 async def see_form(ctx: Context, row: Row, signature: FormSignature) -> int | None:
-    """The number of a signature of a source's form; None: there are too many to count.
+    """Store a signature if it is new; returns its id, None if the form has too many of them.
 
-    The alert comes before the note, so that a crash does not swallow it.
+    The alert is sent before the signature is stored, so that a crash does not lose it.
     """
     known = await ctx.store.read(
         lambda tx: tx.fetch_all(
@@ -75,7 +75,7 @@ def _alert(ctx: Context, row: Row, changed: FormChange) -> None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Fields by their meaning: their names are text of the sender's."""
+    """Fields as text, by their meanings, since their names are the sender's text."""
     meant = sorted({meaning for name in names if (meaning := _meaning(name))})
     others = sum(1 for name in names if not _meaning(name))
     if others:

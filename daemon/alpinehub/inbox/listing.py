@@ -1,4 +1,4 @@
-"""What waits for a person: submissions that could not be mapped, undeliverable versions."""
+"""Lists of the inbox: submissions, and undeliverable versions of guest requests."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _WINDOW = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxFilter:
-    """Which submissions are asked for; None and 0: all."""
+    """Which submissions to list; None and 0: all."""
 
-    #: None: what waits for a person.
+    #: None: what waits for a person: in review, or undeliverable.
     state: str | None = None
     hotel: str | None = None
     source: str | None = None
     #: Microseconds since the epoch.
     since: int = 0
     limit: int = 50
-    #: Of the last one on the page before.
+    #: The id of the last submission on the page before.
     after: int = 0
 
 
 async def list_inbox(store: Store, wanted: InboxFilter) -> list[dict[str, Any]]:
-    """A page, newest first, with nothing that a guest wrote."""
+    """A page, newest first, without personal data."""
     return await store.read(lambda tx: _list(tx, wanted))
 
 
@@ -69,7 +69,7 @@ async def _submissions(tx: Tx, wanted: InboxFilter) -> list[dict[str, Any]]:
 
 
 async def _by_windows(tx: Tx, asked: dict[str, Any], wanted: InboxFilter) -> list[dict[str, Any]]:
-    """A page of a long inbox, looked for some rows at a time: what is asked for may be rare."""
+    """A page of a long inbox, searched in windows of rows, since matching rows may be rare."""
     found: list[dict[str, Any]] = []
     while len(found) < wanted.limit:
         asked["limit"] = wanted.limit - len(found)
@@ -104,7 +104,7 @@ async def require_row(tx: Tx, inbox_id: int) -> Row:
 
 
 async def show_submission(store: Store, inbox_id: int) -> dict[str, object]:
-    """A submission with its fields and what they are taken for: personal data. Raises: Unusable."""
+    """A submission with its fields and their meanings; personal data. Raises: Unusable."""
     row = await store.read(lambda tx: require_row(tx, inbox_id))
     shown = (
         "id", "hotel", "source", "kind", "state", "outcome", "error", "received_at", "handled_at",
@@ -129,7 +129,7 @@ async def show_submission(store: Store, inbox_id: int) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Becomes:
-    """What a submission would be if it came now."""
+    """The result of interpreting a submission now."""
 
     state: str
     #: Revision of the mapping.
@@ -138,7 +138,7 @@ class Becomes:
 
 
 def becomes(row: Row) -> Becomes:
-    """What a submission would be if it came now."""
+    """Interpret a submission by its source's mapping; stores nothing."""
     found, mapping = interpreted(row)
     if isinstance(found, Mapped):
         return Becomes("mapped", mapping.revision)

@@ -1,7 +1,7 @@
-r"""One row of the inbox, interpreted and settled: in one unit with the reservation that it makes.
+"""Interprets a row of the inbox, and settles it in one unit of work with its reservation.
 
-The state of the row makes it happen once: a second process finds it settled. So any process may try
-it again, and after a crash one does.
+The state of the row makes sure that this happens once: a second process finds it settled. So any
+process may try again, also after a crash.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from cordata import (
 
 #: States of a row that is not settled.
 OPEN = ("received", "review")
-#: Microseconds after which a row that is still `received` has been left lying.
+#: Microseconds after which a row that is still `received` is stale.
 _STALE_US = 600_000_000
 _STEP = 200
 #: Microseconds in which the same fields sent twice are one submission: a double click, a reload.
@@ -50,9 +50,9 @@ _SAME_US = 600_000_000
 
 
 async def process_stale(ctx: Context) -> None:
-    """Settle what was received and then left lying, as when no event came for it in time.
+    """Settle stale rows, as when their event did not come in time.
 
-    One that cannot be interpreted at all goes to the review list.
+    A row that cannot be interpreted at all goes to the review list.
     """
     before = ctx.now_us() - _STALE_US
     rows = await ctx.store.read(lambda tx: tx.fetch_all("inbox_stale", before=before, limit=_STEP))
@@ -61,17 +61,17 @@ async def process_stale(ctx: Context) -> None:
             await settle(ctx, row["id"])
         except StoreUnavailable:
             raise
-        except TransientError as error:  # nothing is wrong with it: the next pass has it again
-            ctx.log.warning("submission %d of the inbox has to wait: %s", row["id"], error)
-        except Exception:  # one row must not keep the others from it
+        except TransientError as error:  # the next pass tries again
+            ctx.log.warning("submission %d of the inbox is tried again later: %s", row["id"], error)
+        except Exception:  # one row must not stop the others
             text = f"submission {row['id']} of the inbox cannot be interpreted"
-            ctx.log.warning("%s", text, exc_info=True)  # the details; there is an alert, too
+            ctx.log.warning("%s", text, exc_info=True)
             ctx.alert("inbox-failed", f"{text}: `alpinehub inbox show {row['id']}`")
             await ctx.run(partial(_set_aside, inbox_id=row["id"]))
 
 
 async def _set_aside(tx: Tx, *, inbox_id: int) -> None:
-    """To the review list, unread."""
+    """Move a row to the review list, not interpreted."""
     held = await tx.fetch_one("inbox_hold", id=inbox_id)
     if held is not None and held["state"] == "received":
         await _write(tx, inbox_id, "review", error="handler_failed")
@@ -80,11 +80,10 @@ async def _set_aside(tx: Tx, *, inbox_id: int) -> None:
 async def settle(
     ctx: Context, inbox_id: int, *, force: bool = False, accepted_by: str = ""
 ) -> str | None:
-    """Interpret a row and store the result. Its state then; None when it was settled already.
+    """Interpret a row and store the result; returns its new state, None if it was settled already.
 
-    `force`: one that is mapped already, too; what it is now is a change of its reservation.
-    `accepted_by`: the operator who accepts a stay that is in the past, or very long. Raises:
-    StoreUnavailable.
+    `force`: also a mapped row; a difference changes its reservation. `accepted_by`: the operator
+    who accepts a stay that is in the past, or very long. Raises: StoreUnavailable.
     """
     row = await ctx.store.read(lambda tx: tx.fetch_one("inbox_open", id=inbox_id))
     if row is None or row["kind"] not in mappings.OF_KIND or not can_settle(row["state"], force):
@@ -109,13 +108,13 @@ async def settle(
         if state == "review" and row["state"] == "received" and isinstance(found, Unmapped):
             _alert(ctx, row, found)
         return state
-    raise StoreUnavailable("too many change the same reservation at once", retry_after_s=1)
+    raise StoreUnavailable("too many concurrent changes of one reservation", retry_after_s=1)
 
 
 def interpreted(
     row: Row, mapping: Mapping | None = None, *, accept: bool = False
 ) -> tuple[Mapped | Unmapped | Ignored, Mapping]:
-    """What a row of `inbox_open` is, by a mapping: its source's unless another is given."""
+    """Interpret a row of `inbox_open` by a mapping, by default its source's; returns both."""
     try:
         mapping = mapping or mappings.of_source(row["kind"], row["mapping"])
     except msgspec.DecodeError:
@@ -124,7 +123,7 @@ def interpreted(
 
 
 def parts_of(row: Row) -> tuple[Answer, ...]:
-    """The fields of a row; none of what cannot be taken apart, or has no fields."""
+    """The fields of a row; none if its kind has no fields, or its body cannot be read."""
     if row["kind"] not in mappings.OF_KIND:
         return ()
     try:
@@ -144,7 +143,7 @@ def _received(row: Row) -> Received:
 
 
 def content_type(headers: str) -> str:
-    """Of the body, as the sender said."""
+    """The body's Content-Type as the sender stated it, from the stored headers (JSON)."""
     kept = msgspec.json.decode(headers)
     return str(kept.get("content-type", "")) if isinstance(kept, dict) else ""
 
@@ -161,7 +160,7 @@ def _alert(ctx: Context, row: Row, found: Unmapped) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settling:
-    """The unit of one row."""
+    """The unit of work that settles one row."""
 
     row: Row
     found: Mapped | Unmapped | Ignored
@@ -171,7 +170,7 @@ class _Settling:
     accepted_by: str
 
     async def store(self, tx: Tx) -> str | None:
-        """The state of the row then; None when another process settled it."""
+        """Returns the row's new state; None if another process has settled it."""
         held = await tx.fetch_one("inbox_hold", id=self.row["id"])
         state = held["state"] if held is not None else ""
         if not can_settle(state, self.force):
@@ -182,21 +181,21 @@ class _Settling:
         if isinstance(found, Mapped):
             return await self._map(tx, found)
         if state == "mapped":
-            return "mapped"  # its reservation stays what it was
+            return "mapped"  # its reservation is not changed
         if isinstance(found, Ignored):
             return await self._write(tx, "rejected", outcome=found.outcome)
         problems = "; ".join(found.problems)
         return await self._write(tx, "review", error=problems, external_id=found.external_id)
 
     async def _is_outdated(self, tx: Tx, reservation_id: str) -> bool:
-        """Whether a reservation is by now what a later submission said."""
+        """Whether a later submission has changed the reservation."""
         newer = await tx.fetch_one("inbox_newer", reservation_id=reservation_id, id=self.row["id"])
         return newer is not None
 
     async def _map(self, tx: Tx, found: Mapped) -> str:
         external_id, existing = await self._find(tx, found)
         if existing is not None and await self._is_outdated(tx, existing["id"]):
-            result = StoreResult(existing["id"], "duplicate")  # it waited, and was overtaken
+            result = StoreResult(existing["id"], "duplicate")  # a later one was settled first
         else:
             result = await store_in_unit(tx, self._submission(found, external_id), existing)
         if result.outcome != "duplicate":
@@ -249,9 +248,8 @@ class _Settling:
         )
 
     async def _find(self, tx: Tx, found: Mapped) -> tuple[str, Row | None]:
-        """The sender's id and the reservation that has it; without one an id that is made of the
-        content and the time: what is sent twice within some minutes is one submission, and the same
-        wish a week later is another.
+        """The sender's id and the reservation with it. Without an id, one is made of content and
+        time: the same content within _SAME_US is one submission, a week later it is another.
         """
         row = self.row
         if row["external_id"] and row["state"] == "mapped":

@@ -41,8 +41,8 @@ _BUSY_S = 30.0
 _RECORD_S = 30.0
 #: Of the handler: a message of 30 s begun at the last moment, and the recording of its answer.
 TIMEOUT_S = 2 * _BUSY_S + _RECORD_S + 30.0
-#: The first pause, which each failure doubles up to the longest: of a server that cannot be
-#: reached, and of one that answers, which may accept other guest requests.
+#: The first pause in seconds, doubled by each failure; the longest if the server cannot be reached,
+#: and if it answers, since it may accept other guest requests.
 _PAUSE_S, _LONGEST_S, _LONGEST_ANSWERED_S = 5, 900, 120
 #: Pauses are shorter by up to this share, so that servers which failed together are not called
 #: together again.
@@ -61,7 +61,7 @@ _UNIQUE_ID = re.compile(rb'<UniqueID Type="(1[45])" ID="(\w+)"/>')
 
 
 class PushFailed(Exception):
-    """Not all was accepted. The text is for people; of the answer it has only codes."""
+    """Not all was accepted. The text is for people, and holds only codes of the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class _Due:
     hotel: Hotel
     target: Row
     failures: int
-    #: Where each guest request goes alone: begin behind this one.
+    #: If each guest request is sent alone: begin after this id.
     after_id: str
 
 
@@ -95,7 +95,9 @@ async def deliver(event: Event, ctx: EventContext) -> None:
     try:
         target = open_target(ctx, due.target)
     except CordataError:
-        problem = "its password cannot be opened: restore the master key, or set it again"
+        problem = (
+            "its password cannot be decrypted: restore the master key, or set the password again"
+        )
     else:
         try:
             await _push(ctx, due, target, done)
@@ -116,7 +118,7 @@ async def deliver(event: Event, ctx: EventContext) -> None:
 async def _read_due(
     ctx: EventContext, account_id: int, hotel_id: int, after_id: str
 ) -> _Due | None:
-    """None: it is no longer due, or the push target is gone."""
+    """The work of a push.due; None: it is no longer due, or there is no push target any more."""
 
     async def unit(tx: Tx) -> tuple[Row | None, Row | None, int]:
         state = await tx.fetch_one("push_state", account_id=account_id, hotel_id=hotel_id)
@@ -140,9 +142,9 @@ async def _read_due(
 async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
     """Push what waits; `done` has the progress. Raises: PushFailed, RequestFailed.
 
-    After repeated errors each guest request goes alone, so that one that the other side cannot read
-    does not stop the others. However many it cannot read: the next push begins where this one
-    ended, and what waits before that comes after the last one.
+    After repeated errors each guest request is sent alone, so that one that the server cannot read
+    does not stop the others. The next push begins where this one ended, and continues from the
+    start of the list, so that any number of such requests stops no other.
     """
     server = target.client(private=ctx.settings["alpinehub"].push_private)
     account = Client(account_id=due.account_id, protocol=target.protocol, client_id=CLIENT_ID)
@@ -180,7 +182,10 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
 async def _push_page(
     ctx: Context, account: Client, server: AlpineBitsClient, page: Sequence[bytes], *, gzip: bool
 ) -> int:
-    """Raises: PushFailed, RequestFailed."""
+    """Send one message; returns how many requests were accepted or rejected.
+
+    Raises: PushFailed, RequestFailed.
+    """
     found = [_UNIQUE_ID.search(xml) for xml in page]
     sent = [(one[1].decode(), one[2].decode()) for one in found if one is not None]
     answer = await server.call(PUSH, _document(page), gzip=gzip)
@@ -227,8 +232,8 @@ def read_answer(
 
 
 async def _record(ctx: Context, account: Client, report: Acknowledgement) -> None:
-    """Record an answer; while the store is away, try again for a moment, so that the same requests
-    are not pushed again.
+    """Record an answer; while the store is unavailable, retry for _RECORD_S, so that the same
+    requests are not pushed again.
 
     Raises: StoreUnavailable.
     """
@@ -246,7 +251,7 @@ async def _record(ctx: Context, account: Client, report: Acknowledgement) -> Non
 async def _settle(
     tx: Tx, account_id: int, hotel_id: int, *, pushed: int = 0, stop: bool = False
 ) -> None:
-    """End a push that succeeded. Versions made meanwhile caused no push.due: look for them here."""
+    """End a successful push. Versions made meanwhile published no push.due, so look for them."""
     who = {"account_id": account_id, "hotel_id": hotel_id}
     pushed_at = tx.now_us if pushed else None
     state = {"failures": 0, "last_error": None, "pushed_at": pushed_at}
@@ -290,6 +295,6 @@ async def _fail(ctx: EventContext, due: _Due, problem: str, longest_s: int, afte
 
 
 async def sweep(ctx: Context) -> None:
-    """Publish a push.due for what waits and has none: after a grant, a resend, a lost event."""
+    """Publish missing push.due events: after a grant, a resend, or the loss of an event."""
     if await ctx.store.read(lambda tx: tx.fetch_all("push_hotels")):
         await ctx.store.run(lambda tx: wake(tx, lost_at=tx.now_us - _LOST_US))

@@ -18,7 +18,11 @@ async def wake(
     lost_at: int = 0,
     force: bool = False,
 ) -> None:
-    """Publish `push.due` for each pair (of this account, of this hotel) that has none pending."""
+    """Publish `push.due` for each account and hotel that has none pending; None: for all.
+
+    One that was due before `lost_at` (us) is lost, and published again. `force`: publish in any
+    case, even if nothing waits.
+    """
     rows = await tx.fetch_all(
         "push_wake",
         account_id=account_id,
@@ -32,9 +36,8 @@ async def wake(
 
 
 async def publish(tx: Tx, account_id: int, hotel_id: int, at: int, *, after_id: str = "") -> None:
-    """A `push.due`; those of one account and hotel are handled one after the other.
-
-    `after_id`: where each guest request goes alone, the push begins behind this one.
+    """Publish a `push.due` for the time `at` (us); those of one account and hotel are handled one
+    after the other. `after_id`: if each guest request is sent alone, the push begins after this id.
     """
     payload = {"account_id": account_id, "hotel_id": hotel_id, "after_id": after_id}
     await tx.publish("push.due", payload, key=f"push:{account_id}:{hotel_id}", at=at)

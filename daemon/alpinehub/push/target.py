@@ -1,8 +1,7 @@
-"""Push targets: the server to which the guest requests of an account are pushed, with its sealed
-password.
+"""Push targets: the servers to which guest requests are pushed, with their sealed passwords.
 
-This server calls the URL from inside its own network. So an address that is not on the internet is
-called only with `[alpinehub] push_private`, and only then may a URL do without TLS.
+The hub calls the URL from inside the operator's network. So it calls addresses that are not on the
+internet, or without TLS, only with `[alpinehub] push_private`.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ class Target:
     login: str
     password: str = field(repr=False)
     protocol: Protocol
-    #: Compressed with gzip.
+    #: Send bodies compressed.
     gzip: bool
 
     def client(self, *, private: bool) -> AlpineBitsClient:
-        """A client for it; `private`: the server may be in our own network."""
+        """A client for this server; `private`: it may be in the operator's network."""
         login = Login(
             url=self.url,
             user=self.login,
@@ -132,7 +131,7 @@ async def set_disabled(ctx: Context, name: str, disabled: bool) -> None:
 
 
 async def push_now(ctx: Context, name: str) -> None:
-    """Push what waits for an account without a pause. Raises: Unusable."""
+    """Push what waits for an account now, without the pause after failures. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
         account_id = await require_account(tx, name)
@@ -149,13 +148,13 @@ def _no_target(name: str) -> Unusable:
 
 
 async def list_targets(ctx: Context) -> list[dict[str, object]]:
-    """Each target, hotel by hotel, without its password and the query of its URL."""
+    """One row for each target and hotel, without password and query of the URL."""
     rows = await ctx.store.read(lambda tx: tx.fetch_all("push_list"))
     return [{**row, "url": parse_url(row["url"]).redacted} for row in rows]
 
 
 async def find_target(ctx: Context, name: str) -> Target:
-    """The target of an account. Raises: Unusable; CordataError if its password does not open."""
+    """The target of an account. Raises: Unusable; CordataError: cannot decrypt its password."""
 
     async def unit(tx: Tx) -> Row | None:
         return await read_target(tx, await require_account(tx, name))
@@ -167,12 +166,12 @@ async def find_target(ctx: Context, name: str) -> Target:
 
 
 async def read_target(tx: Tx, account_id: int) -> Row | None:
-    """As it is stored; None where there is none, or it or its account is disabled."""
+    """The stored row; None if there is none, or it or its account is disabled."""
     return await tx.fetch_one("push_target", account_id=account_id)
 
 
 def open_target(ctx: Context, row: Row) -> Target:
-    """With its password. Raises: CordataError when this process cannot open it."""
+    """The target in a row. Raises: CordataError if its password cannot be decrypted."""
     return Target(
         url=parse_url(row["url"]),
         login=row["login"],

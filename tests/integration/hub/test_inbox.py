@@ -181,7 +181,7 @@ async def test_reject_leaves_alone_what_was_settled_a_moment_before(
         await post_wix(hub)
         await hub.handle_events()
         monkeypatch.setattr(actions, "require_row", before)
-        with pytest.raises(Unusable, match="settled at this moment"):
+        with pytest.raises(Unusable, match="settled at the same time"):
             await actions.reject(hub.ctx.store, 1, "no form")
         assert await hub.rows("SELECT state, error FROM inbox") == [
             {"state": "mapped", "error": None}
