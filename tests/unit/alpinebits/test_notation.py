@@ -71,8 +71,8 @@ def test_fragment_is_no_message_and_neither_is_what_is_not_told() -> None:
     [
         ("A\n   B", "test.g:2: indented"),
         ("A\n    B", "test.g:2: indented"),
-        ("A\nA", "test.g:2: 'A' stands here twice"),
-        ("A b", "test.g:1: 'A b' stands here twice, or is no name"),
+        ("A\nA", "test.g:2: 'A' is defined twice"),
+        ("A b", "test.g:1: 'A b' is defined twice, or is not a name"),
         ("A\n  B [-]", "test.g:2: years are"),
         ("A\n  B [soon]", "test.g:2: years are"),
         ("A\n  @b any\n  @b text", "test.g:3: two attributes b in 2020"),

@@ -1,8 +1,8 @@
-"""The grammars: what a message may look like in each protocol version, in our own notation.
+"""The grammars: the schema of each message in all protocol versions, in a notation of the hub.
 
     *.g           one file for each family of messages
-    notation.py   reads them
-    schema.py     makes an XML Schema of a message in one version, and checks documents against it
+    notation.py   parses the notation
+    schema.py     makes an XML Schema of a message in one version, and validates documents with it
     project.py    converts a document to another version
 
 The schemas of the AlpineBits Alliance are not shipped; tests prove that these grammars accept the
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def parse(
     data: bytes, protocol: Protocol, root: str, *, max_markup: int = document.MAX_MARKUP
 ) -> _Element:
-    """The root element of a message of that name, bounded and checked. Raises: TransportError."""
+    """Parse and validate a message whose root element is `root`. Raises: TransportError."""
     element = document.parse(data, max_markup=max_markup)
     if _name(element) != root:
         raise _does_not_conform(f"{root} in namespace {NAMESPACE} expected")
@@ -37,7 +37,7 @@ def parse(
 
 def check(element: _Element, protocol: Protocol) -> str | None:
     """What is wrong with a message, in a sentence that names the place; None: it is valid."""
-    # Imported here: lxml and the grammars cost a worker 7 MB that it needs only once hotel
+    # Imported here: lxml and the grammars take 7 MB of a worker, which are needed only when hotel
     # software calls.
     from alpinehub.alpinebits.grammar import schema
 
@@ -45,7 +45,7 @@ def check(element: _Element, protocol: Protocol) -> str | None:
 
 
 def _name(element: _Element) -> str:
-    """The name of an element that is in the one namespace there is, else ""."""
+    """The name of an element in the AlpineBits namespace; "" if it is in another one."""
     namespace, _, name = str(element.tag).rpartition("}")
     return name if namespace == f"{{{NAMESPACE}" else ""
 

@@ -1,4 +1,4 @@
-# What the responses share. Years in brackets say in which protocol versions a line holds.
+# Common parts of the responses. A line with years in brackets applies to these protocol versions.
 
 fragment root
   @Version! any
@@ -47,7 +47,7 @@ fragment push_answer
     Success open
     like warnings
 
-# Who a message is about.
+# The hotel that a message is about.
 fragment hotel
   @HotelCode text [-2020]
   @HotelCode text16 [2022]

@@ -1,4 +1,4 @@
-# Free rooms: in the form until 2018-10, and in that of today.
+# Free rooms: in the form until 2018-10, and in the form from 2020-10 on.
 
 OTA_HotelAvailNotifRQ [-2018]
   like root

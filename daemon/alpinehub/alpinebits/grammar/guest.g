@@ -65,7 +65,7 @@ fragment list_warnings
       like record
       like status
 
-# Which of them could not be processed.
+# The guest requests that could not be processed.
 fragment record_warnings
   Warnings?
     Warning+ mixed

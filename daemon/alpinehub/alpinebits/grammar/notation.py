@@ -1,21 +1,21 @@
-"""The notation of the grammars: what a message may look like, in all protocol versions at once.
+"""The notation of the grammars: the schema of a message in all protocol versions at once.
 
-    OTA_ReadRQ                        a message; two spaces deeper is what it may hold
-      @Version! any                   an attribute and its type; with "!" it must be there
+    OTA_ReadRQ                        a message; its content is indented by two spaces
+      @Version! any                   an attribute and its type; "!": required
       Comment* : text                 an element, how often (? * + {1,3}), and the type of its text
-      Warning mixed                   text and elements as they come
-      Success open                    anything inside and on it
-      HotelInfo anything              the same, in the sense of 2017-10 and 2018-10
-      either                          one of several: each of them deeper, with "or" between
+      Warning mixed                   text and elements in any order
+      Success open                    any content and attributes
+      HotelInfo anything              the same, as the schemas of 2017-10 and 2018-10 express it
+      either                          a choice: its alternatives are indented, with "or" between
       or
-      like stay                       what the fragment of that name holds
+      like stay                       the content of the fragment with that name
       @RoomType {1|2} [2018-]         only in the protocol versions of these years
     fragment stay
 
-Elements stand in the order of their lines. A line without years holds in all versions. The types of
-attributes and texts are those of `DATATYPES`, restrictions of XML Schema's own: `text16` is a text
-of 1 to 16 characters; `{a|b}` is one of these strings, `positive{1|2}` one of these values of a
-type.
+Elements must be in the order of their lines. A line without years applies to all versions. The
+types of attributes and texts are those of `DATATYPES`, restrictions of XML Schema's types; `text16`
+is a text of 1 to 16 characters; `{a|b}` is one of these strings, `positive{1|2}` one of these
+values of a type.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Final, Literal
 
 
 class GrammarError(ValueError):
-    """A grammar file is malformed: a mistake of ours."""
+    """A grammar file of the hub is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Line:
 
     @property
     def is_fragment(self) -> bool:
-        """Whether it is a fragment, which messages include, and no message."""
+        """Whether it is a fragment, which messages include, and not a message."""
         return self.text.startswith("fragment ")
 
     def holds(self, year: int) -> bool:
@@ -105,7 +105,7 @@ def read_grammar(text: str, source: str) -> dict[str, Line]:
             continue
         depth, odd = divmod(len(written) - len(written.lstrip(" ")), 2)
         if odd or depth >= len(path):
-            raise GrammarError(f"{where}: indented by two spaces, not by others")
+            raise GrammarError(f"{where}: indent by two spaces for each level")
         line = _line(stripped, where)
         path[depth].inside.append(line)
         path[depth + 1 :] = [line]
@@ -113,7 +113,7 @@ def read_grammar(text: str, source: str) -> dict[str, Line]:
     for line in root.inside:
         name = line.text.removeprefix("fragment ")
         if name in found or not re.fullmatch(r"\w+", name):
-            raise GrammarError(f"{line.where}: {name!r} stands here twice, or is no name")
+            raise GrammarError(f"{line.where}: {name!r} is defined twice, or is not a name")
         found[name] = line
     return found
 
@@ -138,14 +138,14 @@ def message(grammar: Grammar, name: str, year: int) -> Element | None:
 
 
 class _Version:
-    """A grammar as one protocol version has it."""
+    """The lines of a grammar that apply to one protocol version."""
 
     def __init__(self, grammar: Grammar, year: int) -> None:
         self._grammar = grammar
         self._year = year
 
     def inside(self, line: Line) -> tuple[tuple[Attribute, ...], tuple[Element | Choice, ...]]:
-        """What an element holds."""
+        """The attributes and the content of an element."""
         attributes: dict[str, Attribute] = {}
         content: list[Element | Choice] = []
         for one in self._lines(line):
@@ -163,7 +163,7 @@ class _Version:
         return tuple(attributes.values()), tuple(content)
 
     def _lines(self, line: Line) -> Iterator[Line]:
-        """The lines below one that hold, with those of fragments in their places."""
+        """The lines below one that apply, with fragments replaced by their lines."""
         for one in line.inside:
             if not one.holds(self._year):
                 continue
@@ -225,12 +225,12 @@ class Datatype:
 
 _DIGITS = "[0-9]+"
 _AMOUNT = r"[0-9]*\.?[0-9]*"
-#: Of any value that is one: libxml2 sees past white space around it only where there is a pattern.
+#: A pattern for any value: without a pattern, libxml2 does not strip white space around the value.
 _ONE_WORD = r"\S+"
 
 DATATYPES: Final[Mapping[str, Datatype]] = {
     "any": Datatype(),
-    # Numbers: digits, and not the sign and exponent that XML Schema has beside them.
+    # Numbers: digits only, without the sign and exponent that XML Schema allows.
     "natural": Datatype("nonNegativeInteger", _DIGITS),
     "positive": Datatype("positiveInteger", _DIGITS),
     "decimal": Datatype("decimal"),

@@ -1,7 +1,7 @@
-"""Converts a message of one protocol version to another, which drops what that does not have.
+"""Converts a message to another protocol version.
 
-An attribute or element that the other version does not have, or whose value it does not accept, is
-dropped if it is optional there; if not, the nearest optional element around it is. Elements beyond
+An attribute or element that the target version does not have, or whose value it does not accept, is
+dropped. If it is required there, the nearest optional element around it is dropped. Elements beyond
 their maximum number are dropped, too. A required element that may be empty is added empty. No value
 is changed.
 """
@@ -24,12 +24,12 @@ _Parts = Sequence[Element | Choice]
 
 
 class Unfit(Exception):
-    """The other version cannot carry the message at all; the text says why, for people."""
+    """The target version cannot carry the message at all; the text is for people."""
 
 
 def project(root: etree._Element, protocol: Protocol) -> tuple[etree._Element, int]:
-    """The message as a version carries it, valid there, and how many elements and attributes are
-    missing. White space between elements is not kept. Raises: Unfit.
+    """The message, valid in a version, and how many elements and attributes were dropped. White
+    space between elements is removed. Raises: Unfit.
     """
     name = etree.QName(root).localname
     known = schema.element(name, protocol)
@@ -53,14 +53,14 @@ def _size(element: etree._Element) -> int:
 
 
 class _Fitter:
-    """Makes new elements of old ones; None: it cannot."""
+    """Makes new elements of old ones. A method returns None if that is not possible."""
 
     def __init__(self) -> None:
         #: Elements that were not there before.
         self.added = 0
 
     def element(self, old: etree._Element, known: Element) -> etree._Element | None:
-        """An element with what the version knows of it."""
+        """The element with the attributes and content that the version has."""
         made = _new(known.name)
         if known.kind in ("open", "anything"):
             made.attrib.update({k: v for k, v in old.attrib.items() if not str(k).startswith(_XSI)})
@@ -97,7 +97,7 @@ class _Fitter:
         return made
 
     def _place(self, old: Sequence[etree._Element], part: Element) -> list[etree._Element] | None:
-        """The elements at one place: as many as fit there."""
+        """The elements at one place, up to their maximum number."""
         wanted = tag(part.name)
         fitted = (self.element(child, part) for child in old if child.tag == wanted)
         made = [one for one in fitted if one is not None][: part.most]
@@ -118,7 +118,7 @@ class _Fitter:
         return made if len(made) >= part.least else None
 
     def _once(self, old: Sequence[etree._Element], part: Choice) -> list[etree._Element] | None:
-        """The alternative that something of is there; else one that may be empty."""
+        """The first possible alternative; first those with an element in the message."""
         tags = {child.tag for child in old}
         present = [one for one in part.alternatives if tags & _tags(one)]
         for alternative in chain(present, part.alternatives):

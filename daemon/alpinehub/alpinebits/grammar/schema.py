@@ -1,8 +1,8 @@
-"""Checks messages against the grammars: each is written as XML Schema, and libxml2 does the work.
+"""Validates messages: the grammar of a message is written as XML Schema, which libxml2 applies.
 
-libxml2 is fast, exact in its dates and numbers, and does not hold the interpreter lock. A schema is
-made when its message first comes, so that a worker carries only what its clients use. What libxml2
-finds becomes one sentence that names the place, and never repeats what the client wrote.
+libxml2 is fast, exact in dates and numbers, and does not hold the interpreter lock. A schema is
+made when its message first comes, so that a worker has in memory only those that its clients use.
+An error of libxml2 becomes one sentence that names the place and does not repeat the client's data.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def find_problem(root: etree._Element, name: str, protocol: Protocol) -> str | N
         return f"AlpineBits {protocol.name} has no such message"
     if schema.validate(root):
         return None
-    # The errors of a schema object are shared: another thread may be checking against the first.
+    # A schema object has one list of errors for all threads, so errors come from another object.
     with _explaining:
         again = _schema_to_explain(name, protocol.name)
         assert again is not None
@@ -80,7 +80,7 @@ def find_problem(root: etree._Element, name: str, protocol: Protocol) -> str | N
 
 @lru_cache(maxsize=4096)
 def takes(type_name: str, value: str) -> bool:
-    """Whether a type of the grammars takes a value."""
+    """Whether a value is valid for a type of the grammars."""
     element = etree.Element(tag("Value"))
     element.text = value
     return bool(_value_schema(type_name).validate(element))
@@ -194,7 +194,7 @@ def _occurrences(part: Element | Choice) -> str:
 
 
 def explain(message: str) -> str:
-    """What libxml2 reports, as one sentence."""
+    """An error of libxml2 as one sentence."""
     element = _ELEMENT.match(message)
     name = _cut(element["name"]) if element else "the document"
     if attribute := _ATTRIBUTE.search(message):
@@ -224,6 +224,6 @@ def _expected(message: str) -> str:
 
 
 def _cut(name: str) -> str:
-    """A name, cut, since the client may have chosen it."""
+    """A name, shortened, since the client may have chosen it."""
     plain = name.rsplit("}", 1)[-1]
     return plain if len(plain) <= _MAX_NAME_CHARS else f"{plain[:_MAX_NAME_CHARS]}…"

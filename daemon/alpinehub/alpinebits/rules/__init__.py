@@ -1,3 +1,3 @@
 """Inbound messages: read from a document that conforms to the schema, and checked against the rules
-that no schema can say. Pure: the same in a worker and in a child of the pool.
+that a schema cannot express. Pure: the same in a worker and in a child of the pool.
 """

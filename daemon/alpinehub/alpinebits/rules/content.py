@@ -1,7 +1,7 @@
 """Inventory and Info: the content of a hotel as hotel software pushes it, and its rules.
 
 Inventory has the room categories and rooms, Info all the rest. Only the action says which of the
-two a document is. So a document is checked against both sets of rules, and the action uses its own.
+two a document is. So a document is checked against both sets of rules, and the action uses one.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _NOT_INVENTORY = ("HotelInfo", "Policies", "AffiliationInfo", "ContactInfos")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentMessage(InboundMessage):
-    """A push of a hotel's content, by the rules that are the same for both actions."""
+    """A push of a hotel's content, for both actions."""
 
-    #: What is wrong with it as an Inventory, and as an Info.
+    #: The errors that it has as an Inventory, and as an Info.
     inventory: tuple[Finding, ...] = ()
     info: tuple[Finding, ...] = ()
     #: The HotelDescriptiveContent as canonical XML.
@@ -88,8 +88,8 @@ def _check_inventory(content: _Element) -> Problems:
 
 
 def _check_info(content: _Element) -> Problems:
-    """Rooms have nothing but pictures. From 2024-10 on the schema demands a TypeRoom, so that there
-    are no rooms at all.
+    """Rooms may have only pictures. From 2024-10 on the schema requires a TypeRoom, which is not
+    allowed here, so that an Info has no rooms at all.
     """
     problems = Problems()
     for at, room in enumerate(descendants(content, "GuestRoom"), start=1):
@@ -119,10 +119,10 @@ CONTENT = Reader(
 
 
 class _RoomsCheck:
-    """Adds what is wrong with the GuestRooms of an Inventory to the problems.
+    """Adds the errors in the GuestRooms of an Inventory to the problems.
 
     The first GuestRoom of a Code describes the category (its heading); those that follow with the
-    same Code give no more than the numbers of its rooms.
+    same Code only give the numbers of its rooms.
     """
 
     def __init__(self, problems: Problems) -> None:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 class Report:
     """The report of one event."""
 
-    #: Whose id it is.
+    #: The namespace of the id.
     context: str
     id: str
-    #: The EventReport as canonical XML; None: the event is gone.
+    #: The EventReport as canonical XML; None: the event is to be deleted.
     body: bytes | None
 
 
@@ -61,7 +61,7 @@ def _read_report(report: _Element, at: int, problems: Problems) -> Report:
     info = child(report, "GeneralEventInfo")
     assert event is not None and info is not None  # the grammar says so
     for one in descendants(info, "Date"):
-        if _turned(one.get("Start", ""), one.get("End", "")):
+        if _ends_before_start(one.get("Start", ""), one.get("End", "")):
             problems.add(INVALID_DATES, f"EventReport {at}: invalid combination of Start and End")
     body = None
     if len(info) or info.attrib:
@@ -69,9 +69,9 @@ def _read_report(report: _Element, at: int, problems: Problems) -> Report:
     return Report(context=event.get("ID_Context", ""), id=event.get("ID", ""), body=body)
 
 
-def _turned(start: str, end: str) -> bool:
-    """Whether the end is certainly before the start. Each may be a day, a moment with a zone or
-    without, a time of any day, and before 2024-10 any text.
+def _ends_before_start(start: str, end: str) -> bool:
+    """Whether the end is certainly before the start. Each may be a day, a date and time with or
+    without a zone, a time without a day, and before 2024-10 any text.
     """
     first, last = day(start[:10]), day(end[:10])
     if first is None or last is None:

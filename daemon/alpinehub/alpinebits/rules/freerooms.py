@@ -63,7 +63,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class FreeRoomsMessage(InboundMessage):
     """A FreeRooms message."""
 
-    #: It replaces everything that is known.
+    #: The message replaces everything that is stored.
     complete: bool = False
     entries: tuple[Entry, ...] = ()
     #: Which entries have a BookingThreshold.
@@ -111,7 +111,7 @@ class _Message:
         )
 
     def is_reset(self) -> bool:
-        """Whether it is one empty entry, which deletes everything. Only as a complete set."""
+        """Whether it is one empty entry, which deletes everything: allowed in a complete set."""
         if len(self.list) != 1 or len(self.list[0]) or self.list[0].attrib:
             return False
         if not self.complete:
@@ -145,7 +145,7 @@ class _Message:
         return Entry(category, room or "", *nights)
 
     def _check_together(self) -> None:
-        """The rules of the whole list."""
+        """Check the rules that concern the whole list."""
         kinds = {bool(one.room) for one in self.entries if not one.closing}
         if len(kinds) == 2:
             self.problems.add(UNABLE, "room categories and distinct rooms are mixed")

@@ -1,4 +1,4 @@
-"""What all inbound messages have in common: the hotel, the findings, the features they need."""
+"""Common parts of all inbound messages: the hotel, the findings, the features they need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MISSING: Final = 321
 INVALID_ROOM: Final = 402
 UNABLE: Final = 450
 
-#: Later dates are mistakes of the hotel's software.
+#: Dates later than this from today are taken for mistakes of the hotel's software.
 FAR: Final = timedelta(days=5 * 366)
 TOO_FAR: Final = Finding(
     kind="warning", text="dates are too far in the future for this server to process"
@@ -39,7 +39,7 @@ _LANGUAGES = frozenset(
     tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
     """.split()
 )
-#: Features as an error names them, where their name alone does not say it.
+#: The names of features in errors, where it is not the feature's own name.
 _WORDS: Final[dict[str, str]] = {
     "rooms": "distinct rooms",
     "categories": "room categories",
@@ -57,7 +57,7 @@ class InboundMessage:
 
     hotel_code: str | None = None
     hotel_name: str | None = None
-    #: What is wrong with it, whatever the hotel. With an error the rest is empty.
+    #: Problems that do not depend on the hotel. With an error the other fields are empty.
     findings: tuple[Finding, ...] = ()
     #: The features that must be enabled for the hotel.
     uses: frozenset[Feature] = frozenset()
@@ -65,8 +65,8 @@ class InboundMessage:
     room_types: frozenset[str] = frozenset()
 
     def disabled_features(self, hotel: Hotel) -> tuple[Finding, ...]:
-        """One error for each feature that is disabled for the hotel. It was not announced, or is no
-        longer: a new handshake shows it.
+        """One error for each feature that is disabled for the hotel. Its status asks for a new
+        handshake, which shows what is enabled.
         """
         return tuple(
             Finding(
@@ -92,7 +92,7 @@ class Problems:
         self.findings: list[Finding] = []
 
     def add(self, code: int, text: str) -> None:
-        """One more, unless there are many."""
+        """Add an error, up to _MAX_PROBLEMS."""
         if len(self.findings) < _MAX_PROBLEMS:
             self.findings.append(error(code, text))
 
@@ -116,8 +116,8 @@ def count(value: str) -> int | None:
 
 
 def check_texts(element: _Element, problems: Problems) -> None:
-    """Check the texts inside an element: each language once in each format below one parent, and
-    none that ISO 639-1 does not have. Items of a list differ by their numbers.
+    """Check the texts inside an element: languages are those of ISO 639-1, each at most once for
+    one format and list number below one parent.
     """
     seen: dict[_Element, set[tuple[str, str, str]]] = {}
     for one in element.iter():

@@ -1,7 +1,7 @@
 """Overlays of rate plans, and extracts of a plan.
 
-An element of the overlay replaces the known element of the same subject (`rate_plans.subject`) on
-its days: the known one is cut where they overlap. Elements without days are replaced as a whole.
+An element of the overlay replaces the stored element of the same subject (`rate_plans.subject`) on
+its days: the stored one is cut where they overlap. Elements without days are replaced as a whole.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from lxml.etree import _Element
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, NAMESPACE, canonical, tag
 from alpinehub.alpinebits.rules.rate_plans import END, START, Subject, days_of, subject
 
-#: Lists of a plan in their order, and the one that an overlay replaces as a whole.
+#: Lists of a plan in their order; then the list that an overlay replaces as a whole.
 _LISTS = ("BookingRules", "Rates", "Supplements")
 _OFFERS, _DESCRIPTION = "Offers", "Description"
 
 
 class TooLarge(Exception):
-    """The plan would be larger than any that may be pushed."""
+    """The plan would be larger than the largest that may be pushed."""
 
 
 @dataclass(slots=True)
 class _ByteBudget:
-    """How many bytes the plan may still grow, where elements are cut into several."""
+    """The bytes by which the plan may still grow when elements are cut into pieces."""
 
     left: int
 
@@ -44,7 +44,7 @@ class _ByteBudget:
 class _Replaced:
     """What an overlay replaces of one subject."""
 
-    #: First and last days as ordinals, in order, none of them touching the next.
+    #: First and last days as ordinals, in order, with a gap between one and the next.
     days: tuple[tuple[int, int], ...] = ()
     #: An element without days is among them.
     undated: bool = False
@@ -108,7 +108,7 @@ def _replaced_by(ones: Iterable[_Element]) -> _Replaced:
 
 
 def _left(old: _Element, replaced: _Replaced, budget: _ByteBudget) -> Iterator[_Element]:
-    """What is left of a known element: itself, or copies with the remaining days."""
+    """The rest of a stored element: itself, or copies with the remaining days."""
     start, end = days_of(old)
     if start is None or end is None:
         if not replaced.undated:
@@ -121,7 +121,7 @@ def _left(old: _Element, replaced: _Replaced, budget: _ByteBudget) -> Iterator[_
 
 
 def _gaps(first: int, last: int, days: tuple[tuple[int, int], ...]) -> Iterator[tuple[int, int]]:
-    """The days from the first to the last that are not among some others."""
+    """The periods between the first and the last day that are not in `days`."""
     at = bisect_left(days, first, key=lambda one: one[1])
     while at < len(days) and days[at][0] <= last:
         if days[at][0] > first:
@@ -147,7 +147,7 @@ def _descriptions(old: _Element, new: _Element) -> Iterator[_Element]:
 
 
 def between(known: bytes, first: date | None, last: date | None) -> bytes:
-    """A plan without the elements of other days."""
+    """A plan without the elements whose days are all before `first` or after `last`."""
     plan = etree.fromstring(known)
     for name in _LISTS:
         list_ = plan.find(tag(name))
@@ -165,7 +165,7 @@ def between(known: bytes, first: date | None, last: date | None) -> bytes:
 
 
 def titled(known: bytes) -> bytes:
-    """A plan's attributes and its title alone."""
+    """A plan with only its attributes and its title."""
     plan = etree.fromstring(known)
     for one in list(plan):
         if one.tag != tag(_DESCRIPTION) or one.get("Name") != "title":

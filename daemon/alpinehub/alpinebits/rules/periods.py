@@ -1,7 +1,7 @@
 """How many rooms are free, night by night, as periods that do not overlap.
 
-A complete set replaces everything; a delta is laid over the stored periods. Of several periods that
-hold the same night the last one counts.
+A complete set replaces everything; a delta is laid over the stored periods. If several periods
+include the same night, the last one applies.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FreeRooms:
 
     @property
     def size(self) -> int:
-        """How many periods it is made of."""
+        """The number of periods, closing seasons included."""
         return len(self.closings) + sum(map(len, self.entries.values()))
 
     @property
@@ -59,8 +59,8 @@ class FreeRooms:
 
 
 def lay(layers: Sequence[Period]) -> tuple[Period, ...]:
-    """The periods in order, cut so that each night is in one of them: the last one that holds it.
-    Neighbours with the same counts become one.
+    """The periods in order, cut so that each night is in only one: the last that includes it.
+    Adjacent periods with the same counts become one.
     """
     order = sorted(range(len(layers)), key=lambda at: layers[at].first)
     edges = sorted({one.first for one in layers} | {one.last + 1 for one in layers})

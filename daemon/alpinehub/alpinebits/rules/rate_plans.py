@@ -1,6 +1,6 @@
-"""RatePlans: what a stay costs, as hotel software pushes it, and the rules that no schema can say.
+"""RatePlans: the prices that hotel software pushes, and the rules that a schema cannot express.
 
-    New, Full ... the plan is this
+    New, Full ... the whole plan
     Overlay ..... replaces parts of a plan on some days (`overlay.py`)
     Remove ...... deletes the plan
 
@@ -46,12 +46,12 @@ _MAX_CHILD_AGE = 21
 _MAX_ADULT_MIN_AGE = 18
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _WEEK = re.compile("[01]{7}")
-#: Attributes that hold values, and do not say what the values are for.
+#: Attributes that hold values; the others identify what the values are for.
 _VALUES: Final = frozenset(
     {START, END, "Amount", "ChargeTypeCode", "AddToBasicRateIndicator", "MandatoryIndicator"}
 )
 
-#: What a BookingRule, Rate or Supplement is for, whatever the days.
+#: What a BookingRule, Rate or Supplement is for, without its days.
 Subject = tuple[object, ...]
 
 
@@ -71,7 +71,7 @@ class Plan:
 class RatePlansMessage(InboundMessage):
     """A push of rate plans."""
 
-    #: There are no other plans than these.
+    #: The message replaces all stored plans.
     complete: bool = False
     plans: tuple[Plan, ...] = ()
 
@@ -123,9 +123,9 @@ def _room_types(plans: _Element) -> frozenset[str]:
 
 
 def subject(element: _Element) -> Subject:
-    """What a BookingRule, Rate or Supplement is for: its attributes but for the values, and the
-    room that it is restricted to. An element without days is for the whole plan (a Supplement: for
-    its code), and there is one of it.
+    """What a BookingRule, Rate or Supplement is for: its attributes without _VALUES, and the room
+    that it is restricted to. An element without days is for the whole plan (a Supplement: for its
+    code), so that there is one of each.
     """
     if element.get(START) is None and element.get("Code") is None:
         return (element.tag, element.get("InvTypeCode"), element.get("InvCode"))
@@ -141,7 +141,7 @@ def days_of(element: _Element) -> tuple[date | None, date | None]:
 
 
 class _PlanCheck:
-    """Reads one RatePlan and adds what is wrong with it to the problems."""
+    """Reads one RatePlan, and adds its errors to the problems."""
 
     def __init__(self, problems: Problems, at: int) -> None:
         self._problems = problems
@@ -149,7 +149,7 @@ class _PlanCheck:
         self._at = at
 
     def read(self, plan: _Element) -> Plan:
-        """The plan, which counts only if there are no problems."""
+        """The plan, to be used only if there are no problems."""
         kind, code = plan.get(_TYPE), plan.get(_CODE)
         plan.attrib.pop(_TYPE, "")
         for name, value in ((_TYPE, kind), (_CODE, code)):
@@ -234,7 +234,7 @@ class _PlanCheck:
         self._check_lengths(rule)
 
     def _check_lengths(self, rule: _Element) -> None:
-        """LengthsOfStay: each kind once, and the least no more than the most."""
+        """LengthsOfStay: each kind once, and the minimum not greater than the maximum."""
         nights_of: dict[str, int] = {}
         for one in listed(rule, "LengthsOfStay"):
             kind, nights = one.get("MinMaxMessageType", ""), count(one.get("Time", ""))
@@ -248,7 +248,7 @@ class _PlanCheck:
                 self._wrong(f"{least} is greater than {most}")
 
     def _check_static_rate(self, rate: _Element, place: int) -> None:
-        """A Rate without dates holds for all the others, and stands first."""
+        """A Rate without dates applies to all others, and must be the first."""
         if rate.get("InvTypeCode") is not None:
             self._add(INVALID_DATES, "Start and End of a Rate with InvTypeCode are missing")
             return
@@ -342,7 +342,7 @@ class _PlanCheck:
             self._wrong("MinAdvancedBookingOffset is greater than MaxAdvancedBookingOffset")
 
     def _check_occupancies(self, occupancies: list[_Element]) -> None:
-        """Adults must be there, and children if an age separates the two."""
+        """Adults are required; children too, if the adults have a MinAge."""
         by_code = {one.get("AgeQualifyingCode"): one for one in occupancies}
         adults, children = by_code.get(_ADULT), by_code.get(_CHILD)
         if len(by_code) < len(occupancies):
@@ -373,7 +373,7 @@ class _PlanCheck:
             self._wrong("the ages of children and adults are not in order")
 
     def _check_discount(self, offer: _Element, discount: _Element | None) -> str:
-        """The kind of discount that an Offer is; "": it is none that exists."""
+        """The kind of an Offer's discount: "family", "free nights", or "" if it is neither."""
         guest = descendant(offer, "Guest")
         if discount is None:
             self._missing("Discount of an Offer after the first one")
@@ -412,7 +412,7 @@ class _PlanCheck:
 
 
 def _overlap(periods: Iterable[tuple[date, date]]) -> bool:
-    """Whether some day is in two of them."""
+    """Whether two periods have a day in common."""
     end = date.min
     for first, last in sorted(periods):
         if first <= end:
@@ -422,7 +422,7 @@ def _overlap(periods: Iterable[tuple[date, date]]) -> bool:
 
 
 def _ages_overlap(brackets: list[tuple[int, int]]) -> bool:
-    """Whether some age is in two of them; the upper one is outside."""
+    """Whether two brackets have an age in common; the upper bound is exclusive."""
     end = 0
     for youngest, oldest in sorted(brackets):
         if youngest < end:
