@@ -3,7 +3,7 @@
     {"versions": [{"version": "2024-10", "actions": [
         {"action": "action_OTA_Read", "supports": ["OTA_Read_accept_RoomRates"]}]}]}
 
-The client sends it in EchoData; the server answers in the same form what both sides can.
+The client sends it in EchoData; the server answers in the same form with what both support.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ class NoCapabilities(ValueError):
 
 
 class Action(msgspec.Struct, omit_defaults=True):
-    """An action, named as a capability, and variants of it."""
+    """The capability of an action, and its variants."""
 
     action: str
-    #: None: it was sent as null. Empty: it is left out, as the standard wants.
+    #: None: it was sent as null. Empty: it is left out, as the standard requires.
     supports: tuple[str, ...] | None = ()
 
 

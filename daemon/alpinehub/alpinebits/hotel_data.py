@@ -1,4 +1,4 @@
-"""Hotel data: what hotel software sent about a hotel, as the operator looks at it."""
+"""Hotel data for the operator: what hotel software has sent about a hotel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alpinehub.alpinebits.rules import periods
 from alpinehub.hotels import require_hotel
 from cordata import Store, Tx
 
-#: The kinds of data, and the columns of them that a table shows.
+#: The kinds of data, and the columns of their tables.
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "freerooms": (
         "category", "room", "first", "last", "bookable", "out_of_order", "out_of_market",
@@ -23,14 +23,14 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "rates": ("code", "xml"),
     "activities": ("context", "event_id", "xml"),
 }  # fmt: skip
-#: Columns of a table of inbound messages.
+#: Columns of the table of inbound messages.
 MESSAGE_COLUMNS = ("received_at", "sent_by", "action", "protocol", "outcome", "problem")
-#: In place of a category: the whole hotel.
+#: Shown in place of a category for a closing season of the whole hotel.
 CLOSED = "closed"
 
 
 async def overview(store: Store, code: str) -> list[dict[str, object]]:
-    """Which documents there are of a hotel. Raises: Unusable."""
+    """One row for each stored document, rate plan and activity of a hotel. Raises: Unusable."""
 
     async def unit(tx: Tx) -> list[dict[str, object]]:
         hotel_id = await require_hotel(tx, code)
@@ -51,7 +51,7 @@ async def list_messages(store: Store, code: str, limit: int) -> list[dict[str, o
 
 
 async def read_data(store: Store, code: str, what: str) -> list[dict[str, object]]:
-    """One of COLUMNS, as rows. Raises: Unusable."""
+    """The rows of one kind of data, a key of COLUMNS. Raises: Unusable."""
 
     async def unit(tx: Tx) -> list[dict[str, object]]:
         hotel_id = await require_hotel(tx, code)

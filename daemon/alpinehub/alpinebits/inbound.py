@@ -1,14 +1,14 @@
 """Inbound updates: hotel software sends data about its hotel, which is stored with a record of the
 message.
 
-    read (rules/) -> admit: whose hotel, is the feature enabled
+    read (rules/) -> admit: is it a hotel of the account, is the feature enabled
                        yes -> store the data and the record of the message in one unit of work
                        no  -> the response is an error, and only the message is recorded
 
 Free rooms, inventory and info are stored as one document each; rate plans one by one
 (actions/rate_plans.py). A document is computed outside any transaction, because that may take a
-while, and written if it is still the revision that was read; otherwise the caller computes it
-again. So no lock is held meanwhile, and of two concurrent deltas none is lost.
+while, and written if the stored revision is still the one that was read; otherwise the caller
+computes it again. So no lock is held meanwhile, and no concurrent delta is lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cordata import Row, Store, Tx
 
 DocumentKind = Literal["freerooms", "inventory", "info"]
 
-#: How often an update is computed again after a concurrent one.
+#: How often an update is computed, again after each concurrent one.
 TRIES = 8
 
 _UNKNOWN_ROOMS = Finding(
@@ -42,7 +42,7 @@ _UNKNOWN_ROOMS = Finding(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """A message without errors, about a hotel that this account may send data about."""
+    """A message without errors, about a hotel of the account."""
 
     call: Call
     hotel: Hotel
@@ -50,7 +50,7 @@ class Update:
     action: str
     #: Name of the root element of the response.
     response: str
-    #: Found before the message was stored.
+    #: Findings before the message was stored.
     findings: tuple[Finding, ...] = ()
 
     async def record(self, tx: Tx, outcome: Outcome) -> None:
@@ -71,7 +71,7 @@ class Update:
         )
 
     async def record_alone(self, outcome: Outcome) -> None:
-        """Record a message of which nothing else is stored. Raises: StoreUnavailable."""
+        """Record a message that changes no data. Raises: StoreUnavailable."""
         await self.call.ctx.store.run(partial(self.record, outcome=outcome))
 
     def respond(self, outcome: Outcome) -> bytes:
@@ -106,7 +106,7 @@ async def _unknown_rooms(
 ) -> tuple[Finding, ...]:
     """An advisory to send the inventory, if the stored one lacks room categories of the message.
 
-    The message counts anyway. Raises: StoreUnavailable.
+    The message is stored anyway. Raises: StoreUnavailable.
     """
     if not room_types:
         return ()
@@ -131,19 +131,19 @@ def _codes(inventory: bytes) -> frozenset[str]:
 class Document:
     """A document as it is stored."""
 
-    #: Goes up with each change; 0: there is none yet.
+    #: Increases with each change; 0: there is no document yet.
     revision: int = 0
     packed: bytes = b""
     #: When the last complete set came.
     complete_at: int | None = None
 
     def body(self) -> bytes:
-        """The document itself; a large one takes a moment."""
+        """The decompressed document; a large one takes time."""
         return zlib.decompress(self.packed) if self.packed else b""
 
 
 async def read_document(tx: Tx, hotel_id: int, kind: DocumentKind) -> Document:
-    """The document of a hotel, perhaps one that does not exist yet."""
+    """A document of a hotel; one of revision 0 if there is none."""
     row = await tx.fetch_one("document_get", hotel_id=hotel_id, kind=kind)
     if row is None:
         return Document()

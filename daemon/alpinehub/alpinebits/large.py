@@ -38,13 +38,13 @@ def read_large(payload: dict[str, Any], session: object) -> Reading:
 
 
 class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
-    """Hotel data as it is stored, and the response that it is for."""
+    """Stored hotel data, to be converted for a response."""
 
     #: Name of the root element of the response.
     response: str
-    #: What follows its Success, in any protocol version.
+    #: The XML that follows its Success, in any protocol version.
     content: bytes
-    #: The hotel's code and name today, whatever the stored content says.
+    #: The hotel's current code and name, which replace those in the content.
     code: str
     name: str
     #: The protocol version of the response.
@@ -54,7 +54,7 @@ class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
 class Converted(msgspec.Struct, frozen=True, kw_only=True):
     """The content in the protocol version of the response."""
 
-    #: What follows Success, as XML.
+    #: The XML that follows Success.
     inside: str = ""
     #: How many elements and attributes were left out.
     dropped: int = 0

@@ -1,4 +1,4 @@
-"""xs:dateTime of a request into microseconds since the epoch."""
+"""Converts an xs:dateTime to microseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PARTS = re.compile(
 
 
 def moment_us(value: str, time_zone: str) -> int:
-    """Of a value that is xs:dateTime already; one without a zone is the hotel's local time.
+    """Microseconds since the epoch. A value without a zone is in `time_zone`, the hotel's.
 
-    Years that a datetime cannot hold become the nearest that can be compared with: nothing was
-    created before 1970.
+    Times before 1970 become 0, years after 9000 the year 9000. Raises: ValueError for a value
+    that is not an xs:dateTime.
     """
     match = _PARTS.fullmatch(value.strip())
     if match is None:

@@ -3,7 +3,7 @@
 success ... <Success/>
 advisory .. <Success/> and a Warning of Type 11, perhaps with a Status: what to send next
 warning ... <Success/> and a Warning of Type 3: not everything was taken
-error ..... <Errors>: nothing was
+error ..... <Errors>: nothing was taken
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INVALID_VALUE: Final = 320
 
 #: Types of Warning and Error: advisory, business rule, application error.
 _ADVISORY, _RULE, _APPLICATION = 11, 3, 13
-#: Most findings that name no record.
+#: Most errors in a response, and most warnings that name no record.
 _MAX_FINDINGS = 20
 _MAX_TEXT_CHARS = 500
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -37,17 +37,17 @@ class Finding:
 
     kind: Kind
     text: str
-    #: OTA error code: of errors, and of warnings about a pushed reservation.
+    #: OTA error code of an error, or of a warning about a pushed reservation.
     code: int = 0
     #: ALPINEBITS_SEND_...: left out where the protocol version has no such value.
     status: str = ""
-    #: RecordID: what it is about.
+    #: RecordID: the guest request that it is about; "": the whole message.
     record: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All findings; none: success."""
+    """The findings of a request; without any it is a success."""
 
     findings: tuple[Finding, ...] = ()
 
@@ -68,10 +68,11 @@ def failed(code: int, text: str, *, status: str = "") -> Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Response:
-    """What a kind of response may hold. Years: of the first protocol version that has it so."""
+    """The elements and attributes that a kind of response has."""
 
     #: Its attribute Version.
     version: str
+    #: Years of the first protocol versions in which it has Warnings, and Errors.
     warnings: int
     errors: int = 2017
     #: Its Warnings have a Code.
@@ -96,16 +97,16 @@ _RESPONSES: Final[Mapping[str, _Response]] = {
 
 
 def opening(root: str) -> str:
-    """Everything up to and with the start tag of a response."""
+    """The beginning of a response, including its start tag."""
     version = _RESPONSES[root].version
     return f'{_DECLARATION}<{root} xmlns="{NAMESPACE}" Version="{version}">'
 
 
 def answer(root: str, protocol: Protocol, outcome: Outcome, inside: str = "") -> bytes:
-    """A response; `inside` is what follows Success and its Warnings, as XML.
+    """A response; `inside` is the XML that follows Success and its Warnings.
 
-    A finding that the response cannot hold in this version is left out. Raises: TransportError
-    (400) where that is the error itself.
+    A warning that the response cannot have in this version is left out. Raises: TransportError
+    (400) for an error that it cannot have.
     """
     form = _RESPONSES[root]
     statuses = protocol.statuses if form.statuses else frozenset()
@@ -127,7 +128,7 @@ def answer(root: str, protocol: Protocol, outcome: Outcome, inside: str = "") ->
 
 
 def _error(finding: Finding, statuses: frozenset[str]) -> str:
-    """An error with a status, which asks for the next message, has the type of an advisory."""
+    """An error. With a status, which names the message to send next, it has an advisory's type."""
     known = finding.status in statuses
     status = f' Status="{finding.status}"' if known else ""
     kind = _ADVISORY if known else _APPLICATION

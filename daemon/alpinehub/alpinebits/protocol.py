@@ -1,4 +1,4 @@
-"""The protocol versions, and where they differ from each other: facts only.
+"""The table of AlpineBits protocol versions and their differences.
 
 Which actions each of them has is in `action.py`.
 """
@@ -44,9 +44,9 @@ class Protocol:
     """One protocol version."""
 
     name: str
-    #: Of the name: what comes later compares as greater.
+    #: The year of the name; a later version has a greater one.
     year: int
-    #: Asked for its version and capabilities by actions of their own, instead of by a handshake.
+    #: Has the actions getVersion and getCapabilities instead of a handshake.
     housekeeping: bool = False
     #: Values of Warning/@Status and Error/@Status beside ALPINEBITS_HANDSHAKE; empty: neither has
     #: the attribute.
@@ -101,10 +101,10 @@ _ALL = (
 #: Every version by its name, oldest first.
 PROTOCOLS: Final[Mapping[str, Protocol]] = {protocol.name: protocol for protocol in _ALL}
 
-#: What a version looks like ("2015-07b" existed); the year alone is not enough.
+#: The form of a version's name ("2015-07b" existed).
 _WELL_FORMED = re.compile(r"[0-9]{4}-[0-9]{2}[a-z]?")
 
 
 def well_formed(name: str) -> bool:
-    """Whether this could be the name of a protocol version, known to us or not."""
+    """Whether a text has the form of a protocol version's name, supported or not."""
     return _WELL_FORMED.fullmatch(name) is not None

@@ -1,6 +1,6 @@
-"""Pull responses: stored hotel data as the client's protocol version can carry it.
+"""Pull responses: stored hotel data, converted to the client's protocol version.
 
-What that version does not have is left out; large data is converted in a child of the pool, where
+What that version does not have is left out. Large data is converted in a child of the pool, if
 there is one (large.py).
 """
 
@@ -28,9 +28,9 @@ _log = logging.getLogger("alpinehub.alpinebits")
 async def respond_with(
     call: Call, hotel: Hotel, response: str, content: bytes, *, outcome: Outcome | None = None
 ) -> bytes:
-    """A response with `content`, the XML that follows its Success, in the caller's version.
+    """A response with `content`, the XML that follows its Success, in the client's version.
 
-    Content that the version cannot carry at all is an error, and an alert.
+    If the version cannot carry the content at all, the response is an error, and an alert is sent.
     """
     stored = StoredContent(
         response=response,
@@ -46,7 +46,7 @@ async def respond_with(
         return respond(call, response, failed(SYSTEM_ERROR, "the stored data cannot be sent"))
     if converted.dropped:
         extra = fields(hotel=hotel.code, dropped=converted.dropped)
-        _log.info("%s is sent without what its version does not have", response, extra=extra)
+        _log.info("%s is sent without what its protocol version lacks", response, extra=extra)
     return respond(call, response, outcome or Outcome(), converted.inside)
 
 
@@ -61,6 +61,8 @@ async def _convert(call: Call, stored: StoredContent) -> Converted:
             )
         except PoolError as error:
             _log.warning(
-                "a large %s is made here, not by the pool (%s)", stored.response, error.code
+                "a large %s is converted in the worker, not by the pool (%s)",
+                stored.response,
+                error.code,
             )
             return await asyncio.to_thread(convert, stored)

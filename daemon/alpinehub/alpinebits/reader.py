@@ -1,4 +1,4 @@
-"""How a kind of request is read: the same in the worker, in a thread and in a child of the pool."""
+"""Readers: how a kind of message is read, in the worker and in a child of the pool alike."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Of a document with all rates or all free rooms of a large hotel.
+#: Limits of a document with all rates or all free rooms of a large hotel.
 PUSH_BYTES, PUSH_MARKUP = MAX_BODY_BYTES, 4 * MAX_MARKUP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader(Generic[T]):
-    """How a kind of request is read."""
+    """Reads one kind of message."""
 
     #: Name of its root element.
     root: str
@@ -31,7 +31,7 @@ class Reader(Generic[T]):
     type: type[T]
     #: It may be large, and is in `large.READERS`.
     pooled: bool = False
-    #: Longest document, and most tags in it.
+    #: Largest document in bytes, and most tags in it.
     max_bytes: int = LARGE_BYTES
     max_markup: int = MAX_MARKUP
 
@@ -47,5 +47,5 @@ class Reading:
 
 
 def read_here(data: bytes, protocol: Protocol, reader: Reader[T]) -> T:
-    """The document as the reader's type. Raises: TransportError."""
+    """Read a document in this process. Raises: TransportError."""
     return reader.read(parse(data, protocol, reader.root, max_markup=reader.max_markup))

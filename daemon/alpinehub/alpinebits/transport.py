@@ -1,6 +1,6 @@
-"""Before an action: credentials, protocol version, and the form; errors are plain text.
+"""The transport of a request: credentials, protocol version, and the form; errors are plain text.
 
-The body is a form with `action` and `request`, bounded before, in and after gzip.
+The body is a form with `action` and `request`; its size is bounded compressed and decompressed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from alpinehub.models import Account
 from alpinehub.multipart import Broken, Fault, media_type, read_parts
 from cordata import Context
 
-#: gzip can shrink zeros 1000 times; what hotel software sends shrinks 5 to 40 times.
+#: gzip compresses zeros 1000 times; what hotel software sends, 5 to 40 times.
 MAX_GZIP_RATIO = 100
-#: Below this size the ratio is not looked at.
+#: Up to this size the ratio is not checked.
 _RATIO_FREE_BYTES = 64 * 1024
-#: Parts of a form: two are due, a few more are ignored.
+#: Most parts of a form: two are expected, a few more are ignored.
 _MAX_PARTS = 16
 _MAX_ACTION_CHARS = 128
 _PROBLEMS: Final[dict[Fault, str]] = {
@@ -78,9 +78,9 @@ def unpack(body: bytes, encoding: str) -> bytes:
 
 
 def parse_form(content_type: str, body: bytes) -> Form:
-    """The form in a body that is no longer packed.
+    """The form in a decompressed body.
 
-    multipart/form-data is the rule, with `request` as a plain field or a file part;
+    It is multipart/form-data, with `request` as a plain field or a file part;
     application/x-www-form-urlencoded is accepted too. Raises: TransportError.
     """
     kind = media_type(content_type)
@@ -97,8 +97,8 @@ def parse_form(content_type: str, body: bytes) -> Form:
 
 
 def _action(value: bytes) -> str | None:
-    """The action as text, None when it cannot be one. White space at the ends is not the client's
-    mistake but its form library's.
+    """The action as text; None if it is too long. White space at the ends is removed: some form
+    libraries add it.
     """
     text = value[: _MAX_ACTION_CHARS + 1].decode("latin-1").strip()
     return text if len(text) <= _MAX_ACTION_CHARS else None
@@ -136,13 +136,13 @@ def _multipart(content_type: str, body: bytes) -> dict[bytes, bytes]:
     return fields
 
 
-#: With every response: from now on the client may send its bodies packed.
+#: Of every response: from now on the client may compress its requests.
 HEADERS = {"X-AlpineBits-Server-Accept-Encoding": "gzip"}
 _MAX_CLIENT_ID_CHARS = 64
 
 
 async def log_in(ctx: Context, request: Request) -> Account:
-    """The account that calls. Raises: TransportError (401), TooManyLogins, StoreUnavailable."""
+    """Authenticate a request. Raises: TransportError (401), TooManyLogins, StoreUnavailable."""
     credentials = _credentials(request.headers.get("authorization", ""))
     if credentials is None:
         raise TransportError(401, transport_error.BAD_CREDENTIALS)
@@ -159,9 +159,9 @@ async def log_in(ctx: Context, request: Request) -> Account:
 
 
 def _credentials(header: str) -> tuple[str, str] | None:
-    """Account and password of a Basic Authorization header (RFC 7617), None when it is not one.
+    """Account and password of a Basic Authorization header (RFC 7617); None if it is not one.
 
-    UTF-8 is what we ask for; what is not UTF-8 is read as Latin-1, as old clients mean it.
+    The server asks for UTF-8; other bytes are read as Latin-1, which old clients send.
     """
     scheme, _, token = header.strip().partition(" ")
     if scheme.lower() != "basic":
@@ -179,7 +179,7 @@ def _credentials(header: str) -> tuple[str, str] | None:
 
 
 def protocol_name(request: Request) -> str:
-    """The version that the client speaks, known to us or not. Raises: TransportError (400)."""
+    """The client's protocol version, supported or not. Raises: TransportError (400)."""
     name = request.headers.get("x-alpinebits-clientprotocolversion", "").strip()
     if not name:
         raise TransportError(400, "the header X-AlpineBits-ClientProtocolVersion is missing")
@@ -189,7 +189,7 @@ def protocol_name(request: Request) -> str:
 
 
 def client_id(request: Request) -> str:
-    """The name that the client gives itself; it is optional."""
+    """X-AlpineBits-ClientID, which is optional; "" if there is none."""
     name = clean(request.headers.get("x-alpinebits-clientid", "")).strip()
     return name[:_MAX_CLIENT_ID_CHARS]
 
@@ -205,7 +205,7 @@ async def read_form(request: Request, body_limit: BodyLimit) -> Form:
             body_limit.grow(len(received))
     headers = request.headers
     body = unpack(bytes(received), headers.get("content-encoding", ""))
-    body_limit.grow(max(len(received), len(body)))  # more, where it was packed
+    body_limit.grow(max(len(received), len(body)))  # it may have been compressed
     content_type = headers.get("content-type", "")
     if len(body) > THREAD_BYTES:
         return await asyncio.to_thread(parse_form, content_type, body)
@@ -213,17 +213,15 @@ async def read_form(request: Request, body_limit: BodyLimit) -> Form:
 
 
 def refuse(request: Request, problem: TransportError) -> Response:
-    """The response to a request that is not AlpineBits as it should be; the connection layer's log
-    line of the request has the reason.
-    """
+    """The response for a transport error; the HTTP server logs the request with the reason."""
     request.state.reason = f"{problem.text}{problem.note}"
     ask = {"WWW-Authenticate": 'Basic realm="AlpineBits", charset="UTF-8"'}
     return plain(problem.status, problem.text, ask if problem.status == 401 else None)
 
 
 class InParts(Response):
-    """A document that is sent while it is made. An error in the middle ends the connection, so that
-    the client sees that the document is incomplete.
+    """A document that is sent while it is made. An error in the middle closes the connection, so
+    that the client notices that the document is incomplete.
     """
 
     def __init__(
@@ -246,7 +244,7 @@ class InParts(Response):
 
 
 def plain(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    """An error as the protocol wants it: a line of text."""
+    """An error as the protocol requires it: a line of text after "ERROR:"."""
     return Response(
         f"ERROR:{message}",
         status_code=status,

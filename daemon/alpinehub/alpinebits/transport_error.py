@@ -1,4 +1,4 @@
-"""Transport errors: what is answered with a status and a line of text instead of an OTA message."""
+"""Transport errors: answered with an HTTP status and a line of text, not with an OTA message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ BAD_ACTION = "unknown or missing action"
 
 
 class TransportError(Exception):
-    """The request is not AlpineBits as it should be; `status` and "ERROR:<text>" are the answer."""
+    """A request that gets no OTA message as its answer, but `status` and "ERROR:<text>"."""
 
     def __init__(self, status: int, text: str, *, note: str = "") -> None:
         super().__init__(text)

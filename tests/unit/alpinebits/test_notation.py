@@ -69,8 +69,8 @@ def test_fragment_is_no_message_and_neither_is_what_is_not_told() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("A\n   B", "test.g:2: indented"),
-        ("A\n    B", "test.g:2: indented"),
+        ("A\n   B", "test.g:2: indent by two spaces"),
+        ("A\n    B", "test.g:2: indent by two spaces"),
         ("A\nA", "test.g:2: 'A' is defined twice"),
         ("A b", "test.g:1: 'A b' is defined twice, or is not a name"),
         ("A\n  B [-]", "test.g:2: years are"),

@@ -1,1 +1,1 @@
-"""The actions that hotel software may ask for: one module each, all with one signature."""
+"""The handlers of the AlpineBits actions; all have the signature `(Call) -> Answer`."""

@@ -14,7 +14,7 @@ from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.sql import encode_list
 from cordata import Context, Row, Tx
 
-#: Acknowledged, and rejected, in one unit of work: webhooks get their turn between them.
+#: Most accepted and most rejected requests in one unit of work, so that webhooks do not wait long.
 BATCH = 200
 #: Rejected requests that an alert names.
 _NAMED = 20
@@ -29,10 +29,10 @@ async def acknowledge_requests(call: Call) -> Answer:
 
 
 async def acknowledge(ctx: Context, client: Client, report: Acknowledgement) -> Sequence[str]:
-    """Record what an account accepted and rejected; the IDs that were never sent to it.
+    """Record what an account accepted and rejected; returns the IDs that were never sent to it.
 
-    A repeated report changes nothing. Raises: StoreUnavailable; a part of the report may be
-    recorded then, and is recognized when the report comes again.
+    A repeated report changes nothing. Raises: StoreUnavailable; then a part of the report may be
+    recorded, which is recognized when the report comes again.
     """
     accepted, rejected = set[tuple[str, str]](), set[str]()
     news: list[Row] = []
@@ -54,7 +54,7 @@ async def acknowledge(ctx: Context, client: Client, report: Acknowledgement) -> 
 
 
 def _parts(report: Acknowledgement) -> Iterator[Acknowledgement]:
-    """The report, BATCH of each kind at a time."""
+    """The report in parts of at most BATCH accepted and BATCH rejected requests."""
     accepted, rejected = tuple(dict.fromkeys(report.accepted)), list(report.rejected.items())
     for start in range(0, max(len(accepted), len(rejected)), BATCH):
         part = slice(start, start + BATCH)
@@ -64,7 +64,7 @@ def _parts(report: Acknowledgement) -> Iterator[Acknowledgement]:
 async def _record(
     tx: Tx, client: Client, report: Acknowledgement
 ) -> tuple[set[tuple[str, str]], set[str], list[Row]]:
-    """What was accepted and rejected of what is known, and which rejections are new."""
+    """Record a part; returns what is known of accepted and rejected, and the new rejections."""
     who = {"account_id": client.account_id, "now_us": tx.now_us}
     accepted: list[Row] = []
     if report.accepted:
@@ -95,7 +95,7 @@ async def _record(
 
 
 def _alert_rejected(ctx: Context, rejected: Sequence[Row]) -> None:
-    """An alert for each hotel. The reasons are only in the history: they may name the guest."""
+    """Send an alert for each hotel, without the reasons, which may name the guest."""
     by_hotel: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rejected:
         by_hotel[row["hotel"]].append(row)

@@ -16,7 +16,7 @@ from cordata import Tx
 
 #: Of one hotel.
 MAX_ACTIVITIES = 5000
-#: An event without a report for so long is over.
+#: An event is deleted after this time without a report.
 _KEPT_US = int(timedelta(days=400) / timedelta(microseconds=1))
 
 

@@ -25,12 +25,13 @@ from alpinehub.alpinebits.rules.inbound_message import FAR, MISSING, TOO_FAR, UN
 from cordata import from_us
 
 _SEND_FREEROOMS = "ALPINEBITS_SEND_FREEROOMS"
-#: Nights that are over are stored for so long.
+#: How long past nights are stored.
 _PAST = timedelta(days=30)
+#: Age from which on a complete set is requested again.
 _STALE_US = 48 * 3600 * 1_000_000
-#: 200 rooms that change each night for three years; a complete set of them is smaller than that.
+#: More than 200 rooms that change each night for three years.
 _MAX_PERIODS = 250_000
-#: From that year on the handshake decides whether entries have it.
+#: A capability of the handshake, and the protocol's year from which on it must be agreed upon.
 _THRESHOLD, _THRESHOLD_SINCE = "OTA_HotelAvailNotif_accept_BookingThreshold", 2018
 
 
@@ -60,7 +61,9 @@ async def _receive(
 
 
 async def _store(update: Update, message: FreeRoomsMessage) -> Outcome:
-    """Store the free rooms after the message. Raises: StoreUnavailable, TransportError (503)."""
+    """Apply the message to the stored free rooms. Raises: StoreUnavailable; TransportError (503)
+    after TRIES concurrent updates.
+    """
     ctx = update.call.ctx
     now_us = ctx.now_us()
     for _ in range(TRIES):
@@ -109,7 +112,7 @@ def apply_message(
 
 
 def _advice(complete_at: int | None, now_us: int) -> list[Finding]:
-    """An advisory that a complete set would be better than a delta."""
+    """An advisory to send a complete set, if there is none or only an old one."""
     if complete_at is None:
         text = "no full data set has been received yet"
     elif complete_at < now_us - _STALE_US:
@@ -120,9 +123,8 @@ def _advice(complete_at: int | None, now_us: int) -> list[Finding]:
 
 
 async def _threshold_problem(call: Call, message: FreeRoomsMessage) -> Finding | None:
-    """BookingThreshold changes what BookingLimit means: entries have it if the handshake says so.
-
-    Before there were handshakes it was optional.
+    """The error if BookingThreshold, which changes what BookingLimit means, does not fit the
+    handshake. Before there were handshakes it was optional.
     """
     if not message.thresholds or call.protocol.year < _THRESHOLD_SINCE:
         return None

@@ -1,6 +1,6 @@
-"""How a client learns what it has in common with this server: versions, actions, capabilities.
+"""Handshakes: client and server agree on versions, actions and capabilities.
 
-    from 2018-10 ... OTA_Ping:Handshaking: both send what they can, the server answers what both can
+    from 2018-10 ... OTA_Ping:Handshaking: the answer is what both client and server support
     2017-10 ........ getVersion, getCapabilities: one line of text each
 
 The result of the last handshake is stored for each account and protocol version.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Capabilities = Mapping[str, Mapping[str, frozenset[str]]]
 #: Capability -> what both sides support of it.
 Agreed = Mapping[str, Sequence[str]]
-#: Protocol version -> what both sides can.
+#: Protocol version -> what both sides support.
 Common = Mapping[str, Agreed]
 
 
@@ -47,7 +47,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 async def handshake(call: Call) -> Answer:
-    """What both can, and what the client sent."""
+    """OTA_Ping:Handshaking: what both sides support, and the client's EchoData."""
     echo = await read(call, ECHO)
     ours = {name: announce(call.account, protocol) for name, protocol in PROTOCOLS.items()}
     try:
@@ -60,19 +60,19 @@ async def handshake(call: Call) -> Answer:
 
 
 async def send_version(call: Call) -> Answer:
-    """getVersion: the version that the client speaks, as it could not ask in another one."""
+    """getVersion: the client's version, the only one that has this action."""
     return PlainText(f"OK:{call.protocol.name}")
 
 
 async def send_capabilities(call: Call) -> Answer:
-    """getCapabilities: actions and what they support, in one list."""
+    """getCapabilities: the actions and their capabilities, in one list."""
     announced = announce(call.account, call.protocol)
     names = [name for action, supports in announced.items() for name in (action, *sorted(supports))]
     return PlainText(f"OK:{','.join(names)}")
 
 
 async def last_agreed(ctx: Context, account_id: int, version: str) -> Agreed:
-    """The result of the last handshake for a protocol version; empty without a handshake.
+    """The result of the last handshake for a protocol version; empty if there was none.
 
     Raises: StoreUnavailable.
     """
@@ -113,7 +113,7 @@ async def _store_agreed(ctx: Context, account_id: int, common: Common) -> None:
 
 
 def ping(common: str, echo: str) -> bytes:
-    """The response."""
+    """The OTA_PingRS: `common` is the JSON of what both sides support."""
     return (
         f"{opening('OTA_PingRS')}<Success/><Warnings>"
         f'<Warning Type="11" Status="ALPINEBITS_HANDSHAKE">{escape_text(common)}</Warning>'
@@ -122,7 +122,7 @@ def ping(common: str, echo: str) -> bytes:
 
 
 def intersect(echo: str, ours: Capabilities) -> Common:
-    """What both sides can, in the order of the client's EchoData; repeated entries are united.
+    """What both sides support, in the order of the client's EchoData; repeated entries are merged.
 
     Raises: NoCapabilities.
     """
@@ -153,8 +153,8 @@ def encode_common(common: Common) -> str:
 
 
 def _decode(echo: str) -> Handshake:
-    """Tries the text as it is, then with its character references resolved: some clients escape
-    the JSON once more than XML asks for. Raises: NoCapabilities.
+    """Decode the text as it is, or else with its character references resolved: some clients
+    escape the JSON twice. Raises: NoCapabilities.
     """
     try:
         return decode_handshake(echo)

@@ -72,7 +72,7 @@ async def _receive(call: Call, action: str, kind: ContentKind) -> Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentRequest(InboundMessage):
-    """OTA_HotelDescriptiveInfoRQ: the hotel whose content is wanted."""
+    """OTA_HotelDescriptiveInfoRQ: the hotel whose content is requested."""
 
 
 def _read(root: _Element) -> ContentRequest:

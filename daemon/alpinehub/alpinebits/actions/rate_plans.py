@@ -1,7 +1,7 @@
-"""RatePlans and BaseRates: hotel software pushes what a stay costs, and pulls what is stored.
+"""RatePlans and BaseRates: hotel software pushes its prices, and pulls the stored ones.
 
 Each rate plan of a hotel is a row. As with documents (inbound.py), an overlay is computed outside
-any transaction and written if the plan is still the one that was read.
+any transaction and written if the plan has not changed since it was read.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from lxml.etree import _Element
 
 _SEND_RATEPLANS = "ALPINEBITS_SEND_RATEPLANS"
-#: Of one hotel: plans, and bytes of them as they are stored, compressed.
+#: Most plans of one hotel, and most bytes of them, compressed.
 MAX_PLANS, MAX_BYTES = 500, 16 * 1024 * 1024
 _RESPONSE = "OTA_HotelRatePlanRS"
-#: Of one response: as much as a push may hold.
+#: Largest response: as large as a push may be.
 MAX_RESPONSE_BYTES = MAX_BODY_BYTES
 
 #: By code: when the plan was last changed, and the plan, compressed.
@@ -62,11 +62,11 @@ class _Outdated(Exception):
 
 
 class _TooMuch(Exception):
-    """The hotel would have more than is stored; the text says what."""
+    """The hotel would exceed a limit; the text says which."""
 
 
 async def _store(update: Update, message: RatePlansMessage) -> Outcome:
-    """Store the plans after a message, and record the message.
+    """Apply a message to the stored plans, and record it.
 
     Raises: StoreUnavailable; TransportError (503) after TRIES concurrent updates.
     """
@@ -93,7 +93,9 @@ async def _store(update: Update, message: RatePlansMessage) -> Outcome:
 def _make(
     message: RatePlansMessage, known: _Known, last: date
 ) -> tuple[dict[str, tuple[int, bytes]], Outcome]:
-    """By code: when the plan below an overlay was changed (0: it is no overlay), and the plan."""
+    """The new plans, compressed, by code, each with the `changed_at` of the stored plan that an
+    overlay was computed from (0: it is not an overlay).
+    """
     from alpinehub.alpinebits.rules.overlay import TooLarge, between, laid_over
 
     far = [one for one in message.plans if one.latest is not None and one.latest > last]
@@ -152,18 +154,18 @@ async def _read_known(tx: Tx, hotel_id: int) -> dict[str, tuple[int, bytes]]:
 
 
 async def read_plans(tx: Tx, hotel_id: int) -> dict[str, bytes]:
-    """All plans of a hotel by code, compressed: all of them in plain may be gigabytes."""
+    """All plans of a hotel by code, compressed: decompressed they may take gigabytes."""
     return {code: body for code, (_, body) in (await _read_known(tx, hotel_id)).items()}
 
 
 def unpack(plan: bytes) -> bytes:
-    """A plan as canonical XML."""
+    """Decompress a plan to canonical XML."""
     return zlib.decompress(plan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseRatesRequest(InboundMessage):
-    """OTA_HotelRatePlanRQ: which plans, and of which days."""
+    """OTA_HotelRatePlanRQ: which plans are requested, and for which days."""
 
     #: (RatePlanCode, RatePlanID); empty: all plans.
     candidates: tuple[tuple[str | None, str | None], ...] = ()
@@ -172,7 +174,7 @@ class BaseRatesRequest(InboundMessage):
 
     @property
     def deltas(self) -> bool:
-        """Whether only what has changed since the last time is wanted."""
+        """Whether only changes since the last request are requested."""
         return self.days == (None, None)
 
 
@@ -215,7 +217,7 @@ async def send_base_rates(call: Call) -> Answer:
         return respond(call, _RESPONSE, failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
     if disabled := wanted.disabled_features(hotel):
         return respond(call, _RESPONSE, Outcome(disabled))
-    if wanted.deltas:  # before 2022-10 it could be no warning, and later not without a plan
+    if wanted.deltas:  # an error, as a warning needs 2022-10, and a plan beside it
         text = "this server does not support deltas of base rates: name days, or leave DateRange"
         return respond(call, _RESPONSE, failed(UNABLE, text))
     known = await call.ctx.store.read(partial(read_plans, hotel_id=hotel.id))
@@ -235,7 +237,7 @@ async def send_base_rates(call: Call) -> Answer:
 def _select(
     known: Mapping[str, bytes], wanted: BaseRatesRequest, protocol: Protocol
 ) -> list[bytes] | None:
-    """The wanted plans, as far as a version can carry them; None: more than a response holds."""
+    """The requested plans that a version can carry; None: they exceed MAX_RESPONSE_BYTES."""
     from alpinehub.alpinebits.rules.overlay import attributes, between, titled
 
     selected: list[bytes] = []
@@ -246,7 +248,7 @@ def _select(
         about = attributes(plan)
         currency = about.get("CurrencyCode")
         if protocol.currencies is not None and currency not in protocol.currencies:
-            continue  # it could not say in which currency the amounts are
+            continue  # this version cannot express the currency of the amounts
         if wanted.candidates and not _is_candidate(code, about.get("RatePlanID"), wanted):
             continue
         if wanted.days is not None:
@@ -258,7 +260,7 @@ def _select(
 
 
 def _is_candidate(code: str, master: str | None, wanted: BaseRatesRequest) -> bool:
-    """A code means one plan; without it, an id means all plans of one master."""
+    """Whether a plan is requested, by its code, or without a code by the id of its master."""
     return any(
         wanted_code == code
         if wanted_code is not None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
-    """OTA_ReadRQ: the hotel whose guest requests are wanted."""
+    """OTA_ReadRQ: the hotel whose guest requests are requested."""
 
     hotel_code: str | None
     hotel_name: str | None
@@ -42,14 +42,14 @@ READ_REQUEST = Reader(root="OTA_ReadRQ", read=_read, type=ReadRequest)
 
 
 async def read_requests(call: Call) -> Answer:
-    """The list of what waits, or of all requests since a moment."""
+    """The waiting guest requests, or all that were created since a time."""
     wanted = await read(call, READ_REQUEST)
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
     if hotel is None:
         return respond(call, "OTA_ResRetrieveRS", failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
     since_us = moment_us(wanted.start, hotel.time_zone) if wanted.start is not None else None
     pages = reservations(call.ctx, call.client, hotel, since_us=since_us)
-    # One page goes out whole, with its length, as some old clients like it best.
+    # A single page is sent with a Content-Length, which some old clients need.
     begun = await anext(pages)
     second = await anext(pages, None)
     await note_poll(call.ctx, call.client, hotel.id)
@@ -61,7 +61,7 @@ async def read_requests(call: Call) -> Answer:
 async def _parts(
     begun: list[bytes], pages: AsyncGenerator[list[bytes], None]
 ) -> AsyncGenerator[bytes, None]:
-    """A list in parts, of which only one is in memory."""
+    """The response in parts, so that only one page is in memory."""
     async with aclosing(pages):
         yield response_start() + b"".join(begun)
         begun.clear()

@@ -1,7 +1,7 @@
-"""OTA_HotelResNotif:GuestRequests_StatusUpdate: what became of guest requests at the hotel.
+"""OTA_HotelResNotif:GuestRequests_StatusUpdate: the status of guest requests at the hotel.
 
-The status is stored beside the request and makes no new version of it: the hotel already knows it,
-and its other software is not notified.
+The status is stored with the request and makes no new version of it: the hotel already knows it,
+and its other client accounts do not get it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cordata import Row, Tx
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-#: Recorded in one unit of work: webhooks get their turn between them.
+#: Most updates in one unit of work, so that webhooks do not wait long.
 BATCH = 200
 
 _RESPONSE = "OTA_HotelResNotifRS"
@@ -40,13 +40,13 @@ class StatusUpdate:
     kind: str
     id: str
     status: str
-    #: Since when, an xs:dateTime as written.
+    #: The time of the change, an xs:dateTime as written.
     at: str
 
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """All of them, in their order."""
+    """All updates of a message, in their order."""
 
     updates: tuple[StatusUpdate, ...]
 
@@ -69,11 +69,11 @@ STATUSES = Reader(root="OTA_HotelResNotifRQ", read=_read, type=StatusReport)
 
 
 async def update_statuses(call: Call) -> Answer:
-    """Success with all IDs, and a remark on each unknown one: there is nothing to do about it, and
-    hotel software that repeats what fails would repeat it for ever.
+    """Success with all IDs, and an advisory for each unknown one. It is not an error, because hotel
+    software would repeat the update for ever.
 
     An update that is older than the stored status, or the same, changes nothing. Raises:
-    StoreUnavailable; a part of the updates may be recorded then, and is recognized when they come
+    StoreUnavailable; then a part of the updates may be recorded, which is recognized when they come
     again.
     """
     updates = (await read(call, STATUSES)).updates
@@ -102,13 +102,13 @@ async def update_statuses(call: Call) -> Answer:
 async def _record(
     tx: Tx, client: Client, hotels: Mapping[int, Hotel], updates: Sequence[StatusUpdate]
 ) -> set[str]:
-    """The ids that are guest requests of these hotels, which the account reads."""
+    """Record updates; returns the ids that are guest requests of these hotels."""
     ids = encode_list(sorted({one.id for one in updates}))
     rows = await tx.fetch_all("status_find", ids=ids, account_id=client.account_id)
     found = {row["reservation_id"]: row for row in rows if row["hotel_id"] in hotels}
     for name, row in found.items():
         zone = hotels[row["hotel_id"]].time_zone
-        # A clock that is ahead must not outdo later updates.
+        # Times in the future (a client's wrong clock) must not prevail over later updates.
         stated = [
             (min(moment_us(one.at, zone), tx.now_us), place, one.status)
             for place, one in enumerate(updates)
