@@ -76,7 +76,7 @@ def any_address(address: Address) -> bool:
 
 
 def is_public(address: Address) -> bool:
-    """Of the internet, where no service of our own network answers."""
+    """Whether it is an address on the internet, not in this machine's network."""
     address = _plain(address)
     if isinstance(address, IPv6Address) and (inner := _translated(address)) is not None:
         address = inner

@@ -1,4 +1,4 @@
-"""Hotel software's side of a conversation: who it is, and one request after the other."""
+"""The AlpineBits client: a login at a server, and requests to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACCEPT_ENCODING = "x-alpinebits-server-accept-encoding"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Who asks, and where; the password is in no text made of it."""
+    """A server and the credentials for it; its repr does not hold the password."""
 
     url: Url
     user: str

@@ -1,8 +1,8 @@
 """One HTTP request on a connection of its own, and its response: bounded in size and time.
 
-Redirects are not followed: they would carry a password to another place. The addresses
-behind a name are looked up once, judged, and then called, so that a name cannot mean another
-address between the two.
+Redirects are not followed: they would carry a password to another server. The addresses of a name
+are looked up once, checked, and then called, so that the name cannot resolve to another address
+after the check.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class HttpClient:
             text = f"the connection with {url.host} broke: {_why(error)}"
             raise RequestFailed("cut", text) from None
         finally:
-            writer.transport.abort()  # a dead peer does not take part in a farewell
+            writer.transport.abort()  # an orderly close would wait for a dead peer
 
     async def _connect(self, url: Url) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the first address that takes one."""
@@ -137,7 +137,7 @@ class HttpClient:
 
 @dataclass(slots=True)
 class _Phase:
-    """How far it has come, for the sentence when time is up."""
+    """How far the request has come, for the text of a timeout."""
 
     timeout_text: str = "cannot be reached"
 
@@ -176,7 +176,7 @@ def _head(url: Url, method: str, headers: Mapping[str, str], body: bytes) -> byt
 
 
 async def _write(writer: asyncio.StreamWriter, request: bytes) -> None:
-    """A server may have said no, and why, before it has read it all."""
+    """Send a request. A lost connection is no error yet: the server may have answered early."""
     try:
         writer.write(request)
         await writer.drain()

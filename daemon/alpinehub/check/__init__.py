@@ -1,1 +1,1 @@
-"""Whether an AlpineBits server, any server, does what the protocol wants."""
+"""Conformance checks of any AlpineBits server."""

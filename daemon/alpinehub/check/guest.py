@@ -76,7 +76,7 @@ def _mistakes(one: Received) -> Iterator[str]:
 
 
 async def unknown_hotel(peer: Peer) -> Result:
-    """A hotel that there is not: 200, Error 13/392."""
+    """A hotel that does not exist: 200, Error 13/392."""
     reply = await peer.requests(hotel=NO_HOTEL)
     if reply.outcome != "error":
         return failed(reply.text or f"the outcome is {reply.outcome}: an error is due")
@@ -150,17 +150,17 @@ async def none_since(peer: Peer) -> Result:
 
 
 async def unknown_id(peer: Peer) -> Result:
-    """Who acknowledges what there is not is answered with a success."""
+    """Acknowledging a guest request that does not exist is a success."""
     return await _acknowledge(peer, [("14", _NO_ID)], {})
 
 
 async def unknown_refusal(peer: Peer) -> Result:
-    """Who refuses what there is not, too."""
+    """Rejecting a guest request that does not exist is a success, too."""
     return await _acknowledge(peer, [], {_NO_ID: "no such room"})
 
 
 async def nothing_told(peer: Peer) -> Result:
-    """An acknowledgement of nothing is one."""
+    """An empty acknowledgement is a success."""
     return await _acknowledge(peer, [], {})
 
 
@@ -173,12 +173,12 @@ async def _acknowledge(
 
 
 async def acknowledged(peer: Peer) -> Result:
-    """What is acknowledged comes no more, but with SelectionCriteria; twice is as good as once."""
+    """What is acknowledged, even twice, comes again only with SelectionCriteria."""
     return await _take_one(peer, refuse=False)
 
 
 async def refusal(peer: Peer) -> Result:
-    """What is refused comes no more, either."""
+    """What is rejected comes again only with SelectionCriteria, too."""
     return await _take_one(peer, refuse=True)
 
 

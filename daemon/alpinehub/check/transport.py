@@ -45,8 +45,8 @@ async def no_credentials(peer: Peer) -> Result:
 
 
 async def wrong_password(peer: Peer) -> Result:
-    """Once: servers count."""
-    token = "bm9ib2R5LXgxOm5vdC1oaXMtcGFzc3dvcmQ="  # nobody-x1:not-his-password
+    """Only one attempt: servers block a client after several."""
+    token = "bm9ib2R5LXgxOm5vdC1oaXMtcGFzc3dvcmQ="  # an account that does not exist
     return _asks_for_basic(await peer.harmless({"Authorization": f"Basic {token}"}))
 
 
@@ -161,7 +161,7 @@ async def entity(peer: Peer) -> Result:
 
 
 async def external_entity(peer: Peer) -> Result:
-    """An entity elsewhere, which must not be fetched; a port of ours waits whether it is."""
+    """An external entity, which must not be fetched; a local port notices if it is."""
     fetched = asyncio.Event()
 
     async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -33,9 +33,9 @@ SELECT id, code, disabled_at FROM hotel WHERE code = :code
 
 -- name: hold_sources
 -- newest
--- Until the end of the unit no reservation is made or changed: whoever does locks the source by the
--- foreign key of the inbox, and only then looks who reads the hotel and what waits. Who looked
--- before, on an older snapshot, finds that this key changed, and runs again.
+-- Until the end of the unit of work no reservation is made or changed: a unit that does so first locks
+-- the source, by the foreign key of the inbox, and then reads the hotel's accounts and what waits. A
+-- unit with an older snapshot finds that this key has changed, and runs again.
 UPDATE source SET readers_revision = readers_revision + 1 WHERE hotel_id = :hotel_id
 
 -- name: set_hotel_disabled
@@ -82,9 +82,9 @@ ON CONFLICT DO NOTHING
 DELETE FROM account_hotel WHERE account_id = :account_id AND hotel_id = :hotel_id
 
 -- name: deliver_open
--- For an account new to a hotel: the newest version of what no account has acknowledged; and of what this
--- account was given when it read the hotel before, cancellations too. Nothing that was erased or
--- withdrawn, and no stay that is over. :today is the hotel's.
+-- For an account new to a hotel: the newest version of each request that no account has acknowledged,
+-- or that was sent to this account when it read the hotel before (also cancellations). Nothing that
+-- was erased or withdrawn, and no past stay. :today is the hotel's.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
 SELECT r.id, :account_id, r.version, r.hotel_id,
     CASE r.status WHEN 'cancelled' THEN 15 ELSE 14 END, 1
@@ -122,7 +122,7 @@ ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: find_source_by_fingerprint
--- That before a rotation counts as long as it is taken.
+-- Including secrets from before a rotation that are still accepted.
 SELECT name FROM source
 WHERE hotel_id = :hotel_id AND (fingerprint = :fingerprint
     OR (id <> :id AND fingerprint_before = :fingerprint AND before_until > :now))

@@ -1,9 +1,9 @@
 -- Who a guest is (customers/).
 
 -- name: customer_find
--- 1: by e-mail; 2: one of that telephone whose e-mail is not known: a telephone is shared more often
--- than a mailbox. Nor is it them where others gave the number, for they may be any of those.
--- 3: one whose e-mail is not known, and whose number may be the same, written differently.
+-- fits 1: the same e-mail address. 2: the same number, and no known address, since a telephone is
+-- shared more often than a mailbox; not if a customer with an address has the number, for it may be
+-- any of them. 3: no known address, and a number that may be the same, written differently.
 SELECT 1 AS fits, id, email, phone, first_name, last_name, city, postal_code, country, state,
     birth_date, gender, language, consent
 FROM customer WHERE hotel_id = :hotel_id AND email = :email
@@ -24,14 +24,14 @@ SELECT * FROM (
 ) AS of_tail
 
 -- name: customer_find_by_phone
--- Who has no e-mail address first; of two that have one nobody knows which it is.
+-- Customers without an e-mail address first. If two rows have one, the customer is ambiguous.
 SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
     gender, language, consent
 FROM customer WHERE hotel_id = :hotel_id AND phone_tail = :phone_tail AND phone = :phone
 ORDER BY email NULLS FIRST LIMIT 2
 
 -- name: customer_create
--- Nothing where another unit has made them meanwhile: no row.
+-- No row: another unit of work has made this customer meanwhile.
 INSERT INTO customer (hotel_id,
     email, phone, first_name, last_name, city, postal_code, country, state, birth_date, gender,
     language, consent, consent_at, phone_due, created_at)
@@ -42,7 +42,7 @@ ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: customer_update
--- What is new of them; NULL: nothing, '': no more.
+-- New data of a customer; NULL: not changed, '': removed.
 UPDATE customer SET
     email = coalesce(:email, email),
     phone = coalesce(:phone, phone),
@@ -67,7 +67,8 @@ UPDATE customer SET consent_at = :now WHERE id = :id
 
 -- name: customer_due
 -- plan: kept
--- Who may be a duplicate; :old: before then nobody may still be on the way who did not see them.
+-- Possible duplicates. :old: units of work that began before then have ended, so that no concurrent one
+-- can have missed the customer.
 SELECT c.id, c.hotel_id, c.phone, c.phone_tail, c.country, h.region
 FROM customer c JOIN hotel h ON h.id = c.hotel_id
 WHERE c.phone_due > 0 AND (c.phone_due = 2 OR c.created_at <= :old) AND c.id > :after
@@ -167,7 +168,7 @@ FROM (SELECT id FROM reservation_version WHERE id > :after ORDER BY id LIMIT :li
     AS next
 
 -- name: customer_scan_versions
--- Those that are not the newest: whose the newest is says its reservation.
+-- Versions that are not the newest; the newest belongs to the customer of its reservation.
 SELECT v.reservation_id, v.version, v.data, r.hotel_id
 FROM reservation_version v JOIN reservation r ON r.id = v.reservation_id AND r.version > v.version
 WHERE v.id > :after AND v.id <= :last
@@ -187,7 +188,7 @@ UPDATE reservation_version SET data = :data, content_hash = :content_hash
 WHERE reservation_id = :reservation_id AND version = :version
 
 -- name: customer_clear_refusals
--- That they were refused stays.
+-- The reason is removed; that the request was rejected stays.
 UPDATE delivery SET rejected_text = ''
 WHERE reservation_id IN :ids[text]
     AND rejected_text IS NOT NULL

@@ -45,9 +45,9 @@ WHERE p.hotel_id = :hotel_id ORDER BY p.id DESC LIMIT :limit
 SELECT code, body, changed_at FROM rate_plan WHERE hotel_id = :hotel_id
 
 -- name: rateplan_hold
--- Locks the plans of the hotel until the end of the unit: two complete sets at once would
--- both stay, for neither sees what the other writes. The row is changed, not only locked: who waited
--- for it on an older snapshot runs again.
+-- Locks the plans of the hotel until the end of the unit of work: of two concurrent complete sets,
+-- neither would see and remove the other's plans. The row is changed, not only locked, so that a unit
+-- that waited for it on an older snapshot runs again.
 UPDATE hotel SET name = name WHERE id = :hotel_id RETURNING id
 
 -- name: rateplan_remove
@@ -84,7 +84,7 @@ SELECT count(*) AS plans, coalesce(sum(length(body)), 0) AS bytes
 FROM rate_plan WHERE hotel_id = :hotel_id
 
 -- name: rateplan_set
--- Each change has a moment of its own, by which an overlay notices a concurrent update.
+-- changed_at increases with each change, so that an overlay notices a concurrent update.
 INSERT INTO rate_plan (hotel_id, code, protocol, body, changed_at)
 VALUES (:hotel_id, :code, :protocol, :body, :now_us)
 ON CONFLICT (hotel_id, code) DO UPDATE SET

@@ -9,8 +9,8 @@ JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.source_id = :source_id AND r.external_id = :external_id
 
 -- name: insert_reservation_of_new_customer
--- The same unit has just added the customer of this address. One look for each row: joined as a
--- set, all customers might be read.
+-- The same unit of work has just added the customer with this address. Looked up for each row: with a
+-- join the planner might read all customers.
 INSERT INTO reservation (id, hotel_id, source_id, external_id, customer_id, version, status,
     ends_on, sequence, sent_at, created_at, changed_at)
 WITH new (id, hotel_id, source_id, external_id, email, version, status, ends_on, sequence, sent_at,
@@ -29,14 +29,14 @@ FROM found WHERE customer_id IS NOT NULL
 
 -- name: update_reservation
 -- newest
--- A new version is for everybody, whatever became of the one before.
+-- A new version is for all accounts, whatever the state of the one before.
 UPDATE reservation
 SET version = :version, status = :status, customer_id = :customer_id, changed_at = :now,
     ends_on = :ends_on, erased_at = NULL, withdrawn_at = NULL
 WHERE id = :id
 
 -- name: find_ended
--- Whether a content was said, and the reservation was cancelled after that.
+-- Whether there was a version with this content before a cancellation.
 SELECT 1 AS found FROM reservation_version v
 WHERE v.reservation_id = :id AND v.content_hash = :content_hash AND v.version < (
     SELECT max(c.version) FROM reservation_version c
@@ -44,7 +44,7 @@ WHERE v.reservation_id = :id AND v.content_hash = :content_hash AND v.version < 
 LIMIT 1
 
 -- name: note_order
--- Also of what said nothing new: what is older and comes later says nothing, either.
+-- Also for a duplicate, so that an older submission that comes later changes nothing.
 UPDATE reservation SET
     sequence = CASE WHEN CAST(:sequence AS BIGINT) > coalesce(sequence, -1) THEN CAST(:sequence AS BIGINT) ELSE sequence END,
     sent_at = CASE WHEN CAST(:sent_at AS BIGINT) > coalesce(sent_at, 0) THEN CAST(:sent_at AS BIGINT) ELSE sent_at END

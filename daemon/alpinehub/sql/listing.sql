@@ -3,9 +3,8 @@
 
 -- name: listing_waiting
 -- plan: kept
--- What waits for an account, in the order it came. Costs what waits, not what ever was (partial index).
--- A booking is Modify only for an account that was given it as a booking before, by the newest
--- version that it was given.
+-- What waits for an account, in the order of arrival, by a partial index: history costs nothing. A
+-- booking is Modify if the newest version that was sent to the account before was a booking.
 SELECT d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.last_sent_at,
        r.external_id, r.created_at,
        CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
@@ -25,9 +24,9 @@ WHERE d.account_id = :account_id AND d.hotel_id = :hotel_id AND d.reservation_id
 ORDER BY d.reservation_id LIMIT :limit
 
 -- name: listing_selected
--- Everything created since a moment, acknowledged or not, each in its newest version: what waits, and
--- what the account got or may still get. Not what was erased, nor the end of what it never got; and
--- what does not wait only while the stay is not over. :today is the hotel's.
+-- All requests created since a time, acknowledged or not, in their newest version: what waits, and
+-- what the account got or may still get. Not what was erased, nor cancellations of requests that it
+-- never got, nor past stays that do not wait. :today is the hotel's.
 SELECT r.id AS reservation_id, r.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.last_sent_at,
        r.external_id, r.created_at,
        CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((

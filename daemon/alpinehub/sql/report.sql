@@ -6,7 +6,7 @@ SELECT id, code, name, time_zone, language, report_email, created_at,
 FROM hotel WHERE disabled_at IS NULL ORDER BY code
 
 -- name: report_inbox
--- What made no reservation.
+-- Submissions that made no reservation.
 SELECT i.outcome, count(*) AS count
 FROM source s JOIN inbox i ON i.source_id = s.id
 WHERE s.hotel_id = :hotel_id AND i.outcome IN ('duplicate', 'test', 'spam')
@@ -37,8 +37,8 @@ WHERE r.hotel_id = :hotel_id AND r.created_at < :until_at AND r.changed_at >= :f
 GROUP BY v.res_status, is_first
 
 -- name: report_deliveries
--- What went out: each version once, however many accounts the hotel has, when the first of them got it.
--- From the versions of which something happened that day, not from all that the hotel ever got.
+-- Versions sent, each counted once, when the first account of the hotel got it. Only versions that were
+-- sent or acknowledged that day are read, not the whole history.
 WITH touched AS (
     SELECT reservation_id, version FROM delivery
     WHERE hotel_id = :hotel_id AND first_sent_at >= :from_at AND first_sent_at < :until_at

@@ -1,15 +1,14 @@
 -- The hub's tables. Times are microseconds since the epoch, UTC; JSON is TEXT. Text in an index is
 -- compared byte by byte: as on SQLite, and whatever the server's C library does next.
 --
--- References that nothing can break are not checked on PostgreSQL: a row names its reservation, or the hotel of its
--- source, as the unit that writes it has just written or read it, and neither is ever deleted. Each
--- check locks the row that it finds, and all webhooks of a hotel shared the lock of its row: that was
--- a quarter of what a webhook cost the server. On SQLite, where they cost next to nothing, all of
--- them are checked. The inbox checks its source everywhere, and locks it thereby: whoever grants a
--- hotel to an account relies on that (hold_sources).
+-- On PostgreSQL some foreign keys are left out: those whose row the same unit of work has just written
+-- or read, and which is never deleted before. Each check locks the row that it finds, and all webhooks
+-- of a hotel shared the lock of its row, which was a quarter of a webhook's cost on the server. SQLite
+-- has all of them, as they cost next to nothing there. The inbox has the foreign key to its source on
+-- both, and thereby locks the source: granting a hotel to an account relies on it (hold_sources).
 
--- One row: goes up with each change of hotels, accounts or sources, so that a worker sees by one
--- look-up whether what it remembers of them still holds.
+-- One row. The revision increases with each change of hotels, accounts or sources, so that a worker
+-- finds by one look-up whether its cache of them is current.
 CREATE TABLE directory (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     revision {bigint} NOT NULL
@@ -23,9 +22,9 @@ CREATE TABLE hotel (
     time_zone TEXT NOT NULL,            -- IANA name: the hotel's day
     language TEXT NOT NULL,             -- ISO 639-1, lower case
     region TEXT NOT NULL,               -- ISO 3166, upper case: country of national phone numbers
-    report_email TEXT,                  -- who gets the daily report: addresses, commas between
+    report_email TEXT,                  -- recipients of the daily report, separated by commas
     created_at {bigint} NOT NULL,
-    enabled_at {bigint},                  -- again, after it was disabled: reports begin anew then
+    enabled_at {bigint},                  -- last enabled after it was disabled: reports begin then
     disabled_at {bigint},
     -- What an operator chose for one hotel.
     settings TEXT                       -- JSON of alpinehub.models.Settings; NULL: none
@@ -39,10 +38,10 @@ CREATE TABLE account (
     created_at {bigint} NOT NULL,
     changed_at {bigint} NOT NULL,         -- last new password
     disabled_at {bigint},
-    -- The password before the last rotation: still taken until before_until.
+    -- The password before the last rotation: still accepted until before_until.
     password_before TEXT,
     before_until {bigint},
-    -- Since when a login may come again after it was disabled: it is not called silent before.
+    -- Last enabled after it was disabled: it counts as stale only some time after that.
     enabled_at {bigint}
 ){strict};
 
@@ -50,7 +49,7 @@ CREATE TABLE account (
 CREATE TABLE account_hotel (
     account_id {bigint} NOT NULL REFERENCES account (id),
     hotel_id {bigint} NOT NULL REFERENCES hotel (id),
-    -- From when on the account is given what comes; NULL: also what was there before.
+    -- The account gets the guest requests from then on; NULL: also the older ones.
     from_at {bigint},
     PRIMARY KEY (account_id, hotel_id)
 ){keyed};
@@ -69,25 +68,26 @@ CREATE TABLE source (
     disabled_at {bigint},
     mapping TEXT,                       -- JSON; NULL: the mapping of its kind
     options TEXT,                       -- JSON; NULL: those of its kind
-    secret_before {bytes},                -- sealed; still taken until before_until
+    secret_before {bytes},                -- sealed; still accepted until before_until
     fingerprint_before {bytes},
     before_until {bigint},
-    -- Goes up when a hotel is granted to an account. It is part of a key, so that on PostgreSQL whoever makes
-    -- a version meanwhile, and locks the source by a foreign key, runs again and sees the new reader.
+    -- Increases when a hotel is granted to an account. It is part of a key, so that on PostgreSQL a unit
+    -- that makes a version meanwhile, and locks the source by a foreign key, runs again and sees the
+    -- new account.
     readers_revision {bigint} NOT NULL DEFAULT 0,
     UNIQUE (hotel_id, name),
     UNIQUE (hotel_id, fingerprint)
 ){strict};
 CREATE UNIQUE INDEX source_readers ON source (id, readers_revision);
 
--- A person, per hotel. What they wrote about themselves is kept with each version.
+-- A person, for one hotel. Each version of a guest request also stores what they wrote then.
 CREATE TABLE customer (
     id {serial},
     hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
     email {text},             -- lower case
     phone {text},             -- digits, + before a country code
     created_at {bigint} NOT NULL,
-    -- Who a customer is, as they last said, and whether a platform may learn it.
+    -- The customer's newest data, and their consent to pass it to advertising platforms.
     first_name TEXT,
     last_name TEXT,
     city TEXT,
@@ -101,17 +101,17 @@ CREATE TABLE customer (
     consent_at {bigint},
     -- Whether the primary is to look for duplicates (customers/duplicates.py). 2: now; 1: once more.
     phone_due INTEGER NOT NULL DEFAULT 2,
-    -- However a number is written, its last digits are the same.
+    -- The last digits, which are the same in each way to write a number.
     phone_tail {text} GENERATED ALWAYS AS ({substr(phone, -6)|right(phone, 6)}) STORED
 ){strict};
 CREATE UNIQUE INDEX customer_email ON customer (hotel_id, email) WHERE email IS NOT NULL;
--- With the address: found at once, however many share the number.
+-- With the e-mail address, so that one look-up is enough however many share the number.
 CREATE INDEX customer_phone ON customer (hotel_id, phone_tail, email{| NULLS FIRST})
     WHERE phone_tail IS NOT NULL;
--- One of whom the number is all that is known: two at once are one.
+-- Customers without an e-mail address: two concurrent inserts of one number make one customer.
 CREATE UNIQUE INDEX customer_nameless ON customer (hotel_id, phone)
     WHERE phone IS NOT NULL AND email IS NULL;
--- Who may be a duplicate: few.
+-- The few possible duplicates.
 CREATE INDEX customer_phone_due ON customer (id) WHERE phone_due > 0;
 
 -- The id is the AlpineBits UniqueID: 32 hex digits, in the order of time, so rows are appended.
@@ -125,24 +125,24 @@ CREATE TABLE reservation (
     status TEXT NOT NULL CHECK (status IN ('request', 'reservation', 'cancelled')),
     created_at {bigint} NOT NULL,
     changed_at {bigint} NOT NULL,         -- of the newest version
-    -- What the hotel says of a reservation, in the words of its software.
+    -- The status that hotel software reported.
     hotel_status TEXT,
     hotel_status_at {bigint},
-    -- The newest that came of it, in the source's own order: what is older is not a change.
+    -- Position of the newest submission in the source's order: an older submission changes nothing.
     sequence {bigint},
     sent_at {bigint},
-    -- What an account that did not get a request before is not given any more.
+    -- After these an account that has not got the request does not get it any more.
     ends_on TEXT,                       -- the last day of the stay, YYYY-MM-DD
     erased_at {bigint},
-    withdrawn_at {bigint}                 -- an operator took it from every list
+    withdrawn_at {bigint}                 -- an operator removed it from all lists
 ){keyed};
 CREATE UNIQUE INDEX reservation_external ON reservation (source_id, external_id)
     WHERE external_id IS NOT NULL;
 CREATE INDEX reservation_created ON reservation (hotel_id, created_at);
--- What a customer sent: to merge, export and erase it.
+-- The requests of a customer: to merge, export and erase them.
 CREATE INDEX reservation_customer ON reservation (customer_id) WHERE customer_id IS NOT NULL;
 
--- What was said, each time. id: the order in which versions were committed.
+-- The versions of a guest request. id: in the order of their commits.
 CREATE TABLE reservation_version (
     id {serial},
     reservation_id {text} NOT NULL{ REFERENCES reservation (id)|},
@@ -156,7 +156,7 @@ CREATE TABLE reservation_version (
     UNIQUE (reservation_id, version)
 ){strict};
 
--- What came in, as it came.
+-- Submissions as they arrived.
 CREATE TABLE inbox (
     id {serial},
     source_id {bigint} NOT NULL REFERENCES source (id),
@@ -168,24 +168,24 @@ CREATE TABLE inbox (
     error TEXT,
     reservation_id {text}{ REFERENCES reservation (id)|},
     request_id TEXT NOT NULL,
-    -- What became of a submission: new, changed, duplicate, test, spam. NULL: not interpreted yet.
+    -- The result: new, changed, duplicate, test, spam. NULL: not interpreted yet.
     outcome TEXT,
-    form_id {bigint},                     -- the shape that it had
+    form_id {bigint},                     -- the form signature that it had
     handled_at {bigint}                   -- when state and outcome were decided
 ){strict};
 CREATE INDEX inbox_open ON inbox (state, id) WHERE state IN ('received', 'review');
--- What was sent of a reservation: for its history, and to erase it.
+-- The submissions of a reservation: for its history, and to erase them.
 CREATE INDEX inbox_reservation ON inbox (reservation_id) WHERE reservation_id IS NOT NULL;
--- What made no reservation: few, and counted for each day's report.
+-- Submissions that made no reservation: few, and counted for each daily report.
 CREATE INDEX inbox_outcome ON inbox (source_id, received_at)
     WHERE outcome IN ('duplicate', 'test', 'spam');
 
 -- One version for one account. The row is made with the version, for each account of the hotel.
--- waiting = 1: the newest version, not acknowledged by the account; so the list of what waits for an account
--- costs what waits, however much history there is. A newer version ends the waiting of the older,
--- which keeps its row: a late acknowledgement of it is still recorded. Account and hotel come from
--- account_hotel and are never deleted; to check them again would have every webhook of a hotel lock
--- the same two rows on PostgreSQL, which cost more than half of this table's INSERT.
+-- waiting = 1: the newest version, not acknowledged by the account. By its partial index a list of
+-- waiting requests costs no more with a longer history. A newer version sets waiting = 0 in the row of
+-- the older, which stays: a late acknowledgement of it is still recorded. Account and hotel come from
+-- account_hotel and are never deleted; with foreign keys on PostgreSQL every webhook of a hotel would
+-- lock the same two rows, which took more than half of the time of this table's INSERT.
 CREATE TABLE delivery (
     reservation_id {text} NOT NULL{ REFERENCES reservation (id)|},
     account_id {bigint} NOT NULL{ REFERENCES account (id)|},
@@ -196,43 +196,42 @@ CREATE TABLE delivery (
     first_sent_at {bigint},
     last_sent_at {bigint},
     acked_at {bigint},
-    rejected_text TEXT,                 -- it was taken, with the reason why it cannot be used
-    undeliverable_text TEXT,            -- why the account's protocol cannot carry it; it keeps waiting
-    -- How a version went out, or why it did not. `undeliverable_text` is the sentence for people.
-    rendered TEXT,                      -- in which form it was found valid
-    client_id TEXT,                     -- who fetched it last, as it calls itself
+    rejected_text TEXT,                 -- the hotel's reason for rejecting it
+    undeliverable_text TEXT,            -- why the account's protocol cannot carry it, for people
+    rendered TEXT,                      -- protocol and renderer revision in which it was found valid
+    client_id TEXT,                     -- X-AlpineBits-ClientID that fetched it last
     sent_count INTEGER NOT NULL DEFAULT 0,
     undeliverable_code TEXT,            -- alpinehub.alpinebits.guest.UndeliverableCode
-    undeliverable_at {bigint},            -- since when
-    cancelled_at {bigint},                -- an operator took it from the list
+    undeliverable_at {bigint},            -- undeliverable since then
+    cancelled_at {bigint},                -- an operator removed it from the list
     PRIMARY KEY (reservation_id, account_id, version)
 ){keyed};
 CREATE INDEX delivery_waiting ON delivery (account_id, hotel_id, reservation_id) WHERE waiting = 1;
--- What waits because it cannot be written in its account's protocol: for the review list.
+-- Undeliverable versions that wait: for the review list.
 CREATE INDEX delivery_undeliverable ON delivery (hotel_id, reservation_id)
     WHERE waiting = 1 AND undeliverable_code IS NOT NULL;
--- What went out and what was acknowledged on a day, for the daily report.
+-- Versions that were sent or acknowledged on a day, for the daily report.
 CREATE INDEX delivery_sent ON delivery (hotel_id, first_sent_at) WHERE first_sent_at IS NOT NULL;
 CREATE INDEX delivery_acked ON delivery (hotel_id, acked_at) WHERE acked_at IS NOT NULL;
--- Cancellations that wait: few. Those that an account does not get do not count (waiting_delivery).
+-- The few cancellations that wait, to subtract those that the account does not get (waiting_delivery).
 CREATE INDEX delivery_cancelled ON delivery (account_id, hotel_id)
     WHERE waiting = 1 AND unique_id_type = 15;
 
--- What became of a version, appended only. That it came is its own row.
+-- Events of a version after it arrived; append-only.
 CREATE TABLE reservation_event (
     id {serial},
     reservation_id {text} NOT NULL{ REFERENCES reservation (id)|},
     version INTEGER NOT NULL,
-    event TEXT NOT NULL,                -- by an account: delivered, acknowledged, refused; ...
+    event TEXT NOT NULL,                -- by an account: delivered, acknowledged, rejected; ...
     account_id {bigint} REFERENCES account (id),
     at {bigint} NOT NULL,
     request_id TEXT NOT NULL,
-    -- What else there is to say of an event: JSON; nothing that a guest wrote.
+    -- Further data of the event: JSON, nothing that a guest wrote.
     detail TEXT
 ){strict};
 CREATE INDEX reservation_event_reservation ON reservation_event (reservation_id);
 
--- The history of a reservation: its versions, and what became of each. In the order of (at, id).
+-- The history of a reservation: its versions and their events. In the order of (at, id).
 CREATE VIEW reservation_history AS
 SELECT id, reservation_id, version, event, account_id, at, request_id, detail
 FROM reservation_event
@@ -249,16 +248,14 @@ CREATE TABLE hotel_hour (
     hour_at {bigint} NOT NULL,
     modified INTEGER NOT NULL DEFAULT 0,
     cancelled INTEGER NOT NULL DEFAULT 0,
-    -- What else an hour of a hotel is judged by.
     duplicates INTEGER NOT NULL DEFAULT 0,
     errors INTEGER NOT NULL DEFAULT 0,
-    -- Forms that a robot filled in: nothing else is kept of them.
+    -- Forms that a robot filled in; nothing else of them is stored.
     spam INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (hotel_id, hour_at)
 ){keyed};
 
--- What is still to be added to hotel_hour: folded in by the primary, so that no two workers wait for
--- one hotel's row.
+-- Changes that the primary adds to hotel_hour, so that workers do not wait for one hotel's row.
 CREATE TABLE hour_change (
     id {serial},
     hotel_id {bigint} NOT NULL,
@@ -270,16 +267,16 @@ CREATE TABLE hour_change (
     spam INTEGER NOT NULL DEFAULT 0
 ){strict};
 
--- Reports made, so that due ones are found without asking about every day again.
+-- Reports that were made, so that due ones are found without computing each day again.
 CREATE TABLE daily_report (
     day {text} NOT NULL,      -- the hotel's local day, YYYY-MM-DD
     hotel_id {bigint} NOT NULL REFERENCES hotel (id),
-    recipients INTEGER NOT NULL,        -- 0: nobody was to get it
+    recipients INTEGER NOT NULL,        -- how many; 0: none were configured
     made_at {bigint} NOT NULL,
     PRIMARY KEY (day, hotel_id)
 ){keyed};
 
--- What the forms of a source look like: names of fields, never a value of one.
+-- Form signatures of a source: names of fields, never values.
 CREATE TABLE form (
     id {serial},
     source_id {bigint} NOT NULL REFERENCES source (id),
@@ -291,15 +288,15 @@ CREATE TABLE form (
     UNIQUE (source_id, form_key, signature)
 ){strict};
 
--- When hotel software last came, for each hotel that it reads.
+-- The last contact of hotel software, for each hotel that it reads.
 CREATE TABLE contact (
     account_id {bigint} NOT NULL{ REFERENCES account (id)|},
     hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
-    protocol {text} NOT NULL, -- of the last time
+    protocol {text} NOT NULL, -- of the last contact
     client_id TEXT,
     polled_at {bigint},
     acked_at {bigint},
-    stale_at {bigint},                    -- the operator was alerted that it does not come
+    stale_at {bigint},                    -- when the operator was alerted that it does not poll
     PRIMARY KEY (account_id, hotel_id)
 ){keyed};
 
@@ -329,8 +326,8 @@ CREATE TABLE hotel_document (
     hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
     kind {text} NOT NULL CHECK (kind IN ('freerooms', 'inventory', 'info')),
     revision {bigint} NOT NULL,
-    protocol {text} NOT NULL, -- in which it came
-    account_id {bigint} NOT NULL{ REFERENCES account (id)|}, -- who sent it
+    protocol {text} NOT NULL, -- of the message
+    account_id {bigint} NOT NULL{ REFERENCES account (id)|}, -- the sender
     body {bytes} NOT NULL,                -- zlib: JSON of freerooms, else canonical XML
     complete_at {bigint},                 -- last complete set
     changed_at {bigint} NOT NULL,
@@ -348,7 +345,7 @@ CREATE TABLE rate_plan (
 
 CREATE TABLE activity (
     hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
-    context {text} NOT NULL,  -- whose id it is
+    context {text} NOT NULL,  -- the namespace of event_id
     event_id {text} NOT NULL,
     protocol {text} NOT NULL,
     body {bytes} NOT NULL,                -- zlib: canonical XML
@@ -368,7 +365,7 @@ CREATE TABLE inbound_message (
     received_at {bigint} NOT NULL,
     size_bytes {bigint} NOT NULL,
     outcome TEXT NOT NULL CHECK (outcome IN ('success', 'advisory', 'warning', 'error')),
-    problem TEXT                        -- the first one of the answer
+    problem TEXT                        -- the first finding of the answer
 ){strict};
 CREATE INDEX inbound_message_hotel ON inbound_message (hotel_id, id);
 
@@ -376,22 +373,22 @@ CREATE INDEX inbound_message_hotel ON inbound_message (hotel_id, id);
 CREATE TABLE push_hotel (
     account_id {bigint} NOT NULL{ REFERENCES account (id)|},
     hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
-    due_at {bigint},                      -- a push.due is on its way for then; NULL: none is
+    due_at {bigint},                      -- when a pending push.due is due; NULL: none is pending
     failures INTEGER NOT NULL,          -- since the last success
     last_error TEXT,
     pushed_at {bigint},                   -- last success
     PRIMARY KEY (account_id, hotel_id)
 ){keyed};
 
--- Token buckets of public forms (webhooks/form_limit.py). A bucket without a row, or whose full_at is
--- over, is full.
+-- Token buckets of public forms (webhooks/form_limit.py). A bucket is full without a row, and from
+-- full_at on.
 CREATE TABLE form_limit (
     key {bytes} NOT NULL PRIMARY KEY,     -- keyed hash of an address, a source, a proof of work
     full_at {bigint} NOT NULL             -- when the bucket is full again
 ){keyed};
 
--- What waits for an account: the newest version of a request, not acknowledged. Of a cancellation
--- only where the account was given the request: no account gets the end of what it never got.
+-- What waits for an account: the newest version of a request, not acknowledged. A cancellation only
+-- if the request was sent to the account.
 CREATE VIEW waiting_delivery AS
 SELECT d.reservation_id, d.account_id, d.version, d.hotel_id, d.first_sent_at, d.last_sent_at,
     d.rendered, d.undeliverable_code, d.undeliverable_text
@@ -401,8 +398,8 @@ WHERE d.waiting = 1 AND (d.unique_id_type = 14 OR EXISTS (
     WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
         AND given.version < d.version AND given.last_sent_at IS NOT NULL));
 
--- What an account can still be given: it and the hotel are enabled, it reads the hotel, and its
--- version of AlpineBits can carry it. While there is such a one, the request is kept.
+-- What an account can still get: account and hotel are enabled, it reads the hotel, and its version
+-- of AlpineBits can carry the request. Retention does not delete a request that is in this view.
 CREATE VIEW deliverable AS
 SELECT d.reservation_id, d.account_id, d.version, d.hotel_id
 FROM waiting_delivery d

@@ -2,9 +2,9 @@
 
 -- name: listing_mark_sent
 -- newest
--- :sent is [[reservation id, version, unique id type], ...]. An account who got the hotel after the
--- version was made has no row yet; it waits for the account if nothing newer does, and nothing newer is
--- being made: FOR SHARE. Whoever locks several deliveries does it by reservation and version.
+-- :sent is [[reservation id, version, unique id type], ...]. An account that got the hotel after the
+-- version was made has no row yet: it waits if it is the newest version, which FOR SHARE makes certain.
+-- Several deliveries are always locked in the order of reservation and version.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting,
                       first_sent_at, last_sent_at, rendered, client_id, sent_count)
 SELECT r.id, :account_id::bigint, (j.value ->> 1)::integer, r.hotel_id, (j.value ->> 2)::integer,
@@ -21,8 +21,8 @@ ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
 RETURNING reservation_id, version, first_sent_at
 
 -- name: listing_mark_unsent
--- :unsent is [[reservation id, version, last_sent_at before], ...]: what was to be pushed, and did
--- not leave this machine. What was given before that stays given.
+-- :unsent is [[reservation id, version, last_sent_at before], ...]: pushes that did not leave this
+-- machine. An earlier delivery stays recorded.
 UPDATE delivery d SET last_sent_at = (j.value ->> 2)::bigint
 FROM json_array_elements(:unsent::json) AS j (value)
 WHERE d.reservation_id = j.value ->> 0 AND d.version = (j.value ->> 1)::integer

@@ -18,22 +18,22 @@ ORDER BY r.id DESC
 
 -- name: requests_hold_source
 -- newest
--- As whoever makes a version does by the foreign key of the inbox: see hold_sources.
+-- The lock that the inbox's foreign key takes when a version is made: see hold_sources.
 SELECT s.id FROM source s JOIN reservation r ON r.source_id = s.id WHERE r.id = :id
 FOR KEY SHARE OF s
 
 -- name: requests_hold
 -- newest
--- Alone: while it waits for who makes a version, a join would go on looking for the earlier one's
--- row, find that the number has changed, and nothing at all.
+-- Without a join: after it has waited for a unit that makes a version, a join by the version would
+-- look for the old number and return no row.
 SELECT id, hotel_id, source_id, customer_id, version, status, erased_at FROM reservation
 WHERE id = :id
 FOR NO KEY UPDATE
 
 -- name: requests_resend
--- An account gets the version anew that it was done with; a late acknowledgement of the earlier
--- sending does not count for it. What waits is left as it is, and not returned; nor is a cancellation
--- of what the account never got. :account_id NULL: all who read the hotel.
+-- The version waits again; a late acknowledgement of the earlier delivery does not count. What already
+-- waits is neither changed nor returned; a cancellation of a request that the account never got is
+-- left out. :account_id NULL: all accounts of the hotel.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
 SELECT r.id, uh.account_id, r.version, r.hotel_id, :unique_id_type::integer, 1
 FROM reservation r JOIN account_hotel uh ON uh.hotel_id = r.hotel_id

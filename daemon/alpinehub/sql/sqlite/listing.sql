@@ -1,8 +1,8 @@
 -- Of SQLite alone; what both stores run is in ../listing.sql.
 
 -- name: listing_mark_sent
--- :sent is [[reservation id, version, unique id type], ...]. An account who got the hotel after the
--- version was made has no row yet; it waits for the account if nothing newer does.
+-- :sent is [[reservation id, version, unique id type], ...]. An account that got the hotel after the
+-- version was made has no row yet: it waits if it is the newest version.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting,
                       first_sent_at, last_sent_at, rendered, client_id, sent_count)
 SELECT r.id, :account_id, j.value ->> 1, r.hotel_id, j.value ->> 2,
@@ -18,8 +18,8 @@ ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
 RETURNING reservation_id, version, first_sent_at
 
 -- name: listing_mark_unsent
--- :unsent is [[reservation id, version, last_sent_at before], ...]: what was to be pushed, and did
--- not leave this machine. What was given before that stays given.
+-- :unsent is [[reservation id, version, last_sent_at before], ...]: pushes that did not leave this
+-- machine. An earlier delivery stays recorded.
 UPDATE delivery SET last_sent_at = j.value ->> 2
 FROM json_each(:unsent) j
 WHERE delivery.reservation_id = j.value ->> 0 AND delivery.version = j.value ->> 1

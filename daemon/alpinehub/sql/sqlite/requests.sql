@@ -24,9 +24,9 @@ SELECT id, hotel_id, source_id, customer_id, version, status, erased_at FROM res
 WHERE id = :id
 
 -- name: requests_resend
--- An account gets the version anew that it was done with; a late acknowledgement of the earlier
--- sending does not count for it. What waits is left as it is, and not returned; nor is a cancellation
--- of what the account never got. :account_id NULL: all who read the hotel.
+-- The version waits again; a late acknowledgement of the earlier delivery does not count. What already
+-- waits is neither changed nor returned; a cancellation of a request that the account never got is
+-- left out. :account_id NULL: all accounts of the hotel.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
 SELECT r.id, uh.account_id, r.version, r.hotel_id, :unique_id_type, 1
 FROM reservation r JOIN account_hotel uh ON uh.hotel_id = r.hotel_id
