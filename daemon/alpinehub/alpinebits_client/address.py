@@ -1,4 +1,4 @@
-"""Where a server is: its URL taken apart, and which addresses behind its name may be called."""
+"""URLs of servers, and the rules for the IP addresses that may be called."""
 
 from __future__ import annotations
 
@@ -93,16 +93,16 @@ def _translated(address: IPv6Address) -> IPv4Address | None:
 
 
 def is_public_or_private(address: Address) -> bool:
-    """Of the internet, of this machine or of a private network; nothing else: a link-local address
-    is where clouds keep the credentials of their machines.
+    """Whether it is on the internet, of this machine or in a private network. Not link-local: there
+    clouds serve the credentials of their machines.
     """
     address = _plain(address)
     return is_public(address) or is_local(address)
 
 
 def is_local(address: Address) -> bool:
-    """Of this machine or of a private network; no address that a gateway translates, which Python
-    calls private from 3.12.4 on.
+    """Whether it is of this machine or in a private network. Not an address that a gateway
+    translates, which Python calls private from 3.12.4 on.
     """
     address = _plain(address)
     if isinstance(address, IPv6Address):

@@ -1,8 +1,7 @@
-"""A HotelReservation of any protocol version back into a record: what hotel software sees of it.
+"""Reads a HotelReservation of any protocol version into a record, as hotel software does.
 
-Total: what is not as the protocol wants it is left out and raises nothing, so that a list can be
-shown whatever is in it. Whether it is valid is the grammar's to say. Of a payment card nothing is
-read.
+It never raises: what violates the protocol is left out, so that any list can be shown. The grammar
+tells whether it is valid. Payment cards are not read.
 """
 
 from __future__ import annotations
@@ -182,7 +181,7 @@ def _answers(reservation: _Element) -> dict[str, Any]:
 
 
 def _campaign(known: _Element | None) -> dict[str, Any]:
-    """Which of a click id and a campaign's name ResID_Value is, it does not say: it is the name."""
+    """The campaign. ResID_Value may also be a click id; it is read as the campaign's name."""
     names = (
         ("campaign", "ResID_Value"),
         ("source", "ResID_Source"),

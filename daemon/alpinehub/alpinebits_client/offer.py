@@ -1,5 +1,5 @@
-"""The capabilities that hotel software sends in a handshake: all that exist, version by version,
-so that the server's answer shows all that the server can; and what is read of that answer.
+"""The capabilities that the client sends in a handshake: all that exist in each version, so that
+the answer shows everything that the server supports.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from alpinehub.alpinebits.action import ACTIONS
 from alpinehub.alpinebits.handshake_json import Action, Version
 from alpinehub.alpinebits.protocol import PROTOCOLS, PUSH, Protocol
 
-#: What the hub itself does not announce, beside what it does; the years are those of the first
-#: version.
+#: Capabilities that the hub does not announce as a server, with the year of their first version.
 _PUSH_CAPABILITY = "action_OTA_HotelResNotif_GuestRequests"
 _MORE_SUPPORTS: Final[Mapping[str, Mapping[str, int]]] = {
     "action_OTA_Read": {"OTA_Read_accept_RoomRates": 2024},
     "action_OTA_HotelRatePlanNotif_RatePlans": {"OTA_HotelRatePlanNotif_accept_full": 2018},
     "action_OTA_HotelRatePlan_BaseRates": {"OTA_HotelRatePlan_BaseRates_deltas": 2018},
 }
-#: If agreed upon, each push must have it, and ours has not.
+#: If it were agreed upon, each push would need a BookingThreshold, which the client does not send.
 _NOT_OFFERED: Final = "OTA_HotelAvailNotif_accept_BookingThreshold"
 
 
@@ -53,7 +52,7 @@ def _supports(
 
 
 def action_of(capability: str) -> str:
-    """The form field `action` of a capability; an unknown capability is its own."""
+    """The form field `action` for a capability; for an unknown capability its own name."""
     if capability == _PUSH_CAPABILITY:
         return PUSH
     return next((one.name for one in ACTIONS if one.capability == capability), capability)

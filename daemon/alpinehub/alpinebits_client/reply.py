@@ -1,8 +1,8 @@
-"""What a server's answer says: the outcome, the remarks, and whether it is what the protocol wants.
+"""Reads a server's answer: the outcome, the remarks, and whether it conforms to the schema.
 
 success, advisory, warning, error ... as `alpinebits/outcome.py` has them
 rejected ............................ a status other than 200, or "ERROR:": nothing was done
-unreadable .......................... 200, and no AlpineBits
+unreadable .......................... 200, but not an AlpineBits message
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ReplyOutcome = Literal["success", "advisory", "warning", "error", "rejected", "unreadable"]
 
-#: Of the Warning that says what client and server have in common.
+#: Status of the Warning with the capabilities that client and server have in common.
 HANDSHAKE_STATUS: Final = "ALPINEBITS_HANDSHAKE"
 #: The Type of a Warning that is advice and takes nothing back.
 _ADVISORY = "11"
@@ -67,11 +67,11 @@ class Reply:
     outcome: ReplyOutcome
     status: int
     remarks: tuple[Remark, ...] = ()
-    #: One sentence where there is no OTA message: what was answered instead.
+    #: If there is no OTA message: what was answered instead, in one sentence.
     text: str = ""
-    #: What to do about it.
+    #: The next step for the user.
     hint: str = ""
-    #: What the message has against the schema of its version; "": nothing.
+    #: How the message violates the schema of its version; "": it is valid.
     invalid: str = ""
     #: None where there is no OTA message.
     root: _Element | None = None
@@ -87,7 +87,7 @@ class Reply:
 
 
 def read_reply(answer: HttpResponse, expected: str, protocol: Protocol) -> Reply:
-    """What the response to an action says that is answered by the message `expected`."""
+    """Read an answer that should be a message with the root element `expected`."""
     if answer.status != 200 or answer.body.lstrip()[:6] == b"ERROR:":
         text, hint = refusal(answer)
         return Reply(outcome="rejected", status=answer.status, text=text, hint=hint)

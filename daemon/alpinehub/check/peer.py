@@ -24,7 +24,7 @@ Headers = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A server, spoken to in one of its versions."""
+    """A server, called in one of its protocol versions."""
 
     login: Login
     http: HttpClient
@@ -37,22 +37,22 @@ class Peer:
 
     @property
     def protocol(self) -> Protocol:
-        """The version that is spoken."""
+        """The protocol version of the requests."""
         return self.login.protocol
 
     def speaking(self, version: str) -> Peer:
-        """The same in another version."""
+        """The same server in another protocol version."""
         return replace(self, login=replace(self.login, protocol=PROTOCOLS[version]))
 
     async def call(
         self, action: str, document: bytes | None = None, headers: Headers | None = None
     ) -> HttpResponse:
-        """A request whose form is as it should be."""
+        """Send a well-formed request."""
         content_type, body = encode_multipart(action, document)
         return await self.post(body, {"Content-Type": content_type, **(headers or {})})
 
     async def post(self, body: bytes, headers: Headers, *, method: str = "POST") -> HttpResponse:
-        """Any request; a header of None is left out."""
+        """Send any request; a header of None is left out."""
         merged = {**self.login.headers, **headers}
         kept = {name: value for name, value in merged.items() if value is not None}
         return await self.http.call(self.login.url, kept, body, method=method)
@@ -72,7 +72,7 @@ class Peer:
         return await self.call(HANDSHAKE, message.ping(offer()), headers)
 
     async def handshake(self, echo: str) -> Reply:
-        """What comes of a handshake with that EchoData."""
+        """The reply to a handshake with this EchoData."""
         return self.read(await self.call(HANDSHAKE, message.ping(echo)), "OTA_PingRS")
 
     async def requests(self, since: str = "", hotel: str | None = None) -> Reply:
@@ -82,7 +82,7 @@ class Peer:
         return self.read(await self.call(READ, document), "OTA_ResRetrieveRS")
 
     def read(self, answer: HttpResponse, expected: str) -> Reply:
-        """An answer to what was asked in the version that is spoken."""
+        """The reply in an answer; `expected` is the name of its root element."""
         return read_reply(answer, expected, self.protocol)
 
 

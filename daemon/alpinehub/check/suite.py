@@ -1,4 +1,4 @@
-"""What a check is, and how a suite of them is run: one request after the other."""
+"""Checks, and the suite that runs them one after the other."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Outcome = Literal["passed", "failed", "warning", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a check."""
+    """The result of a check."""
 
     outcome: Outcome
-    #: For people: what came instead of what is due; nothing that a guest wrote.
+    #: For people: what the server answered instead; nothing that a guest wrote.
     detail: str = ""
 
 
@@ -27,12 +27,12 @@ PASSED = Result("passed")
 
 
 def failed(detail: str) -> Result:
-    """It is not as the protocol wants it."""
+    """The server violates the protocol."""
     return Result("failed", detail)
 
 
 def warning(detail: str) -> Result:
-    """It is allowed, and not good."""
+    """The protocol allows it, but clients may have problems with it."""
     return Result("warning", detail)
 
 
@@ -47,23 +47,23 @@ class CheckFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that holds for every server."""
+    """One requirement that every server must meet."""
 
-    #: `area.name`; none is ever renamed.
+    #: `area.name`; public: do not rename any.
     id: str
     #: What must hold.
     title: str
     run: Callable[[Peer], Awaitable[Result]]
     #: Once for each of the server's versions, instead of once in the newest.
     each_version: bool = False
-    #: Years of the versions in which it can be asked.
+    #: Years of the first and last protocol version that it applies to.
     since: int = 2017
     until: int = 9999
     #: Only with --hotel: it reads that hotel's guest requests.
     of_hotel: bool = False
     #: Only with --write: it acknowledges what waits.
     writes: bool = False
-    #: Only with --stress: what a weak server may not survive.
+    #: Only with --stress: it may bring down a weak server.
     stress: bool = False
 
 

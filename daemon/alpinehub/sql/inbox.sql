@@ -1,4 +1,4 @@
--- What the lenient sources send, and what becomes of it (inbox/).
+-- Submissions of Wix, Google Ads and forms, and their results (inbox/).
 
 -- name: inbox_receive
 INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)
@@ -7,7 +7,7 @@ RETURNING id
 
 -- name: inbox_open
 -- plan: kept
--- A submission with all that it takes to interpret it.
+-- A submission with all data needed to interpret it.
 SELECT i.id, i.source_id, i.external_id, i.received_at, i.headers, i.body, i.state, i.outcome,
     i.error, i.reservation_id, i.form_id, i.handled_at, i.request_id, s.kind, s.name AS source,
     s.mapping, s.options, h.id AS hotel_id, h.code AS hotel, h.name AS hotel_name, h.time_zone,
@@ -48,7 +48,7 @@ SELECT form_key, fields, first_seen_at, last_seen_at FROM form
 WHERE source_id = :source_id ORDER BY last_seen_at DESC, id DESC
 
 -- name: inbox_newer
--- Whether something sent later made a reservation what it is now.
+-- Whether a later submission changed the reservation.
 SELECT id FROM inbox WHERE reservation_id = :reservation_id AND id > :id LIMIT 1
 
 -- name: inbox_list
@@ -79,7 +79,7 @@ WHERE i.state IN ('received', 'review') AND i.state = :state
 ORDER BY i.id DESC LIMIT :limit
 
 -- name: inbox_undeliverable
--- Versions that hotel software waits for and that its protocol cannot carry.
+-- Waiting versions that the protocol of their account cannot carry.
 SELECT d.reservation_id, d.version, h.code AS hotel, s.name AS source, s.kind, u.name AS login,
     d.undeliverable_code, d.undeliverable_text, d.undeliverable_at
 FROM delivery d JOIN reservation r ON r.id = d.reservation_id JOIN hotel h ON h.id = d.hotel_id

@@ -1,15 +1,14 @@
--- Hotel software that does not come (monitoring/).
+-- Hotel software that does not poll (monitoring/).
 
 -- name: monitoring_note
--- Of software that never came there is no row yet.
+-- Hotel software that never polled has no row yet.
 INSERT INTO contact (account_id, hotel_id, protocol, stale_at)
 VALUES (:account_id, :hotel_id, '', :stale_at)
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET stale_at = excluded.stale_at
 
 -- name: monitoring_contacts
--- Each look-up is a short range of the partial index delivery_waiting: it costs what waits. Since
--- when a request waits says its version that does: it may be a new one of an old request. Of very
--- many that wait the first ones are enough.
+-- Each look-up reads a short range of the partial index delivery_waiting. oldest_at is the time of a
+-- waiting version, not of its request, which may be older; the first 20 that wait are enough for it.
 SELECT uh.account_id, uh.hotel_id, CASE WHEN coalesce(h.enabled_at, 0) > coalesce(u.enabled_at, 0) THEN h.enabled_at
             ELSE coalesce(u.enabled_at, 0) END AS enabled_at,
        c.polled_at, c.acked_at, c.stale_at,

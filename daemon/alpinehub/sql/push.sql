@@ -6,8 +6,8 @@ SELECT DISTINCT uh.hotel_id FROM push_target t JOIN account_hotel uh ON uh.accou
 WHERE t.disabled_at IS NULL
 
 -- name: push_wake
--- Every account and hotel with something to push, for which no push.due is on its way (or was due
--- before :lost_at, and is lost). With :force it is due now, whatever waits and whatever failed.
+-- Every account and hotel with something to push that has no pending push.due (one that was due before
+-- :lost_at is lost). With :force it is due now in any case, also after failures.
 INSERT INTO push_hotel (account_id, hotel_id, due_at, failures)
 SELECT t.account_id, uh.hotel_id, CAST(:now_us AS BIGINT), 0
 FROM push_target t

@@ -1,14 +1,14 @@
--- What has served its time (retention.py): windows of a table, what of them is old, its end.
+-- Deletes old data (retention.py): windows of a table, the old rows in them, their deletion.
 
 -- name: retention_old_inbox
--- What waits to be looked at is kept.
+-- Submissions that wait for a person are not deleted here.
 SELECT i.id, s.hotel_id, i.received_at AS at FROM inbox i JOIN source s ON s.id = i.source_id
 WHERE i.id > :after AND i.id <= :last AND i.received_at < :before AND length(i.body) > 0
     AND i.state IN ('mapped', 'rejected')
 ORDER BY i.id
 
 -- name: retention_review_range
--- Of the few that wait for a person, by their index.
+-- The few submissions that wait for a person, by their index.
 SELECT max(id) AS last, min(received_at) AS oldest
 FROM (SELECT id, received_at FROM inbox
       WHERE state IN ('received', 'review') AND state = 'review' AND id > :after
@@ -27,7 +27,7 @@ FROM (SELECT id, at FROM reservation_event WHERE id > :after ORDER BY id LIMIT :
     AS next
 
 -- name: retention_old_events
--- hotel_id NULL: what an event noted after its reservation had gone.
+-- hotel_id NULL: the event was written after its reservation was deleted.
 SELECT e.id, r.hotel_id, e.at
 FROM reservation_event e LEFT JOIN reservation r ON r.id = e.reservation_id
 WHERE e.id > :after AND e.id <= :last AND e.at < :before
