@@ -1,4 +1,4 @@
-"""cordata: runs a Python service as a rope team on systemd.
+"""cordata: runs Python services on systemd, as workers and one primary that share durable events.
 
 These names are the public API, with those of cordata.errors (all errors), cordata.eventstore,
 cordata.subscription, cordata.pool (clients), cordata.testing, cordata.terminal and
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-#: Where each public name lives. Imported at first use: a command that needs one pays for one.
+#: The module of each public name, imported at the first use: a command imports only what it needs.
 _PLACES = {
     "App": "cordata.app",
     "Event": "cordata.context",

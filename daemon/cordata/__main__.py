@@ -1,4 +1,4 @@
-"""`python -m cordata`, and how `cordata server` starts its children."""
+"""Runs `python -m cordata`; `cordata server` starts its children by the path of this file."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""App: the registries an application fills with decorators. It acts on nothing; wiring reads it."""
+"""App: the registries that an application fills with decorators, and wiring reads."""
 
 from __future__ import annotations
 
@@ -41,33 +41,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S")
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
-#: As long as a name may be on the wire.
+#: 200 characters is the longest name that the pool's protocol allows.
 _COMMAND_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.:/-]{0,199}\Z")
-#: TOML sections that the runtime has for itself.
+#: The runtime's own TOML sections, which an application cannot declare.
 _RUNTIME_SECTIONS = frozenset(section.name for section in fields(Config))
 
 
 class App:
-    """One application: what its workers serve and handle, what its primary does.
+    """One application: its HTTP mounts, event handlers, commands, jobs and tasks of the primary.
 
-    Every registration is checked when it is made, so a mistake shows at import, with its name.
+    Each registration is checked when it is made: a mistake raises at import and names its cause.
     """
 
     def __init__(self, name: str) -> None:
         """`name` is the component name of its migrations and the prefix of its consumer groups.
 
-        Raises: ConfigError when it cannot be one.
+        Raises: ConfigError when the name is not valid.
         """
         if not _NAME.match(name) or name == "cordata":
             raise ConfigError(
                 f"App({name!r}): not a name for an application",
-                hint="lower-case letters, digits, - and _; not cordata, the runtime's own",
+                hint="use lower-case letters, digits, - and _; the name cordata is reserved",
             )
         self.name = name
         self.migration_package: str | None = None
         self.query_packages: list[str] = []
         self.handlers: list[Handler] = []
-        #: Event types for other applications; no group of this App need handle them.
+        #: Event types for other applications: this App may have no group for them.
         self.published: set[str] = set()
         self.startups: list[Startup] = []
         self.checks: list[Check] = []
@@ -80,13 +80,14 @@ class App:
         self.subscriptions: dict[str, Subscription] = {}
         #: Commands of the pool, by name.
         self.commands: dict[str, CommandTask] = {}
-        #: `module:function` of what a child of the pool runs once, in this order, before its calls.
+        #: `module:function` of each function that a child of the pool runs once before its first
+        #: call, in this order.
         self.child_inits: list[str] = []
 
     def settings(self, section: str) -> Callable[[type[S]], type[S]]:
         """Declare a frozen dataclass as the type of the TOML section `[section]`.
 
-        The loaded value is `ctx.settings[section]`; unknown keys are errors as in every section.
+        The loaded value is `ctx.settings[section]`. Unknown keys are errors, as in every section.
         """
 
         def register(cls: type[S]) -> type[S]:
@@ -104,24 +105,25 @@ class App:
     def publishes(self, *types: str) -> None:
         """Name event types that the App publishes for other applications.
 
-        An event that no group handles is logged as a warning, once for each type: most often its
-        name is misspelt. These are meant so.
+        For any other type that no group handles, a worker logs a warning, once for each type: most
+        often the name is misspelt.
         """
         self.published.update(types)
 
     def migrations(self, package: str) -> None:
-        """Declare the App's chain: `<package>/migrations/NNNN_name.sql`, from 0001 on, for both
-        databases, or `<package>/<dialect>/migrations/`; docs/develop/migrations.md has its words.
+        """Declare the App's migrations: `<package>/migrations/NNNN_name.sql`, from 0001 on, for
+        both databases, or `<package>/<dialect>/migrations/` (see docs/develop/migrations.md).
 
-        Each only adds, since older code runs on the new tables during an upgrade. What takes
-        something away starts the next thousand (`1000_name.sql`), which older code refuses.
+        A migration only adds, since older code runs on the new tables during an upgrade. The number
+        of one that removes something starts the next thousand (`1000_name.sql`): older code does
+        not start on such tables.
 
-        The primary applies what is pending before anything else of the App runs. Raises:
-        ConfigError when there is one already: two files of one number could not be told apart.
+        The primary applies pending migrations before it runs anything else of the App. Raises:
+        ConfigError when the App has a chain already, since two files could have the same number.
         """
         if self.migration_package is not None:
             raise ConfigError(
-                f"migrations({package!r}): they are in {self.migration_package!r} already",
+                f"migrations({package!r}): the App has migrations in {self.migration_package!r}",
                 hint="one App has one chain; put the files into one folder",
             )
         self.migration_package = package
@@ -129,8 +131,9 @@ class App:
     def queries(self, package: str) -> None:
         """Add named SQL: blocks that begin with a line `-- name: NAME`, parameters as `:parameter`.
 
-        `<package>/*.sql` is for both stores, `<package>/<dialect>/*.sql` for what has to differ.
-        Read when a process opens the store; a name that occurs twice is a ConfigError then.
+        `<package>/*.sql` is for both stores, `<package>/<dialect>/*.sql` for statements that
+        differ. A process reads the files when it opens the store; a name that occurs twice raises
+        ConfigError then.
         """
         self.query_packages.append(package)
 
@@ -148,21 +151,24 @@ class App:
         """Handle each event of a type in exactly one worker.
 
         A handler that raises, or takes longer than `timeout_s` seconds, is called again after a
-        growing pause, `retries` times at most; then, or at once after a PermanentError, the message
-        is in the dead letter. StoreUnavailable counts no attempt. `concurrency`: calls at once in
-        one worker, None as `[engine]` says; events with a priority below 0 get a quarter of them,
-        at least one, and only while no other event of the group waits.
+        growing delay, at most `retries` times. After the last attempt, or at once after a
+        PermanentError, the message becomes a dead letter. An attempt that fails with
+        StoreUnavailable is not counted.
 
-        `key=True`: of the events that were published with one `key` this group handles one at a
-        time in the whole fleet, in the order in which they were written, whatever their priority.
-        While one waits for its next attempt, the later ones of its key wait, too, and no others; a
-        dead letter lets them go on. It counts for what is published from then on.
+        `concurrency`: how many handlers run at once in one worker (None: `[engine] concurrency`).
+        Events with a priority below 0 use at most a quarter of these, but at least one, and only
+        while no other event of the group waits.
 
-        `batch=True`: what the handler passes to `ctx.run` shares transactions with others, as
-        `Context.run` says.
+        `key=True`: the group handles events that were published with the same `key` one at a time
+        in the whole fleet, in the order in which they were written, whatever their priority. While
+        one waits for its next attempt, the later ones of its key wait, too; when it becomes a dead
+        letter, they go on. This applies to events published after the group was registered so.
 
-        The group's name is stored with every message: by default `<app>.<function>`; set it when
-        the function is renamed. Raises: ConfigError.
+        `batch=True`: units of work that the handler passes to `ctx.run` are batched (see
+        `Context.run`).
+
+        `group`: the consumer group, by default `<app>.<function>`. Its name is stored with every
+        message: pass the old name when you rename the function. Raises: ConfigError.
         """
 
         def register(handler: HandlerFunction) -> HandlerFunction:
@@ -210,22 +216,23 @@ class App:
     ) -> Callable[[SubscriptionFunction], Subscription]:
         """Handle every event of a category, each once, in the order of its stream.
 
-        The workers share the `partitions`; all events of a stream are in one of them, which is
-        handled by one worker at a time, one event after the other. A new subscription begins at
-        `from_`; from then on its position is stored under `name`, by default `<app>.<function>`:
-        set it when the function is renamed. `partitions` is stored with it, too; another number
-        counts from the next reset on.
+        The workers share the `partitions`. All events of a stream are in one partition, which one
+        worker handles at a time, one event after the other. A new subscription begins at `from_`.
+        From then on its position is stored under `name`, by default `<app>.<function>`: pass the
+        old name when you rename the function. `partitions` is stored with it: another number takes
+        effect at the next reset.
 
-        Effects written by `ctx.run()` or `ctx.transaction()` commit with the position: once. The
-        position of events that are handled without is stored every half second; after a crash what
-        came after that is handled again.
+        Effects written by `ctx.run()` or `ctx.transaction()` commit together with the position, so
+        they happen once. Without them, the position is stored every half second; after a crash the
+        events after the stored position are handled again.
 
         An event that fails, or takes longer than `timeout_s`, is tried again after a growing
-        pause, `retries` times; nothing of its partition overtakes it. Then (or at once after a
-        PermanentError) the partition is blocked, an alert says so, and
-        `cordata subscriptions resume` goes on with it: a projection with an event missing is wrong
-        for ever. With `on_error="dead"` the event becomes a dead letter of the subscription and the
-        partition goes on. StoreUnavailable counts no attempt. Raises: ConfigError.
+        delay, `retries` times; the later events of its partition wait. After the last attempt (or
+        at once after a PermanentError) the partition is blocked, with an alert, until
+        `cordata subscriptions resume`: a projection that lacks an event would stay wrong. With
+        `on_error="dead"` the event becomes a dead letter of the subscription instead, and the
+        partition goes on. An attempt that fails with StoreUnavailable is not counted. Raises:
+        ConfigError.
         """
 
         def register(handler: SubscriptionFunction) -> Subscription:
@@ -278,33 +285,32 @@ class App:
         idempotent: bool = False,
         retries: int | None = None,
     ) -> Callable[[F], F] | None:
-        """Let the pool's children run a function as the command `name`.
+        """Register a function that the pool's children run as the command `name`.
 
         `pool.execute(name, payload)` calls it with the payload, `pool.submit(name, 1, width=2)`
         with these arguments; they are plain values. A parameter named `session` gets the session of
-        the call, None without one. What the function returns is the result. It may be a plain
-        function, which may block and compute as long as it likes, or an async one; as a generator
-        it gives a stream. It runs in a process that may be killed at any moment, and
-        `cordata.current_call()` tells it about its call.
+        the call, or None. The return value is the result; a generator gives a stream. The function
+        may be a plain one, which may block and compute, or an async one. It runs in a process that
+        may be killed at any moment. `cordata.current_call()` returns the call that it handles.
 
-        `timeout`: seconds until the deadline of a call that names none. `idempotent`: it may run
-        more than once, and does when its process dies, up to `retries` times. What is not said here
-        is as in `[pool]`; `ctx.pool` goes by it, and a caller may say otherwise.
+        `timeout`: seconds until the deadline of a call that has none. `idempotent`: the function
+        may run more than once; when its process dies, it runs again, up to `retries` times. These
+        are the defaults of `ctx.pool`, before those of `[pool]`; a caller may override them.
 
         A child imports the modules of its commands, and nothing else of the application. So keep
-        them in modules of their own, and name them: `app.command("render", at="shop.pdf:render")`
-        has `shop.pdf` imported in the children only. As a decorator it takes a module's function.
-        Raises: ConfigError.
+        commands in modules of their own, and name them: with
+        `app.command("render", at="shop.pdf:render")` only the children import `shop.pdf`. The
+        decorator takes a function at the top level of a module. Raises: ConfigError.
         """
         if not isinstance(name, str):  # a decorator without its parentheses
             what = getattr(name, "__name__", type(name).__name__)
             hint = f'write @app.command("{what}"), with the name in parentheses'
-            raise ConfigError(f"command: takes a name first, not {what}", hint=hint)
+            raise ConfigError(f"command: the first argument must be a name, not {what}", hint=hint)
         where = f"command({name!r})"
         if not _COMMAND_NAME.match(name):
             raise ConfigError(
                 f"{where}: not a name for a command",
-                hint="a letter, then letters, digits and _ . : / -, 200 at most",
+                hint="use a letter, then letters, digits and _ . : / -, at most 200 characters",
             )
         if timeout is not None:
             _refuse(where, wrong_seconds("timeout", timeout))
@@ -341,14 +347,14 @@ class App:
 
     def child_init(self, function: F | None = None, *, at: str | None = None) -> F | None:
         """Run a function without arguments, sync or async, once in each child before its first
-        call: to load a model, to open a connection. A child takes no call until all have returned.
+        call: to load a model or open a connection. A child takes no call before all have returned.
 
-        As a decorator, or by its place: `app.child_init(at="shop.pdf:load_fonts")`, as for a
-        command. When it raises, the child ends, and another is started after a pause. Raises:
+        A decorator, or `app.child_init(at="shop.pdf:load_fonts")`, as for a command. When the
+        function raises, the child ends, and another one is started after a pause. Raises:
         ConfigError.
         """
         if (function is None) == (at is None):
-            raise ConfigError("child_init: takes a function, or at=")
+            raise ConfigError("child_init: pass either a function or at=")
         place = place_of(function, "child_init") if at is None else check_place(at, "child_init")
         if place in self.child_inits:
             raise ConfigError(f"child_init: {place} is declared twice")
@@ -362,8 +368,9 @@ class App:
         return function
 
     def check(self, function: Check) -> Check:
-        """Called by `cordata config check` where the store is there, for what a file alone does not
-        show; returns a sentence for each thing that is wrong. It only reads.
+        """Register a check for `cordata config check`, of what the file alone does not show.
+
+        It is called if the store exists, only reads, and returns a sentence for each problem.
         """
         check_function(function, "check", "ctx")
         self.checks.append(function)
@@ -373,9 +380,9 @@ class App:
         self, name: str, *, batch: int = 500, timeout_s: float = 300.0
     ) -> Callable[[Backfill], Backfill]:
         """Run on the primary after READY: called with the stored cursor (None at first) until it
-        returns None. Each call is one small step of `batch` rows (`ctx.batch`); the cursor it
-        returns is stored, so a restart resumes there. Finished once, it never runs again under
-        this name. A step that fails, or takes longer than `timeout_s`, is tried again later.
+        returns None. Each call is one small step of `batch` rows (`ctx.batch`). The cursor that it
+        returns is stored, so that a restart resumes there. A finished backfill never runs again
+        under its name. A step that fails, or takes longer than `timeout_s`, is tried again later.
         """
         _refuse(
             f"backfill({name!r})",
@@ -400,15 +407,16 @@ class App:
     ) -> Callable[[Job], Job]:
         """Run by `cordata job NAME`, once per (job, scope, period) in the whole fleet.
 
-        `due` tells which are due. Without it: each day in UTC as YYYY-MM-DD, scope "", and the
-        days missed since it last ran before it.
+        `due` returns the (scope, period) pairs that are due. Without it the job is due once for
+        each day in UTC, with scope "" and period YYYY-MM-DD, and days that it missed come first.
+        `claim_timeout_s`: a run whose process does not renew its claim for so long is taken over.
         """
 
         def register(run: Job) -> Job:
             if name in self.jobs:
                 raise ConfigError(f"job {name!r} is declared twice")
             if not _NAME.match(name):
-                raise ConfigError(f"job({name!r}): lower-case letters, digits, - and _ only")
+                raise ConfigError(f"job({name!r}): use lower-case letters, digits, - and _ only")
             _refuse(f"job({name!r})", wrong_seconds("claim_timeout_s", claim_timeout_s))
             check_function(run, f"job({name!r})", "ctx", "scope", "period")
             if due is not None:
@@ -421,7 +429,8 @@ class App:
     def every(self, *, seconds: float, timeout_s: float = 300.0) -> Callable[[Periodic], Periodic]:
         """Run on the primary only, `seconds` after the end of the previous run.
 
-        A run that takes longer than `timeout_s` is cancelled, logged and due again as any other.
+        A run that takes longer than `timeout_s` is cancelled and logged; the next one is due as
+        after any other.
         """
         _refuse(
             "every()",
@@ -451,13 +460,12 @@ class App:
         The longest prefix wins. The application finds the runtime's Context in
         `scope["state"]["cordata"]` (Starlette: `request.state.cordata`).
 
-        `logged_segments`: for paths that hold secrets. The log shows so many segments below the
-        prefix, and "..." for the rest. Without it only segments of 20 characters and more with a
-        digit are cut, wherever they stand.
+        `logged_segments`: for paths that contain secrets. The log shows this many segments below
+        the prefix, and "..." for the rest. Without it, the log leaves out only segments of 20
+        characters or more that contain a digit.
 
-        `error_text`: for protocols with errors of their own. What the connection layer refuses
-        (400, 408, 413, 431) or answers in the application's place (500, 503, 504) is a line of
-        plain text that begins with it, not JSON.
+        `error_text`: for protocols with their own error format. The HTTP server's own errors (400,
+        408, 413, 431, 500, 503, 504) are then a line of plain text that begins with it, not JSON.
         """
         if not callable(app):
             raise ConfigError(f"mount {prefix!r}: {type(app).__name__} is not an ASGI application")
@@ -479,6 +487,6 @@ class App:
 
 
 def _refuse(where: str, *problems: str | None) -> None:
-    """Raises: ConfigError when there is a problem."""
+    """Raises: ConfigError with all problems that are not None, if there are any."""
     if found := [problem for problem in problems if problem is not None]:
         raise ConfigError(f"{where}: {'; '.join(found)}")

@@ -28,7 +28,7 @@ def load(config: str | Path | None = None, app: str | None = None) -> Loaded:
     """Read the configuration, import the application, check both.
 
     `config`: the file (None: CORDATA_CONFIG, else ./cordata.toml, else the default file). `app`:
-    `module:attribute` instead of the configured one, looked for in the working directory too.
+    `module:attribute` to import instead of the configured one, also from the working directory.
     Raises: ConfigError with every problem.
     """
     document = open_document(find_file(config), app)
@@ -46,19 +46,19 @@ def load(config: str | Path | None = None, app: str | None = None) -> Loaded:
 
 
 def load_runtime(config: str | Path | None = None) -> Config:
-    """The runtime's own sections without importing the application. Raises: ConfigError."""
+    """Read the runtime's sections only; the application is not imported. Raises: ConfigError."""
     return build(open_document(find_file(config)), None)
 
 
-def salvage(config: str | Path | None, tell: Callable[[str], None]) -> Config:
-    """Every section that can be used, and defaults for the rest: for alerts about a broken file.
+def salvage(config: str | Path | None, report: Callable[[str], None]) -> Config:
+    """The valid sections of a broken file, and defaults for the rest: for alerts about that file.
 
-    `tell` is called with each problem.
+    Calls `report` with each problem.
     """
     try:
         document = open_document(find_file(config))
     except ConfigError as error:
-        tell(f"{error}; every setting has its default")
+        report(f"{error}; all settings have their defaults")
         return build(Document(path=None), None)
     usable = {}
     for name, table in document.tables.items():
@@ -66,16 +66,16 @@ def salvage(config: str | Path | None, tell: Callable[[str], None]) -> Config:
             build(replace(document, tables={name: table}), None)
         except ConfigError as error:
             for problem in error.problems:
-                tell(problem)
+                report(problem)
         else:
             usable[name] = table
     return build(replace(document, tables=usable), None)
 
 
 def import_app(spec: str, path: Sequence[Path] = ()) -> App:
-    """The App at `module:attribute`, with `path` put in front of sys.path.
+    """The App at `module:attribute`, imported with `path` in front of sys.path.
 
-    Raises: ConfigError when there is none; an error inside the module is named with its place.
+    Raises: ConfigError when there is none, or when its module fails: with the file and line.
     """
     module_name, _, attribute = spec.partition(":")
     if not module_name or not attribute:
@@ -109,9 +109,9 @@ def import_app(spec: str, path: Sequence[Path] = ()) -> App:
 
 
 def _readable(directory: Path) -> str:
-    """The directory, and whether that is why: a unit's user sees less than root, and no /home."""
-    seen = os.access(directory, os.R_OK | os.X_OK)
-    return f"{directory}" if seen else f"{directory}, which this process cannot read"
+    """The directory, and whether this user cannot read it: a unit's user sees no /home, say."""
+    readable = os.access(directory, os.R_OK | os.X_OK)
+    return f"{directory}" if readable else f"{directory}, which this process cannot read"
 
 
 def _failed(spec: str, error: Exception) -> str:

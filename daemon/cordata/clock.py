@@ -1,4 +1,4 @@
-"""The one place that reads a clock, beside the event loop: wall time and monotonic."""
+"""Wall time and monotonic time. Apart from the event loop, only this module reads a clock."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def now() -> datetime:
-    """Wall time, aware, UTC."""
+    """The wall time, as an aware datetime in UTC."""
     return datetime.now(UTC)
 
 
 def now_us() -> int:
-    """Wall time in whole microseconds since the epoch: how the store keeps every `_at` column."""
+    """The wall time in microseconds since the epoch, the unit of the store's `_at` columns."""
     return time.time_ns() // 1000
 
 
 def monotonic() -> float:
-    """Seconds on a clock that never steps: for deadlines and beats."""
+    """Seconds on a clock that never steps: for deadlines and heartbeats."""
     return time.monotonic()
 
 
 def to_us(at: datetime) -> int:
     """Microseconds since the epoch of an aware datetime. Raises: ValueError when it is naive."""
     if at.tzinfo is None:
-        raise ValueError("a naive datetime has no place on the time line; give it a time zone")
+        raise ValueError("the datetime has no time zone; add one")
     return (at - _EPOCH) // _MICROSECOND
 
 

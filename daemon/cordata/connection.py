@@ -1,4 +1,4 @@
-"""The runtime for an application's own commands: a Context without a role around it."""
+"""Opens a Context for an application's own commands, outside of a role such as worker."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cordata.factory import open_context, read_vault, store_password
 from cordata.store import store_class
 from cordata.vault import Vault
 
-#: By the directory of the credentials: what this process read as root, and may not read as the
-#: user that it became.
+#: Directory of credentials -> the secrets that this process read as root. It cannot read them again
+#: after it has changed its user.
 _read_as_root: dict[Path, tuple[Vault, str | None]] = {}
 
 
@@ -28,18 +28,18 @@ async def connect(
     """Open the store and the rest of a Context, for one command; close them at the end.
 
     `config` is a loaded configuration, or its file (None: CORDATA_CONFIG, else ./cordata.toml, else
-    the default one); sections of the application are checked against `app`.
+    the default one); the application's sections are checked against `app`.
 
-    Called by root while the state directory belongs to another user, the process becomes that
-    user for good: after it read the credentials, before it touches any file there, so that no
-    file of root's is left behind. Such a process may call it again. Raises: CordataError when there
-    is no store, or its schema is not current (start the service first), unless `need_schema` is
-    False; StoreUnavailable.
+    If root calls it and the state directory belongs to another user, the process becomes that user
+    for good: after it has read the credentials, and before it touches a file there, so that it
+    creates no files of root. It may call this again later. Raises: CordataError when there is no
+    store or its schema is not current (start the service first), unless `need_schema` is False;
+    StoreUnavailable.
     """
     if not isinstance(config, Config):
         config = build(open_document(find_file(config)), app.settings_classes)
     vault, password = _secrets(config)
-    store_class(config.store)  # root can read its driver wherever that lies
+    store_class(config.store)  # import the driver as root: the other user may not read its files
     become_owner(config.paths.state)
     async with open_context(
         config, app, vault=vault, password=password, make=not need_schema
@@ -53,11 +53,11 @@ async def connect(
 
 
 def _secrets(config: Config) -> tuple[Vault, str | None]:
-    """The vault and the store's password; a process that was root knows them from then."""
+    """The vault and the store's password, from `_read_as_root` if this process was root."""
     directory = config.paths.credentials
     is_root = os.geteuid() == 0
-    if not is_root and (kept := _read_as_root.get(directory)) is not None:
-        return kept
+    if not is_root and (secrets := _read_as_root.get(directory)) is not None:
+        return secrets
     read = read_vault(config), store_password(config)
     if is_root:
         _read_as_root[directory] = read
@@ -65,7 +65,10 @@ def _secrets(config: Config) -> tuple[Vault, str | None]:
 
 
 def become_owner(directory: Path) -> None:
-    """Root becomes the owner of the directory, groups and all; anyone else stays who they are."""
+    """Change a root process to the user and groups of the directory's owner, and its umask to 077.
+
+    Does nothing for another user, or when root owns the directory or there is none.
+    """
     if os.geteuid() != 0:
         return
     try:

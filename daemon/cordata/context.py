@@ -1,4 +1,4 @@
-"""Context: what the runtime hands to the application's functions."""
+"""Context: the application's access to the runtime, passed to each of its functions."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ C = TypeVar("C", bound="Context")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The runtime as the application sees it; one per process."""
+    """Store, vault, pool and settings for the application; one per process."""
 
     store: Store
     #: Seals and opens secrets with the master key.
     vault: Vault
-    #: Sections of cordata.toml that the application declared, by name.
+    #: The application's sections of cordata.toml (`App.settings`), by name.
     settings: Mapping[str, Any] = field(default_factory=dict)
-    #: The primary's term, in what it calls: a fencing token for systems that can check one. It only
-    #: grows from primary to primary. 0 in workers and commands.
+    #: The primary's term, in functions that it calls: a fencing token for systems that check one.
+    #: It grows with each new primary. 0 in workers and commands.
     term: int = 0
-    #: The migrations that this code needs.
+    #: The migrations of the runtime and of the application.
     chains: tuple[Chain, ...] = ()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("cordata.app"))
     #: Makes the client behind `pool`.
@@ -45,9 +45,9 @@ class Context:
     @property
     def pool(self) -> Client:
         """The pool: `await ctx.pool.execute("render", {...}, timeout=30)` runs an `@app.command`
-        in a process that may block, compute and crash without harm to this one.
+        in another process, which may block, compute and crash without harm to this one.
 
-        It connects at the first call. Raises: PoolUnavailable when there is no pool here.
+        It connects at the first call. Raises: PoolUnavailable when this process has no pool.
         """
         return self.lazy_client.client
 
@@ -60,52 +60,52 @@ class Context:
         return await self.store.schema_current(self.chains)
 
     def alert(self, cause: str, text: str, *, ids: Sequence[str] = ()) -> None:
-        """Tell the operator: a line in the journal and, from a worker or the primary, soon a mail,
-        which tells how often it happened; one per cause and cool-down at most (`[alert]`).
+        """Alert the operator: log an error and, in a worker or the primary, soon send a mail with
+        the number of occurrences, at most one per cause and cool-down (`[alert]`).
 
-        Neither is a place for personal data; what looks like it is left out of the mail, long
-        numbers too. `ids` are words of yours in them that may look so and are told, such as a
-        customer number of a company: without spaces. Returns at once. A job that cannot do its work
-        raises instead: the failure of its unit is an alert.
+        Pass no personal data. Words that look like it, such as long numbers, are left out of the
+        mail. `ids`: words of `text`, without spaces, that look like it but may be mailed, such as
+        a company's customer number. Returns at once. A job that cannot do its work raises instead:
+        a failure of its systemd unit is an alert.
         """
         about = {"alert_ids": " ".join(ids)} if ids else {}
         self.log.error("%s", text, extra=fields(alert=cause, **about))
 
     def transaction(self) -> AbstractAsyncContextManager[Tx]:
-        """A transaction of its own for code that awaits other things between its writes.
+        """A separate transaction, for code that awaits other things between its writes.
 
-        It takes the write lock at its first write and holds it for `transaction_timeout_s` at
-        most. Prefer `run(unit)`, which shares its commit with others. Raises: as
-        `Store.transaction`. Cancelling is safe: it commits wholly or not at all.
+        It takes the write lock at its first write and holds it for at most
+        `transaction_timeout_s`. Prefer `run(unit)`, which shares its commit with others. Raises: as
+        `Store.transaction`. Cancelling is safe: all of it commits, or nothing.
         """
         return self.store.transaction()
 
     async def run(self, unit: Unit[T], *, batch: bool = False) -> T:
         """Run a unit of work; returns after its commit.
 
-        The unit awaits nothing but its tx and may run more than once. `batch=True`, for one that
-        runs often, shares the transaction with others: it reads first, then writes, and decides
-        nothing that a constraint or `rows=` does not check. Raises, and is safe to cancel, as
-        `Store.run`.
+        The unit awaits nothing but its tx and may run more than once. `batch=True`, for units that
+        run often: it shares the transaction with others. Such a unit reads first, then writes, and
+        a constraint or `rows=` checks each decision that it makes from its reads. Raises, and is
+        safe to cancel, as `Store.run`.
         """
         return await self.store.run(unit, batch=batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event as a handler sees it: it happened once, however often it is delivered."""
+    """An event, as passed to a handler; it may be delivered more than once."""
 
     #: 32 hex digits; the same at every redelivery.
     id: str
     #: For example `reservation.received`.
     type: str
-    #: Events of one key belong together; None: no key.
+    #: The `key` it was published with, see `App.on`; None: no key.
     key: str | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     #: 1 at the first delivery to the group.
     attempt: int = 1
-    #: When the transaction that wrote it ran.
+    #: The time of the transaction that published it.
     created_at: datetime
 
 
@@ -117,8 +117,9 @@ class EventContext(Context):
     group: str
     #: `event.id`.
     event_id: str
-    #: The claim of the message, 0 without a row in the queue; and which attempt it is.
+    #: The number of the message's claim; 0: it has no row in the queue.
     _claim: int = 0
+    #: As `Event.attempt`.
     _attempt: int = 1
     _guard: CommitGuard = field(default_factory=CommitGuard)
     #: Default of `run(batch=)`, see `App.on`.
@@ -131,10 +132,12 @@ class EventContext(Context):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
-        """As `Context.transaction`, and the mark that the message is handled commits with it: the
-        effect happens once. One per message, and within the handler: what a task that the handler
-        leaves behind has not committed by its end is rolled back. Raises: AlreadySeen when it
-        happened before; ClaimLost when another process has the message by now.
+        """As `Context.transaction`; the mark that the message is handled commits with it, so that
+        the effect happens once.
+
+        At most one per message, and within the handler: what a task that outlives the handler has
+        not committed by the handler's end is rolled back. Raises: AlreadySeen when the message was
+        handled before; ClaimLost when another process has claimed it since.
         """
         with self._guard.commit(self.group, "message"):
             async with self._explained(), self.store.transaction() as tx:
@@ -143,12 +146,12 @@ class EventContext(Context):
                 await self._mark(tx)
 
     async def run(self, unit: Unit[T], *, batch: bool | None = None) -> T:
-        """As `Context.run`, and the mark that the message is handled commits with it: the effect
-        happens once.
+        """As `Context.run`; the mark that the message is handled commits with it, so that the
+        effect happens once.
 
-        One per message, begun before the handler ends. Cheaper than `transaction()`. `batch`: by
-        default as `App.on` says. Raises: AlreadySeen when it happened before; ClaimLost when
-        another process has the message by now.
+        At most one per message, begun before the handler ends. Cheaper than `transaction()`.
+        `batch`: by default that of `App.on`. Raises: AlreadySeen when the message was handled
+        before; ClaimLost when another process has claimed it since.
         """
 
         async def marked(tx: Tx) -> T:
@@ -162,8 +165,9 @@ class EventContext(Context):
                 return await self.store.run(marked, batch=self._batch if batch is None else batch)
 
     async def _mark(self, tx: Tx) -> None:
-        """Take the message from the queue and write the mark, at the end of the effect's unit: so
-        the effect happens once. It only writes, so that the unit can be batched.
+        """Delete the message from the queue and write the mark, at the end of the effect's unit.
+
+        It only writes, so that the unit can be batched.
         """
         message = {"event_id": self.event_id, "group": self.group}
         if self._claim:
@@ -172,19 +176,19 @@ class EventContext(Context):
 
     @asynccontextmanager
     async def _explained(self) -> AsyncIterator[None]:
-        """Around a commit: a Conflict because the message is another's says so."""
+        """Around a commit: a Conflict about the message itself becomes AlreadySeen or ClaimLost."""
         try:
             yield
         except Conflict as error:
-            raise (await self.store.read(self._look_why) or error) from None
+            raise (await self.store.read(self._find_reason) or error) from None
 
-    async def _look_why(self, tx: Tx) -> AlreadySeen | ClaimLost | None:
-        """Why the message is not this process' any more; None: it is."""
+    async def _find_reason(self, tx: Tx) -> AlreadySeen | ClaimLost | None:
+        """Why this process no longer has the claim of the message; None: it still has it."""
         message = {"event_id": self.event_id, "group": self.group}
         if await tx.fetch_one("queue.has_handled", **message):
             return AlreadySeen(f"event {self.event_id} was handled by {self.group} before")
         if self._claim and not await tx.fetch_one("queue.has_claim", **message, claim=self._claim):
-            return ClaimLost(f"another process has event {self.event_id} of {self.group} by now")
+            return ClaimLost(f"another process has claimed event {self.event_id} of {self.group}")
         return None
 
 
@@ -192,7 +196,7 @@ class EventContext(Context):
 class BackfillContext(Context):
     """The Context of one step of a backfill."""
 
-    #: Rows that one step should take, as its declaration says.
+    #: Rows that one step should process (`App.backfill(batch=)`).
     batch: int
 
 
@@ -200,11 +204,11 @@ _SHARED = tuple(field.name for field in fields_of(Context))
 
 
 def narrowed(ctx: Context, kind: type[C], **more: Any) -> C:
-    """`ctx` for one message or one step: a `kind` with all of it, and `more`."""
+    """A context of class `kind` for one message or step: the fields of `ctx`, and `more`."""
     shared: dict[str, Any] = {name: getattr(ctx, name) for name in _SHARED}
     return kind(**shared, **more)
 
 
 def runtime_store(ctx: Context) -> RuntimeStore:
-    """The store of a Context with what only the runtime uses."""
+    """The store of a Context, typed with the methods that only the runtime uses."""
     return cast(RuntimeStore, ctx.store)

@@ -6,14 +6,14 @@ import errno
 
 
 class CordataError(Exception):
-    """Base of all errors raised on purpose.
+    """Base of all errors that cordata raises on purpose.
 
-    `code` is stable and goes into logs and HTTP bodies; `hint` is what the user can do next.
+    `code` is stable, for logs and HTTP bodies; `hint` is the user's next step.
     """
 
     code = "error"
-    #: Whether its message may be logged: it is of our own or of the database's schema, and holds
-    #: nothing that an application or its users wrote.
+    #: Whether its message may be logged: it contains no data of the application or its users, only
+    #: text of cordata and names of the database schema.
     shown = False
 
     def __init__(self, message: str = "", *, hint: str | None = None) -> None:
@@ -34,13 +34,13 @@ class ConfigError(CordataError):
 
 
 class TransientError(CordataError):
-    """Failed for now; the same attempt may succeed later."""
+    """Failed for now: the same operation may succeed later."""
 
     code = "transient"
 
 
 class StoreUnavailable(TransientError):
-    """The store cannot take or answer anything at the moment."""
+    """The store cannot be read or written at the moment."""
 
     code = "store_unavailable"
 
@@ -59,25 +59,25 @@ class StoreFull(StoreUnavailable):
 
 
 class Unclear(StoreUnavailable):
-    """Whether the commit happened is not known: look before doing it again."""
+    """It is not known whether the transaction committed: check before you repeat it."""
 
     code = "unclear"
 
 
 class BrokerUnavailable(TransientError):
-    """The broker that is not the store cannot take or give anything at the moment."""
+    """The broker (Redis) cannot be read or written at the moment."""
 
     code = "broker_unavailable"
 
 
 class PermanentError(CordataError):
-    """Will fail again however often it is tried; goes to the dead letter at once."""
+    """Every further attempt would fail, too: a message becomes a dead letter at once."""
 
     code = "permanent"
 
 
 class StatementError(PermanentError):
-    """A statement cannot run as it is: no such table, a type that cannot be stored.
+    """A statement is wrong: there is no such table, or a value has a type that cannot be stored.
 
     The message names the statement and the schema, never a value.
     """
@@ -89,36 +89,36 @@ class StatementError(PermanentError):
 class Conflict(CordataError):
     """A constraint of the store refused the write.
 
-    What it stumbled over may be another's that it sees in its next attempt: an event's handler that
-    ends with it is tried again as after any other error.
+    The conflicting row may come from a concurrent transaction, and the next attempt sees it: so an
+    event handler that raises Conflict is tried again, as after any other error.
     """
 
     code = "conflict"
 
     def __init__(self, message: str = "", *, constraint: str = "") -> None:
         super().__init__(message)
-        #: Name of the constraint, or `table.column` of the unique key, as the store tells it.
+        #: The constraint's name, or `table.column` of the unique key, as the database reports it.
         self.constraint = constraint
 
 
 class WrongExpectedVersion(Conflict):
-    """The stream has another version than the append expected: read it again and decide anew."""
+    """The stream's version is not the one that the append expected: read it and decide again."""
 
     code = "wrong_expected_version"
 
     def __init__(self, stream: str, *, expected: int, actual: int) -> None:
         super().__init__(
-            f"stream {stream!r} is at version {actual}, expected was {expected}",
+            f"stream {stream!r} is at version {actual}, not at {expected} as expected",
             constraint="event_stream.version",
         )
         self.stream = stream
         self.expected = expected
-        #: 0: there is no such stream.
+        #: The stream's version; 0: there is no such stream.
         self.actual = actual
 
 
 class KeyReused(PermanentError):
-    """An idempotency key came with another body than before."""
+    """An idempotency key was used again with another request body."""
 
     code = "key_reused"
 
@@ -130,7 +130,7 @@ class AlreadySeen(CordataError):
 
 
 class ClaimLost(CordataError):
-    """The message is another process' by now, which handles it; nothing of this attempt counts."""
+    """Another process has claimed the message and handles it; this attempt is discarded."""
 
     code = "claim_lost"
 
@@ -144,13 +144,14 @@ class TransactionTimeout(TransientError):
 class ReadTimeout(TransactionTimeout, StoreUnavailable):
     """A read took too long and was stopped.
 
-    For code that needs the answer (a service of the runtime, a request) it is a store that does not
-    answer. A handler is responsible for its own reads: see `core.delivery.is_away`.
+    A service of the runtime or a request treats it as StoreUnavailable. For an event handler it
+    counts as a failed attempt, since only the handler can make its read shorter (see
+    `core.delivery.is_away`).
     """
 
 
 class TransactionStale(TransientError):
-    """What a transaction had read was changed by another before its first write."""
+    """Another transaction changed data that this one had read before its first write."""
 
     code = "transaction_stale"
 
@@ -174,26 +175,26 @@ class PartitionLost(CordataError):
 
 
 class PoolError(CordataError):
-    """The pool could not run a call, or keep a session. Each class has its code on the wire."""
+    """The pool could not run a call or store a session. Its protocol sends the class as `code`."""
 
     code = "pool"
 
 
 class PoolTransient(PoolError, TransientError):
-    """The pool could not do it now; later it may."""
+    """The pool could not do it now; a later attempt may succeed."""
 
     def __init__(self, message: str = "", *, retry_after_s: float = 1.0) -> None:
         super().__init__(message)
-        #: Seconds after which another try has a chance (the Retry-After of a 503).
+        #: Seconds after which a caller may try again (the Retry-After of a 503).
         self.retry_after_s = retry_after_s
 
 
 class PoolPermanent(PoolError, PermanentError):
-    """The pool will not do it, however often it is asked."""
+    """The pool cannot do it; every further attempt would fail, too."""
 
 
 class PoolSaturated(PoolTransient):
-    """As many calls wait as may wait, or as many connections are open as may be."""
+    """The limit of waiting calls or of open connections is reached."""
 
     code = "saturated"
 
@@ -211,7 +212,7 @@ class DeadlineExceeded(PoolTransient):
 
     def __init__(self, message: str = "", *, ran: bool = True) -> None:
         super().__init__(message)
-        #: False: it had not started, and will not. True: it ran, and may have had its effect.
+        #: False: it did not start, and will not. True: it ran, and may have had its effect.
         self.ran = ran
 
 
@@ -237,11 +238,11 @@ class WorkerCrashed(PoolTransient):
         pid: int = 0,
     ) -> None:
         super().__init__(message)
-        #: Its exit status, when it ended by itself.
+        #: The child's exit status, if no signal ended it.
         self.exit_code = exit_code
-        #: The signal that ended it; both None: its worker died with it, so it is unknown.
+        #: The signal that ended it. Both are None when its worker died, too: then it is not known.
         self.signal = signal
-        #: What it wrote last on stdout and stderr.
+        #: The last lines that it wrote to stdout and stderr.
         self.lines = lines
         self.worker = worker
         self.pid = pid
@@ -254,13 +255,13 @@ class CommandPoisoned(PoolTransient):
 
 
 class CommandUnknown(PoolPermanent):
-    """No worker of the pool knows the command."""
+    """No worker of the pool has the command."""
 
     code = "unknown_command"
 
 
 class CommandFailed(PoolError):
-    """The command raised; `str(error)` is what its exception said."""
+    """The command raised an exception; `str(error)` is that exception's message."""
 
     code = "failed"
 
@@ -273,29 +274,29 @@ class CommandFailed(PoolError):
 
 
 class CommandRefused(CommandFailed, PermanentError):
-    """The command raised a PermanentError: trying again cannot help."""
+    """The command raised a PermanentError: every further attempt would fail, too."""
 
 
 class PoolRestarted(PoolTransient):
-    """The pool was restarted while the call may have been running; it is not run again."""
+    """The pool was restarted while the call may have been running; the call is not repeated."""
 
     code = "restarted"
 
 
 class PoolUnavailable(PoolTransient):
-    """Nobody answered at the pool's socket before the deadline, or nobody who can run it yet."""
+    """No child of the pool that can run the call could be reached before the deadline."""
 
     code = "unavailable"
 
 
 class PoolClosed(PoolTransient):
-    """The pool, or the client, is closing and takes no calls."""
+    """The pool, or the client, is closing and accepts no calls."""
 
     code = "closed"
 
 
 class FrameTooLarge(PoolPermanent):
-    """A frame is larger than its receiver takes."""
+    """A frame is larger than its receiver allows."""
 
     code = "frame_too_large"
 
@@ -303,12 +304,12 @@ class FrameTooLarge(PoolPermanent):
         super().__init__(message)
         self.length_bytes = length_bytes
         self.limit_bytes = limit_bytes
-        #: What travels beside the text; 0: it is not known.
+        #: Sent beside the text of the error; a value of 0 is not known.
         self.data = {"length_bytes": length_bytes, "limit_bytes": limit_bytes}
 
 
 class SessionNotFound(PoolPermanent):
-    """There is no such session: it never was, has expired or was deleted."""
+    """There is no such session: it was never created, has expired or was deleted."""
 
     code = "no_session"
 
@@ -320,13 +321,13 @@ class SessionExists(PoolPermanent):
 
 
 class SessionQuotaExceeded(PoolTransient):
-    """The session, all sessions together or their number would exceed the configured bound."""
+    """The session, all sessions together or their number would exceed the configured limit."""
 
     code = "quota"
 
 
 class PreferredWorkerBusy(PoolTransient):
-    """The session may only run at its own worker (`strict_fail`), which is busy or not there."""
+    """The session may only run at its preferred child (`strict_fail`), which is busy or gone."""
 
     code = "preferred_busy"
 
@@ -340,7 +341,7 @@ _TRANSIENT = frozenset(
 
 
 def is_transient(error: OSError) -> bool:
-    """Whether the same may succeed later: out of space, disk error, out of descriptors or memory.
+    """Whether the operation may succeed later: no space, disk error, no descriptors or memory.
 
     Other OS errors (no permission, no such directory) need a person to change something.
     """

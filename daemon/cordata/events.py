@@ -1,4 +1,4 @@
-"""MESSAGE_IDs of the events with a text in the message catalog. Never reuse or change one."""
+"""MESSAGE_IDs of log lines that the message catalog explains. Never reuse or change one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes what every process of an application needs: the store, the vault, a Context of both."""
+"""Creates what each process of an application needs: store, vault, Context, queue, pool client."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def chains_of(app: App) -> tuple[Chain, ...]:
 
 
 def read_vault(config: Config) -> Vault:
-    """The vault with the master key, read while this process may still read it.
+    """The vault with the credential `master-key`, or without a key if there is none.
 
-    Raises: ConfigError when there is a key and it cannot be used.
+    Raises: ConfigError when the key is not valid.
     """
     return Vault(Credentials(config.paths.credentials).read(MASTER_KEY))
 
 
 def smtp_login(config: Config) -> tuple[str, str] | None:
-    """User and password of the mail server; None when there are none. Raises: ConfigError."""
+    """User and password for the mail server; None unless both are set. Raises: ConfigError."""
     credentials = Credentials(config.paths.credentials)
     user, password = credentials.text("smtp-user"), credentials.text("smtp-password")
     return (user, password) if user and password else None
@@ -65,16 +65,16 @@ def broker_passwords(config: Config) -> Passwords:
 
 
 def missing_state(config: Config) -> Path | None:
-    """The directory of the embedded store, if there is none yet."""
+    """The directory of the embedded store, if it does not exist yet; else None."""
     state = config.paths.state
     return state if config.store.url == "sqlite:" and not state.exists() else None
 
 
 def make_state(config: Config) -> None:
-    """Make the directory of the embedded store, which no other user may read.
+    """Create the directory of the embedded store, readable by this user only.
 
-    One whose parent is missing, too, may be a disk that is mounted later: that is waited for.
-    Raises: ConfigError when this process may not make it, StoreUnavailable when it may later.
+    Does nothing while its parent is missing, too: a disk may be mounted there later. Raises:
+    StoreUnavailable when creating it failed for now; ConfigError when it cannot be created.
     """
     state = missing_state(config)
     if state is None or not state.parent.is_dir():
@@ -85,7 +85,8 @@ def make_state(config: Config) -> None:
         text = f"[paths] state {state} cannot be made: {error.strerror}"
         if is_transient(error):
             raise StoreUnavailable(text) from error
-        raise ConfigError(text, hint="make it for the service's user, or name another") from error
+        hint = "create it for the service's user, or set another directory"
+        raise ConfigError(text, hint=hint) from error
 
 
 @asynccontextmanager
@@ -99,9 +100,9 @@ async def open_context(
 ) -> AsyncIterator[Context]:
     """The store and the rest of a Context; closed at the end.
 
-    `vault` and `password`: if they were read already, before the process changed its user. Unless
-    `make`, an embedded store has to be there. Raises: CordataError where it is not; ConfigError,
-    StoreUnavailable.
+    `vault` and `password`: those that were read before the process changed its user; None: read
+    them now. `make`: create an embedded store that does not exist. Raises: CordataError when there
+    is none and `make` is False; ConfigError; StoreUnavailable.
     """
     from cordata.broker.factory import check_url as check_broker_url
 
@@ -111,8 +112,8 @@ async def open_context(
     if not make and (path := missing_file(config.store, config.paths.state)) is not None:
         raise CordataError(
             f"there is no store yet: no file {path}",
-            hint="start primary.service (or `cordata server`), which makes it; "
-            "if it runs, name its directory or its configuration",
+            hint="start primary.service (or `cordata server`), which creates it; "
+            "if it runs already, pass its directory or its configuration",
         )
     store = await open_store(
         config.store,
@@ -136,7 +137,7 @@ async def open_context(
 
 
 def make_lazy_client(config: Config, app: App) -> LazyClient:
-    """The way into the pool of this host. It opens nothing before it is used."""
+    """The client of this host's pool. It connects at its first use."""
 
     def make() -> Client:
         from cordata.pool.client.client import Client
@@ -148,7 +149,7 @@ def make_lazy_client(config: Config, app: App) -> LazyClient:
 
 
 def command_options(app: App) -> dict[str, CommandOptions]:
-    """The options that `@app.command` gives each command."""
+    """The options of each command, as declared by `@app.command`."""
     from cordata.pool.shared.protocol import CommandOptions
 
     return {
@@ -158,7 +159,7 @@ def command_options(app: App) -> dict[str, CommandOptions]:
 
 
 def call_timeout_of(config: Config) -> Callable[[str], float]:
-    """The default timeout of a call, by its command: that of its pool."""
+    """A function that returns the default timeout of a call to a command, in seconds."""
     pools = config.pools
     return lambda command: pools.get(pool_of_command(pools, command), config.pool).call_timeout_s
 
@@ -169,12 +170,12 @@ def pools_of(config: Config) -> dict[str, PoolConfig]:
 
 
 def pool_directory(config: Config) -> Path:
-    """Below which the children of all pools listen."""
+    """The directory below which the children of all pools listen."""
     return config.paths.runtime / "pool"
 
 
 def groups_of(config: BrokerConfig, handlers: Sequence[Handler]) -> list[Group]:
-    """The consumer groups of an application. What wants the order of keys never goes by Redis.
+    """The consumer groups of an application. Keyed groups use the store, also with Redis.
 
     Raises: ConfigError.
     """
@@ -209,9 +210,9 @@ def make_queue(
 
 
 def check_start(config: Config, app: App) -> None:
-    """Find what would make a start fail though the file is valid: SQL files, store, secrets.
+    """Check what can make a start fail although the file is valid: SQL files, URLs, secrets.
 
-    Secrets are looked at if this user may. Raises: ConfigError with every problem.
+    Secrets are checked only if this user can read them. Raises: ConfigError with every problem.
     """
     from cordata.broker.factory import check as check_broker
 
@@ -244,7 +245,7 @@ def check_start(config: Config, app: App) -> None:
 
 
 def _check_sender(config: Config) -> None:
-    """Raises: ConfigError for a sender with which every mail would fail."""
+    """Raises: ConfigError when the sender is not an e-mail address: every mail would fail."""
     from cordata.mail.message import check_address  # 16 ms
 
     try:

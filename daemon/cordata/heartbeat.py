@@ -1,4 +1,4 @@
-"""The heartbeat of a service: the watchdog is fed only while every one is fresh."""
+"""Heartbeat: when a service last made progress. The watchdog is notified while all are fresh."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from cordata import clock
 
 
 class Heartbeat:
-    """A service touches its heartbeat at least every `max_age_s` while it can make progress.
+    """The time of a service's last activity; stale after `max_age_s` seconds without one.
 
-    The default leaves a service that polls every 5 s room for one slow pass.
+    The default allows one slow pass of a service that polls every 5 s.
     """
 
     __slots__ = ("_touched_at", "max_age_s")
@@ -18,11 +18,11 @@ class Heartbeat:
         self._touched_at = clock.monotonic()
 
     def touch(self) -> None:
-        """The service is alive now."""
+        """Record that the service is active now."""
         self._touched_at = clock.monotonic()
 
     def fresh(self, now: float | None = None) -> bool:
-        """Whether the last touch is young enough at `now` (monotonic seconds)."""
+        """Whether the last touch is at most `max_age_s` before `now` (monotonic seconds)."""
         return self.age_s(now) <= self.max_age_s
 
     def age_s(self, now: float | None = None) -> float:

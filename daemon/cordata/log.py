@@ -1,6 +1,6 @@
-"""Log records carry the request id and stable MESSAGE_IDs, and no message of an exception.
+"""Log records with the request id and stable MESSAGE_IDs, without the messages of exceptions.
 
-cordata.systemd says where they go.
+cordata.systemd has the handlers.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, TextIO
 from cordata import clock
 from cordata.errors import CommandFailed, CordataError
 
-#: Id of the current request, message or job: in every log line and stored row it causes.
+#: Id of the current request, message or job, for the log lines and rows that it writes.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
-#: Name of the handler of a process that has a log, as a role does; a command has none.
+#: Name of the log handler that a role installs; a command has none.
 HANDLER = "cordata"
 _FRAMES = 5
 _REMOTE = re.compile(r'^  File "([^"]+)", line (\d+), in \S+$', re.MULTILINE)
-#: Lines that a LogThrottle remembers; beyond it all are forgotten, so that some are logged early.
+#: Limit of the keys in a LogThrottle. At the limit it drops all, so some lines are logged early.
 _THROTTLED = 100
-#: Frames that `trail` shows of one exception, and exceptions of a chain.
+#: Limits of `trail`: the frames of one exception, and the exceptions of a chain.
 _TRAIL_FRAMES, _TRAIL_ERRORS = 20, 16
 
 
@@ -40,7 +40,7 @@ def fields(message_id: str = "", /, **values: object) -> dict[str, object]:
     """`extra=` for a log call: journal fields in upper case, by which `journalctl` filters.
 
     `log.info("…", extra=fields(events.REQUEST_REFUSED, status=413))` gives STATUS=413.
-    Names that `logging.LogRecord` owns cannot clash with them, since those are lower case.
+    They cannot clash with attributes of `logging.LogRecord`, which are lower case.
     """
     extra = {name.upper(): value for name, value in values.items()}
     if message_id:
@@ -53,7 +53,7 @@ def fields(message_id: str = "", /, **values: object) -> dict[str, object]:
 
 @contextlib.contextmanager
 def in_request(id_: str) -> Iterator[None]:
-    """While inside, what is logged and stored carries this request id."""
+    """Within the block, log lines and stored rows have this request id."""
     token = request_id.set(id_)
     try:
         yield
@@ -68,13 +68,13 @@ def frames(trace: TracebackType | None) -> str:
 
 
 def places(error: BaseException) -> str:
-    """`frames` of an exception; of a command that failed in the pool, its type and those there."""
+    """`frames` of an exception; for CommandFailed also the type and frames in the child."""
     text = frames(error.__traceback__)
     return f"{text}; {_in_the_pool(error)}" if isinstance(error, CommandFailed) else text
 
 
 def what(error: BaseException) -> str:
-    """The type of an error; of one whose message holds no personal data also message and hint."""
+    """The type of an error; its message and hint, too, if its class allows to log them."""
     text = type(error).__name__
     if isinstance(error, CordataError) and error.shown:
         text += ": " + "; ".join(str(error).splitlines())
@@ -83,13 +83,13 @@ def what(error: BaseException) -> str:
 
 
 def place(error: BaseException) -> str:
-    """Where the application's own code stood, `file:line`; else where it was raised."""
-    found, own = "no frame", False
+    """`file:line` of the innermost frame outside of cordata; if there is none, of the innermost."""
+    found, in_application = "no frame", False
     for frame, line in walk_tb(error.__traceback__):
-        ours = frame.f_globals.get("__name__", "").startswith("cordata.")
-        if not ours or not own:
+        in_runtime = frame.f_globals.get("__name__", "").startswith("cordata.")
+        if not in_runtime or not in_application:
             found = f"{_file_name(frame)}:{line}"
-        own = own or not ours
+        in_application = in_application or not in_runtime
     return found
 
 
@@ -98,7 +98,7 @@ def _file_name(frame: FrameType) -> str:
 
 
 def remote_frames(trace: str) -> str:
-    """As `frames`, of a traceback that is a text."""
+    """As `frames`, for a traceback in text form."""
     found = [f"{file.rsplit('/', 1)[-1]}:{line}" for file, line in _REMOTE.findall(trace)]
     return " < ".join(reversed(found[-_FRAMES:])) or "no frame"
 
@@ -108,10 +108,10 @@ def _in_the_pool(error: CommandFailed) -> str:
 
 
 def trail(error: BaseException) -> str:
-    """An exception as it may be logged: types and places, never a message or a value.
+    """An exception in a form that may be logged: types and places, without messages and values.
 
-    One line per exception, then its places, the innermost first: `file:line in function`. What it
-    came from and what a group holds follow, as far as Python's own traceback would tell.
+    One line per exception, then its frames, the innermost first: `file:line in function`. Its
+    cause or context and the members of a group follow, as in Python's own traceback.
     """
     return "\n".join(_trail(error, "", set()))
 
@@ -162,10 +162,10 @@ def _type_name(error: BaseException) -> str:
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
-    """To stderr."""
+    """A stream handler that reports a failed log call without its arguments."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """The stock one prints the arguments of the call."""
+        """Called when `emit` failed; logging's own version would print the arguments."""
         say_unloggable(record)
 
 
@@ -181,15 +181,15 @@ def say_unloggable(record: logging.LogRecord) -> None:
 
 
 class TrailFormatter(logging.Formatter):
-    """The message, and what `log.trail` tells of an exception on further lines."""
+    """Formats a record as its message, with the `trail` of an exception on further lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Message and exception."""
+        """The message, and the exception if there is one."""
         text = message_of(record)
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
     def formatException(self, ei: Any) -> str:
-        """Types and places; at level debug all that Python knows."""
+        """The `trail` of an exception; Python's own traceback at level debug."""
         error: BaseException | None = ei[1]
         if error is None:
             return "no exception"
@@ -198,7 +198,7 @@ class TrailFormatter(logging.Formatter):
 
 @contextlib.contextmanager
 def handled_by(handler: logging.Handler) -> Iterator[None]:
-    """While inside, all that this process logs goes to this handler, too."""
+    """Within the block, this handler gets all log records of the process, too."""
     root = logging.getLogger()
     root.addHandler(handler)
     try:
@@ -208,13 +208,13 @@ def handled_by(handler: logging.Handler) -> Iterator[None]:
 
 
 def shows_messages() -> bool:
-    """Whether the log is a developer's."""
+    """Whether messages and values may be logged: at level debug, which is for developers."""
     return logging.getLogger().level <= logging.DEBUG
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """The text of a record. asyncio tells values beside it, as in `exception=ValueError('...')` of
-    a task and the arguments of a callback, whichever loop of whatever thread it is: they are cut.
+    """The text of a record, without the values that asyncio adds to its messages, such as
+    `exception=ValueError('...')` of a task and the arguments of a callback.
     """
     text = record.getMessage()
     if record.name != "asyncio" or shows_messages():
@@ -233,23 +233,23 @@ def plural(count: int, noun: str) -> str:
 
 
 def with_hint(error: CordataError) -> str:
-    """The error, and in parentheses what to do."""
+    """The error's text, with its hint in parentheses."""
     return f"{error} ({error.hint})" if error.hint else str(error)
 
 
 class LogThrottle:
-    """Decides which lines are due: each at once, and again only now and then while it lasts.
+    """Limits repeated log lines: a line is due at once, and again after `again_s` seconds.
 
-    Lines differ by their text, or by a key that stands for it.
+    `key` identifies a line: its text, or a name for it.
     """
 
     def __init__(self, *, again_s: float = 60.0) -> None:
-        """`again_s`: often enough to be found near the end of the log."""
+        """By default a line is repeated each minute, so that it is found near the log's end."""
         self._again_s = again_s
         self._deadlines: dict[str, float] = {}
 
     def is_due(self, key: str, *, now: float | None = None) -> bool:
-        """Whether to log it; counts as logged if so. `now`: monotonic seconds."""
+        """Whether to log the line now; if so, it counts as logged. `now`: monotonic seconds."""
         now = clock.monotonic() if now is None else now
         if now < self._deadlines.get(key, now):
             return False
@@ -260,9 +260,9 @@ class LogThrottle:
 
     @property
     def has_logged(self) -> bool:
-        """Whether anything was logged since the last `reset`: its end is worth a line, too."""
+        """Whether a line was logged since the last `reset`: if so, log the recovery, too."""
         return bool(self._deadlines)
 
     def reset(self) -> None:
-        """It is over: the next line is due at once."""
+        """Forget all lines: the next one is due at once."""
         self._deadlines.clear()

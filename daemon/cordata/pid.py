@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def start_of(pid: int | str = "self") -> int:
-    """When a process started, in ticks since the boot; 0: there is none, or it is a zombie."""
+    """The start time of a process, in clock ticks since boot; 0: it is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")  # its name may be any bytes
     except OSError:
@@ -18,10 +18,10 @@ def start_of(pid: int | str = "self") -> int:
 
 
 def is_gone(pid: int, start: int) -> bool:
-    """Whether the process that began at `start` has certainly ended; False when in doubt.
+    """Whether the process that started at `start` has certainly ended; False when in doubt.
 
-    A hardened unit has a user namespace of its own, and its /proc hides the processes of others:
-    that they exist is known by a signal all the same.
+    In the user namespace of a hardened unit, /proc hides the processes of other users. kill(2) with
+    signal 0 shows that they exist.
     """
     try:
         os.kill(pid, 0)
@@ -33,7 +33,7 @@ def is_gone(pid: int, start: int) -> bool:
 
 
 def boot_id() -> str:
-    """Names this boot of this host, and the namespace in which its process ids are valid."""
+    """Identifies this boot of this host and the pid namespace: where a pid is valid."""
     boot = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -41,7 +41,7 @@ def boot_id() -> str:
 
 
 def namespace() -> int:
-    """The namespace of process ids that this process lives in."""
+    """The inode number of this process's pid namespace; 0: not known."""
     with contextlib.suppress(OSError):
         return os.stat("/proc/self/ns/pid").st_ino
     return 0

@@ -1,9 +1,9 @@
-"""The processes that hold messages, partitions or runs of jobs: a row and a lease each.
+"""The processes that hold claims on messages, partitions or runs of jobs: a row and a lease each.
 
-A process renews its lease by the store's clock. One that has expired, or whose pid is gone on this
-host, is dead: the process that deletes its row reclaims what it held (see services/reclaim.py). A
-process that was taken for dead and is not finds its claims gone: each has a number, and settling
-with a number that is no longer the row's changes nothing.
+A process renews its lease by the store's clock. A process is dead when its lease has expired, or
+when its pid is gone on this host: the process that deletes its row reclaims its claims (see
+services/reclaim.py). If it was not dead after all, it has lost them: each claim has a number, and
+settling with an old number changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from cordata.pid import boot_id, is_gone, start_of
 from cordata.store import Row, Store, Tx
 
-#: Notified when a process joins, leaves or died, or serves other subscriptions.
+#: Notified when a process joins, leaves, dies or changes its subscriptions.
 PROCESS_TOPIC = "process"
 
 
@@ -25,28 +25,30 @@ PROCESS_TOPIC = "process"
 class Process:
     """One row of `process`."""
 
-    #: `worker-0@host.1f3c...`: plain_name() gives people the first part.
+    #: `worker-0@host.1f3c...`; plain_name() returns the first part, for people.
     id: str
     host: str
-    #: Boot and pid namespace: where the pid means something.
+    #: Boot and pid namespace in which the pid is valid.
     boot: str
     pid: int
+    #: Start time of the pid, in clock ticks since boot.
     start: int
+    #: End of the lease, in microseconds since the epoch.
     expires_at: int = 0
-    #: Names of the subscriptions to the event store that it serves.
+    #: Names of the event-store subscriptions that it serves.
     subscriptions: frozenset[str] = frozenset()
 
     def is_gone(self) -> bool:
-        """Whether it is known dead; False for one of another host, or when in doubt."""
+        """Whether it has certainly ended; False on another host, or when in doubt."""
         return self.is_here() and is_gone(self.pid, self.start)
 
     def is_here(self) -> bool:
-        """Whether its pid means something in this process."""
+        """Whether its pid is valid here: same host, boot and pid namespace."""
         return self.host == socket.gethostname() and self.boot == boot_id()
 
     @classmethod
     def from_row(cls, row: Row) -> Process:
-        """As stored."""
+        """The process of a row of `process.all`."""
         return cls(
             id=row["id"],
             host=row["host"],
@@ -59,7 +61,7 @@ class Process:
 
 
 def this_process(name: str) -> Process:
-    """The one that runs; `name` is for people ("worker-0")."""
+    """A new Process for the calling process; `name` is for people ("worker-0")."""
     host = socket.gethostname()
     return Process(
         id=f"{name}@{host}.{os.urandom(6).hex()}",
@@ -71,13 +73,13 @@ def this_process(name: str) -> Process:
 
 
 def plain_name(process_id: str | None) -> str:
-    """A process as people know it, such as worker-0@host."""
+    """The part of a process id for people, such as worker-0@host."""
     name, dot, _ = (process_id or "").rpartition(".")
     return name if dot and "@" in name else process_id or ""
 
 
 class ProcessLease:
-    """The row of this process, which is alive until its lease expires."""
+    """The row of this process, and its lease of `lease_s` seconds."""
 
     def __init__(self, store: Store, process: Process, *, lease_s: float) -> None:
         self.process = process
@@ -87,15 +89,15 @@ class ProcessLease:
         self._expires_at = 0
 
     def is_held(self) -> bool:
-        """Whether no other process can have reclaimed what this one holds."""
+        """Whether the lease has not expired: no other process can have reclaimed the claims."""
         return self._store.now_us() < self._expires_at
 
     async def renew(self) -> None:
-        """Write the row, or extend its lease."""
+        """Insert the row, or extend its lease."""
         await self._write(is_news=not self.is_held())
 
     async def serve(self, subscriptions: Iterable[str]) -> None:
-        """Take part in these subscriptions, and in no others."""
+        """Store which subscriptions this process serves: these, and no others."""
         self._subscriptions = sorted(subscriptions)
         await self._write(is_news=True)
 
@@ -116,7 +118,7 @@ class ProcessLease:
         self._expires_at = await self._store.run(unit)
 
     async def leave(self) -> None:
-        """Delete the row: this process holds nothing any more."""
+        """Delete the row: this process has no claims any more."""
 
         async def unit(tx: Tx) -> None:
             await tx.execute("process.leave", id=self.process.id)
@@ -126,6 +128,6 @@ class ProcessLease:
 
 
 async def all_processes(store: Store) -> list[Process]:
-    """Every row."""
+    """All processes with a row, expired ones too."""
     rows = await store.read(lambda tx: tx.fetch_all("process.all"))
     return [Process.from_row(row) for row in rows]

@@ -1,4 +1,4 @@
-"""The records in an App's registries, one for each use of a decorator, and their bounds."""
+"""The records in an App's registries, one for each use of a decorator, and their limits."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ Startup = Callable[[Context], Awaitable[None]]
 Check = Callable[[Context], Awaitable[Sequence[str]]]
 Backfill = Callable[[BackfillContext, str | None], Awaitable[str | None]]
 Job = Callable[[Context, str, str], Awaitable[None]]
-#: Tells which (scope, period) are due at a moment, oldest first; missed ones included.
+#: Returns the (scope, period) pairs that are due at a time, oldest first, missed ones included.
 Due = Callable[[Context, datetime], Awaitable[Iterable[tuple[str, str]]]]
 Periodic = Callable[[Context], Awaitable[None]]
 AsgiApp = Callable[..., Awaitable[None]]
 
-#: Each slot of a group is a task of the worker.
+#: Each concurrent handler is a task of the worker.
 MAX_CONCURRENCY = 1000
-#: More attempts than that take years.
+#: More retries would take years.
 MAX_RETRIES = 1000
 MAX_ROWS = 100_000
-#: Shorter than any call takes, longer than any process lives.
+#: Limits of all times: a millisecond, and a year.
 SHORTEST_S, LONGEST_S = 0.001, 31_536_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """What `@app.on` declares: a function that handles one event type, as one consumer group."""
+    """A record of `@app.on`: a function that handles one event type, as one consumer group."""
 
     type: str
     #: Consumer group; each message goes to exactly one worker of a group.
     group: str
     function: HandlerFunction
-    #: Attempts after the first before the message goes to the dead letter.
+    #: Attempts after the first one; then the message becomes a dead letter.
     retries: int
     #: Handlers running at once in one worker; None: [engine] concurrency.
     concurrency: int | None
-    #: Seconds for one attempt.
+    #: Limit of one attempt.
     timeout_s: float
-    #: Events of one key one at a time, in their order.
+    #: Whether events with the same key are handled one at a time, in their order.
     key: bool = False
-    #: Whether what the handler passes to `ctx.run` is batched.
+    #: Whether units of work that the handler passes to `ctx.run` are batched.
     batch: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillTask:
-    """Work of the primary after READY, in small units, with a stored cursor."""
+    """A record of `@app.backfill`: work of the primary after READY, in small resumable steps."""
 
     name: str
     run: Backfill
     #: Rows of one step.
     batch: int
-    #: For one step.
+    #: Limit of one step.
     timeout_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask:
-    """Work started by a timer, once per (job, scope, period)."""
+    """A record of `@app.job`: work started by a timer, once per (job, scope, period)."""
 
     name: str
     run: Job
@@ -77,13 +77,13 @@ class JobTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicTask:
-    """Work of the primary, again and again."""
+    """A record of `@app.every`: work that the primary repeats."""
 
     name: str
     run: Periodic
     #: From the end of one run to the start of the next.
     seconds: float
-    #: For one run.
+    #: Limit of one run.
     timeout_s: float
 
 
@@ -95,7 +95,7 @@ class Mount:
     app: AsgiApp
     #: Segments below the prefix that the log shows; None: all.
     logged_segments: int | None = None
-    #: Begins the text of the connection layer's own errors; None: they are JSON.
+    #: First words of the HTTP server's own errors, as plain text; None: they are JSON.
     error_text: str | None = None
 
 
@@ -106,50 +106,49 @@ class CommandTask:
     name: str
     #: `module:function`: what a child imports.
     at: str
-    #: None: named by its place, and not imported here.
+    #: None: declared with `at=`, and not imported here.
     function: Callable[..., Any] | None
-    #: Deadline of a call that names none, in seconds; None: as `[pool] call_timeout_s` has it.
+    #: Default timeout of a call; None: `[pool] call_timeout_s`.
     timeout_s: float | None = None
-    #: Whether a call runs again when its process died.
+    #: Whether a call runs again when its process has died.
     idempotent: bool = False
-    #: How often; None: as `[pool] retries` has it.
+    #: How often; None: `[pool] retries`.
     retries: int | None = None
 
 
 def wrong_seconds(name: str, value: object) -> str | None:
-    """The problem of a time, or None."""
+    """The problem with a time, as a sentence that begins with `name`; None: it is valid."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         if SHORTEST_S <= value <= LONGEST_S:
             return None
-    return f"{name} must be more than 0 seconds, {LONGEST_S:,} at most, not {value!r}"
+    return f"{name} must be more than 0 and at most {LONGEST_S:,} seconds, not {value!r}"
 
 
 def wrong_count(name: str, value: object, low: int, high: int) -> str | None:
-    """The problem of a count, or None."""
+    """The problem with a count; None: it is valid."""
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
         return None
-    return f"{name} must be {low} or more, a whole number, {high:,} at most, not {value!r}"
+    return f"{name} must be a whole number from {low} to {high:,}, not {value!r}"
 
 
 def wrong_text(name: str, value: object, chars: int) -> str | None:
-    """The problem of a name that is stored with every message, or None."""
+    """The problem with a name that is stored with every message; None: it is valid."""
     if isinstance(value, str) and 1 <= len(value) <= chars and "\0" not in value:
         return None
     shown = repr(value)[:60]
-    return f"{name} must be a text of 1 to {chars} characters without NUL, not {shown}"
+    return f"{name} must be a string of 1 to {chars} characters without NUL, not {shown}"
 
 
 def check_function(function: Callable[..., Any], where: str, *arguments: str) -> None:
-    """Check what a decorator got: an async function that can be called with these arguments.
+    """Check the function of a decorator: it must be async and accept these arguments.
 
-    A plain function would block the loop, and its result would never be awaited. Raises:
-    ConfigError.
+    A plain function would block the event loop. Raises: ConfigError.
     """
     name = getattr(function, "__name__", repr(function))
     if not inspect.iscoroutinefunction(function):
         raise ConfigError(f"@app.{where}: {name} must be an async function")
     try:
-        # Of the function itself: a decorator may pass more to the one that it wraps.
+        # The outermost function counts: a decorator may pass other arguments to the wrapped one.
         inspect.signature(function, follow_wrapped=False).bind(*arguments)
     except TypeError as error:
         call = f"{name}({', '.join(arguments)})"
@@ -160,7 +159,7 @@ _PLACE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 
 
 def check_place(at: str, where: str) -> str:
-    """Returns `module:function` as it is. Raises: ConfigError when it is no such name."""
+    """Returns `at`. Raises: ConfigError when it does not have the form `module:function`."""
     if not _PLACE.match(at):
         raise ConfigError(
             f"{where}: {at!r} is not module:function", hint='for example at="shop.pdf:render"'
@@ -169,9 +168,10 @@ def check_place(at: str, where: str) -> str:
 
 
 def place_of(function: Any, where: str, *, takes_arguments: bool = False) -> str:
-    """`module:function`, by which another process finds it and calls it.
+    """`module:function`, by which another process can import the function.
 
-    Raises: ConfigError.
+    Raises: ConfigError when that is not possible, or when the function takes arguments although
+    `takes_arguments` is False.
     """
     name = getattr(function, "__qualname__", repr(function))
     bound = inspect.ismethod(function) and not inspect.isclass(function.__self__)
@@ -181,13 +181,13 @@ def place_of(function: Any, where: str, *, takes_arguments: bool = False) -> str
         or not _PLACE.match(f"{function.__module__}:{name}")
     ):
         raise ConfigError(
-            f"{where}: {name} is no function of a module",
-            hint="a child imports it by its name: no lambda, none within another function",
+            f"{where}: {name} is not a function at the top level of a module",
+            hint="a child imports it by its name: use no lambda and no nested function",
         )
     if function.__module__ == "__main__":
         raise ConfigError(
-            f"{where}: {name} is in the program itself, which a child does not run",
-            hint="put it into a module",
+            f"{where}: {name} is in the main program, which a child does not import",
+            hint="move it into a module",
         )
     if takes_arguments:
         return f"{function.__module__}:{name}"
@@ -196,5 +196,5 @@ def place_of(function: Any, where: str, *, takes_arguments: bool = False) -> str
     except TypeError as error:
         raise ConfigError(f"{where}: {name} is called as {name}(): {error}") from None
     except ValueError:
-        pass  # a builtin that does not tell
+        pass  # a builtin without a signature
     return f"{function.__module__}:{name}"

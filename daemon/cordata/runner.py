@@ -1,11 +1,11 @@
-"""Runs one role: layers of services, signals, readiness, watchdog, ordered and bounded shutdown.
+"""Runs one role: layers of services, signals, readiness, watchdog, ordered shutdown by a deadline.
 
     starting --all ready--> ready --TERM, INT, or a service ended--> stopping --> ended
                  |                                                     ^
                  +--------------------- the same ----------------------+
 
-Layers are listed in the order in which they stop (intake first, stores last) and start the other
-way round, each when the one below it is ready.
+Layers are listed in the order in which they stop: intake first, stores last. They start in the
+opposite order, each when the layer below it is ready.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from cordata.systemd import Notifier, watchdog_usec
 log = logger("cordata.runner")
 
 EXIT_OK, EXIT_FAILED = 0, 1
-#: Objects that are made before the garbage collector runs.
+#: New container objects before the garbage collector runs.
 _COLLECT_AFTER = 10_000
 _TICK_S = 2.0
-#: After the deadline cancelled everything, cleanup code gets this long.
+#: Time for cleanup code after the deadline has cancelled all services.
 _CANCEL_GRACE_S = 2.0
-#: Option and value of mallopt(3). Large bodies are read by 64 KiB at most.
+#: Option and value of mallopt(3). Large bodies are read in pieces of at most 64 KiB.
 _M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES = -3, 32_768
 
 
 class Service(Protocol):
     """A long coroutine of a role.
 
-    Optional attributes: `ready: asyncio.Event` (up; absent: up when started), `heartbeat`
-    (checked before the watchdog is fed), `status() -> str` (a part of STATUS=, "" for none),
-    `finite: bool` (returning early is its job, as in test mode).
+    Optional attributes: `ready: asyncio.Event` (set when the service is up; without it, it is up
+    when started), `heartbeat` (checked before the watchdog is notified), `status() -> str` (a part
+    of STATUS=, "" for none), `finite: bool` (the service may return before its stop).
     """
 
     @property
     def name(self) -> str:
-        """Short and unique within the role, for the log."""
+        """A short name for the log, unique within the role."""
         ...
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set and what was begun is finished."""
+        """Work until `stop` is set, then finish the work in progress."""
         ...
 
 
@@ -81,7 +81,7 @@ class Runner:
         state: str = "ready",
     ) -> None:
         """`reload` is called at SIGHUP and returns a short text for STATUS= ("" for none). `state`
-        begins STATUS= while the role runs.
+        is the first part of STATUS= while the role runs.
         """
         self.layers = layers
         self.role = role
@@ -103,8 +103,8 @@ class Runner:
     async def run(self) -> int:
         """Run until stopped. Returns the exit code: 0, or 1 when a service failed or hung.
 
-        Raises: ConfigError, in which a service failed; the manager is not told that the role stops,
-        for it may go on otherwise.
+        Raises: ConfigError when a service raised it. Then no STOPPING=1 is sent, since the caller
+        may continue in another way.
         """
         tasks: set[asyncio.Task[None]] = set()
         with self._signals():
@@ -142,7 +142,7 @@ class Runner:
             freeze_gc()
 
     async def _wait_ready(self, layer: Layer) -> None:
-        """Until every service of the layer is up, or the role stops."""
+        """Wait until every service of the layer is up, or the role stops."""
         for service in layer.services:
             ready: asyncio.Event | None = getattr(service, "ready", None)
             if ready is not None:
@@ -157,7 +157,7 @@ class Runner:
             layer.finished.set()
 
     async def _run_service(self, layer: Layer, service: Service) -> None:
-        """One service; its failure stops the role in order instead of cancelling its siblings."""
+        """Run one service. If it fails, the role stops in order; no other service is cancelled."""
         extra = fields(events.SERVICE_FAILED, service=service.name, role=self.role)
         try:
             await service.run(layer.stop)
@@ -182,14 +182,14 @@ class Runner:
         self._stopping.set()
 
     def _finish_finite(self) -> None:
-        """The role is done when the last of the services that end by themselves has ended."""
-        left = [
+        """Stop the role when the last of its finite services has ended."""
+        running = [
             service
             for layer in self.layers
             for service in layer.services
             if getattr(service, "finite", False) and service.name in layer.running
         ]
-        if len(left) <= 1:
+        if len(running) <= 1:  # the one that ends now
             self._stopping.set()
 
     async def _stop_in_order(self, tasks: set[asyncio.Task[None]]) -> None:
@@ -218,7 +218,7 @@ class Runner:
             await asyncio.wait(tasks, timeout=_CANCEL_GRACE_S)
 
     async def _guard(self, name: str, side: Coroutine[Any, Any, None]) -> None:
-        """The runner's own loops: their failure stops the role in order, as a service's does."""
+        """Run a loop of the runner. If it fails, the role stops in order, as for a service."""
         try:
             await side
         except Exception as error:
@@ -226,24 +226,24 @@ class Runner:
             self._fail()
 
     async def _keep_alive(self) -> None:
-        """Feed the watchdog from the loop, refresh STATUS= when it changed; one timer for both."""
+        """Notify the watchdog and refresh STATUS=, with one timer in the event loop for both."""
         half_s = watchdog_usec() / 2e6
         period_s = min(_TICK_S, half_s) if half_s else _TICK_S
-        fed_at = clock.monotonic()
-        if half_s:  # at once: for the manager, a process that started anew is the one before it
+        notified_at = clock.monotonic()
+        if half_s:  # after start_anew() the timer of the watchdog still runs
             self.notifier.watchdog()
         while True:
             await asyncio.sleep(period_s)
             now = clock.monotonic()
-            if half_s and now - fed_at >= half_s - period_s / 2:
+            if half_s and now - notified_at >= half_s - period_s / 2:
                 if not self._stale(now):
                     self.notifier.watchdog()
-                    fed_at = now
+                    notified_at = now
             if self._ready:
                 self.notifier.status(self.status_text())
 
     def _stale(self, now: float) -> list[str]:
-        """Services whose heartbeat is too old; logged once per tick until the watchdog acts."""
+        """Names of services with a stale heartbeat; logs them, once per tick."""
         stale = [
             service.name
             for layer in self.layers
@@ -259,7 +259,7 @@ class Runner:
         return stale
 
     def status_text(self) -> str:
-        """`ready; 12 req/s; 3 in flight`: what each service has to say, in layer order."""
+        """`ready; 12 req/s; 3 in flight`: the status of each service, in the order of layers."""
         parts = [self._state, self._note]
         for layer in self.layers:
             for service in layer.services:
@@ -297,7 +297,7 @@ class Runner:
 
 
 def _text_and_trace(error: Exception) -> tuple[str, Exception | None]:
-    """For the log: the text of a CordataError, else only the type; its text may quote anything."""
+    """For the log: the text of a CordataError; else only the type, as a text may quote data."""
     if not isinstance(error, CordataError):
         return type(error).__name__, error
     return with_hint(error), None
@@ -308,10 +308,10 @@ def _fresh(service: Service, now: float) -> bool:
     return heartbeat is None or heartbeat.fresh(now)
 
 
-async def _first_of(*wanted: asyncio.Event) -> None:
-    """Until one of the events is set."""
+async def _first_of(*awaited: asyncio.Event) -> None:
+    """Wait until one of the events is set."""
     async with asyncio.TaskGroup() as group:
-        waiters = [group.create_task(event.wait()) for event in wanted]
+        waiters = [group.create_task(event.wait()) for event in awaited]
         await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
         for waiter in waiters:
             waiter.cancel()
@@ -320,9 +320,9 @@ async def _first_of(*wanted: asyncio.Event) -> None:
 def freeze_gc() -> None:
     """Exempt all objects that exist now from garbage collection, and make it run less often.
 
-    What was imported and opened so far stays for good. And a collection for every 700 new
-    containers took 5 to 10 % of a worker's time: a request makes hundreds, nearly all of which are
-    freed without it. It runs after _COLLECT_AFTER now.
+    Modules and open resources stay for the life of the process. With Python's default, one
+    collection per 700 new containers, it took 5 to 10 % of a worker's time: a request makes
+    hundreds, and reference counting frees nearly all of them.
     """
     gc.collect()
     gc.freeze()
@@ -331,11 +331,11 @@ def freeze_gc() -> None:
 
 
 def _return_large_blocks() -> None:
-    """Have every large block given back to the system when it is freed.
+    """Make glibc return every large block to the system when it is freed.
 
-    By default glibc takes blocks as large as the largest one freed so far, up to 32 MB, from the
-    heap, where a small one above keeps them: after some large bodies a worker stayed at two to four
-    times its size. A threshold that is set stays where it is.
+    By default glibc raises its mmap threshold to the largest block freed so far, up to 32 MB, and
+    takes smaller blocks from the heap, which cannot shrink while a block above is in use: after
+    some large bodies a worker stayed at two to four times its size. Setting it stops that.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # not every C library has it

@@ -1,6 +1,6 @@
 """Logs what blocks the event loop: a step of a handler or request that takes too long.
 
-All requests and handlers of the process wait meanwhile.
+During such a step all other requests and handlers of the process wait.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ log = logger("cordata.engine")
 
 T = TypeVar("T")
 
-#: A step with more processor time than this blocks the loop, in seconds.
+#: A step with more processor time than this is logged.
 _STEP_S = 0.1
+#: Largest age of the sample of processor time.
 _SAMPLE_S = 0.02
-#: By name of the function.
+#: Its keys are the names of functions.
 _log_throttle = LogThrottle()
 
 
@@ -31,10 +32,10 @@ def measured(
     describe: Callable[[], str] | None = None,
     waits: Callable[[], None] | None = None,
 ) -> Generator[Any, Any, T]:
-    """Await it, and warn when one step of it takes too much of the loop thread's processor time.
+    """Await it, and log a warning when one step takes more than 0.1 s of processor time.
 
-    At most a line a minute and name. `describe()` is told instead of the name, where names are
-    made of what users send. `waits()` is called when it waits for the first time.
+    At most one line per minute and name. The line has `describe()` instead of the name, if given:
+    for names that contain input of users. `waits()` is called before it waits for the first time.
     """
     steps: Any = awaitable.__await__()
     value: Any = None
@@ -50,7 +51,7 @@ def measured(
             return result
         finally:
             if time.perf_counter() - begun > _STEP_S:
-                _look(name, begun, describe)
+                _check(name, begun, describe)
         value = error = None
         if waits is not None:
             waits()
@@ -65,16 +66,17 @@ def measured(
 
 
 class _Sample:
-    """The loop thread's processor time at a moment: to ask for it costs 1.6 us, too much per step.
+    """The loop thread's processor time at a moment: reading it takes 1.6 us, too much per step.
 
-    The moment is at most `_SAMPLE_S` before a step, and no thread takes more than all the time.
+    The sample is at most `_SAMPLE_S` older than a step. The time in between counts as processor
+    time of other steps, so that no step is overestimated.
     """
 
     def __init__(self) -> None:
         self.at, self.processor_s, self.thread = float("-inf"), 0.0, 0
 
     def take(self, now: float) -> None:
-        """Remember the processor time of now."""
+        """Store the current processor time; `now`: `time.perf_counter()`."""
         self.at, self.processor_s = now, time.thread_time()
         self.thread = threading.get_ident()
 
@@ -82,8 +84,8 @@ class _Sample:
 _sample = _Sample()
 
 
-def _look(name: str, begun: float, describe: Callable[[], str] | None) -> None:
-    """A step was long: log it if that was processor time."""
+def _check(name: str, begun: float, describe: Callable[[], str] | None) -> None:
+    """Log a step that took long, if it was processor time."""
     if _sample.thread != threading.get_ident():  # another loop in another thread
         return
     took_s = time.thread_time() - _sample.processor_s - (begun - _sample.at)
@@ -91,8 +93,8 @@ def _look(name: str, begun: float, describe: Callable[[], str] | None) -> None:
         return
     if _log_throttle.is_due(name):
         log.warning(
-            "%s blocked the event loop: %.0f ms of processor time in one step; let a command of the"
-            " pool (@app.command) or a thread (asyncio.to_thread) do that",
+            "%s blocked the event loop: %.0f ms of processor time in one step; move that to a"
+            " command of the pool (@app.command) or a thread (asyncio.to_thread)",
             name if describe is None else describe(),
             took_s * 1000,
             extra=fields(group=name),

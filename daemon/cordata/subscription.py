@@ -1,4 +1,4 @@
-"""Subscriptions to the event store: what `@app.subscribe` declares, what handlers get."""
+"""Subscriptions to the event store: the records of `@app.subscribe`, and the handlers' Context."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cordata.store import Tx, Unit
 T = TypeVar("T")
 Reset = Callable[[Tx], Awaitable[None]]
 R = TypeVar("R", bound=Callable[..., Any])
-#: Where a new subscription begins: with the first event, after the last one, or after a position.
+#: Where a new subscription begins: at the first event, after the last one, or after a position.
 Origin = Literal["start", "end"] | int
 
 
@@ -43,9 +43,9 @@ class SubscriptionContext(Context):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
-        """As `Context.transaction`, and the subscription's position moves on in it: the effect
-        happens once. One per event, and within the handler. Raises: PartitionLost when another
-        process handles the partition by now, AlreadySeen when the effect happened before.
+        """As `Context.transaction`; the subscription's position advances in it, so that the effect
+        happens once. At most one per event, and within the handler. Raises: PartitionLost when
+        another process has taken the partition over; AlreadySeen when the effect happened before.
         """
         with self._guard.commit(self.subscription, "event"):
             async with self.store.transaction() as tx:
@@ -54,19 +54,19 @@ class SubscriptionContext(Context):
                 await advance(tx, self._claim, self.position)
 
     async def run(self, unit: Unit[T], *, batch: bool = False) -> T:
-        """As `Context.run`, and the subscription's position moves on in it: the effect happens
-        once. One per event. Cheaper than `transaction()`. Raises: as that one.
+        """As `Context.run`; the subscription's position advances in it, so that the effect happens
+        once. At most one per event. Cheaper than `transaction()`. Raises: as `transaction()`.
         """
 
-        async def moving(tx: Tx) -> T:
+        async def advancing(tx: Tx) -> T:
             result = await unit(tx)
-            # Last: its row is locked no longer than the commit takes, and no unit reads it.
+            # Last, so that the position's row is locked only during the commit; no unit reads it.
             await advance(tx, self._claim, self.position)
             return result
 
         with self._guard.commit(self.subscription, "event"):
             self._guard.seal(self.subscription)
-            return await self.store.run(moving, batch=batch)
+            return await self.store.run(advancing, batch=batch)
 
     @property
     def committed(self) -> bool:
@@ -79,9 +79,9 @@ SubscriptionFunction = Callable[[StoredEvent, SubscriptionContext], Awaitable[No
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Subscription:
-    """One subscription: what `@app.subscribe` makes of a function.
+    """One subscription: `@app.subscribe` replaces the function with it.
 
-    Raises: ConfigError with every mistake in what it was given.
+    Raises: ConfigError with every mistake in its arguments.
     """
 
     function: SubscriptionFunction
@@ -92,13 +92,13 @@ class Subscription:
     partitions: int
     #: Events read at once; None: 256.
     batch: int | None
-    #: Attempts after the first.
+    #: Attempts after the first one.
     retries: int
-    #: For one attempt.
+    #: Limit of one attempt.
     timeout_s: float
-    #: After the last attempt: block the partition, or a dead letter.
+    #: After the last attempt: block the partition, or make the event a dead letter.
     on_error: Literal["block", "dead"]
-    #: Clears what the handler wrote, in the unit of a reset.
+    #: Clears the handler's tables, in the unit of work of a reset.
     clear: Reset | None = None
 
     def __post_init__(self) -> None:
@@ -131,8 +131,8 @@ class Subscription:
     def reset(self, clear: R) -> R:
         """Declare the unit of work that clears the subscription's tables.
 
-        `cordata subscriptions reset` runs it in the unit that sets the positions back, so there is
-        no moment at which one of the two is done. Raises: ConfigError.
+        `cordata subscriptions reset` runs it in the transaction that sets the positions back.
+        Raises: ConfigError.
         """
         if self.clear is not None:
             raise ConfigError(f"subscription {self.name!r} has two reset functions")

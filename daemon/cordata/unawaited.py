@@ -1,7 +1,7 @@
-"""Coroutines that were never awaited: a call without its `await` does nothing, Python only warns.
+"""Raises an error for coroutines that were never awaited, of which Python only warns.
 
-Python notices when such a coroutine is freed, and warns in the context of the code that frees it:
-nearly always the function that forgot it, while it runs or as it ends.
+Python warns when such a coroutine is freed, in the context of the code that frees it: nearly always
+the function that lacks the `await`, while it runs or when it ends.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class NeverAwaited(CordataError):
 
 
 class require_awaits:
-    """While inside, a coroutine that is never awaited is an error: `with require_awaits(): ...`.
+    """`with require_awaits(): ...`: a coroutine that is never awaited in the block is an error.
 
-    Raised at the end, unless another error is on its way. Raises: NeverAwaited.
+    Raises: NeverAwaited at the end of the block, unless the block raised another error.
     """
 
     __slots__ = ("_before", "_own")
@@ -56,7 +56,7 @@ class require_awaits:
 
 
 def _install() -> None:
-    """Install it anew where other code, such as pytest, has replaced filters and showwarning."""
+    """Install `_show`, also again after other code, such as pytest, has replaced it."""
     global _before
     _before = warnings.showwarning
     warnings.showwarning = _show
@@ -77,7 +77,7 @@ def _show(
     line: str | None = None,
 ) -> None:
     found = _found.get()
-    # What the garbage collector finds may be of any function.
+    # A coroutine that the garbage collector frees may come from any function.
     if found is not None and not _in_gc and category is RuntimeWarning:
         text = str(message).partition("\n")[0]
         if text.endswith("was never awaited"):

@@ -1,4 +1,4 @@
-"""Uncaught exceptions are logged as all others are: by type and place, without a message.
+"""Logs uncaught exceptions by type and place, as all others, without their message.
 
 Python's own hooks would print the message, which may quote personal data.
 """
@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 from cordata import events
 from cordata.log import fields, logger, without_values
 
-if TYPE_CHECKING:  # what has no loop, as `cordata server`, does without
+if TYPE_CHECKING:  # a process without a loop, such as `cordata server`, does not import it
     import asyncio
 
 log = logger("cordata.unhandled")
 
 
 def install_hooks() -> None:
-    """For this process: of its threads, of objects that Python ends, of what ends the process."""
+    """Install the hooks for the main program, its threads, and objects that Python deletes."""
     sys.excepthook = _process_failed
     threading.excepthook = _thread_failed
     sys.unraisablehook = _unraisable
 
 
 def watch_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """For tasks, futures and callbacks of a loop whose failure is never retrieved."""
+    """Install the hook for tasks, futures and callbacks of a loop that fail unobserved."""
     loop.set_exception_handler(_loop_failed)
 
 
@@ -43,7 +43,7 @@ def _process_failed(
 
 def _thread_failed(args: threading.ExceptHookArgs) -> None:
     if args.exc_value is not None and not issubclass(args.exc_type, SystemExit):
-        name = args.thread.name if args.thread is not None else "that is gone"
+        name = args.thread.name if args.thread is not None else "(ended)"
         log.error("thread %s failed with %s", name, args.exc_type.__name__, exc_info=args.exc_value)
 
 
@@ -54,7 +54,7 @@ def _unraisable(args: sys.UnraisableHookArgs) -> None:
 
 
 def _loop_failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """`loop.call_exception_handler` says what `context` may hold."""
+    """The documentation of `loop.call_exception_handler` has the keys of `context`."""
     import asyncio
 
     error: BaseException | None = context.get("exception")
@@ -68,5 +68,5 @@ def _loop_failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> No
 
 
 def _name_of(thing: object) -> str:
-    """The name of a function or coroutine, else of its type: its repr may hold values."""
+    """The name of a function or coroutine, else of its type: a repr may contain values."""
     return str(getattr(thing, "__qualname__", type(thing).__qualname__))

@@ -1,4 +1,4 @@
-"""Secrets at rest: libsodium's secretbox under keys derived from one master key."""
+"""Secrets at rest: libsodium's secretbox, with keys derived from one master key."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _KEY_BYTES = 32
 
 
 class Vault:
-    """Seals and opens small secrets.
+    """Encrypts and decrypts small secrets.
 
-    Each `context` has its own key, so that a sealed value moved to another place (another table,
-    another purpose) does not open there.
+    Each `context` has its own key, so that a sealed value that is copied to another place (another
+    table, another purpose) cannot be opened there.
     """
 
     def __init__(self, master_key: bytes | None) -> None:
-        """`master_key` is the credential `master-key`: 64 hex digits.
+        """`master_key` is the credential `master-key`: 64 hex digits. None: each use raises.
 
-        None is allowed; then the first use says what is missing. Raises: ConfigError.
+        Raises: ConfigError when it is not valid.
         """
         self._master_key = None if master_key is None else parse_key(master_key)
         self._boxes: dict[str, SecretBox] = {}
@@ -38,17 +38,17 @@ class Vault:
         return self._master_key is not None
 
     def seal(self, secret: bytes, *, context: str) -> bytes:
-        """Encrypt; every call gives other bytes (a random nonce), 40 longer than the secret.
+        """Encrypt. Each call returns other bytes (a random nonce), 40 more than the secret has.
 
         Raises: ConfigError without a master key.
         """
         return bytes(self._box(context).encrypt(secret))
 
     def open(self, sealed: bytes, *, context: str) -> bytes:
-        """Decrypt what `seal` gave for the same context.
+        """Decrypt a result of `seal` for the same context.
 
         Raises: ConfigError without a master key; PermanentError when the bytes were changed, or
-        sealed with another key or for another context.
+        sealed with another key or context.
         """
         box = self._box(context)
         from nacl.exceptions import CryptoError
@@ -57,13 +57,13 @@ class Vault:
             return bytes(box.decrypt(sealed))
         except (CryptoError, ValueError) as error:
             raise PermanentError(
-                f"a sealed secret ({context}) does not open with this master key",
-                hint="was the credential master-key replaced? restore it, or set the secret anew",
+                f"a sealed secret ({context}) cannot be opened with this master key",
+                hint="if the credential master-key was replaced, restore it; else set a new secret",
             ) from error
 
     def fingerprint(self, secret: bytes, *, context: str) -> bytes:
         """A keyed hash of 16 bytes: equal for equal secrets, so that a stored secret is found by
-        one look-up; it tells nothing without the key. Needs no libsodium.
+        one look-up. Without the key it reveals nothing. Needs no libsodium.
 
         Raises: ConfigError without a master key.
         """
@@ -80,14 +80,14 @@ class Vault:
 
     def _new_box(self, context: str) -> SecretBox:
         key = self._derive(context)
-        from nacl.secret import SecretBox  # 12 ms and 3 MB, not before there is a secret
+        from nacl.secret import SecretBox  # 12 ms and 3 MB
 
         return SecretBox(key)
 
     def _derive(self, context: str) -> bytes:
         if self._master_key is None:
             raise ConfigError(
-                "the credential master-key is missing; no secret can be sealed or opened",
+                "the credential master-key is missing: secrets can be neither sealed nor opened",
                 hint="create it once with `cordata credentials init`, then restart the service",
             )
         key = blake2b(
@@ -97,9 +97,9 @@ class Vault:
 
 
 def parse_key(credential: bytes) -> bytes:
-    """The 32 bytes of a master key file, 64 hex digits. Raises: ConfigError.
+    """The 32 bytes of a master key in its file format, 64 hex digits. Raises: ConfigError.
 
-    Not raw bytes: a key that happens to end in a line break would lose it.
+    The format is not raw bytes, since editors and shells add or remove a line break at the end.
     """
     try:
         key = bytes.fromhex(credential.decode().strip())
@@ -108,11 +108,11 @@ def parse_key(credential: bytes) -> bytes:
     if len(key) != _KEY_BYTES:
         raise ConfigError(
             "the credential master-key must be 64 hex digits",
-            hint="`cordata credentials init` makes one",
+            hint="`cordata credentials init` creates one",
         )
     return key
 
 
 def new_key() -> bytes:
-    """A fresh master key as its file holds it: 64 hex digits."""
+    """A new random master key in its file format: 64 hex digits."""
     return os.urandom(_KEY_BYTES).hex().encode()

@@ -54,7 +54,9 @@ def test_app_keeps_what_is_registered() -> None:
 def test_app_has_one_chain_of_migrations() -> None:
     app = App("shop")
     app.migrations("shop.sql")
-    with pytest.raises(ConfigError, match=r"migrations\('shop.more'\): they are in 'shop.sql'"):
+    with pytest.raises(
+        ConfigError, match=r"migrations\('shop.more'\): the App has migrations in 'shop.sql'"
+    ):
         app.migrations("shop.more")
     assert app.migration_package == "shop.sql"
 
@@ -69,26 +71,32 @@ def test_app_refuses_a_name_that_cannot_be_a_component(name: str) -> None:
     ("register", "problem"),
     [
         (lambda app: app.on("a")(plain), r"on\('a'\): plain must be an async function"),
-        (lambda app: app.on("a", retries=-1)(handler), "retries must be 0 or more"),
-        (lambda app: app.on("a", retries=10**9)(handler), "retries must be 0 or more"),
-        (lambda app: app.on("a", retries=1.5)(handler), "retries must be 0 or more, a whole"),
-        (lambda app: app.on("a", concurrency=0)(handler), "concurrency must be 1 or more"),
-        (lambda app: app.on("a", concurrency=10**9)(handler), "1,000 at most, not 1000000000"),
-        (lambda app: app.on("a", concurrency=True)(handler), "concurrency must be 1 or more"),
+        (lambda app: app.on("a", retries=-1)(handler), "retries must be a whole number from 0"),
+        (lambda app: app.on("a", retries=10**9)(handler), "retries must be a whole number from 0"),
+        (lambda app: app.on("a", retries=1.5)(handler), "retries must be a whole number from 0"),
+        (
+            lambda app: app.on("a", concurrency=0)(handler),
+            "concurrency must be a whole number from 1",
+        ),
+        (lambda app: app.on("a", concurrency=10**9)(handler), "to 1,000, not 1000000000"),
+        (
+            lambda app: app.on("a", concurrency=True)(handler),
+            "concurrency must be a whole number from 1",
+        ),
         (lambda app: app.on("a", timeout_s=1e-9)(handler), "timeout_s must be more than 0"),
         (lambda app: app.on("a", timeout_s=1e300)(handler), "timeout_s must be more than 0"),
         (lambda app: app.on("a", timeout_s=float("nan"))(handler), "timeout_s must be more"),
         (lambda app: app.on("a", timeout_s="60")(handler), "timeout_s must be more than 0"),
-        (lambda app: app.on("")(handler), "the type must be a text of 1 to 200 characters"),
-        (lambda app: app.on("t" * 201)(handler), "the type must be a text of 1 to 200"),
-        (lambda app: app.on("a\0")(handler), "the type must be a text .* without NUL"),
-        (lambda app: app.on("a", group="g" * 201)(handler), "group must be a text of 1 to 200"),
+        (lambda app: app.on("")(handler), "the type must be a string of 1 to 200 characters"),
+        (lambda app: app.on("t" * 201)(handler), "the type must be a string of 1 to 200"),
+        (lambda app: app.on("a\0")(handler), "the type must be a string .* without NUL"),
+        (lambda app: app.on("a", group="g" * 201)(handler), "group must be a string of 1 to 200"),
         (lambda app: app.on("a", timeout_s=0)(handler), "timeout_s must be more than 0"),
         (lambda app: app.startup(plain), "startup: plain must be an async function"),
         (lambda app: app.backfill("x")(plain), "must be an async function"),
-        (lambda app: app.backfill("x", batch=0), "batch must be 1 or more"),
-        (lambda app: app.backfill("x", batch=10**9), "batch must be 1 or more"),
-        (lambda app: app.backfill("", batch=1), "the name must be a text"),
+        (lambda app: app.backfill("x", batch=0), "batch must be a whole number from 1"),
+        (lambda app: app.backfill("x", batch=10**9), "batch must be a whole number from 1"),
+        (lambda app: app.backfill("", batch=1), "the name must be a string"),
         (lambda app: app.every(seconds=1e-9), "seconds must be more than 0"),
         (lambda app: app.every(seconds=1, timeout_s=1e300), "timeout_s must be more than 0"),
         (lambda app: app.job("x", claim_timeout_s=1e300)(handler), "claim_timeout_s must be"),
