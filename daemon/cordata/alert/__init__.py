@@ -1,4 +1,4 @@
-"""Alerts: every error is in the journal, counted by kind in the store, and mailed now and then.
+"""Alerts: each error is logged to the journal, counted by kind in the store, and mailed by kind.
 
 error in the log -> AlertHandler -> Buffer -> services.alert -> store -> one mail for all kinds
     | urgent, or the store is away                  ^                     that are due (primary)

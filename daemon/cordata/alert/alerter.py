@@ -1,4 +1,4 @@
-"""One alert: the journal first, then a mail if the cool-down allows. Needs no store."""
+"""Raises one alert: a line in the journal, then a mail if the cool-down allows. Needs no store."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Alerter:
         directories: Sequence[Path],
         keep: Callable[[str, str, int], None],
     ) -> None:
-        """`login`: user and password, when the server wants them.
+        """`login`: user and password, if the server requires them.
 
-        `directories` hold the cool-down's state, the first writable one (see Cooldown). `keep`
-        gets what is to be told later (cause, text, count): the server is away, or this host has
-        sent its mails of this hour.
+        `directories`: for the cool-down's state, which is in the first writable one (see Cooldown).
+        `keep` is called with each alert to be mailed later (cause, text, count): the server is
+        away, or this host has reached its limit of mails per hour.
         """
         self._config = config
         self._mail = mail
@@ -55,26 +55,26 @@ class Alerter:
         return bool(self._config.to and self._mail.host)
 
     def alert(self, cause: str, text: str, *, message_id: str = "") -> bool:
-        """Say it in the journal, and by mail if the cool-down allows; blocks for an SMTP dialogue.
+        """Log the alert, and mail it if the cool-down allows; blocks for an SMTP conversation.
 
-        `cause` is what the cool-down counts by: a unit's name, `store-full`, ... The first line of
-        `text` is the journal's message and the mail's subject. Returns False when a mail was due
-        and could not be sent now; never raises.
+        `cause` is the key of the cool-down: a unit's name, `store-full`, ... The first line of
+        `text` is the log message and the mail's subject. Returns False when a mail was due and
+        could not be sent now; never raises.
         """
         log.error("%s", text.split("\n", 1)[0], extra=fields(message_id, cause=cause))
         return not self.mails or self.mail(cause, text)
 
     def mail(self, cause: str, text: str, *, count: int = 1) -> bool:
-        """The mail alone, for what the journal has already; `count` times in a row. See `alert`."""
+        """As `alert`, without the log line. `count`: alerts of the cause since the last call."""
         now = clock.now().timestamp()
         try:
             counted = self._cooldown.claim(cause, now=now, count=count)
         except OSError as error:
-            log.error("no mail about %s: its cool-down cannot be kept: %s", cause, error)
+            log.error("no mail about %s: its cool-down cannot be stored: %s", cause, error)
             self._keep(cause, text, count)
             return False
         except TooMany:
-            log.error("no mail about %s: there were too many in this hour; it comes later", cause)
+            log.error("no mail about %s now: the limit of mails per hour is reached", cause)
             self._keep(cause, text, count)
             return True
         if counted is None:
@@ -86,17 +86,17 @@ class Alerter:
             try:
                 self._cooldown.give_back(cause, counted=counted, now=now)
             except OSError as second:
-                log.error("the cool-down of %s cannot be kept: %s", cause, second)
-            # Last: a process that finds it kept may claim as soon as it is due.
+                log.error("the cool-down of %s cannot be stored: %s", cause, second)
+            # Last: a process that finds the alert may claim its mail as soon as it is due.
             self._keep(cause, text, count)
             return False
         return True
 
     def mail_soon(self, cause: str, text: str, *, count: int = 1) -> None:
-        """`mail` from an event loop: returns at once, the dialogue runs in a thread of its own.
+        """`mail` for an event loop: returns at once; a separate thread sends the mail.
 
-        A daemon thread: a hanging mail server must not hold up a shutdown. It ends when nothing
-        is left to say.
+        It is a daemon thread, so that a hanging mail server cannot delay a shutdown. It ends when
+        no alert waits.
         """
         with self._guard:
             self._pending[cause] = (text, self._pending.get(cause, ("", 0))[1] + count)
@@ -114,7 +114,7 @@ class Alerter:
                     return
             for cause, (text, count) in pending.items():
                 self.mail(cause, text, count=count)
-            # Thousands of one kind are one line in the state file, once a second.
+            # Thousands of one cause then become one update of the state file per second.
             time.sleep(_PAUSE_S)
 
     def _send(self, cause: str, text: str, counted: int) -> None:
@@ -150,16 +150,16 @@ class Alerter:
 
 
 class _NotSent(Exception):
-    """The mail server did not take it."""
+    """The mail server did not accept the mail."""
 
 
 def recipients_of(config: AlertConfig) -> list[str]:
-    """A bare name is a mailbox of the mail server's host; a message needs a whole address."""
+    """The addresses of `[alert] to`; a bare name becomes a mailbox at localhost."""
     return [one if "@" in one else f"{one}@localhost" for one in config.to]
 
 
 def compose(cause: str, text: str, counted: int, config: AlertConfig, host: str) -> tuple[str, str]:
-    """Subject and text of the mail: what, where, how often; nothing of any request's content."""
+    """Subject and text of the mail: what happened, on which host, how often. No request content."""
     text = text.encode(errors="backslashreplace").decode()  # a path may hold any byte
     lines = [text, "", f"Host: {host}"]
     if counted:

@@ -1,4 +1,4 @@
-"""Which mails were sent, and when: a small state file, shared by every process of the host."""
+"""The cool-down of alert mails: a small state file, shared by all processes of the host."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 from cordata.alert.spool import in_first
 
 _FILE, _LOCK = "alerts.json", "alerts.lock"
-#: A cause not heard of for this long is forgotten.
+#: A cause without a mail for so long is deleted from the file.
 _KEEP_S = 30 * 86_400.0
-#: A mail that could not be sent may be tried again this much later, not before.
+#: Pause before a mail that could not be sent may be tried again.
 RETRY_S = 60.0
 _HOUR_S = 3600.0
 
 
 class TooMany(Exception):
-    """This host has sent its mails of this hour."""
+    """This host has reached its limit of mails per hour."""
 
 
 @dataclass(slots=True, order=True)
@@ -35,7 +35,7 @@ class _Cause:
 
     @property
     def mails(self) -> list[float]:
-        """When its mails were sent that still count."""
+        """When its mails were sent: the last one, and those within the hour before it."""
         return [self.mailed_at, *self.before]
 
 
@@ -45,23 +45,23 @@ class Cooldown:
     def __init__(
         self, directories: Sequence[Path], *, cooldown_s: float, max_per_hour: int = 1000
     ) -> None:
-        """The state lies in the first directory that can be written.
+        """The state is in the first directory that can be written.
 
-        A second one (on another file system) keeps the promise when the first one's disk is full,
-        which is itself a cause.
+        A second one, on another file system, is used when the first one's disk is full, which is
+        itself a cause of alerts.
         """
         self._directories = directories
         self._cooldown_s = cooldown_s
         self._max_per_hour = max_per_hour
 
     def claim(self, cause: str, *, now: float, count: int = 1) -> int | None:
-        """Take the right to mail about a cause at `now` (wall time, seconds).
+        """Claim the right to mail about a cause at `now` (wall time, seconds).
 
-        `count`: alerts since the last call. Returns how many were only counted since its last
-        mail, without the one that is mailed now; None: no mail, all were counted. Raises: TooMany
-        when another mail would be too many of all causes together, nothing is counted then;
-        OSError when the state can be kept nowhere; then nothing may be mailed, since that
-        could not be recorded.
+        `count`: alerts since the last call. Returns how many were only counted since the last mail,
+        without the one that is mailed now; None: no mail is due, all were counted. Raises: TooMany
+        when the limit of mails per hour, of all causes together, is reached: then nothing is
+        counted; OSError when no directory can be written: then send no mail, as it cannot be
+        recorded.
         """
         with self._locked():
             causes = self._load()
@@ -122,7 +122,7 @@ def _within(now: float, at: float) -> bool:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Whole or not at all: a reader, or a crash, never sees half a file."""
+    """Replace a file atomically: after a crash it has its old or its new content."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(fresh, "w") as file:

@@ -1,6 +1,6 @@
-"""The log handler of alerts: every error that a process logs is counted by kind in its buffer.
+"""The log handler of alerts: counts each error that a process logs, by kind, in its buffer.
 
-Code that logs an error need not know who is told of it.
+So code that logs an error does nothing else to raise an alert.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from cordata.alert.alerter import Alerter
 from cordata.core.alert import AlertGroup, add_to, group_of, scrub
 from cordata.log import message_of, trail
 
-#: MESSAGE_ID: the cause by which people know it. These are mailed at once and by this process
-#: itself, since the store or the primary may be what is broken. Failed units have OnFailure= for
-#: that.
+#: MESSAGE_ID -> cause. This process mails these at once and by itself, since the store or the
+#: primary may be broken. (Failed units are mailed by OnFailure=.)
 CAUSES = {
     events.CONFIG_INVALID: "config-invalid",
     events.DISK_FULL: "store-full",
@@ -32,9 +31,9 @@ CAUSES = {
     events.POOL_COMMAND_POISONED: "command-refused",
     events.POOL_SESSIONS_DAMAGED: "sessions-lost",
 }
-#: Begins the Message-ID of a mail with alerts. When such a mail fails, no further one says so.
+#: Prefix of the Message-ID of a mail with alerts. A failure of such a mail causes no further mail.
 MAIL_PREFIX = "<alert."
-#: Kinds of errors that a buffer keeps apart.
+#: Most kinds of errors that a buffer counts separately.
 _LIMIT = 500
 
 
@@ -44,13 +43,13 @@ class Buffer:
     """
 
     def __init__(self) -> None:
-        #: Called when something was added; from whatever thread that happens in.
+        #: Called in the thread of `add` after each call of it.
         self.wake: Callable[[], None] | None = None
         self._guard = threading.Lock()
         self._groups: dict[str, AlertGroup] = {}
 
     def add(self, groups: Iterable[AlertGroup]) -> None:
-        """Count these in; never blocks for long, never raises."""
+        """Add these to the counts; never blocks for long, never raises."""
         with self._guard:
             add_to(self._groups, groups, _LIMIT)
         if self.wake is not None:
@@ -73,7 +72,7 @@ class Buffer:
 
 
 class AlertHandler(logging.Handler):
-    """Beside the handler that writes the log: counts errors by kind, and has the urgent mailed."""
+    """A second handler beside the log's own: counts errors by kind, and mails urgent ones."""
 
     def __init__(self, alerter: Alerter, buffer: Buffer, *, place: str) -> None:
         """`place`: host and role of this process."""
@@ -84,7 +83,7 @@ class AlertHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Count it, start a mail if it is urgent; never blocks."""
-        if record.name == "cordata.alert":  # about an alert that could not be told
+        if record.name == "cordata.alert":  # an error of the alerts themselves: no endless loop
             return
         try:
             group = self._group(record)
@@ -107,7 +106,7 @@ class AlertHandler(logging.Handler):
         elif id_ in CAUSES:
             cause = CAUSES[id_]
         else:
-            # Never the text: it differs from one to the next.
+            # Not the text, which differs between errors of one kind.
             what = "error" if error is None else type(error).__name__
             where = _place_of(error.__traceback__) if error is not None else ""
             cause = f"{record.name} {what}" + (f" at {where}" if where else "")
@@ -126,12 +125,12 @@ class AlertHandler(logging.Handler):
         )
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Nothing: the handler that writes the log says it."""
+        """Do nothing: the handler that writes the log reports it."""
 
 
 def _template(record: logging.LogRecord) -> str:
-    """The message without its arguments. A developer's f-string has none, so it is scrubbed; what
-    asyncio says quotes values.
+    """The log message without its arguments, scrubbed, since an f-string contains its values. For
+    asyncio the result of `message_of`, which removes values.
     """
     return scrub(message_of(record) if record.name == "asyncio" else str(record.msg))
 

@@ -1,4 +1,4 @@
-"""A file for alerts that cannot wait for the store: it is away, or their process ends."""
+"""A file for alerts of processes that end before the store has them, or while it is away."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cordata.core.alert import AlertGroup
 T = TypeVar("T")
 
 _FILE = "alerts.waiting"
-#: Beyond it nothing is added: some thousand alerts, of which the first tell what is wrong.
+#: Limit of the file: some thousand alerts. Later ones are dropped, as the first show the problem.
 _MAX_BYTES = 1 << 20
 
 _encode = msgspec.json.Encoder().encode
@@ -30,25 +30,26 @@ class Spool:
         self._directories = directories
 
     def add(self, groups: Iterable[AlertGroup]) -> None:
-        """Keep these, on the disk when it returns. Raises: OSError when nothing can be written."""
+        """Append these and sync. Raises: OSError when no directory can be written."""
         lines = b"".join(_encode(group) + b"\n" for group in groups)
         in_first(self._directories, lambda directory: _append(directory / _FILE, lines))
 
     @property
     def waits(self) -> bool:
-        """Whether there is anything; cheap."""
+        """Whether the file has alerts; cheap."""
         return any(_size(directory / _FILE) for directory in self._directories)
 
     @contextmanager
     def taken(self) -> Iterator[list[AlertGroup]]:
-        """The alerts in the file, deleted when the block ends well; none if another process reads.
+        """The alerts in the file, deleted at the end of the block unless it raises.
 
-        A process that adds meanwhile waits. After a crash within the block all is there again.
+        Empty while another process reads the file. `add` waits for the end of the block. After a
+        crash within it, all alerts are still in the file.
         """
         with ExitStack() as stack:
             files: list[BinaryIO] = []
             for directory in self._directories:
-                # Missing, not ours, or locked by another process: this time without it.
+                # Skip a file that is missing, unreadable or locked by another process.
                 with suppress(OSError):
                     file: BinaryIO = stack.enter_context(open(directory / _FILE, "r+b"))
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,7 +60,10 @@ class Spool:
 
 
 def in_first(directories: Iterable[Path], act: Callable[[Path], T]) -> T:
-    """Act in the first directory where that succeeds. Raises: OSError, that of the first one."""
+    """The result of `act` for the first directory in which it succeeds.
+
+    Raises: OSError of the first directory when it fails in all.
+    """
     error: OSError | None = None
     for directory in directories:
         try:
@@ -82,7 +86,7 @@ def _append(path: Path, lines: bytes) -> None:
 
 def _read(file: BinaryIO) -> Iterator[AlertGroup]:
     for line in file:
-        with suppress(msgspec.MsgspecError, UnicodeError):  # cut off by a crash: without it
+        with suppress(msgspec.MsgspecError, UnicodeError):  # skip a line that a crash cut off
             yield _decode(line)
 
 

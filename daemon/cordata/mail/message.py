@@ -1,4 +1,4 @@
-"""A mail as an Internet message: MIME, headers encoded, nothing injectable."""
+"""A mail as a MIME message with encoded headers, safe from header injection."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class DeliveryResult:
 
     #: Recipients to try again.
     remaining: Sequence[str]
-    #: How many the server refused for good.
+    #: How many recipients the server refused permanently.
     refused_count: int
     accepted_count: int
-    #: Reply codes of the refusals, for the log: addresses stay out of it.
+    #: Reply codes of the refusals, for the log, which has no addresses.
     codes: Sequence[int]
 
 
@@ -53,7 +53,7 @@ def delivery_result(recipients: Iterable[str], refused: Mapping[str, int]) -> De
 def address(text: str) -> str:
     """The bare address within `text` (`user@host` or `Name <user@host>`), its domain in ASCII.
 
-    Raises: PermanentError when it is none, or its local part would need SMTPUTF8.
+    Raises: PermanentError when it is not an address, or its local part would need SMTPUTF8.
     """
     named = _NAMED.match(text)
     bare = (named["address"] if named else text).strip(" ")
@@ -61,7 +61,7 @@ def address(text: str) -> str:
         raise PermanentError("not an e-mail address")
     local, _, domain = bare.rpartition("@")
     if not local.isascii():
-        raise PermanentError("an e-mail address with other than ASCII letters before its @")
+        raise PermanentError("the e-mail address has characters other than ASCII before the @")
     try:
         return f"{local}@{domain if domain.isascii() else domain.encode('idna').decode()}"
     except UnicodeError:
@@ -69,7 +69,7 @@ def address(text: str) -> str:
 
 
 def check_address(text: str) -> None:
-    """Raises: PermanentError when no mail can have it as sender or recipient."""
+    """Raises: PermanentError when it cannot be the sender or a recipient of a mail."""
     _display(text)
 
 
@@ -84,8 +84,8 @@ def mime_message(
     date: datetime,
     inline: Iterable[InlineImage] = (),
 ) -> bytes:
-    """The message in RFC 5322 form with CRLF line ends, text and HTML as alternatives, the
-    pictures beside the HTML.
+    """The message in RFC 5322 form with CRLF line ends: text and HTML as alternatives, and the
+    pictures of the HTML.
 
     Raises: PermanentError when sender, recipient or Message-ID are malformed.
     """

@@ -1,4 +1,4 @@
-"""One conversation with the SMTP server: aiosmtplib's many errors as two."""
+"""One conversation with the SMTP server, with two errors instead of aiosmtplib's many."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class SmtpUnavailable(Exception):
-    """The server, not one mail, is at fault: all mails wait."""
+    """The server cannot be used, for any mail: all mails wait."""
 
 
 class MailRejected(Exception):
-    """The server refuses this mail for all recipients; `code` tells whether for good."""
+    """The server refuses this mail for all recipients; `code`: 4xx for now, 5xx permanently."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"refused: {code}")
@@ -54,7 +54,7 @@ async def deliver(
 ) -> dict[str, int]:
     """Send one message. Returns the reply code of each recipient that was refused.
 
-    Raises: MailRejected, SmtpUnavailable (a refused sender is one: it is the same for all mails).
+    Raises: MailRejected; SmtpUnavailable, also for a refused sender: all mails have the same one.
     """
     import aiosmtplib
 
@@ -71,7 +71,7 @@ async def deliver(
 
 
 async def disconnect(client: SMTP) -> None:
-    """End the conversation, politely if the server still listens."""
+    """End the conversation with QUIT; close the connection if that fails."""
     import aiosmtplib
 
     try:
@@ -88,7 +88,7 @@ async def send(
     recipients: Sequence[str],
     message: bytes,
 ) -> dict[str, int]:
-    """`deliver` over a connection of its own."""
+    """`deliver` over a new connection, closed at the end."""
     client = await connect(config, login)
     try:
         return await deliver(
@@ -103,13 +103,13 @@ async def send(
 
 
 def _reason(error: BaseException) -> str:
-    """Type and reply code; a server's text may quote addresses."""
+    """Type and reply code, without the server's text, which may quote addresses."""
     code = getattr(error, "code", None)
     return f"{type(error).__name__} {code}" if code else type(error).__name__
 
 
 def _hostname() -> str:
-    """For EHLO; without asking DNS, which may block."""
+    """The name for EHLO, without a DNS query, which may block."""
     name = socket.gethostname()
     plain = name.isascii() and name.replace("-", "").replace(".", "").isalnum()
     return name if plain else "localhost"

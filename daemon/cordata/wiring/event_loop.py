@@ -1,4 +1,4 @@
-"""The event loop of every role, and of every coroutine test: its end never hangs."""
+"""The event loop of each role and coroutine test: uvloop, closed without hanging."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def run_on_uvloop(role: Callable[[], Awaitable[int]]) -> int:
 
 @contextmanager
 def uvloop_runner(*, debug: bool | None = None) -> Iterator[asyncio.Runner]:
-    """A runner on a fresh uvloop, closed at the end whatever was left open.
+    """A runner on a new uvloop, closed at the end even if transports are still open.
 
-    uvloop warns of a transport that was left open, then closes it. Where warnings are errors it
-    gets no further than the first half and waits for ever for what it did not close. So they are
-    given out when the loop is closed: a test that is strict fails, unless it has failed already.
+    uvloop warns about an open transport, then closes it. Where warnings are errors, the warning
+    prevents the closing, and uvloop waits forever. So warnings are collected, and issued after the
+    loop is closed: a strict test fails then, unless it has failed already.
     """
     import uvloop
 
@@ -39,8 +39,8 @@ def uvloop_runner(*, debug: bool | None = None) -> Iterator[asyncio.Runner]:
     except BaseException:
         _close(runner)
         raise
-    for left in _close(runner):
-        warnings.warn_explicit(left.message, left.category, left.filename, left.lineno)
+    for one in _close(runner):
+        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
 def _close(runner: asyncio.Runner) -> list[warnings.WarningMessage]:

@@ -1,5 +1,5 @@
-"""Imports what the workers of `cordata server` need, so that they share it when it forks them."""
-# ruff: noqa: F401 - to be imported is all that is wanted of it
+"""Imports the modules of workers in `cordata server`, so that its forked workers share them."""
+# ruff: noqa: F401 - imported only to be loaded
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cordata.store.factory import store_class
 
 
 def import_all(config: str | Path | None, app: str | None) -> None:
-    """Import the application and what its workers import in functions.
+    """Import the application, and modules that its workers import within functions.
 
-    What the primary alone needs no other process would share. Raises: ConfigError.
+    Modules of the primary only are left out, as no process would share them. Raises: ConfigError.
     """
     import concurrent.futures.thread
 

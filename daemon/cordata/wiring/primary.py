@@ -1,4 +1,4 @@
-"""primary: the lease, and what only one may do."""
+"""Builds the role primary: the lease, and the services that run in one process only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def run_primary(role: Role) -> int:
-    """primary: the lease first; what only one may do waits for it."""
+    """Run the primary; its other services wait for the lease. Returns the exit code."""
     from cordata.factory import groups_of
     from cordata.services.alert_mail import AlertMailService
     from cordata.services.backfill import BackfillService
@@ -69,8 +69,8 @@ async def run_primary(role: Role) -> int:
 
 
 def _reconcilers(config: Config, leadership: Leadership, holder: str) -> list[Service]:
-    """The service that keeps Redis and the store in step; without Redis, the one that brings back
-    what was left there.
+    """With Redis, the service that reconciles it with the store; without, the one that returns
+    messages of an earlier Redis to the store.
     """
     from cordata.broker.factory import is_store, make_reconciler
 

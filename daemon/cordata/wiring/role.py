@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 log = logger("cordata.wiring")
 
-#: Part of the stop timeout that is left after the handlers: to settle, to deliver, to close.
+#: Part of the stop timeout that is reserved after the handlers: to settle, to deliver, to close.
 _SETTLE_S = 5.0
-#: A mail that failed is due again after so long.
+#: Pause before a failed mail is due again.
 _RETRY_US = round((RETRY_S + 1.0) * 1e6)
 
 
@@ -37,9 +37,9 @@ class Role:
     """The role that one process runs."""
 
     loaded: Loaded
-    #: `0` of worker@0; "" where there is one only.
+    #: `0` of worker@0; "" for a role without instances.
     instance: str = ""
-    #: Process what is there, then exit.
+    #: Handle the events in the queue, then exit.
     test_mode: bool = False
 
     @property
@@ -54,7 +54,7 @@ class Role:
 
 
 def cut_off_of(stop_timeout_s: float) -> float:
-    """When a stop cancels the functions of the application that still run, in seconds after it."""
+    """Seconds after a stop at which the application's functions that still run are cancelled."""
     return stop_timeout_s - min(_SETTLE_S, stop_timeout_s / 3)
 
 
@@ -68,23 +68,23 @@ class Alerts:
     spool: Spool
 
     def leave(self) -> None:
-        """Leave what was counted to the primary: this process opens no store."""
-        if left := self.buffer.take():
+        """Write the counted alerts to the host's file, for the primary: needs no store."""
+        if groups := self.buffer.take():
             with suppress(OSError):  # the journal has them
-                self.spool.add(left)
+                self.spool.add(groups)
 
     def service(self, config: Config, store: Store, *, sweeps: bool = False) -> Service:
-        """The service that stores them; with `sweeps` also those in the file of the host."""
+        """The service that stores the alerts; with `sweeps` also those in the host's file."""
         spool = self.spool if sweeps else None
         return AlertService(store, self.buffer, self.alerter, pace_of(config.alert), spool=spool)
 
 
 @contextmanager
 def alerting(config: Config, role: str, *, ends_soon: bool = False) -> Iterator[Alerts]:
-    """While inside, the errors that this process logs are alerts; `role` says whose they are.
+    """Within the block, errors that this process logs are alerts of `role`.
 
-    What is not in the store at the end waits in a file for the primary. A process that `ends_soon`
-    mails nothing itself: it would not live to see it sent.
+    Alerts that are not in the store at the end wait in a file for the primary. With `ends_soon`
+    the process sends no mail itself: it would end before the mail is sent.
     """
     alert = replace(config.alert, to=()) if ends_soon else config.alert
     place = f"{socket.gethostname()} {role}"
@@ -113,9 +113,9 @@ def alerting(config: Config, role: str, *, ends_soon: bool = False) -> Iterator[
 def reload_of(
     role: Role, *takers: Callable[[Config], None]
 ) -> Callable[[], Coroutine[Any, Any, str]]:
-    """SIGHUP: read the file again; the log level and what `takers` take, the rest needs a restart.
+    """The function for SIGHUP: reads the file again, passes it to `takers`, sets the log level.
 
-    A taker raises ConfigError when it cannot use what it gets; then nothing after it changes.
+    Other settings need a restart. If a taker raises ConfigError, later ones are not called.
     """
 
     async def reload() -> str:

@@ -1,4 +1,4 @@
-"""worker@N: HTTP, the engine, and a child of the pool."""
+"""Builds the role worker@N: HTTP, event handlers and subscriptions, children of the pool."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ log = logger("cordata.wiring")
 
 
 async def run_worker(role: Role) -> int:
-    """worker@N: HTTP, engine, pool child; waits for the schema. In test mode the engine, to its
-    end, and the child that its handlers may call.
+    """Run a worker: HTTP, engine, pool children. Returns the exit code.
+
+    In test mode it runs without HTTP, until all events are handled.
     """
     settings = role.config.worker_of(role.instance)
     if role.test_mode and "engine" not in settings.services:
-        return EXIT_OK  # nothing that could come to an end
+        return EXIT_OK  # no service that ends by itself
     sockets = _http_sockets("http" in settings.services and not role.test_mode)
     with Notifier() as notifier, alerting(role.config, f"worker@{role.instance}") as alerts:
         async with open_context_with_retry(role.config, role.app, notifier, sockets) as ctx:
@@ -81,11 +82,10 @@ async def run_worker(role: Role) -> int:
 
 
 async def run_without_config(config: Config, instance: str, error: ConfigError) -> int:
-    """worker@N while its configuration is invalid: answers 503, and starts anew at a reload.
+    """Run a worker whose configuration is invalid: it answers 503, and starts again at a reload.
 
-    It leaves the sockets to other workers as long as one of them serves: they have the
-    configuration from before the mistake. `config` is what can be used of it. Raises: ConfigError,
-    `error` itself, where no socket was passed.
+    While another worker serves, with the configuration from before the mistake, it accepts no
+    connections. `config`: the valid sections. Raises: `error` when no socket was passed.
     """
     from cordata.http import ConnectionCounts
 
@@ -103,7 +103,7 @@ async def run_without_config(config: Config, instance: str, error: ConfigError) 
         except ConfigError as unusable:  # the login of the mail server
             log.error("no alert by mail: %s", unusable)
             alerts = None
-        # One record, and so one alert, whatever the number of mistakes.
+        # One record for all mistakes, so that they are one alert.
         text = "\n".join(["the configuration is invalid, requests get 503:", *error.problems])
         hint = error.hint or ""
         log.error("%s", text, extra=fields(events.CONFIG_INVALID, code=error.code, hint=hint))
@@ -114,7 +114,7 @@ async def run_without_config(config: Config, instance: str, error: ConfigError) 
             await unavailable.release()
             if alerts is not None:
                 alerts.leave()
-            notifier.watchdog()  # the next one comes from the process that starts now
+            notifier.watchdog()  # the new program sends the next one
             start_anew()
 
         runner = Runner(
@@ -155,7 +155,7 @@ def _http_service(
 def _mounts(role: Role) -> list[Mount]:
     """The mounts to serve: those of the application, and the pool if `[pool] http` lists commands.
 
-    Raises: ConfigError when both want the same prefix.
+    Raises: ConfigError when both have the same prefix.
     """
     mounts, commands = list(role.app.mounts), role.config.pool.http
     if commands:
@@ -168,10 +168,9 @@ def _mounts(role: Role) -> list[Mount]:
 
 
 def _pool_child(role: Role) -> PoolChildService | None:
-    """None where the application declares no commands: then nothing of the pool is imported.
+    """The service of the pool's children; None, without an import, if the App has no commands.
 
-    A child knows the commands of its own pool only, so that clients need not know which pool a
-    command belongs to.
+    A child has only the commands of its pool, so that clients find the pool by the command.
     """
     if not role.app.commands:
         return None
@@ -212,7 +211,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
 def _takers(
     http: HttpService | None, child: PoolChildService | None
 ) -> list[Callable[[Config], None]]:
-    """The parts of this role that a reload changes."""
+    """Functions that pass a reloaded configuration to the parts of this role that use it."""
     takers: list[Callable[[Config], None]] = []
     if http is not None:
         takers.append(lambda config: http.reload(config.http))
@@ -224,11 +223,12 @@ def _takers(
 def _add_engine(
     role: Role, ctx: Context, stack: ExitStack, intake: list[Service], delivery: list[Service]
 ) -> ProcessLeaseService:
-    """Claims stop with the intake; the relay to Redis outlives them, for what they still write.
+    """Add the services of the engine: the consumer stops with the intake, the relay to Redis after
+    it, since handlers may publish until then.
 
-    Returns the service that stops last, when no message is held any more.
+    Returns the service of the process's lease, which stops after both.
     """
-    _say_long(role)
+    _log_long_handlers(role)
     from cordata.broker.factory import is_store, make_redis_broker
     from cordata.factory import groups_of, make_queue
     from cordata.process import ProcessLease, this_process
@@ -298,22 +298,22 @@ def _cut_off_s(role: Role) -> float:
     return cut_off_of(role.config.worker_of(role.instance).stop_timeout_s)
 
 
-def _say_long(role: Role) -> None:
-    """Name the handlers that may take longer than a stop waits for them."""
+def _log_long_handlers(role: Role) -> None:
+    """Log the handlers whose timeout is longer than the stop timeout."""
     limit_s = role.config.worker_of(role.instance).stop_timeout_s
     times = {one.group: one.timeout_s for one in role.app.handlers}
     times |= {name: one.timeout_s for name, one in role.app.subscriptions.items()}
     if long := [f"{name} ({s:g} s)" for name, s in times.items() if s > limit_s]:
         log.info(
-            "handlers may take more than [worker] stop_timeout_s = %g s; a stop cancels them"
-            " then, and their events are handled again: %s",
+            "handlers may take longer than [worker] stop_timeout_s = %g s; a stop then cancels"
+            " them, and their events are handled again: %s",
             limit_s,
             ", ".join(long),
         )
 
 
 def _http_sockets(wanted: bool) -> list[socket.socket]:
-    """The sockets named `http`. Raises: ConfigError when they are due and there are none."""
+    """The inherited sockets named `http`, if `wanted`. Raises: ConfigError when there are none."""
     inherited = listen_fds()
     sockets = [entry.sock for entry in inherited if entry.name == "http"]
     if wanted and not sockets:
