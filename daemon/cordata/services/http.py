@@ -1,4 +1,4 @@
-"""The HTTP service of a worker: first layer, so that it stops taking requests first."""
+"""The HTTP service of a worker, in the intake layer: the first to stop."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ class HttpService:
         """`before` is awaited before a connection is accepted."""
         self.server = server
         self._before = before
-        #: Connections are accepted.
+        #: Set when connections are accepted.
         self.ready = asyncio.Event()
         self.heartbeat = Heartbeat(max_age_s=10.0)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve; after `stop` drain, and return when no request is left."""
+        """Serve until `stop`, then finish the requests in progress."""
         if self._before is not None:
             await self._before()
         await self.server.run(stop, ready=self.ready, tick=self.heartbeat.touch)
 
     def reload(self, config: HttpConfig) -> None:
-        """Apply new limits to this and all later requests."""
+        """Apply new limits to current and later requests."""
         self.server.reload(config)
 
     def stats(self) -> HttpStats:
-        """Numbers of the server."""
+        """The server's counters."""
         return self.server.stats()
 
     def status(self) -> str:

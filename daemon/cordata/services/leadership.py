@@ -1,4 +1,4 @@
-"""Whether this process leads, and the Context whose writes carry its term."""
+"""Leadership: whether this process is the primary, and the Context whose writes check its term."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 #: Name of the lease.
 PRIMARY = "primary"
-#: Notified when a lease is given back, or a takeover requested.
+#: Notified when a lease is released, or a takeover requested.
 LEASE_TOPIC = "lease"
 
 
@@ -40,7 +40,7 @@ class _FencedStore:
 
 
 def fenced(ctx: Context, fence: Fence) -> Context:
-    """The same Context, whose writes raise LeaseLost once a newer term exists."""
+    """A copy of `ctx` whose writes raise LeaseLost once a newer term exists."""
     store = cast(RuntimeStore, _FencedStore(runtime_store(ctx), fence))
     return dataclasses.replace(ctx, store=store, term=fence.term)
 
@@ -53,7 +53,7 @@ class Leadership:
         self._ctx: Context | None = None
 
     async def wait(self, stop: asyncio.Event) -> Context | None:
-        """The fenced Context once this process leads; None when `stop` came first."""
+        """Wait until this process leads. Returns the fenced Context; None after `stop`."""
         async with asyncio.TaskGroup() as group:
             waiters = [group.create_task(event.wait()) for event in (self._begun, stop)]
             await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
@@ -67,10 +67,10 @@ class Leadership:
         return self._ctx is not None
 
     def begin(self, ctx: Context) -> None:
-        """From now on this process leads; `ctx` writes with its term."""
+        """This process leads from now on; `ctx` is fenced with its term."""
         self._ctx = ctx
         self._begun.set()
 
     def end(self) -> None:
-        """From now on it does not."""
+        """This process no longer leads."""
         self._ctx = None

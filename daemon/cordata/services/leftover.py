@@ -1,7 +1,7 @@
-"""When the store is the broker again: what was left in Redis, where it is not read, comes back.
+"""After a change from Redis back to the store as broker: returns unhandled events to the queue.
 
-The groups get their events in the store from then on, and what they have not handled of those that
-waited for a relay or were in a stream.
+These are the events that waited for the relay or were in a stream, where they are no longer read.
+New events of the groups stay in the store from then on.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ log = logger("cordata.redis")
 
 #: Events of one transaction.
 _PAGE = 500
-#: A transaction that began before may still publish for the relay: looked at again after so long.
+#: Pause between passes: a transaction that began before may still publish for the relay.
 _AGAIN_S = 30.0
 
 
 class LeftoverService:
-    """On the primary, as soon as it leads."""
+    """Runs on the primary, as soon as it leads."""
 
     name = "leftover"
 
@@ -33,25 +33,25 @@ class LeftoverService:
         self._leadership = leadership
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Look now and then until `stop`."""
+        """Run passes until `stop`."""
         ctx = await self._leadership.wait(stop)
         while ctx is not None and not stop.is_set():
             try:
                 await self.run_once(ctx)
             except StoreUnavailable as error:
-                log.info("not known whether events were left in Redis: %s", error)
+                log.info("cannot check for events that were left in Redis: %s", error)
             await pause(stop, _AGAIN_S)
 
     async def run_once(self, ctx: Context) -> int:
-        """Bring back what there is. Returns how many messages that gave."""
+        """One pass. Returns the number of messages that were added to the queue."""
 
         async def unit(tx: Tx) -> tuple[int, int]:
             waiting = await tx.fetch_all("redis.waiting", limit=_PAGE)
             sent = await tx.fetch_all("redis.page", type="", entry=0, limit=_PAGE)
             ids = sorted({row["event_id"] for row in (*waiting, *sent)})
             count = await tx.execute("redis.give", ids=json.dumps(ids), now_us=tx.now_us)
-            left = json.dumps([row["event_id"] for row in waiting])
-            await tx.write("redis.drop_waiting", ids=left)
+            waiting_ids = json.dumps([row["event_id"] for row in waiting])
+            await tx.write("redis.drop_waiting", ids=waiting_ids)
             for row in sent:
                 entries = json.dumps([row["entry"]])
                 await tx.write("redis.forget", type=row["type"], entries=entries)
@@ -69,12 +69,12 @@ class LeftoverService:
             given, found = await ctx.store.run(unit)
             count += given
         if count:
-            log.warning("%d messages for groups that were in Redis are in the store now", count)
+            log.warning("moved %d messages from Redis back to the store", count)
         return count
 
 
 async def _is_used(tx: Tx) -> bool:
-    """Whether the tables have anything of Redis."""
+    """Whether the store's tables have rows that Redis as the broker has left."""
     for query in ("redis.server", "redis.groups", "redis.last"):
         if await tx.fetch_all(query):
             return True

@@ -2,7 +2,7 @@
 
 async with wake_on(wake, stop, store, TOPIC), background(other_loop()):
     while not stop.is_set():
-        await pace.next(full=full)      # not before requests had their turn
+        await pace.next(full=full)      # requests go first
         full = await self.run_once()
         await wake.wait(poll_s)         # the topic, the stop, or time
 """
@@ -18,18 +18,18 @@ from typing import Any
 from cordata import clock
 from cordata.store import Store
 
-#: How long one wait on the store lasts; only bounds what a lost wake-up could hide.
+#: Limit of one wait on the store, in case a wake-up is lost.
 _WAIT_S = 3600.0
-#: Between the starts of two passes under load: it keeps them few and their batches large.
+#: Time between the starts of two passes under load, which makes them few and their batches large.
 SPACING_S = 0.02
-#: The same while requests commit side by side: with so many units, that many times the space.
+#: (units, factor): above so many units that wait for a commit, the spacing is multiplied.
 LOADED = ((4, 3), (12, 6))
-#: So many passes may follow each other at once after a rest: a single event is not delayed, though
-#: it brings several wake-ups (of its commit or of its entry in a stream, of its acknowledgement).
+#: Passes that need no spacing after an idle time: so a single event is not delayed, although it
+#: causes several wake-ups (for its commit or its entry in a stream, and for its acknowledgement).
 AT_ONCE = 3
 #: Units waiting for a commit above which requests go first.
 BUSY_UNITS = 32
-#: A pass waits for them this long at most: the engine falls behind, it never stands still.
+#: Longest wait of a pass for these units, so that the engine may slow down but not stop.
 YIELD_S = 0.1
 _STEP_S = 0.01
 
@@ -45,7 +45,7 @@ class WakeEvent:
         self._event.set()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Until set, `timeout_s` at most. Returns whether it was set, and clears it."""
+        """Wait until set, at most `timeout_s`. Returns whether it was set, and clears it."""
         if not self._event.is_set():
             try:
                 async with asyncio.timeout(timeout_s):
@@ -57,7 +57,7 @@ class WakeEvent:
 
 
 async def pause(stop: asyncio.Event, timeout_s: float) -> None:
-    """Until `stop`, `timeout_s` at most."""
+    """Wait until `stop` is set, at most `timeout_s`."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await stop.wait()
@@ -65,10 +65,10 @@ async def pause(stop: asyncio.Event, timeout_s: float) -> None:
 
 @asynccontextmanager
 async def background(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run `loops` while inside and cancel them at the end; their errors keep their own type.
+    """Run `loops` within the block, and cancel them at its end.
 
-    Raises: what the block raised, as it is; or the error of the first loop that failed, which
-    cancels the block.
+    Raises: the error of the block; or that of the first loop that failed, which cancels the block.
+    Neither is wrapped in an ExceptionGroup.
     """
     failure: BaseException | None = None
     try:
@@ -90,7 +90,7 @@ async def background(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 async def wake_on(
     wake: WakeEvent, stop: asyncio.Event, store: Store | None = None, *topics: str
 ) -> AsyncIterator[None]:
-    """While inside, the stop and the store's topics set the event."""
+    """Within the block, the stop and notifications of the store's topics set `wake`."""
     loops = [_set_at_stop(wake, stop)]
     if store is not None:
         loops += [_set_at_topic(wake, store, topic) for topic in topics]
@@ -110,19 +110,19 @@ async def _set_at_topic(wake: WakeEvent, store: Store, topic: str) -> None:
 
 
 class Pace:
-    """When the next pass of one service may begin: passes are spaced under load, and give way to
-    requests while commits queue.
+    """Decides when the next pass of a service may begin: passes are spaced under load, and wait
+    for requests while many commits are queued.
     """
 
     def __init__(self, store: Store, *, spacing_s: float = SPACING_S) -> None:
         self._store = store
         self._spacing_s = spacing_s
         self._last = clock.monotonic() - spacing_s
-        #: When the passes so far are paid for, each with its space.
+        #: When all passes so far have had their spacing.
         self._paid = self._last
 
     async def next(self, *, full: bool) -> None:
-        """Until a pass may begin; `full`: the last one filled its batch, so do not space it."""
+        """Wait until a pass may begin. `full`: the last one filled its batch: no spacing."""
         if not full:
             await self._until(self._paid - (AT_ONCE - 1) * self._spacing_s)
             for units, factor in LOADED:

@@ -1,12 +1,12 @@
 """Sends mail rows by SMTP, on the primary, one after the other.
 
     pending ──mark──> sending ──accepted──> sent
-       ^                 ├──refused for good, or given up──> failed
+       ^                 ├──refused permanently, or given up──> failed
        └──try later──────┘
 
-The mark is committed before the conversation and the result right after it. A row found `sending`
-is one whose sender died in between: it is sent once more, with the same Message-ID, which is the
-only window for a duplicate, and holds one mail at most.
+The mark is committed before the conversation, and the result after it. If the process dies in
+between, the row stays `sending`, and the mail is sent once more with the same Message-ID. This is
+the only case of a duplicate, and it concerns one mail at most.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _End:
     """The result of one attempt to send a row."""
 
     state: str
-    #: Some recipient got it.
+    #: Whether the server accepted it for at least one recipient.
     accepted: bool = False
     remaining: list[str] | None = None
     last_error: str | None = None
@@ -66,8 +66,8 @@ class MailService:
         *,
         login: tuple[str, str] | None = None,
     ) -> None:
-        """`login`: user and password, when the server wants them."""
-        #: None while there is nothing to watch: a standby, or no server configured.
+        """`login`: user and password, if the server requires them."""
+        #: None on a standby, and when no server is configured.
         self.heartbeat: Heartbeat | None = None
         self._leadership = leadership
         self._config = config
@@ -81,7 +81,7 @@ class MailService:
         return "mail server is away" if self._failures else ""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Send until `stop`; the current mail is sent. Raises: LeaseLost."""
+        """Send until `stop`, the current mail included. Raises: LeaseLost."""
         ctx = await self._leadership.wait(stop)
         if ctx is None or not self._config.host:
             await stop.wait()
@@ -100,7 +100,7 @@ class MailService:
                 await wake.wait(min(sleep_s, _BEAT_S))
 
     async def run_once(self, ctx: Context, stop: asyncio.Event) -> float:
-        """Send what is due over one connection. Returns the seconds until more may be done."""
+        """Send the due mails over one connection. Returns the seconds until the next pass."""
         wait_s = self._retry_deadline - clock.monotonic()
         if wait_s > 0:
             return wait_s
@@ -121,7 +121,7 @@ class MailService:
         return 0.0 if row is not None else await self._until_next(ctx)
 
     async def _next(self, ctx: Context) -> Row | None:
-        """The next due row, after giving up on those that are too old."""
+        """The next due row; rows that are too old are marked as failed."""
         while True:
             row = await ctx.store.read(lambda tx: tx.fetch_one("mail.due", now_us=tx.now_us))
             if row is None or ctx.now_us() - row["created_at"] < self._config.give_up_s * 1e6:
@@ -207,7 +207,7 @@ class MailService:
         )
 
     async def _end(self, ctx: Context, row: Row, end: _End) -> None:
-        """Store the result, however long the store is away: unmarked, it would be sent again."""
+        """Store the result, and retry while the store is away: else the mail is sent again."""
 
         async def unit(tx: Tx) -> None:
             await tx.execute(

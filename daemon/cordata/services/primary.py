@@ -1,18 +1,18 @@
-"""The primary's lease: its holder prepares the store, then leads; all others stand by.
+"""The primary's lease: its holder prepares the store, then leads; the others are standbys.
 
     standby ──lease free──> preparing ──schema, startup functions──> leading ──stop──> released
        ^                                                               │
        └──(a new process)──exit <──LeaseLost: a newer term exists──────┘
 
-A rolling upgrade: the primary hands over to one whose program has newer migrations. Else the host
-that was upgraded first would wait for its schema until the last one is.
+In a rolling upgrade the primary hands over to a process with newer migrations. Otherwise the host
+that was upgraded first would wait for its schema until the last host is upgraded.
 
     newer, standing by          older, leading
     schema pending: request ──> sees the request, stops in order, releases
     takes the lease, migrates   starts again, stands by until the request is met or has expired
 
-A process that lost the lease does not stand by again: it stops its layers in order and ends, and
-the service manager starts a fresh one, so no state of the old term can linger.
+A process that lost the lease does not become a standby again: it stops its layers in order and
+ends, and the service manager starts a new one, without any state of the old term.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from cordata.systemd import Notifier
 
 log = logger("cordata.primary")
 
-#: A leader reads its term this often; its writes are checked each time anyway.
+#: How often a leader reads its term. (Each of its writes checks the term, too.)
 _CHECK_S = 5.0
-#: It checks this often whether it may still trust its lock, without asking the server: a host that
-#: is cut off must have stopped before another can get the lock.
+#: How often a leader checks, without a query, that its lock is still trusted: a host that is cut
+#: off must have stopped before another can get the lock.
 _LOOK_S = 0.5
-#: For one reading of the term: a server that is cut off lets it wait, and the looks with it.
+#: Timeout of reading the term: a server that is cut off must not delay the checks above.
 _READ_S = 1.0
-#: A standby looks this often whether another is to have the lease before it.
+#: How often a standby checks whether another process is to get the lease first.
 _TAKEOVER_LOOK_S = 1.0
-#: A request wakes a leader; only bounds what a lost wake-up could hide.
+#: How often a leader looks for a takeover request, in case a wake-up is lost.
 _REQUEST_LOOK_S = 5.0
 _EXTEND_S = 30.0
 _TICK_S = 5.0
-#: A request for a takeover is repeated; one that is older than this has expired.
+#: A request for a takeover expires after this time; a standby repeats it before that.
 _TAKEOVER_S = 15.0
 
 
 def holder_name() -> str:
-    """This process, as a holder of the lease is called."""
+    """The name of this process as a holder of the lease: `host/pid`."""
     return f"{socket.gethostname()}/{os.getpid()}"
 
 
 class PrimaryService:
-    """Takes the lease, prepares, leads; the layer that stops last but the stores."""
+    """Takes the lease, prepares the store, leads; stops last, except for the stores."""
 
     name = "lease"
 
@@ -77,9 +77,9 @@ class PrimaryService:
         *,
         holder: str = "",
     ) -> None:
-        """`holder`: who this process is, among those that request a takeover."""
+        """`holder`: the name of this process in takeover requests."""
         self.heartbeat = Heartbeat()
-        #: Leading, or standing by with the schema current.
+        #: Set when it leads, or is a standby and the schema is current.
         self.ready = asyncio.Event()
         self._ctx = ctx
         self._app = app
@@ -122,7 +122,7 @@ class PrimaryService:
                 self._ctx.store.notify(LEASE_TOPIC)
 
     async def run_once(self) -> Fence | None:
-        """One try to get the lease; None: stand by."""
+        """One attempt to get the lease. Returns its fence; None: it is a standby."""
         try:
             fence = None
             if not await self._is_for_another():
@@ -154,7 +154,7 @@ class PrimaryService:
             self._ctx.store.notify(LEASE_TOPIC)
 
     async def _is_for_another(self) -> bool:
-        """Whether another is to have the lease first, since its migrations are newer than ours."""
+        """Whether another process, with newer migrations than this one, is to get the lease."""
         now = clock.monotonic()
         if now >= self._next_look:
             self._next_look = now + _TAKEOVER_LOOK_S
@@ -187,7 +187,7 @@ class PrimaryService:
             await self._wake.wait(_LOOK_S)
 
     async def _prepare(self, ctx: Context, fence: Fence) -> None:
-        """Migrations first, then the application's startup functions, in their order."""
+        """Apply migrations, register groups, then run the startup functions in their order."""
         async with background(self._extend("migrating")):
             await runtime_store(self._ctx).migrate(self._chains, fence=fence)
             registered = await register(ctx.store, self._groups)
@@ -197,7 +197,7 @@ class PrimaryService:
                 await startup(ctx)
 
     async def _extend(self, text: str) -> None:
-        """The service manager waits on while a long step runs and the loop turns."""
+        """Extend the service manager's start timeout while a long step runs."""
         while True:
             self.heartbeat.touch()
             self._notifier.extend_timeout(_EXTEND_S, text)
@@ -209,17 +209,17 @@ class PrimaryService:
             async with asyncio.timeout(_READ_S):
                 await self._lease.check()
         except (StoreUnavailable, TimeoutError):
-            return  # no write gets through either
+            return  # writes fail now, too
         except LeaseLost as error:
             log.error("%s", error, extra=fields(events.PRIMARY_LOST, term=fence.term))
             raise
 
 
 class HandoverService:
-    """Ends the role, in order, when another primary asks for the lease."""
+    """Ends the role, in order, when another process requests the lease."""
 
     name = "handover"
-    #: Tells the runner that ending early is its job.
+    #: It may end before its stop, see `runner.Service`.
     finite = True
 
     def __init__(self, store: Store, leadership: Leadership, *, holder: str) -> None:
@@ -230,17 +230,17 @@ class HandoverService:
         self._wake = WakeEvent()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watch for a request until `stop`; return when there is one."""
+        """Look for takeover requests until `stop`; returns when there is one."""
         async with wake_on(self._wake, stop, self._store, LEASE_TOPIC):
             while not stop.is_set():
                 self.heartbeat.touch()
                 if self._leadership.leads and await self.run_once():
-                    log.warning("hands over to a primary with newer migrations")
+                    log.warning("handing over to a primary with newer migrations")
                     return
                 await self._wake.wait(_REQUEST_LOOK_S)
 
     async def run_once(self) -> bool:
-        """One look. Returns whether another asks for the lease."""
+        """One look. Returns whether another process requests the lease."""
         try:
             return await is_takeover_requested(self._store, holder=self._holder)
         except StoreUnavailable:
@@ -248,7 +248,7 @@ class HandoverService:
 
 
 async def request_takeover(store: Store, migration: Applied, *, holder: str) -> None:
-    """Ask the primary to hand the lease over, for a migration that its program lacks.
+    """Request the lease from the primary, for a migration that its program does not have.
 
     Raises: StoreUnavailable.
     """
@@ -268,7 +268,7 @@ async def request_takeover(store: Store, migration: Applied, *, holder: str) -> 
 
 
 async def is_takeover_requested(store: Store, *, holder: str) -> bool:
-    """Whether another than `holder` asks for the lease. Raises: StoreUnavailable."""
+    """Whether a process other than `holder` requests the lease. Raises: StoreUnavailable."""
 
     async def unit(tx: Tx) -> bool:
         if await tx.fetch_one("migration.table") is None:

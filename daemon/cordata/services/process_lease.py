@@ -24,14 +24,14 @@ from cordata.store import Store
 
 log = logger("cordata.engine")
 
-#: A death on this host is noticed at once; a lease that expires can wait so many polls.
+#: Polls between looks for expired leases. (A death on this host is noticed at once.)
 _POLLS = 2
 _PRESENT_S = 60.0
 _RETRY_S = 0.25
 
 
 class ProcessLeaseService:
-    """Renews the lease and reclaims. It stops last, when this process holds no message."""
+    """Renews the lease and reclaims. It stops when this process has no claims any more."""
 
     name = "process_lease"
 
@@ -46,11 +46,13 @@ class ProcessLeaseService:
         held: Callable[[], Collection[MessageId]],
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`held`: the messages that this process holds. `prepare`: before it registers."""
+        """`held`: returns the messages that this process has claimed. `prepare`: awaited before the
+        groups are registered.
+        """
         self.heartbeat = Heartbeat(max_age_s=30.0 + _POLLS * config.poll_s)
         #: Set when the groups are registered.
         self.ready = asyncio.Event()
-        #: Why they are not: the store is unavailable.
+        #: The error that prevents that, while the store is unavailable.
         self.trouble: StoreUnavailable | None = None
         self._store = store
         self._broker = broker
@@ -135,6 +137,6 @@ class ProcessLeaseService:
         self._renewed_deadline = clock.monotonic() + self._lease.lease_s / 3
 
     async def _leave(self) -> None:
-        # Else others see that the process is gone, or that its lease has expired.
+        # If this fails, others notice that the process is gone, or that its lease has expired.
         with contextlib.suppress(StoreUnavailable):
             await self._lease.leave()

@@ -1,8 +1,8 @@
 """The relay service, in every worker with Redis: it adds events to streams (see broker/redis).
 
-Every commit that publishes wakes every relay, and one of them finds the work. So one that finds
-nothing waits a little before its next looks, and one that finds something looks at once: under load
-few processes relay, and the others take over within LONGEST_WAIT_S.
+Every commit that publishes wakes all relays, and one of them claims the events. So a relay that
+found nothing waits a little before its next pass, and one that found events continues at once:
+under load few processes relay, and the others take over within LONGEST_WAIT_S.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from cordata.store import MESSAGE_TOPIC, QUEUE_TOPIC, Store
 
 log = logger("cordata.relay")
 
-#: While the store or Redis takes nothing.
+#: While the store or Redis cannot be written.
 _BACKOFF = Backoff(0.25, 5.0)
-#: Before a look, after one that found nothing: doubled each time.
+#: First and longest wait after a pass that found nothing: doubled each time.
 _FIRST_WAIT_S, LONGEST_WAIT_S = 0.002, 0.25
 
 
@@ -39,11 +39,11 @@ class RelayService:
         self._config = config
         self._failures = 0
         self._wait_s = 0.0
-        #: Why it waits, as far as that was logged and nothing has been relayed since.
+        #: Of the reason why it waits; reset when events are relayed again.
         self._log_throttle = LogThrottle()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Relay until `stop`; what it could not add goes back to the queue."""
+        """Relay until `stop`, then give back to the queue what was not added to a stream."""
         wake = WakeEvent()
         async with wake_on(wake, stop, self._store, QUEUE_TOPIC, MESSAGE_TOPIC):
             while not stop.is_set():
@@ -51,7 +51,7 @@ class RelayService:
                 sleep_s = await self.run_once()
                 if sleep_s and await wake.wait(sleep_s) and self._wait_s:
                     await pause(stop, self._wait_s)
-        with contextlib.suppress(StoreUnavailable):  # else it goes back when this process is gone
+        with contextlib.suppress(StoreUnavailable):  # reclaimed when this process is gone
             await self._relay.give_back()
 
     async def run_once(self) -> float:

@@ -1,10 +1,8 @@
-"""Answers 503 while something keeps a worker from serving, and retries to open the store meanwhile.
+"""Answers 503 while a problem keeps a worker from serving, and retries to open the store.
 
-The sockets are listened on before the worker runs (by systemd, or by `cordata server`): clients
-that connect meanwhile would wait for as long as the problem lasts.
-
-A problem outside (a full disk, a missing mount, a damaged file) heals, or a person corrects it. In
-both cases the process is there when it is over.
+systemd, or `cordata server`, listens on the sockets before the worker runs: without an answer,
+clients would wait as long as the problem lasts (a full disk, a missing mount, a damaged file).
+When it is solved, the same process serves.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ log = logger("cordata.store")
 
 #: Retry-After of a worker whose configuration is invalid: a person has to change it.
 _CONFIG_RETRY_AFTER_S = 30
-#: During a shorter problem clients wait: they are served in a moment.
+#: During a shorter problem clients wait and get no 503.
 _GRACE_S = 1.0
 _CHECK_EVERY_S = 0.1
-#: Between attempts to open the store, and what the service manager is told each time.
+#: Pause between attempts to open the store; EXTEND_TIMEOUT_USEC= sent at each.
 _RETRY_S, _EXTEND_S = 1.0, 30.0
 
 #: Returns the problem that keeps a worker from serving, or None.
@@ -44,7 +42,7 @@ Problem = Callable[[], StoreUnavailable | ConfigError | None]
 async def answering_503(
     sockets: Sequence[socket.socket], config: HttpConfig, error: StoreUnavailable | ConfigError
 ) -> AsyncIterator[None]:
-    """While inside, every request on the sockets gets 503 with Retry-After."""
+    """Within the block, every request on the sockets gets 503 with Retry-After."""
     if not sockets:
         yield
         return
@@ -64,7 +62,7 @@ async def answering_503(
 
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        # No path is logged: only the application knows which ones hold secrets.
+        # No path is logged, since only the application declares which ones contain secrets.
         server = HttpServer(answer, sockets, config, logged_segments={"": 0})
         group.create_task(server.run(stop))
         try:
@@ -74,10 +72,10 @@ async def answering_503(
 
 
 class UnavailableService:
-    """Stands in for the HTTP service until that can serve; in the lowest layer, as it starts first.
+    """Answers 503 until the HTTP service can serve; in the lowest layer, which starts first.
 
-    Two servers would disturb each other: the event loop knows one reader of a socket. So the HTTP
-    service awaits `release` before it accepts.
+    The event loop allows one reader per socket, so the HTTP service awaits `release` before it
+    accepts.
     """
 
     name = "unavailable"
@@ -88,17 +86,17 @@ class UnavailableService:
         config: HttpConfig,
         problems: Sequence[Problem],
     ) -> None:
-        """`problems`: of the services that may hold the start up."""
+        """`problems`: one function for each service that may delay the start."""
         self._sockets = sockets
         self._config = config
         self._problems = problems
         self._over = asyncio.Event()
-        #: Nothing is accepted here now.
+        #: Set while this service accepts no connections.
         self._released = asyncio.Event()
         self._released.set()
 
     async def release(self) -> None:
-        """Stop for good. Returns when nothing is accepted here any more."""
+        """Stop permanently. Returns when this service accepts no more connections."""
         self._over.set()
         await self._released.wait()
 
@@ -134,9 +132,9 @@ class UnavailableService:
 async def open_context_with_retry(
     config: Config, app: App, notifier: Notifier, sockets: Sequence[socket.socket] = ()
 ) -> AsyncIterator[Context]:
-    """The Context, as soon as the store can be opened; until then the sockets' requests get 503.
+    """The Context, as soon as the store can be opened; until then requests get 503.
 
-    A signal meanwhile ends the process as it is: nothing is held yet.
+    A signal before that ends the process at once, which has no work in progress yet.
     """
     async with AsyncExitStack() as stack:
         try:
@@ -157,7 +155,7 @@ async def _reopened(
             event = events.DISK_FULL if isinstance(error, StoreFull) else events.STORE_FAILED
             log.error("the store cannot be opened: %s", with_hint(error), extra=fields(event))
         notifier.extend_timeout(_EXTEND_S, f"waiting for the store ({error})")
-        notifier.watchdog()  # it runs already where the worker started anew at a reload
+        notifier.watchdog()  # after start_anew() the timer of the watchdog still runs
         await asyncio.sleep(_RETRY_S)
         try:
             return await stack.enter_async_context(open_context(config, app))
