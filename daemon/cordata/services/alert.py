@@ -1,4 +1,4 @@
-"""Writes the alerts of a process to the store, from where the primary mails them."""
+"""Writes the alerts of a process to the store; the primary mails them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AlertService:
         *,
         spool: Spool | None = None,
     ) -> None:
-        """`spool`: the file in which processes of this host leave alerts, which are stored, too."""
+        """`spool`: the file with alerts of other processes of this host, to be stored, too."""
         self._store = store
         self._buffer = buffer
         self._alerter = alerter
@@ -108,7 +108,7 @@ def pace_of(config: AlertConfig) -> AlertPace:
 
 async def add(tx: Tx, groups: Sequence[AlertGroup]) -> None:
     """The unit: count these into the store."""
-    # In one order: on PostgreSQL two processes lock the same rows.
+    # Sorted, so that two processes that lock the same rows on PostgreSQL cannot deadlock.
     rows = [msgspec.structs.asdict(g) for g in sorted(groups, key=lambda g: g.fingerprint)]
     for row in rows:
         del row["mailed_at"]

@@ -26,8 +26,8 @@ _MIN_S, _MAX_S = 1.0, 300.0
 
 
 class AlertMailService:
-    """Wakes when an alert was counted, and when one is due. It writes a mail row, which waits
-    as any other while the SMTP server is away.
+    """Wakes when an alert was counted, and when one is due. It writes a row of `mail`, which is
+    sent as any other.
     """
 
     name = "alertmail"
@@ -69,7 +69,7 @@ class AlertMailService:
         return max(first_at, await self._free_at(tx))
 
     async def _free_at(self, tx: Tx) -> int:
-        """From when on the limit of an hour allows a mail."""
+        """When the limit of mails per hour allows the next one, in microseconds; 0: now."""
         row = await tx.fetch_one("alert.mails", since=tx.now_us - _HOUR_US)
         full = row is not None and row["count"] >= self._pace.max_per_hour
         return row["first_at"] + _HOUR_US if row is not None and full else 0

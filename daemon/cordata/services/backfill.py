@@ -1,4 +1,4 @@
-"""The application's backfills: on the primary after READY, step by step, giving way to requests."""
+"""Runs the application's backfills step by step, on the primary after READY; requests go first."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _TELL_S = 10.0
 class BackfillService:
     """Runs each backfill to its end, one after the other; a failing one lets the others go first.
 
-    A step's own writes are units of their own and its cursor is stored after it: a process that
-    dies in between has the step run once more.
+    The cursor is stored after the step, in another transaction than the step's writes: if the
+    process dies in between, the step runs once more.
     """
 
     name = "backfill"
@@ -41,7 +41,7 @@ class BackfillService:
     ) -> None:
         """`cut_off_s` after the stop a running step is cancelled; None: never."""
         self._cut_off_s = cut_off_s
-        #: Since a step succeeded.
+        #: Failed steps since the last successful one.
         self._failures = 0
         self._leadership = leadership
         self._tasks = tasks

@@ -1,4 +1,4 @@
-"""Folds the embedded store's write-ahead log back, on the primary, away from the requests."""
+"""Checkpoints the embedded store's write-ahead log, on the primary, not during requests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cordata.store import CHECKPOINT_TOPIC, Store
 
 log = logger("cordata.checkpoint")
 
-#: Without a wake-up: a reader may have been in the way the last time.
+#: Longest pause: a reader may have blocked the last checkpoint.
 _EVERY_S = 10.0
-#: After a fold that left most of the log, not at once again.
+#: Pause after a checkpoint, which may have left most of the log.
 _PAUSE_S = 0.1
 
 
 class CheckpointService:
-    """Sleeps until writers say that the log has grown; a standby leaves it alone."""
+    """Checkpoints when writers notify that the log has grown; on a standby it does nothing."""
 
     name = "checkpoint"
 
@@ -30,12 +30,12 @@ class CheckpointService:
         self._leadership = leadership
 
     def status(self) -> str:
-        """For STATUS=: what is wrong with the store, while something is."""
+        """For STATUS=: the state of the store, unless it is ok."""
         state = self._store.stats().state
         return "" if state == "ok" else f"store {state}"
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Fold back until `stop`."""
+        """Run checkpoints until `stop`."""
         wake = WakeEvent()
         async with wake_on(wake, stop, self._store, CHECKPOINT_TOPIC):
             while not stop.is_set():
@@ -45,9 +45,9 @@ class CheckpointService:
                 await wake.wait(_EVERY_S)
 
     async def run_once(self) -> bool:
-        """One look. Returns whether the log was folded back."""
+        """One checkpoint. Returns whether it was run."""
         try:
             return await self._store.checkpoint() is not None
         except StoreUnavailable as error:
-            log.debug("the log stays as it is: %s", error)
+            log.debug("no checkpoint: %s", error)
             return False

@@ -3,8 +3,8 @@
     pump:    sleep -> settle what is finished and claim more, in one unit -> runs of each group
     places:  run -> handler, message after message -> finished     (`concurrency` places per group)
 
-One unit per pass serves all groups, so a pass costs one commit however many there are. A run is
-what is handled one after the other: one message, or several of one key.
+One unit of work per pass serves all groups, so that a pass costs one commit. A run is one message,
+or several of one key, which are handled one after the other.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ log = logger("cordata.engine")
 
 #: While the store cannot be written.
 _BACKOFF = Backoff(0.25, 5.0)
-#: At the stop a store that takes no writes gets this long to take the last results.
+#: At the stop, time to store the last results while the store takes no writes.
 _SETTLE_S = 3.0
-#: Suspects wait so long for this worker to hold nothing else.
+#: Longest wait of suspect messages for this worker to finish all others.
 _ALONE_S = 5.0
-#: After these the next message of a key may be handled.
+#: Verdicts after which the next message of a key may be handled.
 _NEXT = (Verdict.DONE, Verdict.DEAD)
 
 Run = Sequence[Message]
 
 
 class ConsumerService:
-    """All groups of one worker. At its stop nothing is claimed any more, running handlers end, and
-    what was not begun is given back.
+    """Handles the messages of all groups of one worker. At its stop it claims nothing more, running
+    handlers end, and messages that were not begun are given back.
     """
 
     name = "consumer"
@@ -88,10 +88,10 @@ class ConsumerService:
         self._open = 0
         self._cut_off_s = cut_off_s
         self._cut_off = False
-        #: What was just finished lets the next ones of its key go on.
+        #: Later messages of a key wait until a finished one is settled.
         self._hurry = False
         self._failures = 0
-        #: Since when suspects wait until nothing else is held; None: there are none.
+        #: Since when suspects wait until this worker has no other messages; None: there are none.
         self._suspects_since: float | None = None
 
     def status(self) -> str:
@@ -156,7 +156,7 @@ class ConsumerService:
         return min(max((next_at - self._store.now_us()) / 1e6, 0.001), self._config.poll_s)
 
     async def _settle_and_claim(self, wants: Mapping[str, Want]) -> int | None:
-        """Settle and claim. Returns when something is due next."""
+        """Settle and claim. Returns when the next message is due, in microseconds, or None."""
         outcomes, self._finished = self._finished, []
         self._hurry = False
         if self._settle_timer is not None:  # or it would wake the pump for nothing
@@ -178,7 +178,7 @@ class ConsumerService:
         return claimed.next_at
 
     def _wants(self) -> dict[str, Want]:
-        """What to claim: nothing beside a suspect, and nothing while there is no room."""
+        """What to claim, by group: nothing beside a suspect, and nothing for a full group."""
         if any(m.suspect for group in self._groups.values() for m in group.messages()):
             return {}
         wants = {name: group.want() for name, group in self._groups.items()}
@@ -215,13 +215,16 @@ class ConsumerService:
                     now=cut or run[0].suspect or (group.more and group.want() is not None)
                 )
                 if run[0].priority < 0:
-                    await asyncio.sleep(0)  # else handlers that never wait keep the loop
+                    await asyncio.sleep(0)  # else handlers that never wait block the loop
         finally:
             self._open -= 1
             self._wake.set()
 
     async def _handle(self, group: _Group, run: Run) -> int:
-        """Handle a run until one fails or the role stops; the rest goes back. Returns how many."""
+        """Handle a run until a message fails or the role stops, and give back the rest.
+
+        Returns the number of messages that were handled.
+        """
         for count, message in enumerate(run, start=1):
             try:
                 outcome = await self._attempts.attempt(group.handler, message)
@@ -238,7 +241,7 @@ class ConsumerService:
         return len(run)
 
     def _settle_soon(self, *, now: bool) -> None:
-        """Settle with others: at once if the pump has to claim anyway, else after a moment."""
+        """Settle soon, together with others; `now`: at once, since the pump has to claim anyway."""
         if now:
             self._wake.set()
         elif self._settle_timer is None:
@@ -250,12 +253,12 @@ class ConsumerService:
         self._wake.set()
 
     def _give_back(self) -> None:
-        """What no place has begun goes back; each place ends after its current message."""
+        """Give back runs that no place has begun; each place ends after its current message."""
         for group in self._groups.values():
             self._finished += map(give_back, group.close())
 
     def _cut_off_all(self, places: Sequence[asyncio.Task[None]]) -> None:
-        """The stop does not wait any longer: what still runs begins again in another process."""
+        """Cancel handlers that still run: their messages are handled again by another process."""
         self._cut_off = True
         for name, group in self._groups.items():
             if group.running:
@@ -269,10 +272,10 @@ class ConsumerService:
                 say_stubborn(name, "it was cut off")
 
     async def _drain(self) -> None:
-        """Until every place has ended and everything is settled; the role's deadline bounds it.
+        """Wait until every place has ended and all results are settled, or the role's deadline.
 
-        Nobody waits for a full disk, though: what is not settled then is reclaimed by another
-        process, as from a dead one, and handled again; its mark keeps its effect single.
+        While the store takes no writes it waits only _SETTLE_S: another process then reclaims the
+        messages, as from a dead process, and handles them again; the mark prevents a second effect.
         """
         deadline: float | None = None
         while self._open or self._finished:
@@ -295,25 +298,25 @@ class ConsumerService:
 
 
 class _Group:
-    """One group's runs: waiting, and in its places.
+    """The runs of one group: waiting ones, and those in its places.
 
-    Those with a priority below 0 begin when no other waits, and take a quarter of the places.
+    Runs with a priority below 0 begin when no other run waits, in at most a quarter of the places.
     """
 
     def __init__(self, handler: Handler, config: EngineConfig) -> None:
         self.handler = handler
         self.concurrency = handler.concurrency or config.concurrency
         self.closed = False
-        #: The last claim brought all that was wanted.
+        #: Whether the last claim got as many messages as requested: there may be more.
         self.more = False
-        #: By identity.
+        #: By `id(run)`.
         self.running: dict[int, Run] = {}
         self._waiting: deque[Run] = deque()
         self._low: deque[Run] = deque()
         self._low_running = 0
         self._idle: deque[asyncio.Future[None]] = deque()
         self._batch = config.batch
-        #: Of one run; of one handler.
+        #: Mean durations of one run and of one message.
         self._run_s = 0.0
         self._mean_s = 0.0
 
@@ -322,7 +325,7 @@ class _Group:
         return len(self._waiting) + len(self._low) + len(self.running)
 
     def want(self) -> Want | None:
-        """What to claim: nothing while more than half of what it should hold is there."""
+        """What to claim; None while it has more than half of the messages that it should have."""
         high = self._room(self.concurrency, len(self._waiting) + self._high_running())
         if not high:
             return None
@@ -332,11 +335,11 @@ class _Group:
         return Want(high, low, self.run_length())
 
     def run_length(self) -> int:
-        """Messages of a run at most."""
+        """The largest number of messages of a run."""
         return run_length(self._mean_s, batch=self._batch) if self.handler.key else 1
 
     def put(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Take in what was claimed: those of one key follow each other. Returns what comes late."""
+        """Add claimed messages, those of one key as one run. Returns them if it is closed."""
         if self.closed:
             return messages
         for key, of_key in groupby(messages, key=lambda message: message.order_key):
@@ -347,7 +350,7 @@ class _Group:
         return ()
 
     async def take(self, attempts: Attempts) -> Run | None:
-        """The next run, for a place that is free; None: there will be none any more."""
+        """Wait for the next run, for a free place. None: the group is closed."""
         while not self.closed:
             if (run := self._next()) is not None:
                 self.running[id(run)] = run
@@ -378,19 +381,19 @@ class _Group:
         self._low_running -= _is_low(run)
 
     def messages(self) -> Iterator[Message]:
-        """All of them."""
+        """All messages that are claimed and not finished."""
         for run in (*self._waiting, *self._low, *self.running.values()):
             yield from run
 
     def close(self) -> list[Message]:
-        """No run begins any more. Returns the messages of those that wait."""
+        """Begin no more runs. Returns the messages of those that wait."""
         self.closed = True
-        left = [message for run in (*self._waiting, *self._low) for message in run]
+        waiting = [message for run in (*self._waiting, *self._low) for message in run]
         self._waiting.clear()
         self._low.clear()
         while self._idle:
             self._wake()
-        return left
+        return waiting
 
     def _room(self, places: int, held: int) -> int:
         full = prefetch_count(self._run_s, concurrency=places, batch=self._batch)

@@ -1,7 +1,8 @@
-"""Calls of the application's functions: whatever one does, only that call fails.
+"""Calls functions of the application so that an error of one fails only that call.
 
-`call` gives it a task of its own. `call_here` does without, which a handler that never waits is
-several times as fast with: there a Sentinel tells whether the handler or its caller has cancelled.
+`call` runs the function in a new task. `call_here` runs it in the caller's task, which is several
+times faster for a handler that never waits; a Sentinel then shows whether the handler or the
+caller was cancelled.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from cordata.unawaited import require_awaits
 
 log = logger("cordata.engine")
 
-#: A cancelled handler has so long for its cleanup; then a warning says that it still runs.
+#: Time for the cleanup of a cancelled handler, before a warning that it still runs.
 _CLEANUP_S = 1.0
 
 
 async def call(
     name: str, handler: Callable[..., Awaitable[None]], *args: object, timeout_s: float
 ) -> BaseException | None:
-    """Call a handler, and cancel it when it takes too long; what it raised, whatever that is.
+    """Call a handler, and cancel it after `timeout_s`. Returns what it raised, or None.
 
-    `name` is for the log. Raises: CancelledError, when the caller is cancelled, and the
-    handler with it.
+    `name` is for the log. Raises: CancelledError when the caller is cancelled, and the handler
+    with it.
     """
     async with asyncio.TaskGroup() as group:
         task = group.create_task(_run(name, handler, args))
@@ -40,20 +41,20 @@ async def call(
 
 
 class Sentinel:
-    """A task beside others of a group: nothing cancels it but what cancels all of them."""
+    """A task in a group that is cancelled only when all tasks of the group are cancelled."""
 
     def __init__(self, group: asyncio.TaskGroup, cut_off: Callable[[], object]) -> None:
-        """`cut_off` is called when they had been cancelled, and time for their cleanup."""
+        """`cut_off` is called after all were cancelled and have had time for their cleanup."""
         self._cut_off = cut_off
         self._dismissed = False
         self._task = group.create_task(self._wait())
 
     def ending(self) -> bool:
-        """Whether all are being cancelled."""
+        """Whether all tasks of the group are being cancelled."""
         return self._task.cancelling() > 0 or self._task.done()
 
     def dismiss(self) -> None:
-        """The others have ended in order."""
+        """End the sentinel: the other tasks have ended in order."""
         self._dismissed = True
         self._task.cancel()
 
@@ -90,14 +91,14 @@ async def call_here(
     if limit.expired:
         task.uncancel()
     if error is not None and task.cancelling() and ending():
-        raise asyncio.CancelledError  # whatever the handler made of it
+        raise asyncio.CancelledError  # even if the handler raised another error
     if (limit.expired or task.cancelling()) and not ending():
         await _forget_cancellation(task, ending)
     return limit.error_of(error)
 
 
 async def _forget_cancellation(task: asyncio.Task[object], ending: Callable[[], bool]) -> None:
-    """Also one that was not delivered yet, which Python before 3.13 keeps."""
+    """Undo the task's cancellation, also one not delivered yet, which Python before 3.13 keeps."""
     while task.cancelling():
         task.uncancel()
     try:
@@ -108,7 +109,9 @@ async def _forget_cancellation(task: asyncio.Task[object], ending: Callable[[], 
 
 
 class _Limit:
-    """The time of a call. A handler that never waits needs no timer: nothing could cancel it."""
+    """The timeout of a call. Its timer starts when the handler first waits: before that, nothing
+    could cancel it.
+    """
 
     def __init__(self, name: str, task: asyncio.Task[Any], timeout_s: float) -> None:
         self._name = name
@@ -118,16 +121,16 @@ class _Limit:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """The handler waits for the first time, or is about to run in a task of its own."""
+        """Start the timer: the handler waits for the first time, or runs in a new task."""
         self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._expire)
 
     def over(self) -> None:
-        """The handler has ended."""
+        """Stop the timer: the handler has ended."""
         if self._timer is not None:
             self._timer.cancel()
 
     def error_of(self, error: BaseException | None) -> BaseException | None:
-        """The error to report: a timeout is no cancellation."""
+        """The error to report: TimeoutError instead of the cancellation that it caused."""
         if self.expired and isinstance(error, asyncio.CancelledError):
             return TimeoutError().with_traceback(error.__traceback__)
         return error
@@ -143,7 +146,7 @@ class _Limit:
 
 @contextmanager
 def after(delay_s: float | None, act: Callable[[], None]) -> Iterator[None]:
-    """Call `act()` when the block has lasted so long; None: never."""
+    """Call `act()` when the block has run for `delay_s` seconds; None: never."""
     if delay_s is None:
         yield
         return
@@ -156,7 +159,7 @@ def after(delay_s: float | None, act: Callable[[], None]) -> Iterator[None]:
 
 @asynccontextmanager
 async def cut_off(stop: asyncio.Event, delay_s: float | None, name: str) -> AsyncIterator[None]:
-    """Cancel the block when it still runs so long after `stop`, which is no error; None: never."""
+    """Cancel the block `delay_s` seconds after `stop`, without an error; None: never."""
     if delay_s is None:
         yield
         return
@@ -210,9 +213,9 @@ async def _run(
 
 
 async def end_attempt(guard: CommitGuard) -> None:
-    """Close an attempt, and wait for its commit if that is under way in a task of the handler's.
+    """Close an attempt, and wait for a commit that is in progress in a task of the handler.
 
-    So the outcome that is reported afterwards is the last word on it. The store bounds the wait.
+    After this its outcome cannot change. The store's timeouts limit the wait.
     """
     settled = asyncio.Event()
     if not guard.end(settled.set):

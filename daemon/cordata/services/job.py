@@ -1,4 +1,4 @@
-"""Runs a job: each due (job, scope, period) once, however often it is called, by any process.
+"""Runs a job: each due (job, scope, period) once, although several processes may call it.
 
 (no row) ──claim──> running ──> done          claimed again only by --force
                      │   └────> failed        claimed again by the next call
@@ -26,16 +26,16 @@ from cordata.store import Row, Tx, new_id
 log = logger("cordata.job")
 
 EXIT_OK, EXIT_FAILED = 0, 1
-#: EX_UNAVAILABLE of sysexits.h: what a run needs is away; another try soon makes sense.
+#: EX_UNAVAILABLE of sysexits.h: a run failed for now, and may succeed soon.
 EXIT_AWAY = 69
-#: EX_TEMPFAIL of sysexits.h: another process runs one of them.
+#: EX_TEMPFAIL of sysexits.h: another process runs one of the due runs.
 EXIT_BUSY = 75
 _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
-    """The key of a run: it is done once."""
+    """The key of a run."""
 
     job: str
     scope: str
@@ -51,11 +51,11 @@ class JobResult:
 
     ran: list[Run] = field(default_factory=list)
     failed: list[Run] = field(default_factory=list)
-    #: Another process that lives runs them.
+    #: In progress in another living process.
     busy: list[Run] = field(default_factory=list)
     #: Done before, by this or another process.
     done: list[Run] = field(default_factory=list)
-    #: One of those that failed did so for now: with a TransientError.
+    #: Whether one of the failed runs raised a TransientError.
     is_away: bool = False
 
     @property
@@ -77,11 +77,11 @@ async def run_job(
     force: bool = False,
     now: datetime | None = None,
 ) -> JobResult:
-    """Run what is due and no other process has run or is running.
+    """Run the due runs that no process has done or is running.
 
-    `scope` and `period` together name one run, due or not; one alone narrows what is due. `force`
-    runs again what is done. One run that fails does not keep the others from running; the next
-    call tries it again. Cancelling (a signal) leaves the current run to the next call.
+    `scope` and `period` together name one run, due or not; one alone filters the due runs. `force`
+    also repeats runs that are done. If a run fails, the others still run, and the next call tries
+    it again. Cancelling (a signal) leaves the current run to the next call.
     """
     process = this_process(f"job-{task.name}")
     lease = ProcessLease(ctx.store, process, lease_s=task.claim_timeout_s)
@@ -124,10 +124,10 @@ async def _days(ctx: Context, task: JobTask, now: datetime) -> list[tuple[str, s
 
 
 def days_owed(known: Iterable[tuple[str, bool]], today: date) -> list[str]:
-    """The days to run, oldest first: those begun and never done, and each after the last done one.
+    """The days to run, oldest first: those begun but not done, and all after the last done one.
 
-    `known` is (period, done) of every run so far; periods that are no days, and days to come, were
-    asked for by name and say nothing. A job that never ran owes today only.
+    `known`: (period, done) of every run so far. Periods that are not days, and future days, were
+    run by name and are ignored. A job that never ran has today only.
     """
     begun: set[date] = set()
     last_done: date | None = None
@@ -163,7 +163,7 @@ class _JobRunner:
     async def run_all(self, runs: Iterable[Run]) -> JobResult:
         result = JobResult()
         for run in runs:
-            if clock.monotonic() >= self._renew_deadline:  # many short runs outlast the lease, too
+            if clock.monotonic() >= self._renew_deadline:  # many short runs may outlast the lease
                 await self._renew_lease()
             with in_request(new_id(self._ctx.now_us())):
                 (await self._run(run, result)).append(run)

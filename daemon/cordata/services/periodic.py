@@ -1,4 +1,4 @@
-"""The application's `@app.every` functions: on the primary only, each beside the others."""
+"""Runs the application's `@app.every` functions, on the primary only, concurrently."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ log = logger("cordata.periodic")
 
 
 class PeriodicService:
-    """Each task runs at once when this process begins to lead, then `seconds` after its end, so it
-    never overlaps itself. One that fails or takes too long is logged and runs at its next turn.
+    """Runs each task when this process begins to lead, then `seconds` after each end of it, so that
+    it never overlaps itself. A run that fails or takes too long is logged.
     """
 
     name = "periodic"

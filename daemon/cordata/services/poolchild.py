@@ -1,7 +1,7 @@
-"""The worker's children in the pool: READY waits for them, but not for long; nothing else does.
+"""The worker's children in the pool: only READY waits for them, for a limited time.
 
-Their layer stands after the intake and before the delivery: requests that are still running may
-call the pool, and on a host with one worker these children are all of it.
+Their layer stops after the intake, since requests that still run may call the pool, and with one
+worker these children are the whole pool.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logger("cordata.pool")
 
 
 class PoolChildGate:
-    """Holds back READY and nothing else: it is of the intake, where all starts at one time."""
+    """Delays READY, and no other service: the services of its layer, the intake, start together."""
 
     name = "pool children's start"
 
@@ -55,13 +55,13 @@ class PoolChildService:
             Keeper(replace(spec, place=place), config, on_death=self._report_death)
             for place in places
         ]
-        #: The first children are warm, or were waited for long enough.
+        #: Set when the first children are warm, or after `child_start_timeout_s`.
         self._settled = asyncio.Event()
-        #: To stand in the intake.
+        #: To be run in the intake layer.
         self.gate = PoolChildGate(self._settled)
 
     def status(self) -> str:
-        """For STATUS=: that there is no warm child, while there is none."""
+        """For STATUS=: how many children are ready; "" if all are."""
         up = sum(keeper.up for keeper in self._keepers)
         if up == len(self._keepers):
             return ""

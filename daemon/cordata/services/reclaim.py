@@ -15,8 +15,8 @@ from cordata.broker import Broker
 from cordata.process import PROCESS_TOPIC, Process, all_processes
 from cordata.store import Store
 
-#: After the store was away, during which no process could renew its lease, expired leases count
-#: only after this pause. It is longer than processes wait before they try the store again.
+#: After the store was away, when no process could renew its lease, expired leases are ignored for
+#: this time. It is longer than the pause of processes before they try the store again.
 _GRACE_S = 15.0
 
 
@@ -44,7 +44,7 @@ class Reclaimer:
         self._was_away = False
 
     def store_was_away(self) -> None:
-        """The leases of others may have expired for that reason alone."""
+        """Note that the store was away: leases of living processes may have expired."""
         self._was_away = True
 
     async def run_once(self) -> int:

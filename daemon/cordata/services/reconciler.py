@@ -33,7 +33,7 @@ class ReconcilerService:
 
     def __init__(self, leadership: Leadership, make: Callable[[Store], Reconciler]) -> None:
         """`make`: the reconciler on the store that writes with the primary's term."""
-        #: None until this process leads: a standby waits for that for as long as it takes.
+        #: None until this process leads.
         self.heartbeat: Heartbeat | None = None
         self._leadership = leadership
         self._make = make
@@ -75,7 +75,7 @@ class ReconcilerService:
                 await self._wake.wait(min(sleep_s, heartbeat.max_age_s / 2))
 
     async def run_once(self, reconciler: Reconciler, heartbeat: Heartbeat) -> bool | None:
-        """One pass. Returns whether anything had moved; None: something is away."""
+        """One pass. Returns whether there was traffic; None: Redis or the store is away."""
         try:
             moved = await reconciler.run_once(heartbeat.touch)
         except (BrokerUnavailable, StoreUnavailable, ResponseError) as error:

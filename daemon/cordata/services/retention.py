@@ -1,4 +1,4 @@
-"""Deletes what has served its time, on the primary, in small batches that give way to requests."""
+"""Deletes rows after their retention time, on the primary, in small batches; requests go first."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ log = logger("cordata.retention")
 
 _EVERY_S = 900.0
 _BATCH = 200
-#: A kind of alert that did not come again for so long is forgotten.
+#: A kind of alert is deleted when it has not occurred for so long.
 _ALERT_S = 30 * 86_400.0
 
 
 class RetentionService:
-    """One pass now and then."""
+    """Runs a pass every 15 minutes."""
 
     name = "retention"
 
@@ -101,6 +101,6 @@ async def _page(ctx: Context, after: int, before: int) -> list[Row]:
 
 
 async def _delete(ctx: Context, ids: list[str]) -> int:
-    """Events with their marks, but for those that are replayed at this very moment."""
+    """Delete events with their marks, except those that are being replayed."""
 
     return await ctx.store.run(lambda tx: delete_done(tx, ids))

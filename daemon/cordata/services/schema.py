@@ -26,13 +26,13 @@ _TELL_S = 5.0
 
 
 class SchemaGate:
-    """Ready when no migration is pending; then it only waits for its stop."""
+    """Delays READY while migrations are pending."""
 
     name = "schema"
 
     def __init__(self, store: Store, chains: Sequence[Chain], notifier: Notifier) -> None:
         self.ready = asyncio.Event()
-        #: Why the store could not be asked, the last time it was tried.
+        #: The error of the last look, if the store was unavailable.
         self.trouble: StoreUnavailable | None = None
         self._store = store
         self._chains = chains
@@ -62,7 +62,7 @@ class SchemaGate:
         await stop.wait()
 
     def _say(self, waiting_for: str) -> None:
-        """Trouble is said again now and then; a long migration is said by the primary."""
+        """Log the reason: repeatedly for an error; once for a migration, which the primary logs."""
         extra = fields(events.WORKER_WAITING)
         if self.trouble is None:
             if not self._log_throttle.has_logged and self._log_throttle.is_due(waiting_for):
@@ -71,7 +71,7 @@ class SchemaGate:
             log.warning("waiting for the store (%s)", with_hint(self.trouble), extra=extra)
 
     async def run_once(self) -> str:
-        """Look once. Returns what it waits for; "" when the schema is current."""
+        """One look. Returns the reason to wait, as text; "" when the schema is current."""
         try:
             pending = await self._store.pending(self._chains)
         except StoreUnavailable as error:
@@ -99,7 +99,7 @@ async def migrate_once(
     if fence is None:
         raise CordataError(
             "a primary is running: only one may migrate",
-            hint="it does so when it starts: restart primary.service, or `cordata server`",
+            hint="it migrates when it starts: restart primary.service, or `cordata server`",
         )
     try:
         applied = await runtime_store(ctx).migrate(ctx.chains, fence=fence, progress=progress)

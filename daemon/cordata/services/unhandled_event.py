@@ -1,4 +1,4 @@
-"""Warnings of events that are not handled: no process has their group, or no group their type."""
+"""Warns of events that are not handled: no process runs their group, or no group has their type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cordata.store import Store, published_types
 
 log = logger("cordata.groups")
 
-#: No process has had a group for so long: an alert.
+#: An alert is raised when no process has run a group for so long.
 _ABSENT_S = 3600.0
 _ABSENT_EVERY_S = 300.0
 #: After a start of the whole system, workers have this long to say which groups they have.

@@ -278,6 +278,6 @@ def test_migrate_refuses_beside_a_running_primary(state: Path) -> None:
         result = cordata("migrate", "--config", str(config))
         assert result.returncode == 1
         assert "error: a primary is running" in result.stderr
-        assert "hint: it does so when it starts" in result.stderr
+        assert "hint: it migrates when it starts" in result.stderr
         assert cordata("migrate", "--check", "--config", str(config)).returncode == 0
         assert primary.stop()[0] == 0
