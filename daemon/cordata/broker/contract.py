@@ -1,7 +1,7 @@
-"""What every broker promises; that of the store and Redis are held to it by one test suite.
+"""The contract of a broker; one test suite checks both, on the store and on Redis.
 
-A message is at any time in one of these places, and whatever moves it commits first to the next: a
-row of `message`; a stream of Redis; nowhere any more, because its group has a mark in `handled`.
+A message is always in one of these places, and a move commits to the new place first: a row of
+`message`; a stream of Redis; or none, when its group has a mark in `handled`.
 """
 
 from __future__ import annotations
@@ -15,58 +15,58 @@ from cordata.broker.message import Claimed, Depth, MessageId, Outcome, Wants
 class Broker(Protocol):
     """The broker of one process; all methods belong to the loop's thread.
 
-    Unless said otherwise they raise StoreUnavailable. That Redis is unavailable raises nothing:
-    meanwhile they return what the store has.
+    Unless documented otherwise they raise StoreUnavailable. While Redis is unavailable they raise
+    nothing, and return messages of the store.
     """
 
     #: The topic of the store that wakes consumers.
     topic: str
 
     def status(self) -> str:
-        """For STATUS=: what is wrong with the broker; "" when nothing is. The store has its own."""
+        """For STATUS=: the problem with the broker, except the store's own; "" for none."""
         return ""
 
     async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
-        """Call `wake` whenever there may be something new for these groups; until cancelled."""
+        """Call `wake` when there may be new messages for these groups; runs until cancelled."""
         ...
 
     async def settle_and_claim(
         self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool = False
     ) -> Claimed:
-        """Settle what was handled and claim more.
+        """Settle the outcomes and claim more messages.
 
-        When it raises, call it again with the same outcomes: those that are settled already change
-        nothing, and neither do those of messages that this process no longer holds. `alone`: this
-        process holds no other message, so one suspect may be claimed, and then nothing beside it.
+        When it raises, call it again with the same outcomes: to settle twice, or without the claim,
+        changes nothing. `alone`: this process has claimed no other message, so it may claim one
+        suspect, and then nothing else.
         """
         ...
 
     async def release_orphans(self, held: Collection[MessageId]) -> None:
-        """Give back claims that the process does not know of (`held`) at two calls in a row.
+        """Give back claims of this process that are missing in `held` at two calls in a row.
 
-        When the answer to a claim is lost, the process holds messages without knowing it.
+        Such claims remain when the answer to a claim was lost.
         """
         ...
 
     async def reclaim(self, owner: str, *, is_dead: bool) -> int:
-        """Make claimable what a dead process held, as suspects. Returns how many.
+        """Make the messages of a dead process claimable, as suspects. Returns how many.
 
-        `is_dead`: it is known to be; else it keeps all if it has renewed its lease meanwhile.
+        `is_dead`: its death is certain; else nothing happens if it has renewed its lease since.
         """
         ...
 
     async def stop_claiming(self) -> None:
-        """Claim nothing any more; what was read and handed to no handler goes back."""
+        """Claim no more messages; give back those that were read and passed to no handler."""
         return
 
     async def leave(self) -> None:
-        """Leave the consumer groups: the last call, when no message is held. Raises nothing."""
+        """Leave the consumer groups: the last call, without open claims. Raises nothing."""
         return
 
     async def depth(self, groups: Collection[str]) -> Depth:
-        """What is left to do for the groups. Raises: BrokerUnavailable, too."""
+        """The number of open messages of the groups. Raises: BrokerUnavailable, too."""
         ...
 
     def close(self) -> None:
-        """Close connections. Twice is fine."""
+        """Close connections. May be called twice."""
         return

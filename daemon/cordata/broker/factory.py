@@ -1,4 +1,4 @@
-"""Which broker a `[broker] url` means; what only Redis needs is imported for it alone."""
+"""Creates the broker of `[broker] url`; modules for Redis are imported only with Redis."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _STORE = "store:"
 
 
 class Passwords(NamedTuple):
-    """Those that there are."""
+    """The passwords for Redis and its Sentinels; None: none is set."""
 
     redis: str | None = None
     sentinel: str | None = None
 
 
 def is_store(config: BrokerConfig) -> bool:
-    """Whether the store's own tables are the broker. Raises: ConfigError for a url of neither."""
+    """Whether the store's tables are the broker. Raises: ConfigError when the url is not valid."""
     from cordata.broker.redis.address import HINT, is_redis
 
     if config.url == _STORE:
@@ -37,7 +37,7 @@ def is_store(config: BrokerConfig) -> bool:
 
 
 def check_url(config: BrokerConfig) -> None:
-    """See that `[broker] url` can be understood. Raises: ConfigError."""
+    """Check `[broker] url`. Raises: ConfigError when it is not valid."""
     if not is_store(config):
         from cordata.broker.redis.address import parse_url
 
@@ -45,7 +45,7 @@ def check_url(config: BrokerConfig) -> None:
 
 
 def check(config: BrokerConfig) -> None:
-    """See that `[broker]` can be understood, and that its files are there. Raises: ConfigError."""
+    """Check `[broker]` and the files that it names. Raises: ConfigError when one is not valid."""
     if is_store(config):
         return
     from cordata.broker.redis.address import parse_url

@@ -1,7 +1,7 @@
-"""Consumer groups: registered before a worker is ready, then they get what is published from now.
+"""Consumer groups: a worker registers them before it is ready; they get events published later.
 
-Publishing fans out to the groups that its transaction sees. One that began before a group was
-registered may not see it; so, as soon as all of these have ended, the group gets what they wrote.
+Publishing fans out to the groups that its transaction sees. A transaction that began before a group
+was registered may not see it: when all of these have ended, `catch_up` adds their events.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Group(NamedTuple):
     type: str
     #: Events of one key are handled one at a time, in their order.
     keyed: bool = False
-    #: Carries its events.
+    #: Which broker delivers its events.
     broker: Literal["store", "redis"] = "store"
 
 
@@ -41,7 +41,7 @@ class Registered(NamedTuple):
 
 
 async def register(store: Store, groups: Collection[Group]) -> Registered:
-    """Make groups known; `catch_up` is to follow."""
+    """Insert or update the groups in the store; call `catch_up` with the result."""
 
     async def unit(tx: Tx) -> tuple[Registered, list[tuple[Group, str]]]:
         last = await tx.fetch_one("queue.last_position")
@@ -82,7 +82,7 @@ async def register(store: Store, groups: Collection[Group]) -> Registered:
 
 
 async def catch_up(store: Store, registered: Registered) -> int:
-    """Give fresh groups what older transactions published meanwhile. Returns how many messages."""
+    """Add the events of older transactions to fresh groups. Returns the number of messages."""
     if not registered.fresh:
         return 0
     while registered.xid and await _older_writers(store, registered.xid):  # noqa: ASYNC110
@@ -106,6 +106,6 @@ async def _older_writers(store: Store, xid: str) -> int:
 
 
 async def be_present(store: Store, groups: Collection[str]) -> None:
-    """Say that this process has these groups."""
+    """Store that a process runs these groups now, for the alert about absent groups."""
     names = json.dumps(list(groups))
     await store.run(lambda tx: tx.execute("queue.be_present", groups=names, now_us=tx.now_us))

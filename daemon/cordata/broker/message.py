@@ -1,4 +1,4 @@
-"""What passes between a broker and the consumers of its groups."""
+"""The data that a broker and its consumers exchange: messages, outcomes, wants, claims."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cordata.core.delivery import Verdict
 
-#: Names a message: the event id and the consumer group.
+#: Identifies a message: the event id and the consumer group.
 MessageId = tuple[str, str]
 
 
@@ -22,38 +22,37 @@ class Message(NamedTuple):
     priority: int
     payload: str
     headers: str
-    #: Microseconds since the epoch: when the transaction that wrote the event ran.
+    #: The time of the transaction that published the event, in microseconds since the epoch.
     created_at: int
-    #: This one is included: 1 at the first delivery to the group.
+    #: The number of this attempt: 1 at the first delivery to the group.
     attempt: int
-    #: The number of the claim: who settles with another number holds the message no more. 0: it
-    #: came from a stream of Redis and has no row in `message`.
+    #: The number of the claim: settling with an old number changes nothing. 0: the message came
+    #: from a stream of Redis and has no row in `message`.
     claim: int
     #: JSON list of failures, None without any.
     history: str | None = None
-    #: Its key, where the group wants their order: what is claimed together with the same one is
-    #: handled one after the other.
+    #: Its key in a keyed group: messages with the same one are handled one after the other.
     order_key: str | None = None
-    #: It may have killed a process: nothing else is claimed beside it.
+    #: Whether it may have killed a process: nothing else is claimed beside it.
     suspect: bool = False
-    #: Only its broker understands it (the id of an entry in a stream, say).
+    #: For its broker only, such as the id of an entry in a stream.
     token: str = ""
 
     @property
     def id(self) -> MessageId:
-        """Names the message in its broker."""
+        """Identifies the message in its broker."""
         return self.event_id, self.group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a claimed message."""
+    """The result of handling a claimed message."""
 
     message: Message
     verdict: Verdict
-    #: DONE: the mark is in the store already, committed with the effect. DEAD: although it is.
+    #: Whether the mark is in the store already, committed with the effect; for DONE and DEAD.
     marked: bool = False
-    #: RETRY and DEFER: until it is due again.
+    #: RETRY and DEFER: time until it is due again.
     delay_us: int = 0
     #: RETRY and DEAD: with the failure of this attempt.
     history: str | None = None
@@ -61,44 +60,44 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What a consumer has room for, in one group."""
+    """The limits of a claim for one group."""
 
-    #: Messages with a priority of 0 or more; keys, where the group wants their order.
+    #: Messages with a priority of 0 or more; in a keyed group, keys.
     count: int
     #: Messages with a priority below 0.
     low: int = 0
-    #: Messages of one key at most, where the group wants their order.
+    #: In a keyed group, messages of each key.
     run: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """What one `settle_and_claim` returned."""
+    """The result of `settle_and_claim`."""
 
-    #: Those of one group and key follow each other in their order.
+    #: Sorted so that those of one group and key are adjacent, in their order.
     messages: Sequence[Message]
-    #: Groups that may have more that is due.
+    #: Groups that may have more due messages.
     more: frozenset[str] = frozenset()
-    #: Wall time of the store in microseconds at which something is due next, as far as known.
+    #: When the next message is due, in microseconds of the store's wall time; None: not known.
     next_at: int | None = None
-    #: There are suspects: they are claimed only by a process that holds no other message.
+    #: Whether there are suspects: only a process without other messages may claim one.
     suspects: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """What is left to do."""
+    """The number of open messages, by state."""
 
     #: Messages of the groups asked for (and of the relay) that are due, or wait for a retry.
     ready: int
-    #: Messages that some process holds.
+    #: Messages that a process has claimed.
     claimed: int
-    #: Messages in the dead letter.
+    #: Dead letters.
     dead: int
 
 
 def give_back(message: Message) -> Outcome:
-    """The outcome of a message that was not tried."""
+    """The outcome of a message that was not attempted."""
     return Outcome(message=message, verdict=Verdict.BACK)
 
 

@@ -1,11 +1,11 @@
 """The queue on the store: claim and settle are units on `message`; Tx.publish() adds to it.
 
-A message is one row until its group has handled it. A claim draws a number, and only with that
-number its row is changed or deleted. So a process that was taken for dead, and whose messages are
-another's by now, does no harm: what it settles changes nothing.
+A message is one row until its group has handled it. Each claim has a new number, and only with this
+number its row can be changed or deleted. So if a process was taken for dead and its messages were
+claimed by another, it can settle nothing of them.
 
-What a dead process held is `suspect`: one message may have killed it. Suspects are claimed one at
-a time, by processes that hold nothing else, so that such a message alone ends in the dead letter.
+Messages of a dead process are `suspect`: one of them may have killed it. Suspects are claimed one
+at a time, by processes without other messages, so that only such a message becomes a dead letter.
 """
 
 from __future__ import annotations

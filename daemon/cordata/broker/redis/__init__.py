@@ -1,1 +1,1 @@
-"""The broker on Redis or Valkey: streams for what goes well, the store for everything else."""
+"""The broker on Redis or Valkey: streams for first deliveries, the store for everything else."""

@@ -4,14 +4,13 @@
                                                                └─failed, given back─> message
                                                                                      (store)
 
-A message that goes well costs the store its mark and what its handler writes. Whatever else may
-happen to it (further attempts, back-off, dead letters, an operator's replay), and what has a
-priority or wants the order of keys, is the queue's on the store, in the same tables and with the
-same commands as without Redis. A worker that stops gives back what it has not
-begun in the same way.
+A message that succeeds at once costs the store only its mark and the handler's writes. Everything
+else (further attempts, back-off, dead letters, an operator's replay, events with a priority, keyed
+groups, messages that a stopping worker gives back) uses the queue on the store, with the same
+tables and commands as without Redis.
 
-Redis may lose anything at any time: see reconciler.py. While it is unavailable, what is in the
-store goes on.
+Redis may lose anything at any time: see reconciler.py. While it is unavailable, messages of the
+store are still handled.
 """
 
 from __future__ import annotations

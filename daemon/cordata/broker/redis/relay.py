@@ -4,12 +4,12 @@
        │                 └─the store has another epoch by now─┐
        └─Redis unavailable, or refuses it ──────────────────> back in the queue
 
-The group gets every event. Those that no group reads from a stream, or that have a priority, go to
-the store's groups at once. An event whose message comes back may be in its stream already: it is
+The group gets every event. Events that no group reads from a stream, or with a priority, go to the
+store's groups at once. If a message was given back, its event may be in the stream already: it is
 added again with the mark `again`, so that consumers look up whether they have handled it.
 
-Streams are added to only in the copy of the data that the store knows (run id and epoch), which the
-primary looks after: see reconciler.py.
+The relay adds only to the copy of Redis's data that the store knows (run id and epoch), which the
+primary maintains: see reconciler.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Redis server as this process reaches it: redis-py's clients, and whether they get through.
+"""The connection of this process to the Redis server, by redis-py, and whether it is available.
 
                  connected, logged in, the master, new enough
     unavailable ───────────────────────────────────────────────> available
@@ -6,10 +6,9 @@
          └─ no connection, no answer in time, demoted, wrong password┘
             the next attempt at once, then after a pause that grows from 0.1 to 2 s
 
-redis-py's pool, TLS, Sentinel and hiredis do the work. Its retries are off: a command whose answer
-was lost may have been carried out, so sending it again would add or claim a second time. The
-callers know what may be repeated: a relay adds the entries again, marked `again`, and a consumer
-reads what is pending in its name.
+It uses redis-py's pool, TLS, Sentinel and hiredis. Retries of redis-py are off: a command whose
+answer was lost may have been executed, and repeating it would add or claim a second time. Instead,
+a relay adds the entries again, marked `again`, and a consumer reads its pending entries.
 """
 
 from __future__ import annotations
