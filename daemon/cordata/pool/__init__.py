@@ -2,7 +2,7 @@
 
 One folder for each process that runs the code:
 
-- client/: calls commands; every process of the host may be one
+- client/: calls commands; any process of the host may be a client
 - worker/: starts, watches and replaces children
 - child/: runs commands
 - shared/: what they have in common: messages, files, memory

@@ -60,7 +60,7 @@ def test_flood_is_cut_off_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == LINES_PER_S
     output.feed(b"\x1e4d-3 r\nlast\n", 11.0)
     assert [record.getMessage() for record in caplog.records[LINES_PER_S:]] == [
-        "5 lines of child 77 are left out",
+        "5 lines of child 77 were left out",
         "last",
     ]
     assert caplog.records[-1].__dict__["CALL_ID"] == "4d-3"

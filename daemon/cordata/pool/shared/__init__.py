@@ -3,6 +3,6 @@
 - protocol: all messages, and how they travel
 - page: two pages of shared memory: the state of a child, and which calls it has begun
 - paths: the files of a pool, and the place of a child
-- spec: what a worker tells the child that it starts
+- spec: the start parameters of a child
 - sessions: sessions and globals, one SQLite file; children and workers write it
 """

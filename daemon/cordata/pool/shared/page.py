@@ -1,32 +1,32 @@
-"""Two pages of shared memory: the status of a child for all, and what a connection has begun.
+"""Two pages of shared memory: the status of a child, and which calls of a connection have begun.
 
-The status page (`W.G.status`) is written by the child, but for `drained`, its worker's. All clients
-map it read-only. The child may be killed between any two stores, so `begin` writes what it says of
-the call first and then, in one aligned store of 8 bytes, that the call runs.
+The child writes its status page (`W.G.status`), its worker only `drained` and `held`. All clients
+map it read-only. The child may be killed between any two stores, so `begin` first writes the fields
+of the call and then, in one aligned store of 8 bytes, that the call runs.
 
 ```
   0  state     u64  STARTING READY LEAVING    40  begun     u64  calls begun; runs: begun != ended
-  8  drained   u64  the worker's: no calls    48  ended     u64
+  8  drained   u64  worker: takes no calls    48  ended     u64
  16  pid       u64                            56  failed    u64
- 24  start     u64  pid.start_of              64  waiting   u64  read and not begun
+ 24  start     u64  pid.start_of              64  waiting   u64  read but not begun
  32  born      f64  monotonic seconds         72  client    u64  of the call that runs:
  80  number    u64    on its connection       88  id        u64    the client's own
  96  started   f64    monotonic seconds       104 deadline  f64
-112  held      u64  the worker's: begin none   120  command   u16 bytes, then the text
+112  held      u64  worker: begin no call      120  command   u16 bytes, then the text
 ```
-A worker that is about to kill a child sets `held`, waits for SETTLE_S, and looks once more: if the
-same call still runs, no other one can begin before the signal comes.
+Before a worker kills a child because of a call, it sets `held`, waits for SETTLE_S and reads the
+page again: if the same call still runs, no other one can begin before the signal arrives.
 
 The page of a connection is a memory file that the client makes and sends with its hello.
 ```
-  0  begun      u64  the child's: number of the last call of this connection that it began
-  8  revoked    u64  the client's: no call up to this number may begin any more
+  0  begun      u64  child: number of the last call of this connection that it began
+  8  revoked    u64  client: no call up to this number may begin any more
 ```
 Revoking: the client writes `revoked`, waits for longer than a store takes to be seen by
 another core (SETTLE_S), then reads `begun`. The child writes `begun` and reads `revoked` after
-it. So of the two at least one sees what the other wrote: a call that the client finds not begun
-will not begin. When both see it, the client finds it begun and the child does not run it, and
-answers `NotRun`. When the connection ends, `begun` alone says which calls had begun.
+it. So at least one of the two sees what the other wrote: a call that the client reads as not begun
+will not begin. If both see it, the client reads the call as begun, and the child answers `NotRun`
+instead of running it. After the end of the connection `begun` alone says which calls had begun.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ from struct import Struct
 from typing import NamedTuple
 
 SIZE = 4096
-#: From the mark to the look at what was begun.
+#: Seconds between setting `held` or `revoked` and reading what has begun.
 SETTLE_S = 0.001
 #: States of a child.
 STARTING, READY, LEAVING = 0, 1, 2
 
 _ALL = Struct("@QQQQdQQQQQQQdd")
 _COMMAND = Struct("@H")
-#: In words of 8 bytes.
+#: Offsets, in words of 8 bytes.
 _STATE, _DRAINED, _PID, _START, _BORN, _BEGUN, _ENDED, _FAILED, _WAITING = range(9)
 _CLIENT, _NUMBER, _ID, _STARTED, _DEADLINE, _HELD = range(9, 15)
 _COMMAND_AT = 120
-#: A file that shrinks kills by SIGBUS who has mapped it.
+#: A process that reads a mapped file that has shrunk gets SIGBUS.
 _SEALS = fcntl.F_SEAL_SHRINK
 
 
 class Status(NamedTuple):
-    """A status page as it was read; of a child that runs no call the last one."""
+    """A status page as it was read. If no call runs, the fields of a call are those of the last."""
 
     state: int
     drained: int
     pid: int
-    #: Of the process: with the pid its fingerprint.
+    #: Start time of the process (pid.start_of), which identifies it together with the pid.
     start: int
     born: float
     begun: int
@@ -87,40 +87,40 @@ class StatusWriter:
 
     def __init__(self, page: memoryview) -> None:
         self._bytes = page
-        # A store through such a view takes a third of the time that `pack_into` takes.
+        # A store through a cast view takes a third of the time of `pack_into`.
         self._words, self._times = page.cast("Q"), page.cast("d")
         self._begun = self._words[_BEGUN]
         self._failed = self._words[_FAILED]
         self._command = ""
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._words.release()
         self._times.release()
         self._bytes.release()
 
     def introduce(self, pid: int, start: int, born: float) -> None:
-        """Who the child is."""
+        """Write which process the child is, and since when."""
         words, self._times[_BORN] = self._words, born
         words[_PID], words[_START] = pid, start
 
     @property
     def held(self) -> bool:
-        """Whether no call may begin, for the worker may be about to kill this process."""
+        """Whether no call may begin, because the worker may be about to kill this process."""
         return bool(self._words[_HELD])
 
     def set_state(self, state: int) -> None:
-        """STARTING, READY or LEAVING."""
+        """Write the state: STARTING, READY or LEAVING."""
         self._words[_STATE] = state
 
     def set_waiting(self, count: int) -> None:
-        """Calls that were read and not begun."""
+        """Write the number of calls that were read but not begun."""
         self._words[_WAITING] = count
 
     def begin(
         self, client: int, number: int, id: int, command: str, started: float, deadline: float
     ) -> None:
-        """A call starts."""
+        """Write that a call starts."""
         words, times = self._words, self._times
         if command != self._command:
             data = command.encode()[: SIZE - _COMMAND_AT - _COMMAND.size]
@@ -134,7 +134,7 @@ class StatusWriter:
         words[_BEGUN] = self._begun
 
     def end(self, *, failed: bool = False) -> None:
-        """The call is over."""
+        """Write that the call is over."""
         if failed:
             self._failed += 1
             self._words[_FAILED] = self._failed
@@ -142,7 +142,7 @@ class StatusWriter:
 
 
 class StatusReader:
-    """The status page for everybody else: `peek` for what a choice needs, `read` for all."""
+    """The status page for clients and the worker: properties for the scheduler, `read` for all."""
 
     __slots__ = ("_bytes", "_map", "_times", "_words")
 
@@ -160,7 +160,7 @@ class StatusReader:
         self._words, self._times = self._bytes.cast("Q"), self._bytes.cast("d")
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._words.release()
         self._times.release()
         self._bytes.release()
@@ -179,12 +179,12 @@ class StatusReader:
 
     @property
     def busy_since(self) -> float:
-        """Monotonic time at which the call began that runs; 0.0: none runs."""
+        """Monotonic time at which the running call began; 0.0: none runs."""
         words = self._words
         return self._times[_STARTED] if words[_BEGUN] != words[_ENDED] else 0.0
 
     def read(self) -> Status:
-        """All of it; read until it says the same twice, since the child goes on meanwhile."""
+        """The whole page; read until two reads agree, since the child may write meanwhile."""
         page = self._bytes
         before = _ALL.unpack_from(page)
         command = _command(page)
@@ -197,17 +197,17 @@ class StatusReader:
 
 
 def set_drained(page: memoryview | mmap.mmap, drained: bool) -> None:
-    """The worker's: whether the child is to get no more calls."""
+    """Worker side: set whether the child gets no more calls."""
     page[8 * _DRAINED : 8 * _DRAINED + 8] = int(drained).to_bytes(8, "little")
 
 
 def set_held(page: memoryview | mmap.mmap, held: bool) -> None:
-    """The worker's: whether no call may begin."""
+    """Worker side: set whether no call may begin."""
     page[8 * _HELD : 8 * _HELD + 8] = int(held).to_bytes(8, "little")
 
 
 class ConnectionPage:
-    """The page of a connection; each side uses its own half of the methods."""
+    """The page of a connection, for both sides."""
 
     __slots__ = ("_map", "_words")
 
@@ -220,19 +220,19 @@ class ConnectionPage:
 
     @staticmethod
     def create() -> int:
-        """The client's: a new memory file for a page; the caller closes it."""
+        """Client side: a new memory file for a page; the caller closes it."""
         file = os.memfd_create("cordata-connection", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(file, SIZE)
         fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
         return file
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._words.release()
         self._map.close()
 
     def may_begin(self, number: int) -> bool:
-        """The child's: begin this call, or learn that it was revoked."""
+        """Child side: mark this call as begun; False: it was revoked and must not run."""
         words = self._words
         if number <= words[1]:
             return False
@@ -240,11 +240,11 @@ class ConnectionPage:
         return number > words[1]
 
     def revoke(self, number: int) -> None:
-        """The client's: no call up to this number may begin any more. Wait SETTLE_S, then read
+        """Client side: no call up to this number may begin any more. Wait SETTLE_S, then read
         `begun`.
         """
         words = self._words
-        words[1] = max(words[1], number)  # a mark that was set stays
+        words[1] = max(words[1], number)  # never revoke less than before
 
     @property
     def begun(self) -> int:

@@ -1,4 +1,4 @@
-"""The files of a pool in the runtime directory; protocol.py says what they are."""
+"""Names of a pool's files in the runtime directory; protocol.py says what they are for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-#: Suffixes of what lies in `RUNTIME/pool/NAME`.
+#: Suffixes of the files in `RUNTIME/pool/NAME`.
 SOCKET, STATUS, CONTROL = ".sock", ".status", ".control.sock"
 
 
@@ -16,7 +16,7 @@ _own_pool = ""
 
 
 class Place(NamedTuple):
-    """A place for one child, of which a worker has `[pool] children`: `2`, `2-1`, `2-2` ..."""
+    """The place of one child: worker 2 with `[pool] children = 3` has `2`, `2-1` and `2-2`."""
 
     worker: str
     #: From 0.
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Place:
-        """The place that is written so. Raises: ValueError."""
+        """The place that `str` writes as `text`. Raises: ValueError."""
         worker, dash, number = text.partition("-")
         return Place(worker, int(number) if dash else 0)
 
@@ -33,24 +33,24 @@ class Place(NamedTuple):
 
 
 class ChildName(NamedTuple):
-    """Which child: its place, and its generation."""
+    """Identifies a child by its place and its generation."""
 
     place: Place
     generation: int
 
     @property
     def socket(self) -> str:
-        """Name of its socket."""
+        """File name of its socket."""
         return f"{self.place}.{self.generation}{SOCKET}"
 
     @property
     def status(self) -> str:
-        """Name of its status page."""
+        """File name of its status page."""
         return f"{self.place}.{self.generation}{STATUS}"
 
 
 class ChildAddress(NamedTuple):
-    """A child: where it listens, and which it is."""
+    """Identifies a child together with the directory of its files."""
 
     directory: Path
     pool: str
@@ -58,17 +58,17 @@ class ChildAddress(NamedTuple):
 
     @property
     def socket(self) -> Path:
-        """Its socket."""
+        """Path of its socket."""
         return self.directory / self.child.socket
 
     @property
     def status(self) -> Path:
-        """Its status page."""
+        """Path of its status page."""
         return self.directory / self.child.status
 
 
 def parse(name: str) -> ChildName | None:
-    """The child whose socket or status page has this name; None: it is another file."""
+    """The child whose socket or status page has this file name; None: it is another file."""
     stem, _, suffix = name.rpartition(".")
     place, _, generation = stem.rpartition(".")
     if f".{suffix}" not in (SOCKET, STATUS) or not place or place.startswith("."):
@@ -82,18 +82,18 @@ def parse(name: str) -> ChildName | None:
 
 
 def control_name(worker: str) -> str:
-    """Name of the worker's own socket."""
+    """File name of the worker's control socket."""
     return f"{worker}{CONTROL}"
 
 
 def pool_directory(runtime: Path, pool: str) -> Path:
-    """Where the files of one pool are."""
+    """The directory of one pool's files."""
     return runtime / "pool" / pool
 
 
 @contextmanager
 def socket_address(path: Path) -> Iterator[str]:
-    """An address of the socket at `path` for bind and connect, which take 107 bytes (unix(7))."""
+    """An address of `path`, valid in the block: bind and connect take 107 bytes (unix(7))."""
     text = os.fspath(path)
     if len(os.fsencode(text)) < 108:
         yield text
@@ -106,11 +106,11 @@ def socket_address(path: Path) -> Iterator[str]:
 
 
 def own_pool() -> str:
-    """The directory of the pool whose child this process is; "": it is none."""
+    """The directory of the pool that this process is a child of; "": it is no child."""
     return _own_pool
 
 
 def set_own_pool(directory: str) -> None:
-    """At a child's start."""
+    """Set the result of `own_pool`; a child calls it when it starts."""
     global _own_pool
     _own_pool = directory

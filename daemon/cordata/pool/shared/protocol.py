@@ -8,14 +8,14 @@
   worker --Ping, Stop--> child --Pong, Up, Due, StartFailed--> worker       a socket pair
 ```
 A message is a MessagePack array, its type first. On control sockets and socket pairs one packet of
-the SOCK_SEQPACKET socket is one message; between client and child it is an array of messages, all
-that were sent in one turn of the event loop. A packet above 64 KB, which holds one message alone,
-travels as a memory file (memfd_create(2)): the packet is one byte, 0xC1, which no MessagePack
-begins with, and the file comes with it (unix(7), SCM_RIGHTS).
+the SOCK_SEQPACKET socket is one message; between client and child it is an array of the messages
+that were sent in one turn of the event loop. A packet above 64 KB always has one message. It is
+sent as a memory file (memfd_create(2)): the packet itself is the byte 0xC1, with which no
+MessagePack value begins, and the descriptor of the file comes with it (unix(7), SCM_RIGHTS).
 
-`W` is the worker, of a child its place (paths.py): `2-1` is the second child of worker 2. `G` is
-the child's generation, a number that grows with each child that a worker starts. `W.G.status` is
-its status page (page.py). Both files are there while the child takes calls.
+`W` is the worker; for a child it is its place (paths.py): `2-1` is the second child of worker 2.
+`G` is the child's generation, a number that grows with each child that a worker starts.
+`W.G.status` is its status page (page.py). Both files exist while the child takes calls.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from cordata.errors import (
 )
 
 T = TypeVar("T")
-#: Version of the protocol; a hello of another one is refused.
+#: Version of the protocol; a child refuses a hello with another one.
 VERSION = 1
 #: The MessagePack value {}.
 NO_KEYWORDS: Final = Raw(b"\x80")
-#: Bytes of a packet; what is longer travels as a memory file.
+#: Bytes of a packet; a longer one is sent as a memory file.
 INLINE_BYTES = 65_536
 #: Characters of a name: of a command, session, worker, request, counter, value or global.
 MAX_NAME = 200
@@ -49,7 +49,7 @@ MAX_NAME = 200
 MAX_ENTRIES = 65_536
 #: Bytes of a packet before its messages, at most.
 HEAD_BYTES = 3
-#: Begins the line with which a child marks the output of a call.
+#: First character of a mark: the line that names the call whose output follows.
 OUTPUT_MARK = "\x1e"
 _LARGE = b"\xc1"
 _ANCILLARY = socket.CMSG_SPACE(4 * array.array("i").itemsize)
@@ -65,7 +65,7 @@ Affinity: TypeAlias = Literal["hint", "strict_queue", "strict_fail"]
 
 
 class Packet(Struct, array_like=True, gc=False):
-    """A message. Its records form no cycles, so the collector need not know them."""
+    """A message. Messages form no reference cycles, so the garbage collector skips them."""
 
 
 # --- client to child ---
@@ -75,7 +75,7 @@ class Hello(Packet, tag="hello"):
     """The first packet of a client; with it comes the memory file of the connection's page."""
 
     version: Number
-    #: A random number of the client process: with the number of a call it is the call's id.
+    #: A random number of the client process: together with `Call.id` it identifies a call.
     client: Number
     pid: Number = 0
 
@@ -86,12 +86,12 @@ class Call(Packet, tag="call"):
     #: Number of the call on this connection: 1, 2, 3 ... in the order in which they are sent.
     number: Number
     command: Name
-    #: A list and a dict: what the command is called with. The client has them as MessagePack (Raw).
+    #: A list and a dict; the client has them as MessagePack (Raw).
     arguments: Any
     keywords: Any
     #: CLOCK_MONOTONIC seconds.
     deadline: float
-    #: The client's own number of the call, the same for each of its attempts.
+    #: The client's number of the call, the same for each attempt.
     id: Number
     session: Name = ""
     request_id: Name = ""
@@ -100,14 +100,14 @@ class Call(Packet, tag="call"):
 
 
 class Credit(Packet, tag="credit"):
-    """So many more chunks of the stream may come."""
+    """The child may send `count` more chunks of the stream."""
 
     number: Number
     count: Annotated[int, Meta(ge=1, le=1024)]
 
 
 class Cancel(Packet, tag="cancel"):
-    """The caller does not wait any more. If it has not begun it is answered `NotRun`."""
+    """The caller does not wait any more. A call that has not begun is answered by `NotRun`."""
 
     number: Number
 
@@ -116,7 +116,7 @@ class Cancel(Packet, tag="cancel"):
 
 
 class CommandOptions(Struct, array_like=True, gc=False, frozen=True):
-    """What `@app.command` says of a command; None: as the configuration has it."""
+    """Options of `@app.command`; None: the configuration decides."""
 
     timeout_s: float | None = None
     idempotent: bool = False
@@ -129,7 +129,7 @@ class Welcome(Packet, tag="welcome"):
     version: Number
     pid: Number
     commands: dict[Name, CommandOptions]
-    #: Of a message of this client.
+    #: The longest message that the client may send.
     max_frame_bytes: Number
 
 
@@ -139,7 +139,7 @@ class Result(Packet, tag="result"):
     number: Number
     value: Raw
     run_us: Number = 0
-    #: Of a call with a session: the worker that it prefers, and how much.
+    #: For a call with a session: the session's preferred worker, and its affinity.
     session_worker: Name = ""
     affinity: str = ""
 
@@ -161,11 +161,11 @@ class End(Packet, tag="end"):
 
 
 class Failure(Packet, tag="failure"):
-    """The call, or the request, failed. `number` 0: the connection, which ends.
+    """The call or request failed. `number` 0: the connection failed, and ends.
 
     Codes are those of cordata.errors, `failed` when the command raised; then `data` has `type`
-    (module.name), `module`, `name`, `traceback`, `permanent`, and `arguments`, those of the
-    exception, if they are plain values.
+    (module.name), `module`, `name`, `traceback`, `permanent`, and the exception's `arguments`, if
+    they are plain values.
     """
 
     number: Number
@@ -176,10 +176,10 @@ class Failure(Packet, tag="failure"):
 
 
 class NotRun(Packet, tag="not_run"):
-    """The call has not begun here, and never will.
+    """The call has not begun in this child, and never will.
 
-    `reason`: "revoked", "cancelled", "leaving", "unknown_command", "moved" (the session is at
-    `worker`, and strict) or "deadline".
+    `reason`: "revoked", "cancelled", "leaving", "unknown_command", "moved" (the session's affinity
+    is strict, and its worker is `worker`) or "deadline".
     """
 
     number: Number
@@ -196,22 +196,20 @@ FromChild: TypeAlias = Welcome | Result | Chunk | End | Failure | NotRun
 
 
 class StatusRequest(Packet, tag="status"):
-    """What of the worker and its children?"""
+    """Asks for the status of the worker and its children."""
 
     number: Number
 
 
 class DeathRequest(Packet, tag="death"):
-    """How did the child of this generation die? Answered when it has, after a second at most."""
+    """Asks how the child of this generation died. Answered when it is dead, after 1 s at most."""
 
     number: Number
     generation: Number
 
 
 class KillRequest(Packet, tag="kill"):
-    """Kill the child if it still runs this call of this client after `[pool] cancel_grace_s`, as
-    the worker's configuration has it.
-    """
+    """Kill the child if it still runs this call after `[pool] cancel_grace_s` of the worker."""
 
     number: Number
     generation: Number
@@ -221,7 +219,7 @@ class KillRequest(Packet, tag="kill"):
 
 
 class WorkerOrder(Packet, tag="order"):
-    """An operator's order to the worker; only its own user and root may give one."""
+    """An operator's order to the worker; only the worker's user and root may send one."""
 
     number: Number
     order: Literal["drain", "undrain", "recycle"]
@@ -241,13 +239,13 @@ class SessionRequest(Packet, tag="session"):
     count: Counts = field(default_factory=dict)
     #: `get`: do not count it as a use.
     peek: bool = False
-    #: `page`: sessions after this one, so many.
+    #: `page`: the next `limit` sessions after this id.
     after: Name = ""
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
 
 
 class GlobalRequest(Packet, tag="global"):
-    """An operation on what all sessions share; `get` gives `keys`, or all without them."""
+    """An operation on globals; `get` returns those named in `keys`, or all if it is empty."""
 
     number: Number
     operation: Literal["get", "change", "stats"]
@@ -265,19 +263,19 @@ FromControlClient: TypeAlias = (
 
 
 class ChildStatus(Struct, array_like=True, gc=False):
-    """One child, as its worker knows it."""
+    """The state of one child."""
 
     generation: Number
     pid: Number
-    #: starting, ready, busy, draining (it has calls yet), drained, leaving.
+    #: starting, ready, busy, draining (it still has calls), drained, leaving.
     state: str
     age_s: float
     rss_bytes: Number
     calls: Number
     failed: Number
-    #: Calls that the child has read and not begun.
+    #: Calls that the child has read but not begun.
     waiting: Number
-    #: Of the call that runs; "": none.
+    #: Of the running call; "": none.
     command: str = ""
     call_id: str = ""
     running_s: float = 0.0
@@ -285,7 +283,7 @@ class ChildStatus(Struct, array_like=True, gc=False):
     left_s: float = 0.0
     #: Why it is to be replaced; "": it is not.
     due: str = ""
-    #: It warms up to replace another one.
+    #: It warms up to replace another child.
     spare: bool = False
 
 
@@ -297,11 +295,11 @@ class WorkerStatus(Packet, tag="worker"):
     pool: Name
     pid: Number
     drained: bool
-    #: Children that were started by this worker, and those of them that crashed or were killed.
+    #: Numbers of children: started by this worker, crashed, killed by it.
     started: Number
     crashed: Number
     killed: Number
-    #: Why its last child could not start; "": it could.
+    #: Why its last child could not start; "": it started.
     start_error: str
     commands: list[Name]
     children: list[ChildStatus]
@@ -312,17 +310,17 @@ class Death(Packet, tag="dead"):
 
     number: Number
     known: bool
-    #: Why its worker killed it: "deadline", "cancelled", "unhealthy", "init", "stop" ...; "": by
-    #: itself.
+    #: Why its worker killed it: "deadline", "cancelled", "unhealthy", "init", "stop" ...; "": the
+    #: worker did not.
     why: str = ""
     code: int | None = None
     signal: int | None = None
-    #: The last lines that the call wrote in which it died.
+    #: The last lines of output of the call that ran when it died.
     lines: list[str] = field(default_factory=list)
 
 
 class SessionState(Struct, array_like=True, gc=False):
-    """A session, for a reply; `page` leaves data and counters out."""
+    """A session in a reply; without data and counters in the reply to `page`."""
 
     id: str
     version: Number
@@ -336,7 +334,7 @@ class SessionState(Struct, array_like=True, gc=False):
 
 
 class Reply(Packet, tag="reply"):
-    """The answer to an order, a session or a global request."""
+    """The answer to a WorkerOrder, KillRequest, SessionRequest or GlobalRequest."""
 
     number: Number
     #: `delete`, `touch`: whether there was one. An order: True.
@@ -353,7 +351,7 @@ ToControlClient: TypeAlias = WorkerStatus | Death | Reply | Failure
 
 
 class Ping(Packet, tag="ping"):
-    """The child is to answer with Pong."""
+    """Asks the child for a Pong."""
 
 
 class Stop(Packet, tag="stop"):
@@ -361,15 +359,15 @@ class Stop(Packet, tag="stop"):
 
 
 class Pong(Packet, tag="pong"):
-    """The child answers."""
+    """The answer to a Ping."""
 
 
 class Up(Packet, tag="up"):
-    """The child is warm."""
+    """The child is warm: it can take calls."""
 
 
 class Due(Packet, tag="due"):
-    """The child has run as many calls as it may."""
+    """The child has reached `max_calls`: the worker should replace it."""
 
     why: str
 
@@ -389,7 +387,7 @@ ChildToWorker: TypeAlias = Pong | Up | Due | StartFailed
 
 encode = msgpack.Encoder().encode
 
-#: What a `Failure` becomes at the client, by its code.
+#: The exception that the client raises for a `Failure`, by its code.
 POOL_ERRORS: dict[str, type[PoolError]] = {
     kind.code: kind
     for family in (PoolError, PoolTransient, PoolPermanent)
@@ -407,7 +405,7 @@ class Decoder(Generic[T]):
         self._decode = msgpack.Decoder(kinds).decode
 
     def decode(self, data: bytes) -> T:
-        """What the packet holds; `Raw` stays a view into `data`. Raises: ProtocolError."""
+        """The decoded packet; its `Raw` values are views into `data`. Raises: ProtocolError."""
         try:
             return self._decode(data)  # type: ignore[no-any-return]
         except (ValidationError, DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -422,8 +420,8 @@ worker_to_child: Decoder[WorkerToChild] = Decoder(WorkerToChild)
 child_to_worker: Decoder[ChildToWorker] = Decoder(ChildToWorker)
 
 
-#: One packet, b"" being the end of the connection; the descriptors that came with it are now the
-#: receiver's.
+#: One packet (b"" at the end of the connection), and the descriptors that came with it, which the
+#: receiver has to close.
 Received: TypeAlias = tuple[bytes, Sequence[int]]
 
 
@@ -455,7 +453,7 @@ def send(sock: socket.socket, data: bytes, files: Sequence[int] = ()) -> None:
 
 
 def receive(sock: socket.socket, max_bytes: int) -> Received:
-    """Receive one packet, with blocking as the socket has it.
+    """Receive one packet; blocks if the socket does.
 
     Raises: BlockingIOError; OSError; FrameTooLarge for a message of more than `max_bytes`, which is
     dropped.
@@ -472,7 +470,7 @@ def receive(sock: socket.socket, max_bytes: int) -> Received:
         if size > max_bytes:
             close(files)
             raise too_large(size, max_bytes)
-        # Read, not mapped: the sender may still write to it, or cut it.
+        # Read, not mapped: the sender may still write to the file, or truncate it.
         return _read(memory, size), files
     finally:
         os.close(memory)
@@ -491,7 +489,7 @@ def close(files: Sequence[int]) -> None:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raises: ValueError for one that is longer than MAX_NAME, TypeError for what is no text."""
+    """Raises: ValueError for a name longer than MAX_NAME, TypeError for one that is not a str."""
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"a name is text, not {type(name).__name__}")
@@ -501,7 +499,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def call_id(client: int, id: int) -> str:
-    """As the journal has it in CALL_ID."""
+    """The id of a call in the journal (field CALL_ID)."""
     return f"{client:x}-{id}"
 
 

@@ -3,8 +3,9 @@
     use(id) --> the command runs --> save(id, delta) --> the answer leaves
 
 A session ends `ttl_s` after its last use. Every commit reaches the kernel before it returns, so it
-survives any process; a power cut may lose the last ones (WAL with `synchronous=NORMAL`). All writes
-and checkpoints of all processes happen under one file lock, as those of the store do.
+survives the death of any process; a power cut may lose the last commits (WAL with
+`synchronous=NORMAL`). All writes and checkpoints of all processes happen under one file lock, as
+those of the store do.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Values: TypeAlias = dict[str, Raw]
 
 _log = log.logger("cordata.pool")
 
-#: Layout of the file; another one is put aside.
+#: Layout of the file; a file with another one is put aside.
 _FORMAT = 1
 _SCHEMA = f"""
 CREATE TABLE pool (
@@ -49,7 +50,7 @@ CREATE TABLE pool (
     globals_version INTEGER NOT NULL DEFAULT 0,
     globals_deleted INTEGER NOT NULL DEFAULT 0,  -- globals_version at the last deletion
     globals_bytes INTEGER NOT NULL DEFAULT 0,
-    seen_us INTEGER NOT NULL DEFAULT 0,          -- the boot clock when the file was last looked at
+    seen_us INTEGER NOT NULL DEFAULT 0,          -- boot clock at the last opening or sweep
     offset_us INTEGER NOT NULL DEFAULT 0         -- boot clock + offset_us is the time of the rows
 );
 INSERT INTO pool (id) VALUES (1);
@@ -101,20 +102,21 @@ _SETTINGS = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA trusted_schema = OFF",
-    "PRAGMA secure_delete = ON",  # what is deleted is no longer in the file; Debian's default
+    "PRAGMA secure_delete = ON",  # overwrite what is deleted; Debian's default
 )
 _ROW = "SELECT id, version, bytes, ttl_us, expires_us, affinity, worker FROM session"
 
-#: What an entry takes beside its name and value, about: many tiny ones are not free.
+#: Estimate of what an entry takes beside its name and value, so that tiny entries count as well.
 _ENTRY_BYTES = 64
 _COUNTER_BYTES = 8 + _ENTRY_BYTES
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 #: Sessions whose values one process keeps in memory.
 _CACHED = 256
 _CACHED_BYTES = 16 * 1024 * 1024
-#: Expiry is written this much later than asked for, so that most uses need no write.
+#: The stored expiry is later than asked for, by 1/_SLACK_PART of the lifetime and at most
+#: _SLACK_US, so that most uses need no write.
 _SLACK_PART, _SLACK_US = 20, 60_000_000
-#: Another program (sqlite3 in a shell) may hold a write transaction for so long.
+#: How long a write waits for the write transaction of another program (sqlite3 in a shell).
 _FOREIGN_S = 5.0
 
 
@@ -141,35 +143,33 @@ class Delta(Struct, omit_defaults=True, gc=False):
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """A session as it was when it was read. `data` and `counters` are shared: do not change."""
+    """A session as it was read. `data` and `counters` are shared: do not change them."""
 
     id: str
-    #: Grows with every change of data or counters. Also a session that takes the id of a former one
-    #: has none of its versions: it is the boot clock, or one more than before.
+    #: Grows with every change of data or counters. It is the boot clock in us, or one more than
+    #: before, so that a new session with the id of a former one repeats none of its versions.
     version: int
-    #: Names and values, and what it takes to keep them.
+    #: Size of all names and values, and of the entries that hold them.
     bytes: int
     ttl_s: float
     #: Seconds until it ends, unless it is used before.
     expires_in_s: float
     affinity: Affinity
-    #: The worker that it prefers; "": none yet.
+    #: The preferred worker of its calls; "": none yet.
     worker: str
     data: Values = {}
     counters: dict[str, int] = {}
 
 
 class SessionStore:
-    """The file, as one process sees it. Its methods block, for milliseconds at most; threads may
+    """One process's access to the file. Its methods block, for milliseconds at most; threads may
     share it. All of them raise PoolUnavailable when the file cannot be read or written.
     """
 
     def __init__(
         self, path: Path, limits: SessionLimits, *, now_us: Callable[[], int] | None = None
     ) -> None:
-        """The file is opened, or made, at the first use. `now_us`: a clock in place of the
-        machine's, for tests.
-        """
+        """The file is opened, or created, at the first use. `now_us`: a clock for tests."""
         self._path = path
         self.limits = limits
         self._clock = now_us
@@ -183,7 +183,7 @@ class SessionStore:
         self._cache_bytes = 0
         self._globals: Values = {}
         self._globals_version = 0
-        #: Where a damaged file was put, or one of another version; None: there was none.
+        #: New path of a file that was damaged or had another layout; None: there was none.
         self.aside: Path | None = None
 
     def close(self) -> None:
@@ -202,7 +202,7 @@ class SessionStore:
     def use(self, id: str, worker: str = "") -> Session:
         """The session of a call that is about to run at this worker; counts as a use.
 
-        The worker of its first call becomes the one that it prefers, until `update` names another.
+        The worker of its first call becomes its preferred worker, until `update` sets another.
         Raises: SessionNotFound.
         """
         with self._reading() as db:
@@ -211,7 +211,7 @@ class SessionStore:
             due_us = self._now_us() + _us(session.ttl_s)
             if expires_us >= due_us and worker == session.worker:
                 return session
-            # A disk that is full is no reason to refuse a call that only reads.
+            # A full disk must not fail a call that only reads.
             with contextlib.suppress(PoolUnavailable), self._writing() as db:
                 session, _ = self._find(db, id)
                 session = replace(session, worker=session.worker or worker)
@@ -222,10 +222,10 @@ class SessionStore:
             return session
 
     def save(self, id: str, delta: Delta) -> None:
-        """What a call changed, in one transaction; "" is a call without a session.
+        """Store what a call changed, in one transaction; `id` is "" for a call without a session.
 
-        The change of a session that is gone is dropped. Raises: SessionQuotaExceeded, nothing
-        changed.
+        Changes of a session that has ended are dropped. Raises: SessionQuotaExceeded (nothing
+        changed).
         """
         with self._writing() as db:
             if delta.globals_set or delta.globals_delete:
@@ -235,7 +235,7 @@ class SessionStore:
                     self._change(db, id, delta.set, delta.delete, delta.count)
 
     def globals(self) -> Values:
-        """The values that all sessions share, up to date; not to be changed."""
+        """The current values that all sessions share; do not change the dict."""
         with self._reading() as db:
             version, deleted = db.execute(
                 "SELECT globals_version, globals_deleted FROM pool"
@@ -264,7 +264,7 @@ class SessionStore:
         affinity: Affinity | None = None,
         worker: str = "",
     ) -> Session:
-        """A new session; "" makes an id. Raises: SessionExists, SessionQuotaExceeded."""
+        """Create a session; `id` "" generates one. Raises: SessionExists, SessionQuotaExceeded."""
         id = id or uuid.uuid4().hex
         ttl_s = self.limits.session_ttl_s if ttl_s is None else ttl_s
         with self._writing() as db:
@@ -276,7 +276,7 @@ class SessionStore:
             if self._count(db) >= self.limits.max_sessions:
                 db.execute("DELETE FROM session WHERE expires_us <= ?", (now_us,))
                 if (count := self._count(db)) >= self.limits.max_sessions:
-                    raise SessionQuotaExceeded(f"there are {count} sessions, the limit")
+                    raise SessionQuotaExceeded(f"{count} sessions is the limit (max_sessions)")
             db.execute(
                 "INSERT INTO session VALUES (?, 0, 0, ?, ?, ?, ?)",
                 (
@@ -290,7 +290,7 @@ class SessionStore:
             return self._change(db, id, data or {}, (), {})
 
     def get(self, id: str, *, peek: bool = False) -> Session:
-        """What it holds; counts as a use, unless `peek`. Raises: SessionNotFound."""
+        """The session with its data; counts as a use, unless `peek`. Raises: SessionNotFound."""
         if not peek:
             return self.use(id)
         with self._reading() as db:
@@ -306,7 +306,9 @@ class SessionStore:
         affinity: Affinity | None = None,
         worker: str | None = None,
     ) -> Session:
-        """Change it by key. Raises: SessionNotFound, SessionQuotaExceeded (nothing changed)."""
+        """Change values by name, and options. Raises: SessionNotFound, SessionQuotaExceeded
+        (nothing changed).
+        """
         with self._writing() as db:
             session, _ = self._find(db, id)
             db.execute(
@@ -321,17 +323,19 @@ class SessionStore:
             return self._change(db, id, set or {}, tuple(delete), {})
 
     def delete(self, id: str) -> None:
-        """End it. Raises: SessionNotFound."""
+        """End the session. Raises: SessionNotFound."""
         with self._writing() as db:
             self._find(db, id)
             db.execute("DELETE FROM session WHERE id = ?", (id,))
 
     def touch(self, id: str, ttl_s: float | None = None) -> Session:
-        """Use it: it lives `ttl_s` from now on, and from each later use. Raises: SessionNotFound"""
+        """Count a use; `ttl_s` is the new lifetime after each use. Raises: SessionNotFound."""
         return self.use(id) if ttl_s is None else self.update(id, ttl_s=ttl_s)
 
     def count(self, id: str, by: Mapping[str, int]) -> dict[str, int]:
-        """Add to counters; their new values. Raises: SessionNotFound, SessionQuotaExceeded."""
+        """Add to counters and return their new values. Raises: SessionNotFound,
+        SessionQuotaExceeded.
+        """
         with self._writing() as db:
             counters = self._change(db, id, {}, (), by).counters
         return {name: counters[name] for name in by}
@@ -339,12 +343,12 @@ class SessionStore:
     def change_globals(
         self, *, set: Mapping[str, Raw] | None = None, delete: Iterable[str] = ()
     ) -> None:
-        """Change globals by name. Raises: SessionQuotaExceeded, nothing changed."""
+        """Change globals by name. Raises: SessionQuotaExceeded (nothing changed)."""
         with self._writing() as db:
             self._change_globals(db, set or {}, tuple(delete))
 
     def page(self, after: str = "", limit: int = 100) -> list[Session]:
-        """The next ones by id, without what they hold."""
+        """The next `limit` sessions after this id, without data and counters."""
         with self._reading() as db:
             now_us = self._now_us()
             rows = db.execute(
@@ -354,7 +358,7 @@ class SessionStore:
             return [_session(row, now_us, {}, {}) for row in rows]
 
     def stats(self) -> dict[str, int]:
-        """Number and bytes of sessions, expired ones with them, and of globals."""
+        """Number and bytes of sessions (expired ones included) and of globals."""
         with self._reading() as db:
             count, size, globals_bytes = db.execute(
                 "SELECT sessions, bytes, globals_bytes FROM pool"
@@ -363,7 +367,7 @@ class SessionStore:
         return {"count": count, "bytes": size, "globals": names, "globals_bytes": globals_bytes}
 
     def sweep(self, limit: int = 1000) -> int:
-        """Delete expired sessions, this many at most; gives how many there were."""
+        """Delete at most `limit` expired sessions; returns how many it deleted."""
         ended = "SELECT id FROM session WHERE expires_us <= ? LIMIT ?"
         with self._writing() as db:
             db.execute("UPDATE pool SET seen_us = max(seen_us, ?)", (_boot_us(),))
@@ -373,7 +377,7 @@ class SessionStore:
     # Rows
 
     def _find(self, db: sqlite3.Connection, id: str) -> tuple[Session, int]:
-        """The session with its data, and when it ends. Raises: SessionNotFound."""
+        """The session with its data, and its stored expiry in us. Raises: SessionNotFound."""
         row = db.execute(f"{_ROW} WHERE id = ?", (id,)).fetchone()
         now_us = self._now_us()
         if row is None or row[4] <= now_us:
@@ -383,7 +387,7 @@ class SessionStore:
         if cached is not None and cached.version == row[1]:
             self._cache.move_to_end(id)
             data, counters = cached.data, cached.counters
-        elif not db.in_transaction:  # the reads of one session have to see one state
+        elif not db.in_transaction:  # all reads of one session must see the same state
             db.execute("BEGIN")
             try:
                 return self._find(db, id)
@@ -441,7 +445,7 @@ class SessionStore:
         version = max(before.version + 1, _boot_us())
         db.execute("UPDATE session SET version = ?, bytes = ? WHERE id = ?", (version, size, id))
         due_us, slack_us = self._now_us() + _us(before.ttl_s), _slack_us(before.ttl_s)
-        if not due_us <= expires_us <= due_us + slack_us:  # else its index need not be written
+        if not due_us <= expires_us <= due_us + slack_us:  # spares most writes of the index
             db.execute("UPDATE session SET expires_us = ? WHERE id = ?", (due_us + slack_us, id))
         session = replace(
             before,
@@ -461,11 +465,12 @@ class SessionStore:
         limit = self.limits.max_session_bytes
         if size > limit:
             text = f"session {before.id!r} would have {size} bytes, {limit} are allowed"
-            raise SessionQuotaExceeded(text)
+            raise SessionQuotaExceeded(f"{text} (max_session_bytes)")
         limit = self.limits.max_sessions_bytes
         (total,) = db.execute("SELECT bytes FROM pool").fetchone()
         if total - before.bytes + size > limit:
-            raise SessionQuotaExceeded(f"all sessions would have more than {limit} bytes")
+            text = f"all sessions together would have more than {limit} bytes"
+            raise SessionQuotaExceeded(f"{text} (max_sessions_bytes)")
 
     def _change_globals(
         self, db: sqlite3.Connection, set: Mapping[str, Raw], delete: Iterable[str]
@@ -482,7 +487,7 @@ class SessionStore:
         after += sum(_size(name, value) for name, value in set.items())
         if after > self.limits.max_globals_bytes and after > size:
             text = f"the globals would have {after} bytes, {self.limits.max_globals_bytes}"
-            raise SessionQuotaExceeded(f"{text} are allowed")
+            raise SessionQuotaExceeded(f"{text} are allowed (max_globals_bytes)")
         db.executemany(
             "INSERT OR REPLACE INTO global VALUES (?, ?, ?)",
             [(name, bytes(value), version) for name, value in set.items()],
@@ -543,12 +548,12 @@ class SessionStore:
                 raise self._unavailable(error) from error
 
     def _unavailable(self, error: sqlite3.Error | OSError) -> PoolUnavailable:
-        """What callers are told; the file is opened anew at its next use."""
+        """The error for the caller; the file is opened again at the next use."""
         if isinstance(error, OSError):
             self._disconnect()
             return PoolUnavailable(f"sessions are not available: {self._path}: {error.strerror}")
         with contextlib.suppress(OSError), self._locked():
-            # Another process may have made a new file meanwhile.
+            # Another process may have created a new file in the meantime.
             if _is_damaged(error) and _identity(self._path) == self._identity:
                 self._put_aside(error)
             self._disconnect()
@@ -556,7 +561,7 @@ class SessionStore:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the file lock; the kernel gives it back when the process dies."""
+        """Hold the file lock in the block; the kernel releases it when the process dies."""
         while True:
             if self._lock_fd < 0:
                 self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -573,7 +578,7 @@ class SessionStore:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
 
     def _connect(self, *, locked: bool = False) -> sqlite3.Connection:
-        """The connection to the file that is at the path now."""
+        """The connection to the file that is at the path now; opens it if it is another one."""
         if self._db is not None and _identity(self._path) == self._identity:
             return self._db
         self._disconnect()
@@ -589,7 +594,7 @@ class SessionStore:
         return self._db
 
     def _open(self) -> None:
-        """Open the file, and make what is missing; with the lock held."""
+        """Open the file; create it and its tables if they are missing. The caller has the lock."""
         if not self._path.exists():
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._db = db = sqlite3.connect(
@@ -602,7 +607,7 @@ class SessionStore:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         empty = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
         if version != _FORMAT and not empty:
-            raise _OtherFormat(f"its version is {version}, this program knows {_FORMAT}")
+            raise _OtherFormat(f"its version is {version}, this program reads {_FORMAT}")
         if empty:
             db.execute("PRAGMA journal_mode = WAL")
         for setting in _SETTINGS:
@@ -614,9 +619,9 @@ class SessionStore:
             self._set_clock(db)
 
     def _set_clock(self, db: sqlite3.Connection) -> None:
-        """Rows have the wall time that it was at the first use since the machine started, plus the
-        time since then: setting the clock ends no session. The boot clock runs backwards at a start
-        only (the kernel's boot_id is hidden from services with ProcSubset=pid).
+        """The time of rows is the wall time at the first use after a boot, plus the time since
+        then: setting the clock ends no session. A boot clock that is behind `seen_us` shows a boot
+        (the kernel's boot_id is hidden from services with ProcSubset=pid).
         """
         seen_us, offset_us = db.execute("SELECT seen_us, offset_us FROM pool").fetchone()
         now_us = _boot_us()
@@ -645,7 +650,7 @@ class SessionStore:
             with contextlib.suppress(OSError):
                 os.rename(f"{self._path}{suffix}", f"{self.aside}{suffix}")
         _log.error(
-            "the file of sessions cannot be used (%s); it was put aside as %s",
+            "the session file cannot be used (%s): it was renamed to %s, a new one is made",
             error,
             self.aside,
             extra=log.fields(events.POOL_SESSIONS_DAMAGED),
@@ -653,7 +658,7 @@ class SessionStore:
 
 
 class _OtherFormat(sqlite3.DatabaseError):
-    """The file is of another version of this program."""
+    """The file was written by another version of this program."""
 
 
 def _is_damaged(error: sqlite3.Error) -> bool:
@@ -666,7 +671,7 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """Which file is at the path; (0, 0): none."""
+    """Device and inode of the file at the path; (0, 0): there is none."""
     try:
         found = os.stat(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a worker tells the child that it starts, as JSON in a memory file."""
+"""The start parameters that a worker passes to a child, as JSON in a memory file."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ class ChildSpec(Struct, frozen=True, kw_only=True):
     place: Place
     generation: int = 0
     pool: str
-    #: Of a named pool: its workers. Of the default one: those that others name.
+    #: The workers of a named pool.
     pool_workers: tuple[str, ...] = ()
+    #: For the default pool: the workers of all named pools.
     other_workers: tuple[str, ...] = ()
     #: The directory of its socket: RUNTIME/pool/NAME.
     directory: str
-    #: Pid of the worker: a child that has another parent was left alone while it started.
+    #: Pid of the worker: if the child has another parent, the worker died while the child started.
     parent: int = 0
     #: `sys.path` of the worker.
     path: tuple[str, ...]
-    #: Place (`module:function`) by name.
+    #: `module:function` by the name of the command.
     commands: dict[str, str]
     options: dict[str, CommandOptions] = {}
     inits: tuple[str, ...] = ()
     max_frame_bytes: int
-    #: Calls after which it says that it is due; 0: no limit.
+    #: Calls after which it sends Due; 0: no limit.
     max_calls: int = 0
-    #: A stream whose reader takes nothing for so long ends.
+    #: A stream ends after so long without a credit of its reader.
     unread_timeout_s: float = 60.0
     #: The file of the sessions, and their limits.
     sessions: str
@@ -45,7 +46,7 @@ class ChildSpec(Struct, frozen=True, kw_only=True):
     max_session_bytes: int
     max_sessions_bytes: int
     max_globals_bytes: int
-    #: What its loggers pass on.
+    #: The level of its loggers.
     log_level: str = "INFO"
 
     def is_of_pool(self, worker: str) -> bool:
@@ -56,12 +57,12 @@ class ChildSpec(Struct, frozen=True, kw_only=True):
 
 
 def write(spec: ChildSpec) -> bytes:
-    """The file."""
+    """The content of the memory file."""
     return json.encode(spec)
 
 
 def read(data: bytes) -> ChildSpec:
-    """The spec of such a file. Raises: ProtocolError."""
+    """The spec that `write` encoded. Raises: ProtocolError."""
     try:
         return json.decode(data, type=ChildSpec)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""What a child prints and logs, on its way from a pipe to the journal, each line with its call."""
+"""Copies the output of a child from a pipe to the journal, each line with the id of its call."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cordata.pool.shared.protocol import OUTPUT_MARK
 
 log = logger("cordata.pool.child")
 
-#: Of one child and second; what is more is counted, and named in the next second.
+#: Of one child; further ones are counted, and the next second begins with a line that says so.
 LINES_PER_S = 1000
-#: A line that does not end is cut here.
+#: Bytes after which a line without an end is cut.
 _LONGEST = 16_384
-#: Of what is kept for the caller of a call whose child died.
+#: Limits of the last lines that a caller gets when the child of its call died.
 TAIL_LINES, TAIL_BYTES, LINE = 20, 4096, 1000
 _CALL_ID = re.compile(r"[0-9a-f]{1,16}-[0-9]{1,19}")
 _PRIORITY = re.compile(r"<([0-7])>")
@@ -32,16 +32,16 @@ class Line(NamedTuple):
 
     text: str
     level: int
-    #: CALL_ID of the call that wrote it, as far as a mark says so; else "".
+    #: CALL_ID of the call that wrote it, if a mark says so; else "".
     call_id: str
     request_id: str
 
 
 class WorkerOutput:
-    """The output of one child, on its way to the journal. The last lines are kept."""
+    """Logs the output of one child; `tail` has the last lines."""
 
     def __init__(self, worker: str, pid: int, *, running: Callable[[], str]) -> None:
-        """`running` gives the CALL_ID of the call that runs, or ""."""
+        """`running` returns the CALL_ID of the running call, or ""."""
         self.tail = Tail()
         self._worker, self._pid = worker, pid
         self._running = running
@@ -50,18 +50,18 @@ class WorkerOutput:
         self._count = 0
 
     def feed(self, data: bytes, now: float) -> None:
-        """It wrote this."""
+        """Log what the child wrote."""
         for line in self._lines.feed(data):
             self._pass_on(line, now)
 
     def end(self, now: float) -> None:
-        """It writes no more."""
+        """Log the rest: the child writes no more."""
         for line in self._lines.end():
             self._pass_on(line, now)
         self._log_left_out()
 
     def _pass_on(self, line: Line, now: float) -> None:
-        # One without a mark was not printed by Python, or by no call.
+        # Without a mark: not printed by Python, or not by a call.
         id = line.call_id or self._running()
         self.tail.add(line.text, id)
         if int(now) != self._second:
@@ -77,7 +77,7 @@ class WorkerOutput:
     def _log_left_out(self) -> None:
         left_out = self._count - LINES_PER_S
         if left_out > 0:
-            self._log(logging.WARNING, f"{left_out} lines of child {self._pid} are left out", {})
+            self._log(logging.WARNING, f"{left_out} lines of child {self._pid} were left out", {})
 
     def _log(self, level: int, text: str, extra: dict[str, object]) -> None:
         more = fields(events.POOL_CHILD_OUTPUT, worker=self._worker, child_pid=self._pid, **extra)
@@ -85,7 +85,7 @@ class WorkerOutput:
 
 
 class LineCutter:
-    """Cuts the bytes of one child into lines. A mark says which call wrote those after it."""
+    """Cuts the bytes of one child into lines. A mark names the call that wrote the next lines."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -102,7 +102,7 @@ class LineCutter:
             yield from self._take(cut)
 
     def end(self) -> Iterator[Line]:
-        """What has no end and will get none."""
+        """The last line, if it has no line end."""
         rest, self._rest = self._rest, b""
         yield from self._take(rest)
 
@@ -125,7 +125,7 @@ class LineCutter:
 class Tail:
     """At most 20 lines and 4 KiB of text, lines cut at 1000 characters; all of one call.
 
-    The caller gets them, and not what a call of another client printed.
+    So the caller never gets what a call of another client printed.
     """
 
     __slots__ = ("_call_id", "_lines", "_size")
@@ -136,7 +136,7 @@ class Tail:
         self._call_id = ""
 
     def add(self, line: str, call_id: str) -> None:
-        """One more line, without its end, of this call; the oldest ones make room."""
+        """Add a line of this call, without its end; drops the oldest ones beyond the limits."""
         if call_id != self._call_id:
             self._lines.clear()
             self._call_id, self._size = call_id, 0
@@ -147,5 +147,5 @@ class Tail:
             self._size -= len(self._lines.popleft().encode(errors="replace"))
 
     def lines(self, call_id: str) -> tuple[str, ...]:
-        """Those of this call."""
+        """The last lines, if they are of this call; else none."""
         return tuple(self._lines) if call_id == self._call_id else ()

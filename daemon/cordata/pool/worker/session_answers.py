@@ -1,4 +1,4 @@
-"""Operations of clients on sessions and globals, done in the store. Blocking."""
+"""Operations of clients on sessions and globals. Blocking."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cordata.pool.shared.sessions import Session, SessionStore
 
 
 def answer_globals(store: SessionStore, request: GlobalRequest) -> Reply:
-    """Raises: PoolError."""
+    """Do the operation in the store. Raises: PoolError."""
     if request.operation == "change":
         store.change_globals(set=request.set, delete=request.delete)
         return Reply(request.number)
@@ -20,7 +20,7 @@ def answer_globals(store: SessionStore, request: GlobalRequest) -> Reply:
 
 
 def answer_session(store: SessionStore, request: SessionRequest) -> Reply:
-    """Raises: PoolError."""
+    """Do the operation in the store. Raises: PoolError."""
     number, id = request.number, request.session
     affinity = request.affinity or None
     match request.operation:
@@ -58,7 +58,7 @@ def answer_session(store: SessionStore, request: SessionRequest) -> Reply:
 
 
 def state_of(session: Session) -> SessionState:
-    """A session, as it travels."""
+    """A session in the form of the protocol."""
     return SessionState(
         id=session.id,
         version=session.version,
