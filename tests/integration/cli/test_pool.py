@@ -204,7 +204,7 @@ def test_another_user_may_look_if_the_sockets_say_so_and_give_no_orders() -> Non
             assert by_nobody("status").returncode == 0
             ordered = by_nobody("drain", "0")
             assert ordered.returncode == 1
-            assert "only the user of the service, and root, may do this" in ordered.stderr
+            assert "only root and the user of the service may do this" in ordered.stderr
             with SyncClient(path, timeout=60.0) as client:
                 assert not client.status()["workers"][0]["drained"]
                 with pytest.raises(CordataError):

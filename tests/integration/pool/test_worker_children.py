@@ -86,7 +86,7 @@ def test_files_of_a_worker_that_was_killed_are_removed(tmp_path: Path) -> None:
 def test_second_worker_of_one_name_does_not_start(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
         assert pool.name()  # it is worker 0 by now
-        with pytest.raises(CordataError, match="another process is worker 0"):
+        with pytest.raises(CordataError, match="another process runs as worker 0"):
             with children(tmp_path):
                 pass
         assert pool.connect().call("echo", 1) == 1

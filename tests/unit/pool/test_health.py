@@ -13,16 +13,16 @@ CONFIG = PoolConfig(init_timeout_s=60.0, health_s=30.0, health_timeout_s=5.0, ki
 
 
 def idle(health: Health, now: float) -> str:
-    return health.look(running=False, deadline=0.0, now=now, config=CONFIG)
+    return health.due_action(running=False, deadline=0.0, now=now, config=CONFIG)
 
 
 def busy(health: Health, now: float, deadline: float) -> str:
-    return health.look(running=True, deadline=deadline, now=now, config=CONFIG)
+    return health.due_action(running=True, deadline=deadline, now=now, config=CONFIG)
 
 
 def warm(now: float = 0.0) -> Health:
     health = Health(now)
-    health.say_up(now)
+    health.note_up(now)
     return health
 
 
@@ -43,7 +43,7 @@ def test_idle_child_is_asked_and_has_to_answer() -> None:
     assert idle(health, 29.9) == ""
     assert idle(health, 30.0) == PING
     assert idle(health, 34.9) == ""
-    health.say_pong(34.9)
+    health.note_pong(34.9)
     assert idle(health, 64.8) == ""
     assert idle(health, 64.9) == PING
     assert idle(health, 69.9) == "unhealthy"
@@ -63,8 +63,8 @@ def test_busy_child_is_not_asked() -> None:
 
 def test_child_that_was_told_to_leave_does_so_after_its_call() -> None:
     health = warm()
-    health.say_stop(10.0)
-    health.say_stop(100.0)
+    health.note_stop(10.0)
+    health.note_stop(100.0)
     assert idle(health, 14.9) == ""
     assert busy(health, 50.0, 90.0) == ""
     assert idle(health, 54.9) == ""

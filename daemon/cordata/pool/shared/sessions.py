@@ -650,7 +650,7 @@ class SessionStore:
             with contextlib.suppress(OSError):
                 os.rename(f"{self._path}{suffix}", f"{self.aside}{suffix}")
         _log.error(
-            "the session file cannot be used (%s): it was renamed to %s, a new one is made",
+            "the session file cannot be used (%s): it was put aside as %s, a new one is made",
             error,
             self.aside,
             extra=log.fields(events.POOL_SESSIONS_DAMAGED),

@@ -1,7 +1,7 @@
-"""The control socket of a worker: it answers for its children, also while they compute.
+"""The control socket of a worker: answers requests while its children compute.
 
-Clients ask how a child died, have a call killed, and use sessions and globals here; operators ask
-for the status, drain and recycle. Sessions are work for a thread: the file may make one wait.
+Clients ask how a child died, have a call killed, and use sessions and globals; operators ask for
+the status, drain and recycle. Session requests run in a thread, because the file may block.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from cordata.pool.worker.spawning import make_directory
 
 log = logger("cordata.pool")
 
-#: How long a client waits for the word on a child's death.
+#: How long a request waits for the death of a child that still lives.
 _DEATH_S = 1.0
-#: Expired sessions are deleted this often.
+#: Pause between two deletions of expired sessions.
 _SWEEP_S = 60.0
-#: Requests that wait for the thread; above it a request is refused.
+#: Session requests that may wait for the thread; further ones are refused.
 _MAX_WAITING = 10_000
-#: Pause before a connection is accepted for which no descriptor was left.
+#: Pause before the next accept when the process had no free descriptor.
 _ACCEPT_AGAIN_S = 0.1
 _CREDENTIALS = struct.Struct("3i")
 
@@ -73,7 +73,7 @@ class ControlServer:
         self._loop = asyncio.get_running_loop()
         self._connections: dict[int, socket.socket] = {}
         self._drained = False
-        #: Generation of a child that lives, and who wants to know how it died.
+        #: Open requests (connection, number) for the death of a child, by its generation.
         self._waiting_deaths: dict[int, list[tuple[socket.socket, int]]] = {}
         self._requests: asyncio.Queue[tuple[socket.socket, SessionRequest | GlobalRequest]] = (
             asyncio.Queue(_MAX_WAITING)
@@ -81,9 +81,9 @@ class ControlServer:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Take requests while inside; those for sessions are answered by `run`.
+        """Take requests in the block; `run` answers those for sessions.
 
-        Raises: OSError; CordataError when another process is this worker.
+        Raises: OSError; CordataError when another process runs as this worker.
         """
         directory = Path(self._spec.directory)
         make_directory(directory)
@@ -98,13 +98,13 @@ class ControlServer:
                         self._close(sock)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Answer session requests and delete expired sessions until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._serve_sessions())
             group.create_task(self._sweep())
 
     def report_death(self, generation: int, end: Exit) -> None:
-        """A child died: tell those who asked."""
+        """Answer the requests that wait for this child's death."""
         for sock, number in self._waiting_deaths.pop(generation, ()):
             self._send(sock, _death(number, end))
 
@@ -112,7 +112,7 @@ class ControlServer:
         try:
             sock, _ = listener.accept()
         except OSError as error:
-            if is_transient(error):  # no descriptor left: it stays readable
+            if is_transient(error):  # no free descriptor: the socket stays readable
                 self._loop.remove_reader(listener)
                 self._loop.call_later(_ACCEPT_AGAIN_S, self._listen, listener)
             return
@@ -143,21 +143,21 @@ class ControlServer:
 
     def _take(self, sock: socket.socket, message: FromControlClient) -> None:
         if isinstance(message, DeathRequest):
-            self._tell_death(sock, message)
+            self._answer_death(sock, message)
         elif isinstance(message, StatusRequest):
             self._send(sock, self._status(message.number))
         elif isinstance(message, KillRequest):
             self._loop.call_later(self._cancel_grace_s(), self._kill, message)
             self._send(sock, Reply(message.number))
         elif isinstance(message, WorkerOrder):
-            self._obey(sock, message)
+            self._follow_order(sock, message)
         elif self._requests.full():
-            text = f"more than {_MAX_WAITING} session requests wait"
+            text = f"{_MAX_WAITING} session requests wait already: try again later"
             self._send(sock, Failure(message.number, "saturated", text))
         else:
             self._requests.put_nowait((sock, message))
 
-    def _tell_death(self, sock: socket.socket, asked: DeathRequest) -> None:
+    def _answer_death(self, sock: socket.socket, asked: DeathRequest) -> None:
         for keeper in self._keepers:
             if (end := keeper.deaths.get(asked.generation)) is not None:
                 self._send(sock, _death(asked.number, end))
@@ -183,9 +183,9 @@ class ControlServer:
             if keeper.kill_call(asked.generation, asked.client, asked.call):
                 return
 
-    def _obey(self, sock: socket.socket, order: WorkerOrder) -> None:
+    def _follow_order(self, sock: socket.socket, order: WorkerOrder) -> None:
         if _uid_of(sock) not in (0, os.geteuid()):
-            text = "only the user of the service, and root, may do this"
+            text = "only root and the user of the service may do this"
             self._send(sock, Failure(order.number, "denied", text))
             return
         for keeper in self._keepers:
@@ -194,7 +194,7 @@ class ControlServer:
             else:
                 self._drained = order.order == "drain"
                 keeper.drain(self._drained)
-        log.info("an operator's order: %s", order.order)
+        log.info("order of an operator: %s", order.order)
         self._send(sock, Reply(order.number))
 
     def _status(self, number: int) -> WorkerStatus:
@@ -222,11 +222,11 @@ class ControlServer:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_S)
-            with contextlib.suppress(PoolError):  # the next call says it
+            with contextlib.suppress(PoolError):  # the next session request reports it
                 await asyncio.to_thread(self._store.sweep)
 
     def _answer(self, request: SessionRequest | GlobalRequest) -> Packet:
-        """In a thread."""
+        """Carry out the request; runs in a thread."""
         try:
             if isinstance(request, GlobalRequest):
                 return answer_globals(self._store, request)
@@ -244,7 +244,7 @@ class ControlServer:
             return
         try:
             protocol.send(sock, encode(packet))
-        except OSError:  # also of one that does not read its answers
+        except OSError:  # also: the socket of a client that reads no answers is full
             self._close(sock)
 
     def _close(self, sock: socket.socket) -> None:
@@ -255,13 +255,13 @@ class ControlServer:
 
 @contextlib.contextmanager
 def _only_one(directory: Path, worker: str) -> Iterator[None]:
-    """While inside, no other process is this worker of this directory. Raises: CordataError."""
+    """In the block no other process runs as this worker of the directory. Raises: CordataError."""
     file = os.open(directory / f"{worker}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            text = f"another process is worker {worker} of {directory}"
+            text = f"another process runs as worker {worker} of {directory}"
             raise CordataError(text) from None
         yield
     finally:
@@ -270,12 +270,12 @@ def _only_one(directory: Path, worker: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _listen(path: Path) -> Iterator[socket.socket]:
-    """The control socket; it appears when it listens, and is removed at the end."""
+    """The control socket; clients see it once it listens. It is removed at the end."""
     hidden = path.with_name(f".{path.name}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.setblocking(False)
-        for left in (path, hidden):  # of a worker that was killed
-            left.unlink(missing_ok=True)
+        for file in (path, hidden):  # left behind by a worker that was killed
+            file.unlink(missing_ok=True)
         try:
             with socket_address(hidden) as address:
                 listener.bind(address)
@@ -284,12 +284,12 @@ def _listen(path: Path) -> Iterator[socket.socket]:
             hidden.rename(path)
             yield listener
         finally:
-            for left in (path, hidden):
-                left.unlink(missing_ok=True)
+            for file in (path, hidden):
+                file.unlink(missing_ok=True)
 
 
 def _uid_of(sock: socket.socket) -> int:
-    """Of who connected: unix(7), SO_PEERCRED."""
+    """User id of the connected process (unix(7), SO_PEERCRED)."""
     found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(found)[1])
 

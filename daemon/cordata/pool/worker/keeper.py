@@ -1,14 +1,15 @@
-"""Keeps one child of a worker alive: starts it, watches it, starts the next, replaces it.
+"""Supervises one child of a worker: starts, watches and replaces it.
 
 ```
   (none) --back-off--> child --exit--> (none)
                          | due (max_calls, max_age_s, max_rss_bytes, or an operator's order)
                          v
                  child + spare --spare warm--> the spare is the child, the former one leaves after
-                         |                     its call and gives the others back
-                         '-- child dies: the spare is the child; spare dies: the child serves on
+                         |                     its call and gives waiting calls back
+                         '-- child dies: the spare is the child; spare dies: the child stays
 ```
-Deadlines are kept by the status page, so a command that hangs is killed whatever its caller does.
+The deadline of a call is read from the status page, so a command that hangs is killed even if its
+caller is gone.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ from cordata.pool.worker.spawning import clean_directory
 
 log = logger("cordata.pool")
 
-#: The page and the clock are looked at this often; a deadline that is nearer wakes earlier.
+#: Longest pause between two checks of the children; the next deadline may end it earlier.
 _LOOK_S = 1.0
-#: A child that lived so long was no failure of its start.
+#: A child that lived so long started well: the back-off begins anew.
 _SETTLED_S = 60.0
-#: Ended by these, the next one starts at once: it was not the child's fault, nor the start's.
+#: Reasons to kill a child after which the next one starts at once: its start did not fail.
 _AT_ONCE = ("deadline", "cancelled", "stop")
-#: Children that were started together must not all leave together.
+#: Share by which the age limit varies: children that started together must not leave together.
 _JITTER = 0.1
 #: Deaths that are remembered for clients.
 _DEATHS = 64
-#: Of what a child says of its start: it is shown in one line.
+#: Characters of the reason why a child did not start, which is shown in one line.
 _LINE = 300
 
 
@@ -71,26 +72,26 @@ class Keeper:
         self.spec = spec
         self._config = config
         self._on_death = on_death
-        # Never the same again, also after the worker was killed: milliseconds of a clock that runs.
+        # From a clock, so that no generation is used twice, also after the worker was killed.
         self._generations = count(int(clock.monotonic() * 1000))
         self.child: ChildProcess | None = None
         self._spare: ChildProcess | None = None
-        #: Replaced, or stopped, and not gone.
+        #: Children that were replaced or stopped, and still run.
         self._leaving: set[ChildProcess] = set()
         #: Why the child is to be replaced; "": it is not.
         self._due = ""
-        #: No child, or no spare, is started before.
+        #: No child or spare is started before this time (monotonic).
         self._start_at = 0.0
         self._failures = 0
         self._drained = False
         self._stopping = False
         self._wake = asyncio.Event()
-        #: The first one was warm.
+        #: Set when the first child is warm.
         self.warmed = asyncio.Event()
-        #: By generation, the latest ones.
+        #: How children ended, by generation; the last _DEATHS ones.
         self.deaths: OrderedDict[int, Exit] = OrderedDict()
         self.started = self.crashed = self.killed = 0
-        #: Why the last child could not start; "": it could.
+        #: Why the last child did not start; "": it started.
         self.start_error = ""
 
     @property
@@ -99,13 +100,13 @@ class Keeper:
         return self.child is not None and self.child.health.up
 
     def reload(self, config: PoolConfig, **of_spec: object) -> None:
-        """Other limits from now on; `of_spec`: fields of the spec of the next child."""
+        """Use other limits from now on; `of_spec`: new fields for the spec of the next child."""
         self._config = config
         self.spec = replace(self.spec, **of_spec)
         self._wake.set()
 
     def drain(self, drained: bool) -> None:
-        """Whether clients are to send calls elsewhere."""
+        """Set whether clients may send no new calls to the child."""
         self._drained = drained
         for child in (self.child, self._spare):
             if child is not None:
@@ -118,11 +119,11 @@ class Keeper:
             self._wake.set()
 
     def knows(self, generation: int) -> bool:
-        """Whether such a child is alive."""
+        """Whether a child of this generation is alive."""
         return any(child.generation == generation for child in self._all())
 
     def kill_call(self, generation: int, client: int, number: int) -> bool:
-        """Kill the child if it still runs this call. Whether it did."""
+        """Kill the child if it still runs this call; returns whether it did."""
         for child in self._all():
             if child.generation == generation and not child.killed:
                 child.hold()
@@ -134,12 +135,12 @@ class Keeper:
         return False
 
     def report(self) -> list[ChildStatus]:
-        """Its children, for an operator."""
+        """The status of the child, its spare and those that leave."""
         now = clock.monotonic()
         return [self._report(child, now) for child in self._all()]
 
     async def run(self, stop: asyncio.Event, *, tick: Callable[[], None] = lambda: None) -> None:
-        """Until `stop`, and until the child has ended its call then. Cancelled, it kills."""
+        """Run until `stop` is set and the child has then ended its call. Cancelling kills it."""
         clean_directory(Path(self.spec.directory), self.spec.place)
         try:
             async with asyncio.TaskGroup() as group:
@@ -156,9 +157,9 @@ class Keeper:
                 child.destroy()
 
     def run_once(self, now: float) -> None:
-        """One look at everything."""
+        """Check each child, then start what is missing."""
         for child in (child for child in self._all() if not child.killed):
-            self._look(child, now)
+            self._check(child, now)
         if self._stopping or now < self._start_at:
             return
         if self.child is None:
@@ -166,27 +167,27 @@ class Keeper:
         elif self._due and self._spare is None and self.up:
             self._spare = self._start(now, spare=True)
 
-    def _look(self, child: ChildProcess, now: float) -> None:
-        found = self._judge(child, now)
-        if found and found != PING:
-            # After a pause of this process its answer may lie there unread, and the page is newer.
+    def _check(self, child: ChildProcess, now: float) -> None:
+        action = self._due_action(child, now)
+        if action and action != PING:
+            # If this process was paused, an answer may be unread; and the status page is newer.
             child.hold()
-            child.hear()
-            found = self._judge(child, now)
-            if found in ("", PING):
+            child.receive()
+            action = self._due_action(child, now)
+            if action in ("", PING):
                 child.release()
-        if found == PING:
+        if action == PING:
             child.send(Ping())
-        elif found:
-            self._kill(child, found)
+        elif action:
+            self._kill(child, action)
         elif child is self.child and child.health.up and not self._due:
             limit = self._outgrown(child, now)
             if limit is not None:
                 self._due = limit
 
-    def _judge(self, child: ChildProcess, now: float) -> str:
+    def _due_action(self, child: ChildProcess, now: float) -> str:
         status = child.status()
-        return child.health.look(
+        return child.health.due_action(
             running=status.running, deadline=status.deadline, now=now, config=self._config
         )
 
@@ -257,7 +258,7 @@ class Keeper:
         return child
 
     def _pause(self, now: float) -> None:
-        """Before the next start, longer with each that failed."""
+        """Delay the next start, longer after each failure."""
         self._failures += 1
         backoff = Backoff(self._config.restart_min_s, self._config.restart_max_s)
         self._start_at = now + backoff.delay_s(self._failures)
@@ -265,14 +266,14 @@ class Keeper:
     def _heard(self, child: ChildProcess, message: ChildToWorker) -> None:
         now = clock.monotonic()
         if isinstance(message, Pong):
-            child.health.say_pong(now)
+            child.health.note_pong(now)
         elif isinstance(message, Up):
             self._warm(child, now)
         elif isinstance(message, Due):
             if child is self.child and not self._due:
                 self._due = message.why
         elif isinstance(message, StartFailed):
-            child.blame("init")
+            child.set_reason("init")
             child.start_error = " ".join(message.message.split())[:_LINE]
             extra = self._extra(child, events.POOL_CHILD_CRASHED, reason="init")
             log.error("child %d could not warm up: %s", child.pid, message.message, extra=extra)
@@ -281,7 +282,7 @@ class Keeper:
         self._wake.set()
 
     def _warm(self, child: ChildProcess, now: float) -> None:
-        child.health.say_up(now)
+        child.health.note_up(now)
         if child.leaving:
             return
         try:
@@ -301,18 +302,18 @@ class Keeper:
             self._replace(self.child)
 
     def _replace(self, former: ChildProcess) -> None:
-        """The spare is the child; the former one leaves after its current call."""
+        """Let the spare take over; the former child leaves after its current call."""
         assert self._spare is not None
         log.info(
             "child %d is replaced by %d after %d calls: %s",
             *(former.pid, self._spare.pid, former.status().ended, self._due),
             extra=self._extra(former, events.POOL_CHILD_RECYCLED),
         )
-        self._succeed()
+        self._promote_spare()
         self._leaving.add(former)
         former.leave()
 
-    def _succeed(self) -> None:
+    def _promote_spare(self) -> None:
         self.child, self._spare, self._due = self._spare, None, ""
         if self.child is not None:
             self.child.spare = False
@@ -336,7 +337,7 @@ class Keeper:
         self._on_death(child.generation, end)
         self._leaving.discard(child)
         if child is self.child:
-            self._succeed()
+            self._promote_spare()
         elif child is self._spare:
             self._spare = None
         if now - child.started_at >= _SETTLED_S:
@@ -351,7 +352,7 @@ class Keeper:
             child.leave()
 
     def _all(self) -> list[ChildProcess]:
-        """Every process that is not gone."""
+        """All child processes that still run."""
         current = [child for child in (self.child, self._spare) if child is not None]
         return [*current, *self._leaving]
 
@@ -383,7 +384,7 @@ class Keeper:
         )
 
     def _log_exit(self, child: ChildProcess, end: Exit) -> None:
-        """A child's end, in the journal: an error when it died by itself, a warning when killed."""
+        """Log a child's end: an error if it died by itself, a warning if it was killed."""
         more: dict[str, object] = {"reason": end.why}
         if end.code is not None:
             more["exit_status"] = end.code
@@ -392,13 +393,13 @@ class Keeper:
         extra = self._extra(child, "", **more)
         where = " in a call" if end.status.running else ""
         if end.why == "stop" and (end.signal is None or not child.health.up):
-            log.debug("child %d ended as it was asked to", child.pid, extra=extra)
+            log.debug("child %d stopped", child.pid, extra=extra)
         elif end.why == "init" and end.signal is None:
             log.warning("child %d ended before it was warm", child.pid, extra=extra)
         elif end.why:
             log.warning("child %d was killed%s: %s", child.pid, where, end.why, extra=extra)
         else:
-            # Not what it said last: errors are mailed, and its lines are in the journal.
+            # Without its last lines: errors are mailed, and the journal has the lines.
             log.error(
                 "child %d of worker %s ended%s %s",
                 *(child.pid, self.spec.place.worker, where, end.how()),
@@ -420,7 +421,7 @@ class Keeper:
 def recycle_reason(
     config: PoolConfig, *, place: Place, calls: int, age_s: float, rss_bytes: int
 ) -> str | None:
-    """Which limit a child has reached, as a word for the journal; None: none. 0: no limit."""
+    """The limit that a child has reached, as text for the journal; None: none. 0: no limit."""
     if config.max_calls and calls >= config.max_calls:
         return f"max_calls: {calls} calls"
     if config.max_age_s and age_s >= longest_age_s(config.max_age_s, place):
@@ -431,6 +432,6 @@ def recycle_reason(
 
 
 def longest_age_s(max_age_s: float, place: Place) -> float:
-    """The age limit of a child at this place: up to a tenth less or more, always the same."""
+    """The age limit of a child at this place: `max_age_s` give or take a fixed tenth at most."""
     share = crc32(str(place).encode()) / 0xFFFF_FFFF
     return max_age_s * (1.0 - _JITTER + 2.0 * _JITTER * share)

@@ -1,4 +1,4 @@
-"""One child as its worker sees it: its end, its output, its health, the channel to it.
+"""One child process in its worker: its health, its output, the channel to it, and its end.
 
 ```
   started --Up--> idle --ping, no pong--> "unhealthy"
@@ -36,10 +36,10 @@ from cordata.pool.worker.output import WorkerOutput
 from cordata.pool.worker.spawning import spawn
 
 _READ = 65536
-#: Of a dead child's output at most, so that one that left much behind does not hold up the loop.
+#: Reads of a dead child's remaining output, at most: more would block the loop for long.
 _LAST_READS = 16
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-#: `Health.look` says it when a ping is due; everything else is a reason to kill the child.
+#: Result of `Health.due_action` when a ping is due; any other text is a reason to kill the child.
 PING = "ping"
 
 
@@ -50,9 +50,9 @@ class Exit(NamedTuple):
     signal: int | None
     #: Why the worker ended it; "": it ended by itself.
     why: str
-    #: What it wrote last, in its last call or after it.
+    #: Last lines of its output, if they belong to its last call.
     lines: tuple[str, ...]
-    #: Its status page as it left it.
+    #: Its last status page.
     status: Status
 
     def how(self) -> str:
@@ -65,34 +65,34 @@ class Exit(NamedTuple):
 
 
 class Health:
-    """What a child has to do by which time: warm up, end its call, answer, leave. Pure."""
+    """The time limits of a child: to warm up, end its call, answer, leave. Pure."""
 
     def __init__(self, now: float) -> None:
         self._started = now
         self.up = False
-        #: When it had no call first, so that it could have answered.
+        #: Start of the time without a call, in which it can answer.
         self._idle_since = now
-        #: When it was heard of last.
+        #: Time of its last message.
         self._heard = now
         self._pinged: float | None = None
         self._left: float | None = None
 
-    def say_up(self, now: float) -> None:
-        """It is warm."""
+    def note_up(self, now: float) -> None:
+        """The child is warm."""
         self.up = True
         self._heard = self._idle_since = now
 
-    def say_pong(self, now: float) -> None:
-        """It answered."""
+    def note_pong(self, now: float) -> None:
+        """The child answered."""
         self._heard, self._pinged = now, None
 
-    def say_stop(self, now: float) -> None:
-        """It was told to leave."""
+    def note_stop(self, now: float) -> None:
+        """The child was asked to leave."""
         if self._left is None:
             self._left = now
 
-    def look(self, *, running: bool, deadline: float, now: float, config: PoolConfig) -> str:
-        """PING, which is then taken as sent; the reason to kill it; or ""."""
+    def due_action(self, *, running: bool, deadline: float, now: float, config: PoolConfig) -> str:
+        """What is due: PING, which counts as sent then, the reason to kill the child, or ""."""
         if running:
             self._idle_since = now
             late = deadline and now >= deadline + config.kill_grace_s
@@ -111,7 +111,7 @@ class Health:
 
 
 class ChildProcess:
-    """A child that was started. `on_exit` is called once, after all that it said."""
+    """A child that was started. `on_exit` is called once, after all its messages and output."""
 
     def __init__(
         self,
@@ -128,9 +128,9 @@ class ChildProcess:
         self.started_at = clock.monotonic()
         self.health = Health(self.started_at)
         self.leaving = False
-        #: It may take a moment to die.
+        #: SIGKILL was sent; the exit follows.
         self.killed = False
-        #: Why it cannot warm up, as it said.
+        #: Why it could not warm up, by its StartFailed; "": it sent none.
         self.start_error = ""
         self._why = ""
         self._on_message, self._on_exit = on_message, on_exit
@@ -139,19 +139,19 @@ class ChildProcess:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._spawned.pidfd, self._reap)
         self._loop.add_reader(self._spawned.output, self._wrote)
-        self._loop.add_reader(self._spawned.channel, self.hear)
+        self._loop.add_reader(self._spawned.channel, self.receive)
 
     def status(self) -> Status:
-        """Its status page."""
+        """The current content of its status page."""
         return self._reader.read()
 
     def running_call(self) -> str:
-        """CALL_ID of the call that runs; "": none."""
+        """CALL_ID of the running call; "": none."""
         status = self.status()
         return call_id(status.client, status.id) if status.running else ""
 
     def rss_bytes(self) -> int:
-        """Resident memory, by the second field of proc_pid_statm(5); 0 when it is gone."""
+        """Resident memory, from the second field of proc_pid_statm(5); 0 if the process is gone."""
         try:
             with open(f"/proc/{self.pid}/statm", "rb") as file:
                 return int(file.read().split()[1]) * _PAGE_BYTES
@@ -159,36 +159,36 @@ class ChildProcess:
             return 0
 
     def publish(self) -> None:
-        """It is warm: clients may connect."""
+        """Let clients connect: the child is warm."""
         self._spawned.files.publish()
 
     def set_drained(self, drained: bool) -> None:
-        """Whether clients are to send it no more calls."""
+        """Set whether clients may send it no new calls."""
         page.set_drained(self._spawned.status, drained)
 
     def send(self, packet: Packet) -> None:
-        """By the channel. One that does not take it is dead, or about to be found out."""
+        """Send by the channel. A failure is ignored: an exit or a missing Pong follows."""
         with contextlib.suppress(OSError):
             self._spawned.channel.send(encode(packet))
 
     def leave(self) -> None:
-        """It is to end by itself, after its current call; one that is not warm yet has none."""
+        """Ask the child to end after its current call; one that is not warm is killed at once."""
         if not self.leaving:
             self.leaving = True
             self.set_drained(True)
-            self.health.say_stop(clock.monotonic())
+            self.health.note_stop(clock.monotonic())
             if self.health.up:
                 self.send(Stop())
             else:
                 self.kill("stop")
 
-    def blame(self, why: str) -> None:
-        """It will end by itself, but its end accuses no command."""
+    def set_reason(self, why: str) -> None:
+        """Set why it ends, so that its end does not count as a crash; the first reason stays."""
         self._why = self._why or why
 
     def hold(self) -> None:
-        """Let no call begin: what the status page says of the call that runs is true until
-        `release`, so that it can be killed in that call and in no other.
+        """Let no other call begin until `release`, so that the child is killed only in the call
+        for which the worker decided it. Blocks for SETTLE_S.
         """
         page.set_held(self._spawned.status, True)
         time.sleep(page.SETTLE_S)
@@ -198,22 +198,22 @@ class ChildProcess:
         page.set_held(self._spawned.status, False)
 
     def kill(self, why: str) -> None:
-        """With all that it started, as far as that stayed in its session."""
-        self.blame(why)
+        """Kill the child and the processes that it started, if they are still in its group."""
+        self.set_reason(why)
         self.killed = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def destroy(self) -> None:
-        """At the worker's own end: kill it and take its status, without any word of it."""
-        self._forget()
+        """Kill and reap the child without calling `on_exit`; for the end of the worker."""
+        self._remove_readers()
         self.kill("stop")
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)  # not by the pidfd, which the loop made one that does not wait
+            os.waitpid(self.pid, 0)  # not by the pidfd, which is non-blocking
         self._close()
 
-    def hear(self) -> None:
-        """Take what it said by now; called by the loop, and before the child is judged."""
+    def receive(self) -> None:
+        """Read all messages that are there; called by the loop, and before a kill is decided."""
         try:
             while data := self._spawned.channel.recv(_READ):
                 self._on_message(self, child_to_worker.decode(data))
@@ -223,16 +223,16 @@ class ChildProcess:
             pass
         except ProtocolError:
             self.kill("channel")
-        # It dies; or a command has closed it, and the next ping finds that out.
+        # It is dying, or a command has closed the channel: then the next ping shows it.
         self._loop.remove_reader(self._spawned.channel)
 
     def _reap(self) -> None:
-        """The pid stays its own until its status is taken, so its group is still its group."""
-        self._forget()
+        """Take the exit status. Until then the pid is not used again, so `killpg` comes first."""
+        self._remove_readers()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         status = os.waitid(os.P_PIDFD, self._spawned.pidfd, os.WEXITED)
-        self.hear()
+        self.receive()
         self._wrote(times=_LAST_READS)
         self._output.end(clock.monotonic())
         code = None if status is None or status.si_code != os.CLD_EXITED else status.si_status
@@ -254,7 +254,7 @@ class ChildProcess:
                 return
             self._output.feed(data, clock.monotonic())
 
-    def _forget(self) -> None:
+    def _remove_readers(self) -> None:
         for file in (self._spawned.pidfd, self._spawned.output, self._spawned.channel):
             self._loop.remove_reader(file)
 

@@ -1,4 +1,4 @@
-"""Starting a child: `posix_spawn`, since a worker has threads and must not fork."""
+"""Starting a child, by `posix_spawn`: a worker has threads and must not fork."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from cordata.pool.shared import spec as specs
 from cordata.pool.shared.paths import ChildName, Place, parse, socket_address
 from cordata.pool.shared.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
 
-#: What is between the worker and systemd, or a secret: nothing for a process that may crash.
+#: Variables that a child does not get: they are between worker and systemd, or lead to secrets.
 _WITHHELD = (
     *("NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "CREDENTIALS_DIRECTORY", "JOURNAL_STREAM"),
     *("MAINPID", "MANAGERPID", "CORDATA_"),
 )
-#: Above what a child gets, so that no descriptor lies where another one has to go.
+#: Descriptors are first moved to this number or above, so that none is where another has to go.
 _PARKED = 16
-#: Clients that connect while a command runs.
+#: Connections that may wait while a command runs.
 _BACKLOG = 1024
-#: Of sockets and status pages: who may call is said by the group of the directory.
+#: Of sockets, status pages and their directory, whose group may call.
 _SOCKET_MODE, _STATUS_MODE, _DIRECTORY_MODE = 0o660, 0o640, 0o750
 
 
@@ -45,7 +45,7 @@ class ChildFiles:
         )
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            os.fchmod(self.status, _STATUS_MODE)  # whatever the umask is
+            os.fchmod(self.status, _STATUS_MODE)  # regardless of the umask
             os.ftruncate(self.status, page.SIZE)
             path = directory / f".{name.socket}"
             with socket_address(path) as address:
@@ -58,21 +58,21 @@ class ChildFiles:
             raise
 
     def status_path(self) -> Path:
-        """Where the status page is while it is hidden."""
+        """Path of the status page until `publish`."""
         return self._directory / f".{self._name.status}"
 
     def publish(self) -> None:
-        """Clients may connect. The status page first: they look at it when the socket is there."""
+        """Let clients connect. The status page first: clients open it when they see the socket."""
         for name in (self._name.status, self._name.socket):
             (self._directory / f".{name}").rename(self._directory / name)
 
     def close(self) -> None:
-        """Our descriptors; the child has its own."""
+        """Close the worker's descriptors; the child has copies."""
         os.close(self.status)
         self.listener.close()
 
     def remove(self) -> None:
-        """No client is to connect any more."""
+        """Remove both files, so that no client connects any more."""
         for name in (self._name.socket, self._name.status):
             for file in (self._directory / name, self._directory / f".{name}"):
                 file.unlink(missing_ok=True)
@@ -80,21 +80,21 @@ class ChildFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spawned:
-    """A process that was just started, and our ends of what we share with it."""
+    """A process that was just started, and the worker's ends of what the two share."""
 
     pid: int
     #: Readable when it has died.
     pidfd: int
-    #: What it writes on stdout and stderr, not blocking.
+    #: Pipe of its stdout and stderr, non-blocking.
     output: int
-    #: To tell it something, not blocking.
+    #: Socket for Ping, Pong, Stop and so on, non-blocking.
     channel: socket.socket
-    #: Its status page, which we may write to.
+    #: Its status page, writable.
     status: mmap.mmap
     files: ChildFiles
 
     def close(self) -> None:
-        """Our ends, and the files."""
+        """Close the worker's ends, and remove the files."""
         os.close(self.pidfd)
         os.close(self.output)
         self.channel.close()
@@ -103,7 +103,7 @@ class Spawned:
 
 
 def make_directory(directory: Path) -> None:
-    """RUNTIME/pool/NAME, which the group of the service may look into. Raises: OSError."""
+    """Create RUNTIME/pool/NAME, readable for the group of the service. Raises: OSError."""
     for one in (directory.parent, directory):
         with contextlib.suppress(FileExistsError):
             one.mkdir(parents=True)
@@ -111,7 +111,7 @@ def make_directory(directory: Path) -> None:
 
 
 def clean_directory(directory: Path, place: Place) -> None:
-    """Remove what children of this place left behind that died with a worker that was killed."""
+    """Remove the files of former children of this place: a killed worker leaves them behind."""
     for file in directory.iterdir():
         found = parse(file.name.removeprefix("."))
         if found is not None and found.place == place:
@@ -119,9 +119,9 @@ def clean_directory(directory: Path, place: Place) -> None:
 
 
 def spawn(spec: ChildSpec) -> Spawned:
-    """Start a child, in a session of its own: a signal to its group reaches what it starts, too.
+    """Start a child in a new session, so that a signal to its group reaches its own children, too.
 
-    It is killed when the thread that called this ends, so that must be the main one. Raises:
+    The child is killed when the calling thread ends, so call this in the main thread. Raises:
     OSError.
     """
     files = ChildFiles(Path(spec.directory), ChildName(spec.place, spec.generation))
@@ -175,7 +175,7 @@ def _spec_file(spec: ChildSpec) -> Iterator[int]:
 def _start(
     place: Place, writing: int, channel: int, spec_fd: int, status: int, listener: int
 ) -> int:
-    # The last argument is for a list of processes.
+    # The last argument is not read: it is for lists of processes (ps).
     argv = [sys.executable, "-P", _main(), f"child@{place}"]
     return os.posix_spawn(
         argv[0],
@@ -197,7 +197,7 @@ def _start(
 
 
 def _main() -> str:
-    """By path: a package in a private directory is not on the interpreter's own path."""
+    """The child's program, by path: the package may be outside of the interpreter's `sys.path`."""
     return os.fspath(Path(__file__).parent.with_name("child") / "main.py")
 
 
