@@ -1,8 +1,8 @@
 """POST /api/pool/{command}: the pool by HTTP. Off until commands are listed.
 
 The body is the payload as JSON, the answer the result as JSON; with `Accept: application/x-ndjson`
-a stream, one line per part. X-Pool-Session names the session, X-Pool-Timeout the seconds. Nobody is
-asked who they are: that is the proxy's to do, or that of an application around this one.
+a stream, one line per part. X-Pool-Session names the session, X-Pool-Timeout the seconds. There is
+no authentication: the proxy has to do it, or an ASGI application around this one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 PREFIX = "/api/pool"
 _JSON, _LINES = b"application/json", b"application/x-ndjson"
-#: The first that fits; else 500.
+#: HTTP status by error class, the first that matches; else 500.
 _STATUS: tuple[tuple[type[CordataError], int], ...] = (
     (CommandUnknown, 404),
     (SessionNotFound, 404),
@@ -68,12 +68,12 @@ _STATUS: tuple[tuple[type[CordataError], int], ...] = (
     (ProtocolError, 400),
 )
 
-#: They say why no child took the call.
+#: Errors whose text says why no child took the call.
 _OF_THE_POOL = (DeadlineExceeded, QueueTimeout, PreferredWorkerBusy)
 
 
 class _Refused(CordataError):
-    """The request, or what a command made of it, is nothing that HTTP can carry."""
+    """A request that is answered with an error, or a result that is not JSON."""
 
     def __init__(self, status: int, code: str, text: str) -> None:
         super().__init__(text)
@@ -81,9 +81,9 @@ class _Refused(CordataError):
 
 
 class PoolRoute:
-    """An ASGI application, to be mounted at PREFIX. It takes the pool of its server's Context.
+    """An ASGI application, to be mounted at PREFIX. It uses the pool of the server's Context.
 
-    `commands`: those that are served, by name or `prefix*`; "*" is all.
+    `commands`: names of the served commands, or `prefix*`; "*" is all.
     """
 
     def __init__(self, commands: tuple[str, ...]) -> None:
@@ -110,7 +110,7 @@ class PoolRoute:
             await _report(send, error)
 
     def _command(self, scope: Scope) -> str:
-        """Raises: _Refused for what is not served."""
+        """The command that the path names. Raises: _Refused if it is not served."""
         path: str = scope["path"].removeprefix(scope["root_path"])
         command = path.removeprefix("/")
         if not 0 < len(command) <= MAX_NAME or not any(
@@ -129,7 +129,7 @@ def _fits(command: str, listed: str) -> bool:
 
 
 def _options(headers: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """Raises: _Refused."""
+    """Session and timeout from the headers. Raises: _Refused."""
     options: dict[str, Any] = {}
     if session := headers.get(b"x-pool-session", b"").decode("latin-1"):
         if len(session) > MAX_NAME:
@@ -142,14 +142,14 @@ def _options(headers: Mapping[bytes, bytes]) -> dict[str, Any]:
         except ValueError:
             timeout_s = 0.0
         if not timeout_s > 0:
-            raise _Refused(400, "timeout", "X-Pool-Timeout is a number of seconds")
+            raise _Refused(400, "timeout", "X-Pool-Timeout must be a number of seconds above 0")
         options["timeout"] = timeout_s
     return options
 
 
 async def _payload(receive: Receive) -> Raw:
-    """The body, nothing being null. Raises: _Refused when it is no JSON, or none that a command can
-    be given.
+    """The body as MessagePack; an empty one is null. Raises: _Refused when it is not JSON, or has
+    a value that MessagePack lacks.
     """
     parts = []
     while True:
@@ -167,8 +167,8 @@ async def _payload(receive: Receive) -> Raw:
 
 
 async def _while_there(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """What `work` gives. It is cancelled when the client leaves, and its call with it: then it does
-    not begin any more, or its command is told. Raises: _Refused then; else what `work` raises.
+    """The result of `work`. If the client leaves, `work` and so its call are cancelled. Raises:
+    _Refused then; else what `work` raises.
     """
     gone = False
 
@@ -193,7 +193,7 @@ async def _while_there(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _outcome(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | None]:
-    """Result or failure, so that a group of tasks does not wrap it."""
+    """Result or error as a value: a TaskGroup would wrap a raised error."""
     try:
         return await work, None
     except Exception as error:  # noqa: BLE001 - raised again by the caller
@@ -201,8 +201,8 @@ async def _outcome(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | 
 
 
 async def _stream(parts: AsyncGenerator[Any, None], send: Send) -> bytes:
-    """A line per part; gives the end, which is to be sent. What fails before the first part is an
-    answer of its own; what fails later is the last line, {"error": ...}.
+    """Send a line per part; returns the end of the body, which the caller sends. An error before
+    the first part is raised; a later one is the last line, {"error": ...}.
     """
     begun = False
     async with aclosing(parts):
@@ -223,13 +223,13 @@ async def _stream(parts: AsyncGenerator[Any, None], send: Send) -> bytes:
 
 
 def _status_and_body(error: CordataError) -> tuple[int, bytes]:
-    """Status and JSON for the outside: no traceback, nothing that a process wrote."""
+    """Status and JSON document for the client, without traceback and output of processes."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     text, more = str(error), {}
     if isinstance(error, _Refused):
         status = error.status
     elif isinstance(error, _OF_THE_POOL):
-        # Not which workers there are, and why their children do not start.
+        # Without the names of workers, and why their children do not start.
         text = text.partition(": ")[0].partition(" (")[0]
     elif isinstance(error, WorkerCrashed):
         text = "the process that ran the command died"
@@ -244,7 +244,7 @@ def _status_and_body(error: CordataError) -> tuple[int, bytes]:
 
 
 async def _report(send: Send, error: CordataError) -> None:
-    """Who has left reads nothing, but the server's own line tells the status."""
+    """Send the error; also to a client that has left, for the status in the access log."""
     status, body = _status_and_body(error)
     extra: list[tuple[bytes, bytes]] = []
     if status == 405:
@@ -256,7 +256,7 @@ async def _report(send: Send, error: CordataError) -> None:
 
 
 def _line(value: object) -> bytes:
-    """Raises: _Refused for what JSON does not have."""
+    """The value as a line of JSON. Raises: _Refused for a value that JSON lacks."""
     try:
         return json.encode(value) + b"\n"
     except (TypeError, ValueError, RecursionError) as error:

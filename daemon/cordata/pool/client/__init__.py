@@ -1,4 +1,4 @@
-"""The client's half: every process that calls commands runs it, also a worker or a child.
+"""The client's part: runs in every process that calls commands, also in workers and children.
 
 - client: what handlers and programs call
 - sync: the same for threads
@@ -12,7 +12,7 @@
 - control_client: requests to workers
 - session_api: sessions and globals, by such requests
 - breaker: refuses commands that kill children
-- deadlines: those of all calls, behind one timer
-- values: arguments, results and errors as they travel
+- deadlines: all deadlines behind one timer
+- values: encoding of arguments, results and errors
 - suggestion: the known command that is most like an unknown one
 """

@@ -13,11 +13,11 @@ class CircuitBreaker:
     def __init__(self, limit: int, pause_s: float) -> None:
         self.limit, self.pause_s = limit, pause_s
         self._deaths: dict[str, int] = {}
-        #: Commands that are refused, and until when (monotonic); also some that are not any more.
+        #: Until when (monotonic) a command is refused; may be in the past.
         self._until: dict[str, float] = {}
 
     def count_death(self, command: str, now: float) -> bool:
-        """A child died by itself in the command; True: it is refused from now on."""
+        """Count a death of a child in the command; True: the command is refused from now on."""
         deaths = self._deaths[command] = self._deaths.get(command, 0) + 1
         if deaths < self.limit:
             return False
@@ -28,7 +28,7 @@ class CircuitBreaker:
         return fresh
 
     def succeeded(self, command: str) -> None:
-        """A child answered, be it with an error: the next death is the first. A pause goes on."""
+        """Reset the count, because a child answered (an error counts, too). A pause goes on."""
         if self._deaths:
             self._deaths.pop(command, None)
 

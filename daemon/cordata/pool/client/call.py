@@ -1,9 +1,9 @@
-"""A call as its caller holds it: what to run, where it is, and the future of its answer.
+"""One call: what to run, its state, and the future of its answer.
 
 ```
  submitted --> QUEUED --sent--> SENT --begun, answered--> over
                  ^                |
-                 '--not begun:----'-- deadline, cancel: over for the caller; the child is told
+                 '--not begun:----'-- deadline, cancel: over for the caller; the child gets Cancel
                     revoked, its child left or died
 ```
 """
@@ -21,23 +21,23 @@ from msgspec import Raw, Struct
 from cordata.errors import CallCancelled
 from cordata.pool.shared.protocol import CommandOptions
 
-#: A slow reader of a stream says at least this often that it reads, also before half of its window
-#: is used: the child ends streams that are not read.
+#: A slow reader of a stream sends credit at least this often, also before half of its window is
+#: used: the child ends streams that are not read.
 CREDIT_EVERY_S = 1.0
 
 
 class CallOptions(TypedDict, total=False):
-    """How a call runs. What is not given is as `@app.command` says, then as `[pool]` does."""
+    """How a call runs. Defaults are those of `@app.command`, then of `[pool]`."""
 
     #: Id of the session that its command gets; "": none.
     session: str
-    #: Seconds for all of it, waiting and running.
+    #: Seconds for the whole call, waiting and running.
     timeout: float | None
-    #: Of these, at most so many until it runs.
+    #: Seconds that it may wait before it runs.
     queue_timeout: float | None
-    #: It may run more than once, and does when its process dies, ...
+    #: It may run more than once: it runs again when its process dies, ...
     idempotent: bool | None
-    #: ... up to so many times.
+    #: ... at most so many times.
     retries: int | None
     #: 0 to 9, higher goes first.
     priority: int
@@ -46,7 +46,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class Engine(Protocol):
-    """Where calls go: to the children of a pool, or in a test to a thread."""
+    """Runs calls: in the children of a pool, or, in a test, in a thread."""
 
     @property
     def loop(self) -> AbstractEventLoop:
@@ -54,16 +54,16 @@ class Engine(Protocol):
 
     @property
     def options(self) -> Mapping[str, CommandOptions]:
-        """What `@app.command` says of each command that is known by now."""
+        """The options of `@app.command` of each command that is known by now."""
 
     def submit(self, call: Call) -> None:
-        """Have it run. Raises: PoolClosed, PoolSaturated, CommandPoisoned, CommandUnknown."""
+        """Run the call. Raises: PoolClosed, PoolSaturated, CommandPoisoned, CommandUnknown."""
 
     def cancel(self, call: Call, *, hard: bool) -> None:
-        """Nobody waits for it any more."""
+        """Cancel the call; `hard`: kill its child if it does not end soon."""
 
     def credit(self, call: Call, count: int) -> None:
-        """So many more parts of its stream may come."""
+        """Let `count` more parts of its stream come."""
 
     def close(self) -> None:
         """End every call with PoolClosed."""
@@ -72,50 +72,50 @@ class Engine(Protocol):
 class Call(Struct, eq=False):
     """A call that was started: await it for its result, once. Cancelling that cancels the call."""
 
-    # A Struct, and one for all, since one is made for every call. First what its caller asked for:
+    # A Struct, and only one object for each call, for speed. First what the caller asked for:
     engine: Engine
     future: Future[Any]
     command: str
     #: A MessagePack array and a map.
     arguments: Raw
     keywords: Raw
-    #: When it was started, monotonic as the next two: its deadline, and by when it must have begun
-    #: if that is earlier (else infinite).
+    #: Monotonic times: when it was started, its deadline, and by when it must have begun (infinite:
+    #: by the deadline).
     enqueued: float
     deadline: float
     queue_deadline: float
     session: str
-    #: As its caller said; None: as `@app.command` says, then as `[pool]` does.
+    #: None: as `@app.command` says, then as `[pool]` does.
     idempotent: bool | None
     retries: int | None
     priority: int
     request_id: str
-    #: Makes a value of its result, or of one part of its stream.
+    #: Decodes its result, or one part of its stream.
     decode: Callable[[Raw], Any]
-    #: What reads its parts; None: it has one result.
+    #: The reader of its parts; None: it has one result.
     stream: Stream | None = None
-    #: The deadline is the client's own default until a child has said what its command's is.
+    #: The deadline is the client's default, until a child has sent the options of the command.
     provisional: bool = False
-    # Then its state, which belongs to the engine, from `submit` on.
+    # Then its state, which the engine changes from `submit` on.
     #: Its number in this client, in order of arrival.
     sequence: int = 0
     pool: str = ""
     #: The only worker that may run it; "": any.
     pinned: str = ""
-    #: It comes from a command that holds a child itself.
+    #: Its caller is a command that runs in a child of the same pool.
     nested: bool = False
-    #: Its entry in the queue; None: it does not wait there. A dropped one may lie there still.
+    #: Its entry in the queue; None: it does not wait (the heap may still have a dropped entry).
     entry: object = None
     #: Runs that ended with a dead child.
     attempts: int = 0
     #: The scheduler's ChildState of the child that has it, and its number on that connection.
     child: Any = None
     number: int = 0
-    #: It is being revoked, and then fails with this.
+    #: It is being revoked, and fails with this error afterwards.
     late: Exception | None = None
 
     def __repr__(self) -> str:
-        """Without what it is called with, which may be personal data."""
+        """Without the arguments, which may be personal data."""
         return f"<Call {self.sequence} {self.command}>"
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -126,10 +126,10 @@ class Call(Struct, eq=False):
             raise
 
     def cancel(self, *, hard: bool = False) -> None:
-        """Nobody wants the result: awaiting it raises CallCancelled.
+        """Cancel the call: awaiting it raises CallCancelled.
 
-        A waiting call never runs. A running one is told, and may go on; `hard` has its child
-        killed and replaced when it does not end within the pool's `cancel_grace_s`.
+        A waiting call never runs. A running command can see it, and may go on; with `hard` its
+        child is killed and replaced if it does not end within the pool's `cancel_grace_s`.
         """
         if not self.done():
             self.engine.cancel(self, hard=hard)
@@ -141,7 +141,7 @@ class Call(Struct, eq=False):
 
     @property
     def size_bytes(self) -> int:
-        """Of what its command is called with."""
+        """Size of the encoded arguments."""
         return len(self.arguments) + len(self.keywords)
 
     @property
@@ -151,14 +151,14 @@ class Call(Struct, eq=False):
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing of its answer was read, so that it may run again."""
+        """Whether no part of its stream has come, so that it may run again."""
         return self.stream is None or not self.stream.touched
 
     def may_run_again(self, options: CommandOptions, retries: int) -> bool:
         """Whether it may be sent again after a child died in it.
 
-        `options`: what the application that ran it says of the command; `retries`: how often where
-        neither the caller nor `options` say so. The caller goes before `options`.
+        `options`: those of the command in the application that ran it; `retries`: the default
+        where neither the caller nor `options` set it. The caller's values come first.
         """
         if self.idempotent is None:
             idempotent = options.idempotent
@@ -171,7 +171,7 @@ class Call(Struct, eq=False):
         return idempotent and self.attempts < retries and self.untouched
 
     def succeed(self, value: Raw) -> None:
-        """The command's result."""
+        """Set the command's result."""
         if self.future.done():
             return
         if self.stream is not None:
@@ -180,7 +180,7 @@ class Call(Struct, eq=False):
             return
         try:
             self.future.set_result(self.decode(value))
-        except Exception as error:  # noqa: BLE001 - the result is no `type`: its caller's to know
+        except Exception as error:  # noqa: BLE001 - the caller asked for another `type`
             self.future.set_exception(error)
 
     def end(self) -> None:
@@ -189,30 +189,30 @@ class Call(Struct, eq=False):
             self.future.set_result(None)
 
     def fail(self, error: Exception) -> None:
-        """There is no answer but this."""
+        """Set the error as the answer."""
         if self.future.done():
             return
         self.future.set_exception(error)
         if self.stream is not None or isinstance(error, CallCancelled):
-            self.future.exception()  # told by the stream; who cancelled need not await it
+            self.future.exception()  # marks it as seen: by the stream, or no longer of interest
 
     def abandon(self, error: Exception) -> None:
-        """As `fail`, in a forked process: it need not be awaited here."""
+        """As `fail`, without a warning if the call is never awaited."""
         self.fail(error)
         if not self.future.cancelled():
             self.future.exception()
 
-    def add_done_callback(self, tell: Callable[[Future[Any]], object]) -> None:
-        """Have `tell` called by the event loop when the call is over."""
-        self.future.add_done_callback(tell)
+    def add_done_callback(self, callback: Callable[[Future[Any]], object]) -> None:
+        """Have the event loop call `callback` when the call is over."""
+        self.future.add_done_callback(callback)
 
     def error(self) -> BaseException | None:
-        """What it failed with; only when it is done."""
+        """The error of a call that is done; None: it has a result."""
         return CancelledError() if self.future.cancelled() else self.future.exception()
 
 
 class Stream:
-    """Reads the parts of a call one by one; no more than its window lie here unread."""
+    """Reads the parts of a call one by one; at most `window` parts wait unread."""
 
     __slots__ = ("_parts", "_taken", "_told_at", "_wake", "_window", "touched")
 
@@ -221,7 +221,7 @@ class Stream:
         self._parts: deque[Raw] = deque()
         self._wake: Future[None] | None = None
         self._taken, self._told_at = 0, monotonic()
-        #: Whether a part came.
+        #: Whether a part has come.
         self.touched = False
 
     @property
@@ -236,7 +236,7 @@ class Stream:
         self.wake()
 
     async def next(self, call: Call) -> list[Any]:
-        """The next part, alone in a list; empty: the stream is complete. Raises: its error."""
+        """The next part, in a list of one; []: the stream is complete. Raises: the call's error."""
         while not self._parts:
             if call.done():
                 error = call.error()
@@ -247,7 +247,7 @@ class Stream:
             await self._wake
         part = self._parts.popleft()
         self._taken += 1
-        # Half of a window at a time: neither a packet per part nor a pause for each window.
+        # Half of a window at a time, to avoid both a packet per part and a pause per window.
         now = monotonic()
         half = 2 * self._taken >= self._window
         if (half or now - self._told_at >= CREDIT_EVERY_S) and not call.done():

@@ -43,7 +43,7 @@ from cordata.pool.client.values import (
 from cordata.pool.shared import protocol
 from cordata.pool.shared.protocol import NO_KEYWORDS, CommandOptions
 
-#: Pause before a worker is looked for again.
+#: Pause before the client looks for a worker again.
 _AGAIN_S = 0.05
 #: Calls of a `map` that are under way at a time.
 _MAP_WINDOW = 64
@@ -53,17 +53,17 @@ _DEFAULTS = PoolConfig()
 
 
 class Client:
-    """Calls commands in the pool's processes: one connection to each child, however many calls.
+    """Calls commands in the pool's processes, over one connection to each child.
 
-    It looks for children below `path` at its first use, and sees by itself when they come and go.
-    A call declared `idempotent` runs again when its child died; any other then raises
-    WorkerCrashed, unless it had not begun. For one event loop; a process that is forked connects
-    anew, from an event loop of its own.
+    It looks for children below `path` at its first use, and notices when they come and go. If a
+    child dies, a call that had not begun goes to another child; a call that had begun runs again if
+    it is `idempotent`, else it raises WorkerCrashed. For one event loop; a forked process connects
+    again, from its own event loop.
 
-    `timeout`: seconds until the deadline of a call that names none, of a command that declares
-    none; a function gives them by command. `pools`: the configuration of each pool, "default"
-    first; without it the defaults of `[pool]` hold, and a command runs in the pool whose children
-    know it. `options`: what `@app.command` says of commands; of others the children say it.
+    `timeout`: seconds until the deadline, for calls and commands that set none; or a function of
+    the command that returns them. `pools`: the configuration of each pool, "default" first; without
+    it the defaults of `[pool]` apply, and a command runs in the pool whose children know it.
+    `options`: those of `@app.command`, by command; for other commands the children send theirs.
     """
 
     def __init__(
@@ -87,18 +87,17 @@ class Client:
     async def execute(
         self, command: str, payload: object = None, **options: Unpack[CallOptions]
     ) -> Any:
-        """Run a command with one argument in one of the pool's processes and give its result.
+        """Run a command with one argument in one of the pool's processes; returns its result.
 
         Options: `session`, `timeout`, `queue_timeout`, `idempotent`, `retries`, `priority` and
-        `type`, see `CallOptions`. What is not given is as `@app.command` says, then as `[pool]`
-        does.
+        `type`, see `CallOptions`. Defaults are those of `@app.command`, then of `[pool]`.
 
         Raises: CommandFailed (CommandRefused) when the command raised, with the exception itself as
         its `__cause__` where this process has imported its class; DeadlineExceeded, QueueTimeout,
         WorkerCrashed, CommandPoisoned, CommandUnknown, PoolSaturated, PoolUnavailable, PoolClosed,
         SessionNotFound, PreferredWorkerBusy, FrameTooLarge; TypeError for a payload that
-        MessagePack does not know. Cancelling it cancels the call: it does not start any more; when
-        it runs, it is told.
+        MessagePack does not know. Cancelling it cancels the call: a waiting call never starts; a
+        running command can see it (`current_call().cancelled()`).
         """
         return await self.start_encoded(command, encode_value((payload,)), **options)
 
@@ -110,7 +109,7 @@ class Client:
 
     def submit(self, command: str, /, *arguments: object, **keywords: object) -> Call:
         """Run a command with these arguments, as `concurrent.futures.Executor.submit` does; its
-        deadline and all else are as `@app.command` says. Await the Call. Raises: as `start`.
+        options are those of `@app.command`. Await the Call. Raises: as `start`.
         """
         encoded_keywords = encode_value(keywords) if keywords else NO_KEYWORDS
         return self.start_encoded(command, encode_value(arguments), encoded_keywords)
@@ -118,11 +117,11 @@ class Client:
     async def map(
         self, command: str, items: Iterable[object] | AsyncIterable[object], *, window: int = 0
     ) -> AsyncGenerator[Any, None]:
-        """Run a command once for each item; gives the results in the order of the items.
+        """Run a command once for each item; yields the results in the order of the items.
 
-        At most `window` calls are under way at a time (64 unless said): items are taken as results
-        are read. The first failure is raised, and cancels the others. Leave early with
-        `contextlib.aclosing`, which does so, too.
+        At most `window` calls (default 64) are under way at a time: items are taken as results are
+        read. The first failure is raised, and cancels the other calls. To leave early, use
+        `contextlib.aclosing`: it cancels them, too.
         """
         pending: list[Call] = []
         source = _items(items)
@@ -146,11 +145,11 @@ class Client:
         credit: int = 16,
         **options: Unpack[CallOptions],
     ) -> AsyncGenerator[Any, None]:
-        """The parts that a command yields, as they come; no more than `credit` lie unread.
+        """The parts that a command yields, as they come; at most `credit` parts wait unread.
 
-        Whoever does not read on holds up the command, whose deadline stands. Use
-        `contextlib.aclosing` to leave early: that cancels the call. Raises: as `execute`; a
-        stream of which a part was read is not begun again.
+        A slow reader delays the command, and its deadline stays the same. To leave early, use
+        `contextlib.aclosing`: it cancels the call. Raises: as `execute`; a stream does not run
+        again after one of its parts was received.
         """
         stream = Stream(check_credit(credit))
         call = self.start_encoded(command, encode_value((payload,)), stream=stream, **options)
@@ -224,8 +223,8 @@ class Client:
         return config.call_timeout_s if self._timeout is None else self._timeout
 
     async def status(self) -> dict[str, Any]:
-        """What the workers tell of themselves and their children, by pool and name; how many
-        sessions there are.
+        """The status of all workers and their children, by pool and name, and the number of
+        sessions.
         """
         answers = await self._ask_workers(lambda: protocol.StatusRequest(number=0))
         found = [as_dict(one) for one in answers if isinstance(one, protocol.WorkerStatus)]
@@ -236,13 +235,15 @@ class Client:
         return {"workers": found, "sessions": stats.counts}
 
     async def list_sessions(self, *, after: str = "", limit: int = 100) -> dict[str, Any]:
-        """Ids, sizes, last use and end behind the id `after`; `next` is where to go on."""
+        """The next sessions by id after `after`, without data; `next` is the `after` of the next
+        page, "" at the end.
+        """
         found = await self.sessions.page(after, limit)
         following = found[-1].id if len(found) == limit else ""
         return {"sessions": [as_dict(one) for one in found], "next": following}
 
     async def drain(self, worker: str, on: bool = True) -> Any:
-        """Let a worker take no more calls, or (`on=False`) take them again. For operators."""
+        """Stop new calls to a worker, or allow them again (`on=False`). For operators."""
         return await self._order(worker, "drain" if on else "undrain")
 
     async def recycle(self, worker: str) -> Any:
@@ -250,13 +251,13 @@ class Client:
         return await self._order(worker, "recycle")
 
     async def close(self) -> None:
-        """End the connections; calls that are under way raise PoolClosed. Twice is once."""
+        """Close the connections; calls under way raise PoolClosed. May be called twice."""
         self._engine.close()
 
     async def _ask(
         self, request: protocol.SessionRequest | protocol.GlobalRequest
     ) -> protocol.Reply:
-        """Ask any worker; the next one if it goes away."""
+        """Ask one worker; if it goes away, ask the next, unless the change may have been made."""
         deadline = monotonic() + bounded(self._default_timeout("", None, self._config_of("")))
         while True:
             for path in self._dispatcher().workers.values():
@@ -264,7 +265,7 @@ class Client:
                     reply: protocol.Reply = await self._answer(path, request, deadline)
                 except ConnectionError:
                     if not may_repeat(request):
-                        text = "the worker went away while it may have been changing it"
+                        text = "the worker went away; the change may have been made"
                         raise PoolRestarted(text) from None
                 except OSError:
                     continue
@@ -299,13 +300,13 @@ class Client:
     async def _answer(
         self, path: Path, request: protocol.FromControlClient, deadline: float
     ) -> Any:
-        """Raises: OSError when the worker is not there; what it says went wrong."""
+        """The worker's answer. Raises: OSError when it cannot be reached; the error it answers."""
         asked = self._dispatcher().control.ask(path, request)
         try:
             async with asyncio.timeout(max(0.0, deadline - monotonic())):
                 answer = await asked
         except TimeoutError:
-            raise DeadlineExceeded("no answer came before the deadline") from None
+            raise DeadlineExceeded("the worker did not answer before the deadline") from None
         if isinstance(answer, protocol.Failure):
             raise error_of(answer)
         return answer
@@ -335,7 +336,7 @@ class Client:
         return Dispatcher(self._path, self._pools, self._options)
 
     def _forked(self) -> None:
-        """In a forked child: connections and calls are the parent's."""
+        """Start anew in a forked child: connections and calls belong to the parent."""
         former = self._engine
         if isinstance(former, Dispatcher) and not former.closed:
             self._engine = self._new_engine()
@@ -354,7 +355,7 @@ class Client:
 
 
 def as_dict(record: Any) -> dict[str, Any]:
-    """A packet by the names of its fields."""
+    """The fields of a packet by name."""
     found: dict[str, Any] = {}
     for name in record.__struct_fields__:
         value = getattr(record, name)

@@ -1,4 +1,4 @@
-"""One connection of a client: to one child, with the page that says what the child has begun.
+"""One connection of a client to a child, with the page that says which calls have begun.
 
 connect, hello + page --welcome--> ready: calls out, answers in --end of file--> lost
 """
@@ -19,11 +19,11 @@ from cordata.pool.shared import protocol
 from cordata.pool.shared.page import SETTLE_S, ConnectionPage, StatusReader
 from cordata.pool.shared.paths import ChildAddress, socket_address
 
-#: The largest message that a client takes: the child has the configured bound.
+#: The largest message in bytes that a client reads; the child applies the configured limit.
 MAX_TAKEN = 1 << 30
-#: Of a packet with more than one message.
+#: Largest packet with more than one message.
 _BATCH_BYTES = protocol.INLINE_BYTES - protocol.HEAD_BYTES
-#: Pause before a packet is sent again for which no descriptor or memory was left.
+#: Pause before a packet is sent again after the system was out of descriptors or memory.
 _SEND_AGAIN_S = 0.02
 
 
@@ -46,12 +46,12 @@ class Connection:
         on_lost: Callable[[Connection], None],
     ) -> None:
         """Connect at once. `on_writable`: the socket was full, and takes calls again; `on_lost`:
-        the child is gone, and nothing more comes. Raises: OSError when no process listens there,
-        BlockingIOError when too many others are connecting.
+        the child is gone, and no more messages follow. Raises: OSError when no process listens,
+        BlockingIOError when the listener's backlog is full.
         """
         self.address = address
         self.closed = False
-        #: The child has left: what it sent has to be read to its end, at once.
+        #: The child has left: all that it sent must be read now.
         self._ending = False
         self._on_messages, self._on_writable, self._on_lost = on_messages, on_writable, on_lost
         self._loop = asyncio.get_running_loop()
@@ -59,7 +59,7 @@ class Connection:
         self._batch: list[bytes] = []
         self._batch_bytes = 0
         self._flushes = False
-        #: Packets that the socket did not take yet.
+        #: Packets that wait, because the socket is full.
         self._outbox: deque[bytes] = deque()
         self._max_bytes = MAX_TAKEN
         #: Number of the last call that was sent.
@@ -81,10 +81,10 @@ class Connection:
             status.close()
             raise
         self.status = status
-        #: Once it is closed: see `begun`.
+        #: The last value of `begun`, once the connection is closed.
         self._begun = 0
         self.child = ChildState(address, status)
-        #: Of the child, once it has said it.
+        #: Of the child, from its Welcome.
         self.pid = 0
         self._loop.add_reader(self._socket, self._readable)
 
@@ -94,14 +94,14 @@ class Connection:
         return self._begun if self.closed else self._page.begun
 
     def welcome(self, packet: protocol.Welcome) -> None:
-        """The child takes calls, of these commands."""
+        """Apply the Welcome: the child takes calls of these commands."""
         self._max_bytes, self.pid = packet.max_frame_bytes, packet.pid
         self.child.commands = packet.commands
         self.child.ready = True
 
     def send_call(self, call: Call) -> None:
-        """Send a call: at once if the child has none, else with all that follows in this turn of
-        the event loop. Raises: FrameTooLarge, before anything was sent.
+        """Send a call: at once if the child has none, else in one packet with the next messages of
+        this turn of the event loop. Raises: FrameTooLarge (nothing was sent then).
         """
         number = self._number + 1
         data = protocol.encode(
@@ -130,27 +130,27 @@ class Connection:
             self._post(data)
 
     def cancel(self, call: Call) -> None:
-        """Tell the child that the caller has left."""
+        """Send the child a Cancel."""
         self._post(protocol.encode(protocol.Cancel(call.number)))
 
     def credit(self, call: Call, count: int) -> None:
-        """Let so many more parts come."""
+        """Let the child send `count` more parts."""
         self._post(protocol.encode(protocol.Credit(call.number, count)))
 
     def revoke(self, number: int, revoked: Callable[[Connection, int], None]) -> None:
-        """Let no call up to this number begin any more; then `revoked` is called, by when `begun`
-        says for certain which of them had.
+        """Let no call up to this number begin any more; calls `revoked` as soon as `begun` is final
+        for them.
         """
         if not self.closed:
             self._page.revoke(number)
         self._loop.call_later(SETTLE_S, revoked, self, number)
 
     def close(self, *, forked: bool = False) -> None:
-        """Leave the child; `forked`: the connection is another process's, and stays."""
+        """Close the connection; `forked`: it belongs to the parent, and stays open there."""
         if self.closed:
             return
         if not forked:
-            self._page.revoke(self._number)  # a child that lives begins none of them any more
+            self._page.revoke(self._number)  # a child that is alive must not begin them any more
         self._begun = self._page.begun
         self.closed = True
         self._page.close()  # it holds a descriptor
@@ -218,7 +218,7 @@ class Connection:
         self._on_writable(self)
 
     def _end(self) -> None:
-        """The child has left. An event loop may report that once only, so nothing is left to it."""
+        """The child has left; read now, because an event loop may report the end only once."""
         if not self._ending:
             self._ending = True
             self._loop.call_soon(self._readable)
@@ -237,8 +237,8 @@ class Connection:
             except BlockingIOError:
                 return
             except ConnectionResetError:
-                # It left without reading all that we sent; its answers are still there. uvloop does
-                # not call this again after an error.
+                # The child left without reading everything; its answers can still be read. uvloop
+                # does not call this again after an error.
                 self._ending = True
                 continue
             except (OSError, FrameTooLarge, ProtocolError):

@@ -16,13 +16,13 @@ from cordata.pool.shared import protocol
 
 
 class ControlClient:
-    """One connection to each worker that was asked, made when it is."""
+    """Sends requests to workers, over one connection to each, made at the first request."""
 
     def __init__(self) -> None:
         self._connections: dict[Path, _Connection] = {}
 
     def ask(self, path: Path, request: protocol.FromControlClient) -> asyncio.Future[Any]:
-        """Send a request to the worker at `path`; gives its answer, as the future of a packet.
+        """Send a request to the worker at `path`; returns the future of the answer, a packet.
 
         The future raises ConnectionError when the worker goes away before it answers. Raises:
         OSError when nothing could be sent.
@@ -33,7 +33,7 @@ class ControlClient:
         return connection.ask(request)
 
     def close(self, *, forked: bool = False) -> None:
-        """End all connections; `forked`: they are another process's, and stay."""
+        """Close all connections; `forked`: they belong to the parent, and stay open there."""
         for connection in self._connections.values():
             connection.close(forked=forked)
         self._connections.clear()
@@ -72,7 +72,7 @@ class _Connection:
         for future in asked.values():
             if not future.done() and not forked:
                 future.set_exception(ConnectionError("the worker is gone"))
-                future.exception()  # it may be nobody's any more
+                future.exception()  # marks it as seen: it may not be awaited any more
 
     def _readable(self) -> None:
         while not self.closed:

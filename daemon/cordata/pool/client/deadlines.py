@@ -9,17 +9,17 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
-#: Least pause between two looks at all items: an item is told no more than this too late.
+#: Shortest pause between two scans of all items, and so the longest delay of `due`.
 _PAUSE_S = 0.01
-#: Where there are so many that a look takes long, the pause is so many times that.
+#: With many items the pause is so many times the duration of a scan.
 _SHARE = 10
 
 
 class Deadlines(Generic[T]):
-    """Calls `due` with each item whose time has come, and has forgotten it by then.
+    """Removes each item whose deadline has passed, and calls `due` with it.
 
     Most items are cleared long before: 70,000 a second, each with a minute to go. So nothing is
-    sorted; when the earliest deadline that was set has passed, all items are looked at.
+    sorted; when the earliest deadline that was set has passed, all items are scanned.
     """
 
     def __init__(self, due: Callable[[T], None]) -> None:
@@ -30,21 +30,21 @@ class Deadlines(Generic[T]):
         self._not_before = 0.0
 
     def set(self, item: T, at: float) -> None:
-        """At this time (monotonic), unless it is cleared or set anew before."""
+        """Set the deadline of the item to `at` (monotonic)."""
         self._deadlines[item] = at
         if at < self._timer_at:
             self._arm(at)
 
     def clear(self, item: T) -> None:
-        """The item is over."""
+        """Remove the deadline of the item, if it has one."""
         self._deadlines.pop(item, None)
 
     def items(self) -> list[T]:
-        """All of them, in no order."""
+        """All items with a deadline, in no order."""
         return list(self._deadlines)
 
     def close(self) -> None:
-        """No item is due any more."""
+        """Remove all items, and the timer."""
         self._deadlines.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -63,7 +63,7 @@ class Deadlines(Generic[T]):
         took_s = monotonic() - now
         self._not_before = now + max(_PAUSE_S, _SHARE * took_s)
         for item in due:
-            if self._deadlines.get(item, math.inf) <= now:  # else another one has changed it
+            if self._deadlines.get(item, math.inf) <= now:  # else `due` of another item changed it
                 del self._deadlines[item]
                 self._due(item)
         following = min(self._deadlines.values(), default=math.inf)

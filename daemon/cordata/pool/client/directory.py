@@ -1,10 +1,10 @@
-"""Discovery: which children and workers the pools of this host have, by the files they make.
+"""Discovery: finds the children and workers of the pools of this host by their files.
 
 ```
 RUNTIME/pool/NAME/W.G.sock        a child that takes calls; appears by rename
 RUNTIME/pool/NAME/W.control.sock  a worker
 ```
-inotify(7) tells what comes and goes; a directory that is not there yet is looked for again.
+inotify(7) reports changes; a missing directory is looked for again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ log = logger("cordata.pool")
 
 #: inotify(7): IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF
 _CHANGES = 0x100 | 0x40 | 0x80 | 0x200 | 0x400 | 0x800
-#: First and longest pause before a directory that is not there is looked for again.
+#: First and longest pause before a missing directory is looked for again.
 _LOOK_MIN_S, _LOOK_MAX_S = 0.02, 1.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Directory:
-    """Tells `changed` whenever `children` or `workers` may have changed, until it is closed."""
+    """Calls `changed` when `children` or `workers` have changed, until it is closed."""
 
     def __init__(self, root: Path, changed: Callable[[], None]) -> None:
         self._root = root
@@ -38,19 +38,19 @@ class Directory:
         self._timer: asyncio.TimerHandle | None = None
         self._pause_s = _LOOK_MIN_S
         self.children: set[ChildAddress] = set()
-        #: (pool, worker) with a control socket, and where that is.
+        #: Path of each worker's control socket, by (pool, worker).
         self.workers: dict[tuple[str, str], Path] = {}
         #: Why the root cannot be read; "": it can.
         self.problem = ""
         self._inotify = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._inotify < 0:
-            log.warning("inotify: %s; looking once a second", os.strerror(ctypes.get_errno()))
+            log.warning("inotify: %s; scanning once a second", os.strerror(ctypes.get_errno()))
         else:
             self._loop.add_reader(self._inotify, self._read)
         self._scan()
 
     def close(self, *, forked: bool = False) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._timer is not None and not forked:
             self._timer.cancel()
         if self._inotify >= 0:
@@ -60,16 +60,14 @@ class Directory:
             self._inotify = -1
 
     def _read(self) -> None:
-        """Something changed: what it was is found by looking."""
+        """Discard the inotify events and scan: their content is not needed."""
         with contextlib.suppress(BlockingIOError):
             while os.read(self._inotify, 65_536):
                 pass
         self._scan()
 
     def _scan(self) -> None:
-        """Read all directories. They are watched before they are read, so that nothing is missed
-        in between.
-        """
+        """Read all directories. Each is watched before it is read, so that no change is missed."""
         children: set[ChildAddress] = set()
         workers: dict[tuple[str, str], Path] = {}
         complete = self._watch(self._root)
@@ -107,7 +105,7 @@ class Directory:
         return found
 
     def _watch(self, directory: Path) -> bool:
-        """Whether changes of the directory are told from now on."""
+        """Watch the directory; returns whether its changes are reported from now on."""
         if self._inotify < 0:
             return False
         path = os.fsencode(directory)

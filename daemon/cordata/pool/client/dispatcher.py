@@ -1,13 +1,13 @@
-"""The client's side of the pool: every call of one process, from its queue to its answer.
+"""The client side of the pool: every call of one process, from the queue to the answer.
 
 ```
  submit --> queue --the scheduler chooses a child--> sent --answer--> over
               ^                                       |
               |---- not begun: its child left, died, or computes too long (revoked) -------|
-              '---- begun, its child died, and it is idempotent: with what is left of it --'
+              '---- begun, its child died, and it is idempotent: with the remaining time --'
 ```
-What happens to a call whose child dies is in `_lost` and `_settle_after_death`.
-A call that is over for its caller stays its child's until that has answered, or is gone.
+`_lost` and `_settle_after_death` decide about a call whose child died. A call that is over for its
+caller still counts for its child until the child has answered, or is gone.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ log = logger("cordata.pool")
 
 #: How long a worker may take to say how its child died, before the caller is answered.
 _DEATH_REPORT_S = 1.5
-#: Longest pause between two looks at children that compute, while calls wait for them.
+#: Longest pause between two checks of busy children, while calls wait for them.
 _LOOK_MAX_S = 0.05
-#: A child that could not be reached for now, or ended our connection, is tried again after this.
+#: Pause before the client connects again to a child that it could not reach or that hung up.
 _CONNECT_AGAIN_S = 0.01
-#: A call that is being revoked is looked at again after this long at most.
+#: A call that is being revoked is checked again after this long at most.
 _REVOKE_S = 1.0
 #: Seconds between two lines about refused calls.
 _SATURATED_EVERY_S = 10.0
@@ -78,8 +78,8 @@ class Dispatcher:
         pools: Mapping[str, PoolConfig],
         declared: Mapping[str, CommandOptions] = MappingProxyType({}),
     ) -> None:
-        """`pools`: the configuration of each, "default" first; empty: they are found by their
-        children. `declared`: what this process' own application says of its commands.
+        """`pools`: the configuration of each, "default" first; empty: pools are found by the files
+        of their children. `declared`: options of the commands of this process's application.
         """
         self._path = path
         self._configured = dict(pools)
@@ -89,12 +89,12 @@ class Dispatcher:
         self._client_id = new_client_id()
         self._pools: dict[str, Scheduler] = {}
         self._declared = declared
-        #: Beside these, of each command that a child knows, or knew: its workers may be restarting.
+        #: These, and those of each command that any child knows or knew (it may be restarting).
         self.options: Mapping[str, CommandOptions] = declared
         self._connections: dict[ChildState, Connection] = {}
-        #: Children that are dead, or refuse us, until their files are gone.
+        #: Children that are dead or refuse this client, until their files are gone.
         self._unusable: set[ChildAddress] = set()
-        #: Nested calls, until a free child has said that it takes calls.
+        #: Nested calls that wait until a free child has answered the hello.
         self._nested: list[Call] = []
         #: Worker and affinity of sessions that this process called.
         self._sessions: OrderedDict[str, tuple[str, str]] = OrderedDict()
@@ -144,7 +144,7 @@ class Dispatcher:
             except PoolSaturated:
                 self._log_saturation(pool, now)
                 raise
-            if pool.queue.kinds > 1:  # those before it may wait for other children
+            if pool.queue.kinds > 1:  # the calls before it may wait for other children
                 self._send_waiting(pool)
         if not call.done():
             self._deadlines.set(call, min(call.deadline, call.queue_deadline))
@@ -152,7 +152,10 @@ class Dispatcher:
                 self._look_soon()
 
     def cancel(self, call: Call, *, hard: bool) -> None:
-        """The caller left: the call does not begin any more; its child is told, or killed."""
+        """Cancel for the caller: a waiting call never begins, a running one is asked to end.
+
+        `hard`: its child is killed if the call does not end within `cancel_grace_s`.
+        """
         self._deadlines.clear(call)
         connection = self._connection_with(call)
         if call.queued:
@@ -167,13 +170,13 @@ class Dispatcher:
                 self._kill(connection, call)
 
     def credit(self, call: Call, count: int) -> None:
-        """So many more parts of its stream may come."""
+        """Let the child send `count` more parts of the stream."""
         connection = self._connection_with(call)
         if connection is not None:
             connection.credit(call, count)
 
     def remember(self, session: str, worker: str, affinity: str) -> None:
-        """Where a session's calls run."""
+        """Store the preferred worker and the affinity of a session; worker "" removes them."""
         if not worker:
             self._sessions.pop(session, None)
             return
@@ -183,7 +186,7 @@ class Dispatcher:
             self._sessions.popitem(last=False)
 
     def open(self) -> None:
-        """Look for children, unless that is done already."""
+        """Start to look for children; does nothing the second time."""
         if self._directory is None:
             loop = asyncio.get_running_loop()
             if self._loop is not None and self._loop is not loop:
@@ -199,7 +202,7 @@ class Dispatcher:
 
     @property
     def problem(self) -> str:
-        """Why there are no workers; "": it is not known."""
+        """Why no workers were found; "": unknown."""
         return "" if self._directory is None else self._directory.problem
 
     def close(self) -> None:
@@ -220,7 +223,7 @@ class Dispatcher:
         self.control.close()
 
     def disown(self) -> None:
-        """In a forked process: connections and calls are the parent's, which goes on with them."""
+        """Close in a forked process: the connections and calls belong to the parent."""
         self.closed = True
         for call in self._deadlines.items():
             call.abandon(PoolClosed(FORKED))
@@ -248,8 +251,8 @@ class Dispatcher:
         return pool
 
     def _check_known(self, pool: Scheduler, call: Call) -> None:
-        """Raises: CommandUnknown when no child knows the command, or ever knew it, and none is
-        there to be asked.
+        """Raises: CommandUnknown when no child knows or knew the command, and all children of all
+        workers have said what they know.
         """
         if call.command in pool.commands or call.command in self.options:
             return
@@ -294,14 +297,14 @@ class Dispatcher:
         return True
 
     def _may_be_of(self, pool: Scheduler, worker: str) -> bool:
-        """Whether the worker is of this pool, as far as it is known."""
+        """Whether the worker may belong to this pool, as far as the client knows."""
         if self._configured:
             return pool_of_worker(self._configured, worker) == pool.name
         others = (other.workers for other in self._pools.values())
         return worker in pool.workers or not any(worker in workers for workers in others)
 
     def _assign_nested(self, pool: Scheduler, call: Call) -> None:
-        """It must not wait for the child that its own caller holds."""
+        """Send a nested call, or fail it: the child that it waits for may be its caller's."""
         child = pool.free_child(call)
         others = [one for one in self._pools.values() if one is not pool]
         unknown = call.command not in pool.commands
@@ -323,11 +326,11 @@ class Dispatcher:
             self._fail(call, error)
 
     def _connection_with(self, call: Call) -> Connection | None:
-        """To the child that has the call; None: no child has it, or that is gone."""
+        """The connection to the child that has the call; None: no child has it, or it is gone."""
         return self._connections.get(call.child)
 
     def _send_waiting(self, pool: Scheduler) -> None:
-        """Send what can go."""
+        """Send all waiting calls for which a child is free."""
         if pool.queue.count:
             now = monotonic()
             while pool.queue.count and (pair := pool.next_pair(now)) is not None:
@@ -340,7 +343,7 @@ class Dispatcher:
                 self._requeue(call)
 
     def _requeue(self, call: Call) -> None:
-        """Let a call that is not over wait at the place that it had."""
+        """Put an unfinished call back to its former place in the queue."""
         now = monotonic()
         call.child, call.late = None, None
         pool = self._scheduler(call.pool)
@@ -366,7 +369,7 @@ class Dispatcher:
             return
         self._log_saturation_at = now + _SATURATED_EVERY_S
         log.warning(
-            "pool %s is full: %d calls wait here, %d were refused since the last such line",
+            "pool %s is full: %d calls wait in this process, %d were refused since the last report",
             pool.name,
             pool.queue.count,
             self._saturated,
@@ -381,7 +384,7 @@ class Dispatcher:
     # --- what children say ---
 
     def _received(self, connection: Connection, messages: list[protocol.FromChild]) -> None:
-        """Messages came from a child."""
+        """Handle messages of a child."""
         child = connection.child
         pool = self._pools[connection.address.pool]
         for message in messages:
@@ -427,11 +430,11 @@ class Dispatcher:
         self._send_waiting(self._pools[connection.address.pool])
 
     def _lost(self, connection: Connection) -> None:
-        """A child is gone: what it had not begun goes to another one."""
+        """A connection ended: the calls that its child had not begun go to another child."""
         begun = connection.begun
         connection.close()
         self._connections.pop(connection.child, None)
-        self._connect_later()  # it may live, and have ended this connection alone
+        self._connect_later()  # the child may be alive and have ended only this connection
         pool = self._pools[connection.address.pool]
         pool.remove(connection.child)
         calls, connection.child.calls = connection.child.calls, {}
@@ -450,7 +453,7 @@ class Dispatcher:
         self._send_waiting(self._pools[connection.address.pool])
 
     def _set_declared_deadlines(self) -> None:
-        """Calls wait with the client's own deadline: what their command declares is known now."""
+        """Replace the client's default deadline of waiting calls by that of their command."""
         waiting = [call for pool in self._pools.values() for call in pool.queue.calls()]
         for call in waiting + self._nested:
             options = self.options.get(call.command) if call.provisional else None
@@ -462,7 +465,7 @@ class Dispatcher:
                 self._deadlines.set(call, min(call.deadline, call.queue_deadline))
 
     def _recheck_commands(self, pool: Scheduler) -> None:
-        """Calls wait for commands: another pool may know one by now, or none."""
+        """Move waiting calls to a pool that knows their command by now; fail those of none."""
         for command in pool.queue.commands():
             if command in pool.commands:
                 continue
@@ -482,10 +485,10 @@ class Dispatcher:
                     self._fail(call, error)
 
     def _refused(self, connection: Connection, error: Exception) -> None:
-        """The child takes no calls of this process."""
+        """The child refused this connection."""
         log.warning("child %s refuses this process: %s", connection.address.socket, error)
         pool = self._pools[connection.address.pool]
-        if not connection.child.ready:  # as it would again
+        if not connection.child.ready:  # it would refuse the next hello, too
             self._unusable.add(connection.address)
         self._lost(connection)
         if isinstance(error, ProtocolError) and not pool.children:
@@ -512,7 +515,7 @@ class Dispatcher:
     # --- deadlines, and children that compute for long ---
 
     def _deadline_passed(self, call: Call) -> None:
-        """The call's deadline has passed, or that of its wait."""
+        """The deadline of the call, or of its time in the queue, has passed."""
         now = monotonic()
         connection = self._connection_with(call)
         if call.queued:
@@ -521,7 +524,7 @@ class Dispatcher:
         elif call in self._nested:
             self._nested.remove(call)
             self._waited_too_long(call, now)
-        elif connection is None:  # how its child died is being asked
+        elif connection is None:  # the worker is being asked how the child died
             call.fail(DeadlineExceeded("the deadline passed as its child died", ran=True))
         elif call.number <= connection.begun:
             if now < call.deadline:
@@ -535,7 +538,7 @@ class Dispatcher:
             connection.revoke(call.number, self._revoked)
 
     def _revoked(self, connection: Connection, number: int) -> None:
-        """Calls up to this number were revoked: it is certain now which of them began."""
+        """Revoking the calls up to this number is complete: `begun` is final for them."""
         if connection.closed:
             return
         begun, calls = connection.begun, connection.child.calls
@@ -557,14 +560,14 @@ class Dispatcher:
         self._send_waiting(self._pools[connection.address.pool])
 
     def _late_error(self, call: Call, now: float) -> CordataError:
-        """What a call fails with that did not begin in time."""
+        """The error of a call that did not begin in time."""
         pool = self._pools[call.pool]
         why = pool.unavailable_reason(call)
         more = f": {why}" if why else ""
         if now < call.deadline:
             return QueueTimeout(f"no child was free in time{more}")
         if not (pool.children or pool.workers):
-            return PoolUnavailable(f"nobody took the call{more} ({self.problem or self._path})")
+            return PoolUnavailable(f"no worker took the call{more} ({self.problem or self._path})")
         text = f"the deadline passed in the queue{more}"
         return DeadlineExceeded(text, ran=call.attempts > 0)
 
@@ -572,7 +575,7 @@ class Dispatcher:
         call.fail(self._late_error(call, now))
 
     def _look_soon(self) -> None:
-        """Look at the children again soon, while calls wait for them."""
+        """Check the children again soon, while calls wait for them."""
         self._look_pause_s = STUCK_S
         if self._look_timer is None and not self.closed:
             self._look_timer = self.loop.call_later(self._look_pause_s, self._look)
@@ -602,7 +605,7 @@ class Dispatcher:
         return address.directory / control_name(address.child.place.worker)
 
     def _ask_death(self, connection: Connection, call: Call) -> None:
-        """A child died in this call: its worker knows how."""
+        """Ask the worker how the child died in this call, then settle the call."""
         address = connection.address
         request = protocol.DeathRequest(number=0, generation=address.child.generation)
         try:
@@ -624,7 +627,7 @@ class Dispatcher:
     def _settle_after_death(
         self, connection: Connection, call: Call, death: protocol.Death | None
     ) -> None:
-        """End a call that had begun, or run it again. `death` None: its worker does not answer."""
+        """Fail a call that had begun, or run it again. `death` None: the worker did not answer."""
         now = monotonic()
         known = death is not None and death.known
         if death is not None and known and not death.why:
@@ -649,7 +652,7 @@ class Dispatcher:
             self._fail(call, _crash_error(connection, call, death if known else None))
 
     def _may_run_again(self, connection: Connection, call: Call, now: float) -> bool:
-        # As the child said that ran it: others may be of another version.
+        # The options of the child that ran it: other children may have another version.
         said = connection.child.commands.get(call.command, CommandOptions())
         options = self._declared.get(call.command, said)
         retries = self._pools[call.pool].config.retries
@@ -666,13 +669,13 @@ class Dispatcher:
             self.control.ask(self._control_path(connection.address), request)
         except OSError:
             log.warning(
-                "worker %s was not reached for a hard cancel", connection.child.place.worker
+                "hard cancel failed: worker %s cannot be reached", connection.child.place.worker
             )
 
     # --- children that come ---
 
     def _changed(self) -> None:
-        """Files of children or workers came or went."""
+        """Files of children or workers appeared or disappeared."""
         directory = self._directory
         if directory is None or self.closed:
             return
@@ -719,14 +722,14 @@ class Dispatcher:
 
 
 def _crash_error(connection: Connection, call: Call, death: protocol.Death | None) -> WorkerCrashed:
-    """What the caller of a call is told whose child died."""
+    """The error of a call whose child died."""
     child, pid = connection.child, connection.pid
     how = "is gone"
     if death is not None and death.signal is not None:
         how = f"was killed by signal {death.signal}"
     elif death is not None and death.code is not None:
         how = f"ended with {death.code}"
-    more = f", at try {call.attempts + 1}" if call.attempts else ""
+    more = f", at attempt {call.attempts + 1}" if call.attempts else ""
     return WorkerCrashed(
         f"the child {pid} of worker {child.place.worker} {how}{more}",
         exit_code=None if death is None else death.code,

@@ -1,4 +1,4 @@
-"""A process's way into the pool: a client that is made at its first use."""
+"""A client of the pool that is made at its first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LazyClient:
-    """Makes the Client when it is asked for first: who never calls imports and opens nothing."""
+    """Makes the Client at first use: a process that never calls imports and opens nothing."""
 
     def __init__(self, make: Callable[[], Client] | None = None) -> None:
         """`make`: None where there is no pool."""
@@ -21,7 +21,7 @@ class LazyClient:
 
     @property
     def client(self) -> Client:
-        """The client of this process. Raises: PoolUnavailable when there is no pool here."""
+        """The client of this process. Raises: PoolUnavailable when it has no pool."""
         if self._client is None:
             if self._make is None:
                 raise PoolUnavailable("this Context has no pool")
@@ -29,6 +29,6 @@ class LazyClient:
         return self._client
 
     async def close(self) -> None:
-        """End its connections, if there are any; calls under way raise PoolClosed."""
+        """Close the connections, if there are any; calls under way raise PoolClosed."""
         if self._client is not None:
             await self._client.close()

@@ -1,4 +1,4 @@
-"""The calls of one pool that wait in a client, in order, bounded.
+"""Bounded priority queue of the calls of one pool that wait in a client.
 
 A call's place is its arrival less one second per priority: the highest priority is ahead of at most
 nine seconds of others, so that no call starves. Calls wait by command and, where the session binds
@@ -20,7 +20,7 @@ _Entry = tuple[float, int, Call]
 
 
 class CallQueue:
-    """The calls of one pool that wait. No operation but `calls` looks at all of them."""
+    """The waiting calls of one pool. Only `calls` scans all of them."""
 
     __slots__ = ("_heaps", "_limits", "bytes", "count")
 
@@ -31,14 +31,14 @@ class CallQueue:
         self.bytes = 0
 
     def add(self, call: Call, *, back: bool = False) -> None:
-        """Let a call wait; `back`: it was admitted before, and gets the place it had.
+        """Add a call; `back`: it was admitted before, and gets its former place.
 
-        Raises: PoolSaturated when as many wait as may.
+        Raises: PoolSaturated at `max_waiting` or `max_waiting_bytes`.
         """
         limits = self._limits
         if not back:
             if self.count >= limits.max_waiting:
-                raise PoolSaturated(f"{self.count} calls wait, as many as may (max_waiting)")
+                raise PoolSaturated(f"{self.count} calls wait already, the limit (max_waiting)")
             if self.bytes + call.size_bytes > limits.max_waiting_bytes:
                 raise PoolSaturated(
                     f"the calls that wait have {self.bytes} bytes, {call.size_bytes} more are too"
@@ -51,7 +51,7 @@ class CallQueue:
         heappush(heap, entry)
 
     def take(self, worker: str, commands: Container[str]) -> Call | None:
-        """The first call that this worker's child may run, out of the queue; None: none."""
+        """Remove and return the first call that this worker's child may run; None: none."""
         found: Kind | None = None
         first: _Entry | None = None
         for kind in tuple(self._heaps):
@@ -68,7 +68,7 @@ class CallQueue:
         return call
 
     def drop(self, call: Call) -> None:
-        """Take a call out, wherever it stands. It must be queued here."""
+        """Remove a call from any position. It must be in this queue."""
         self._leave(call)
         heap = self._heaps.get((call.pinned, call.command), [])
         if len(heap) > 2 * self.count + 64:  # mostly calls that were dropped
@@ -76,15 +76,15 @@ class CallQueue:
 
     @property
     def kinds(self) -> int:
-        """How many kinds of calls may wait."""
+        """Number of kinds of waiting calls, or more: a kind may have only dropped calls."""
         return len(self._heaps)
 
     def commands(self) -> set[str]:
-        """The commands that calls wait for."""
+        """The commands of the waiting calls."""
         return {kind[1] for kind in list(self._heaps) if self._head(kind) is not None}
 
     def calls(self) -> list[Call]:
-        """All that wait, in no order."""
+        """All waiting calls, in no order."""
         return [
             entry[2] for heap in self._heaps.values() for entry in heap if entry is entry[2].entry
         ]
@@ -95,7 +95,7 @@ class CallQueue:
         self.bytes -= call.size_bytes
 
     def _head(self, kind: Kind) -> _Entry | None:
-        """The first that still waits; removes the dropped ones before it, and an empty heap."""
+        """The first entry that still waits; removes dropped ones before it, and an empty heap."""
         heap = self._heaps[kind]
         while heap and heap[0] is not heap[0][2].entry:
             heappop(heap)

@@ -1,18 +1,18 @@
 """Which child gets which call. Pure rules of one pool in one client; time is an argument.
 
 A child gets at most two calls of a client at a time, so that it need not wait for the client
-between them, or up to DEPTH_SHORT while all of them take less than BUDGET_US; all others wait in
-the client's queue. The next call goes to
+between them, or up to DEPTH_SHORT while all of them take less than BUDGET_US; all other calls wait
+in the client's queue. The next call goes to
 
-1. a child that is at work for us, if it is done with all it has within AWAKE_US: to wake another
-   one costs as much;
-2. a child with no call in flight, the one that the session prefers first, then the one that was
-   used last (its caches are warm);
-3. else, the one that has the fewest of ours;
-4. else, if all children compute for longer than STUCK_S, one that has none of ours: as soon as it
-   ends what another client gave it, it begins.
+1. a child that has calls of this client, if they take less than AWAKE_US together: to wake another
+   child costs as much;
+2. a child with no call in flight: first that of the session's preferred worker, then the one that
+   was used last (its caches are warm);
+3. else, the child that has the fewest calls of this client;
+4. else, if all children have run a call for longer than STUCK_S, one without a call of this client:
+   it begins the call as soon as it ends that of another client.
 
-A call that lies at a child which computes for longer than that is revoked when another child
+A call that waits at a child whose current call runs longer than STUCK_S is revoked if another child
 could begin it sooner.
 """
 
@@ -28,21 +28,21 @@ from cordata.pool.client.queue import CallQueue
 from cordata.pool.shared.paths import ChildAddress, Place
 from cordata.pool.shared.protocol import CommandOptions
 
-#: Calls of one client at one child; the same while they are very short. With 2 of an echo at a time
-#: the processor time of a call is 1.6 times that with 16: each is a wake-up of its own.
+#: Calls of one client at one child, and the same for very short ones. With 2 echo calls at a time
+#: the processor time of a call is 1.6 times that with 16: each of them wakes the child.
 DEPTH, DEPTH_SHORT = 2, 16
-#: Work of one client at one child, as far as it has more than DEPTH calls there.
+#: Limit of the run time of one client's calls at one child, if they are more than DEPTH.
 BUDGET_US = 1000
-#: To wake a process takes about so much of its own time, and of those whose caches it takes.
+#: Estimated cost of waking a process: its own time, and the cache misses of others.
 AWAKE_US = 150
-#: A child that computes for so long at one call is not about to begin the next one.
+#: A child that has run one call for so long is not expected to begin the next one soon.
 STUCK_S = 0.010
-#: Workers that a reason names at most.
+#: Workers named in an error text, at most.
 _NAMED = 10
 
 
 class Load(Protocol):
-    """What the status page of a child says."""
+    """The load of a child, by its status page."""
 
     @property
     def takes_calls(self) -> bool:
@@ -54,32 +54,32 @@ class Load(Protocol):
 
     @property
     def busy_since(self) -> float:
-        """When the call that runs began (monotonic); 0.0: none runs."""
+        """When the running call began (monotonic); 0.0: none runs."""
 
 
 @dataclass(eq=False, slots=True)
 class ChildState:
-    """One child, as a client sees it."""
+    """The state of one child in a client."""
 
     address: ChildAddress
     load: Load
     #: Whether it has answered the client's hello; then `commands` are known.
     ready: bool = False
     commands: dict[str, CommandOptions] = field(default_factory=dict)
-    #: Our calls that it has, by their number on the connection, oldest first.
+    #: The client's calls that it has, by their number on the connection, oldest first.
     calls: dict[int, Call] = field(default_factory=dict)
-    #: Calls of ours that it may have.
+    #: How many calls of the client it may have.
     depth: int = DEPTH
     #: Its socket is full.
     blocked: bool = False
 
     @property
     def place(self) -> Place:
-        """Its worker, and which of that one's children it is."""
+        """Its worker, and its number among the children of that worker."""
         return self.address.child.place
 
     def is_stuck(self, now: float) -> bool:
-        """Whether the call that runs there runs for long."""
+        """Whether its current call has run for longer than STUCK_S."""
         since = self.load.busy_since
         return since > 0.0 and now - since > STUCK_S
 
@@ -96,40 +96,40 @@ class Scheduler:
         self.name = name
         self.config = config
         self.queue = CallQueue(config)
-        #: How long a call of each command runs, about.
+        #: Estimated run time of a call, by command.
         self._run_us: dict[str, int] = {}
-        #: That some child knows.
+        #: All commands that some child knows.
         self.commands: frozenset[str] = frozenset()
-        #: The one that was used last comes first.
+        #: The child that was used last comes first.
         self.children: list[ChildState] = []
-        #: Workers whose control socket is there, with or without a child.
+        #: Workers that have a control socket, with or without a child.
         self.workers: set[str] = set()
 
     def add(self, child: ChildState) -> None:
-        """A child came."""
+        """Add a child."""
         self.children.append(child)
 
     def learn(self) -> None:
-        """A child has said, or corrected, which commands it knows."""
+        """Recompute `commands`: those of a child have changed."""
         known = (child.commands for child in self.children if child.ready)
         self.commands = frozenset().union(*known)
 
     def remove(self, child: ChildState) -> None:
-        """A child went."""
+        """Remove a child, if it is here."""
         if child in self.children:
             self.children.remove(child)
             self.learn()
 
     def ran(self, child: ChildState, command: str, run_us: int) -> None:
-        """A call took so long."""
-        # Up slowly: the one call that was stopped by a busy processor says nothing of the next.
+        """Update the estimate of the command: a call took `run_us`."""
+        # Raise it slowly: one call that was delayed by a busy processor says nothing of the next.
         before = self._run_us.get(command, run_us)
         run_us = self._run_us[command] = max(1, min(run_us, before + before // 4 + 1))
         child.depth = min(DEPTH_SHORT, max(DEPTH, BUDGET_US // run_us))
 
     def choose(self, call: Call, now: float, *, prefer: str = "") -> ChildState | None:
-        """The child that gets the call now; None: it has to wait. `prefer`: the worker whose child
-        the session prefers.
+        """The child that gets the call now; None: it has to wait. `prefer`: the preferred worker of
+        the session.
         """
         free: ChildState | None = None
         shallow: ChildState | None = None
@@ -162,8 +162,8 @@ class Scheduler:
         return None if found is None else self._used(found)
 
     def next_call(self, child: ChildState, now: float) -> Call | None:
-        """The first call that waits and may go to this child, out of the queue; None: there is
-        none, or the child has enough.
+        """Remove and return the first waiting call that may go to this child; None: there is none,
+        or the child has enough.
         """
         if (
             not self.queue.count
@@ -177,7 +177,7 @@ class Scheduler:
         return self.queue.take(child.place.worker, child.commands)
 
     def next_pair(self, now: float) -> tuple[ChildState, Call] | None:
-        """The same for the child with the fewest calls; None: all have enough."""
+        """As `next_call`, for the child with the fewest calls; None: all have enough."""
         children = sorted(self.children, key=lambda child: (not child.is_free, len(child.calls)))
         for child in children:
             call = self.next_call(child, now)
@@ -185,7 +185,7 @@ class Scheduler:
                 return child, call
         if any(child.ready and not child.is_stuck(now) for child in children):
             return None
-        for child in children:  # they all compute for long: the next call waits there
+        for child in children:  # all are stuck: let the next call wait at a child
             if child.ready and not (child.calls or child.blocked) and child.load.takes_calls:
                 call = self.queue.take(child.place.worker, child.commands)
                 if call is not None:
@@ -201,9 +201,8 @@ class Scheduler:
         return None
 
     def misplaced(self, now: float) -> list[tuple[ChildState, int]]:
-        """Children with calls of ours that have to be revoked: the child, and the number of the
-        last one that another child could begin. Whether they have begun is for the caller to find
-        out.
+        """Stuck children with calls to revoke: the child, and the number of the last call that
+        another child could begin. The caller has to check whether they have begun.
         """
         stuck = [child for child in self.children if child.calls and child.is_stuck(now)]
         if not stuck:
@@ -217,7 +216,7 @@ class Scheduler:
         return found
 
     def has_handshaking_child(self, worker: str = "") -> bool:
-        """Whether a free child, of this worker if one is named, has yet to answer our hello."""
+        """Whether a free child (of this worker, if given) has not answered the hello yet."""
         return any(
             not child.ready and child.is_free and worker in ("", child.place.worker)
             for child in self.children
@@ -225,17 +224,17 @@ class Scheduler:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether a child has yet to say which commands it knows."""
+        """Whether the commands of some child are not known yet."""
         return not all(child.ready for child in self.children)
 
     @property
     def is_complete(self) -> bool:
-        """Whether each worker has a child, and all of these have said which commands they know."""
+        """Whether each worker has a child, and the commands of all children are known."""
         present = {child.place.worker for child in self.children}
         return bool(present) and self.workers <= present and all(one.ready for one in self.children)
 
     def unavailable_reason(self, call: Call) -> str:
-        """What keeps the children from the call; "": they are busy, some of them."""
+        """Why no child can take the call, for an error text; "": some child can, but is busy."""
         name = self.name
         children = [child for child in self.children if child.ready]
         if call.pinned:
@@ -255,14 +254,14 @@ class Scheduler:
             return f"all workers of pool {name} are drained: {drained_ones}"
         if children:
             there = names({child.place.worker for child in children})
-            return f"no worker of pool {name} that is connected knows {call.command!r}: {there}"
+            return f"no connected worker of pool {name} knows {call.command!r}: {there}"
         if self.workers or self.children:
             return f"no child of pool {name} is warm"
         own = f" (its workers: {names(self.config.workers)})" if self.config.workers else ""
         return f"no worker of pool {name} is connected{own}"
 
     def _could_begin(self, call: Call, holder: ChildState, now: float) -> bool:
-        """Whether another child than the holder would begin the call soon."""
+        """Whether another child than `holder` would begin the call soon."""
         for child in self.children:
             if child is holder or not child.ready or not child.load.takes_calls:
                 continue
@@ -283,7 +282,7 @@ class Scheduler:
 
 
 def names(workers: Iterable[str]) -> str:
-    """In order, 2 before 10; of many the first ones."""
+    """The names in order (2 before 10), as text; at most _NAMED of them."""
     found: Sequence[str] = sorted(workers, key=lambda name: (len(name), name))
     more = len(found) - _NAMED
     return ", ".join(found[:_NAMED]) + (f" and {more} more" if more > 0 else "")

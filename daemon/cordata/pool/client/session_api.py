@@ -1,4 +1,4 @@
-"""Sessions and globals as callers of the pool see them."""
+"""The API of sessions and globals for callers of the pool."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SessionInfo:
 
 
 def info_of(state: SessionState) -> SessionInfo:
-    """A session as it came."""
+    """A session of a reply, with decoded values."""
     return SessionInfo(
         id=state.id,
         version=state.version,
@@ -52,7 +52,7 @@ def info_of(state: SessionState) -> SessionInfo:
 
 
 class Sessions:
-    """Data that outlives a call, with an end: a session unused for its `ttl_s` is gone.
+    """Data that outlives a call: a session ends when it was not used for its `ttl_s`.
 
     A call names its session; its command reads and changes it without a round trip. All of these
     raise PoolUnavailable, PoolRestarted (a change that may have been made) and DeadlineExceeded.
@@ -70,7 +70,7 @@ class Sessions:
         affinity: Affinity | None = None,
         worker: str = "",
     ) -> SessionInfo:
-        """A new session; "" makes an id. Raises: SessionExists, SessionQuotaExceeded."""
+        """Create a session; `id` "" generates one. Raises: SessionExists, SessionQuotaExceeded."""
         request = SessionRequest(
             number=0,
             operation="create",
@@ -83,7 +83,7 @@ class Sessions:
         return await self._one(request)
 
     async def get(self, id: str, *, peek: bool = False) -> SessionInfo:
-        """What it holds. It counts as a use, unless `peek`. Raises: SessionNotFound."""
+        """The session with its data; counts as a use, unless `peek`. Raises: SessionNotFound."""
         return await self._one(SessionRequest(number=0, operation="get", session=id, peek=peek))
 
     async def update(
@@ -96,7 +96,9 @@ class Sessions:
         affinity: Affinity | None = None,
         worker: str | None = None,
     ) -> SessionInfo:
-        """Change it by key. Raises: SessionNotFound, SessionQuotaExceeded (nothing is changed)."""
+        """Change values by name, and options. Raises: SessionNotFound, SessionQuotaExceeded
+        (nothing is changed).
+        """
         request = SessionRequest(
             number=0,
             operation="update",
@@ -110,18 +112,16 @@ class Sessions:
         return await self._one(request)
 
     async def delete(self, id: str) -> None:
-        """End it. Raises: SessionNotFound."""
+        """End the session. Raises: SessionNotFound."""
         await self._ask(_checked(SessionRequest(number=0, operation="delete", session=id)))
 
     async def touch(self, id: str, ttl_s: float | None = None) -> None:
-        """Use it: it lives on, `ttl_s` from now on and from each later use. Raises:
-        SessionNotFound.
-        """
+        """Count a use; `ttl_s` is the new lifetime after each use. Raises: SessionNotFound."""
         request = SessionRequest(number=0, operation="touch", session=id, ttl_s=ttl_s)
         await self._ask(_checked(request))
 
     async def count(self, id: str, **by: int) -> Mapping[str, int]:
-        """Add to its counters; gives their new values. Raises: SessionNotFound,
+        """Add to counters and return their new values. Raises: SessionNotFound,
         SessionQuotaExceeded.
         """
         request = SessionRequest(number=0, operation="count", session=id, count=by)
@@ -137,32 +137,32 @@ class Sessions:
 
 
 class Globals:
-    """Values that all sessions share. They raise as Sessions do."""
+    """Values that all sessions share. The methods raise the same as those of Sessions."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
     async def get(self, *keys: str) -> Mapping[str, Any]:
-        """Those of `keys` that exist; without keys all."""
+        """The globals among `keys` that exist; without keys all."""
         check_names(keys)
         request = GlobalRequest(number=0, operation="get", keys=list(keys))
         return decode_values((await self._ask(request)).values)
 
     async def set(self, **values: object) -> None:
-        """Change some by name: `set(season="winter")`, or `set(**{"tax.it": 0.22})`. Raises:
+        """Set globals by name: `set(season="winter")`, or `set(**{"tax.it": 0.22})`. Raises:
         SessionQuotaExceeded.
         """
         check_names([*values])
         await self._ask(GlobalRequest(number=0, operation="change", set=_values(values)))
 
     async def delete(self, *keys: str) -> None:
-        """Forget some."""
+        """Delete globals by name."""
         check_names(keys)
         await self._ask(GlobalRequest(number=0, operation="change", delete=list(keys)))
 
 
 def may_repeat(request: SessionRequest | GlobalRequest) -> bool:
-    """Whether it may be asked twice: the second time finds what the first has left."""
+    """Whether the request may be sent again: a second run changes nothing more."""
     return request.operation in ("get", "touch", "page", "stats")
 
 
@@ -171,14 +171,14 @@ def _values(data: Mapping[str, object]) -> dict[str, Raw]:
 
 
 def _checked(request: SessionRequest) -> SessionRequest:
-    """Raises: ValueError for a name that is too long, TypeError for one that is no text."""
+    """Raises: ValueError for a name that is too long, TypeError for one that is not a str."""
     names = (request.session, request.worker or "", *request.set, *request.delete, *request.count)
     check_names(names)
     return request
 
 
 def _known(affinity: Affinity | None) -> Any:
-    """As it travels. Raises: ValueError."""
+    """The affinity for a request; "": none given. Raises: ValueError for an unknown one."""
     known = get_args(Affinity)
     if affinity and affinity not in known:
         raise ValueError(f"affinity is {affinity!r}, it must be one of {', '.join(known)}")

@@ -11,7 +11,7 @@ _LONGEST, _MOST, _LETTERS = 40, 50, 2
 
 @lru_cache(maxsize=64)  # a program may call an unknown command all the time
 def nearest(name: str, known: tuple[str, ...]) -> str:
-    """The known name that is most like it; "": none is, or it is too long for this."""
+    """The known name that is most like `name`; "": none is, or `name` is too long to compare."""
     import difflib  # 3 ms, and only for a mistake
 
     if len(name) > _LONGEST:

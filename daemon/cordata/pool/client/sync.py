@@ -1,6 +1,6 @@
-"""The pool's client for threads: the async one, on an event loop in a thread of its own.
+"""The pool's client for threads: runs the async client on an event loop in a separate thread.
 
-All threads of a process share it; each waits for its own calls.
+All threads of a process may share one SyncClient.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cordata.pool.shared.protocol import NO_KEYWORDS, Affinity, CommandOptions
 T = TypeVar("T")
 #: Calls of a `map` that are under way at a time.
 _MAP_WINDOW = 64
-#: How often a thread that waits looks for a signal.
+#: How often a waiting thread checks for signals.
 _INTERRUPT_S = 0.25
 
 
@@ -73,7 +73,7 @@ class SyncClient:
     def submit(
         self, command: str, /, *arguments: object, **keywords: object
     ) -> concurrent.futures.Future[Any]:
-        """As `Client.submit`; gives a future, whose `cancel` cancels the call."""
+        """As `Client.submit`; returns a future, whose `cancel` cancels the call."""
         encoded_keywords = encode_value(keywords) if keywords else NO_KEYWORDS
         return self._begin(command, encode_value(arguments), encoded_keywords)
 
@@ -146,7 +146,7 @@ class SyncClient:
         return self._run(self._client.recycle(worker))
 
     def close(self) -> None:
-        """End the connections; calls of other threads raise PoolClosed. Twice is once."""
+        """Close the connections; calls of other threads raise PoolClosed. May be called twice."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._closed = True
@@ -197,7 +197,7 @@ class SyncClient:
             return self._thread
 
     def _forked(self) -> None:
-        """In a forked child: the thread is the parent's, and so is who holds the lock."""
+        """Reset in a forked child: the thread and the owner of the lock exist only in the parent."""
         self._lock = threading.Lock()
         self._thread = None
 
@@ -223,7 +223,7 @@ class CallFuture(concurrent.futures.Future[Any]):
         self._unwanted, self._hard = False, False
 
     def cancel(self) -> bool:
-        """Cancel the call: it does not begin any more; when it runs, it is told."""
+        """Cancel the call: if it waits, it never begins; if it runs, the command can see it."""
         if self.done():
             return False
         self.cancel_call(hard=False)
@@ -235,7 +235,7 @@ class CallFuture(concurrent.futures.Future[Any]):
         self.thread.post(lambda: self._cancel(hard=hard))
 
     def began(self, call: Call) -> None:
-        """In the loop's thread: the call is on its way."""
+        """Set the call; runs in the loop's thread."""
         self._call = call
         call.add_done_callback(self._over)
         if self._unwanted:
@@ -264,12 +264,12 @@ class _LoopThread:
         self._thread.start()
 
     def post(self, work: Callable[[], object]) -> None:
-        """Have it called there, in the context of this thread."""
+        """Call `work` in the loop's thread, in the context of this thread."""
         with suppress(RuntimeError):  # it was closed
             self._loop.call_soon_threadsafe(work, context=copy_context())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Its result; when this thread is interrupted, it is cancelled."""
+        """Run `work` in the loop's thread and return its result; an interrupt cancels it."""
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError:
@@ -288,7 +288,7 @@ class _LoopThread:
 
 
 def wait(future: concurrent.futures.Future[T]) -> T:
-    """Its result. A signal that another thread took interrupts this one within a moment."""
+    """The future's result. A signal that came to another thread interrupts within _INTERRUPT_S."""
     while True:
         try:
             return future.result(_INTERRUPT_S)
@@ -312,14 +312,14 @@ class SyncSessions:
         affinity: Affinity | None = None,
         worker: str = "",
     ) -> SessionInfo:
-        """A new session; "" makes an id."""
+        """Create a session; `id` "" generates one."""
         work = self._client.sessions.create(
             id, data=data, ttl_s=ttl_s, affinity=affinity, worker=worker
         )
         return self._run(work)  # type: ignore[no-any-return]
 
     def get(self, id: str, *, peek: bool = False) -> SessionInfo:
-        """What it holds."""
+        """The session with its data."""
         return self._run(self._client.sessions.get(id, peek=peek))  # type: ignore[no-any-return]
 
     def update(
@@ -332,18 +332,18 @@ class SyncSessions:
         affinity: Affinity | None = None,
         worker: str | None = None,
     ) -> SessionInfo:
-        """Change it by key."""
+        """Change values by name, and options."""
         work = self._client.sessions.update(
             id, set=set, delete=delete, ttl_s=ttl_s, affinity=affinity, worker=worker
         )
         return self._run(work)  # type: ignore[no-any-return]
 
     def delete(self, id: str) -> None:
-        """End it."""
+        """End the session."""
         self._run(self._client.sessions.delete(id))
 
     def touch(self, id: str, ttl_s: float | None = None) -> None:
-        """Use it."""
+        """Count a use; see `Sessions.touch`."""
         self._run(self._client.sessions.touch(id, ttl_s))
 
     def count(self, id: str, **by: int) -> Mapping[str, int]:
@@ -358,15 +358,15 @@ class SyncGlobals:
         self._client, self._run = client, run
 
     def get(self, *keys: str) -> Mapping[str, Any]:
-        """Those of `keys` that exist; without keys all."""
+        """The globals among `keys` that exist; without keys all."""
         return self._run(self._client.globals.get(*keys))  # type: ignore[no-any-return]
 
     def set(self, **values: object) -> None:
-        """Change some by name: `set(season="winter")`, or `set(**{"tax.it": 0.22})`."""
+        """Set globals by name: `set(season="winter")`, or `set(**{"tax.it": 0.22})`."""
         self._run(self._client.globals.set(**values))
 
     def delete(self, *keys: str) -> None:
-        """Forget some."""
+        """Delete globals by name."""
         self._run(self._client.globals.delete(*keys))
 
 

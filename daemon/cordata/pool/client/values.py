@@ -1,4 +1,4 @@
-"""What callers give and get, as it travels: options, values, results and errors. No IO."""
+"""Checks of a call's options; encoding of values, results and errors. No IO."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from cordata.pool.shared.protocol import MAX_NAME, POOL_ERRORS, Failure, check_n
 
 #: Where the sockets of a host's children are unless the configuration says otherwise.
 DEFAULT_PATH = "/run/cordata/pool"
-#: A deadline is never further away: poll(2) and epoll_wait(2) take milliseconds of 31 bits.
+#: Longest timeout: poll(2) and epoll_wait(2) take milliseconds of 31 bits.
 LONGEST_S = 2e6
-#: For what a forked process has inherited.
+#: Error text for calls and streams that a forked process has inherited.
 FORKED = "this process was forked from the one that began it: begin it again here"
 _encode = msgpack.Encoder().encode
-#: Turns a result into plain values.
+#: Decodes a result into plain values.
 unpack = msgpack.Decoder().decode
 
 
@@ -40,7 +40,7 @@ def check_call(
     queue_timeout_s: float | None,
     priority: int,
 ) -> None:
-    """Raises: ValueError for an option that cannot be, TypeError for a name that is no text."""
+    """Raises: ValueError for an invalid option, TypeError for a name that is not a str."""
     if not 0.0 < timeout_s:
         raise ValueError(f"timeout is {timeout_s}, it must be more than 0")
     _check_text(command)
@@ -59,7 +59,7 @@ def _check_text(name: str) -> None:
     if len(name) > MAX_NAME:
         check_names((name,))
     if not name.isascii():
-        name.encode()  # what UTF-8 cannot say is found here, and not when it is sent
+        name.encode()  # raises here for a lone surrogate, and not when the call is sent
 
 
 def check_credit(credit: int) -> int:
@@ -70,12 +70,12 @@ def check_credit(credit: int) -> int:
 
 
 def bounded(timeout_s: float) -> float:
-    """A timeout that timers can be set to."""
+    """The timeout, at most LONGEST_S: a value that timers accept."""
     return min(timeout_s, LONGEST_S)
 
 
 def current_request() -> str:
-    """The id of the current request, as a call carries it."""
+    """The id of the current request in the form of a call: at most MAX_NAME, valid UTF-8."""
     cause = request_id.get()
     if cause:
         cause = cause[:MAX_NAME].encode(errors="replace").decode()
@@ -83,7 +83,7 @@ def current_request() -> str:
 
 
 def encode_value(value: object) -> Raw:
-    """A value as it travels. Raises: TypeError for what MessagePack does not know."""
+    """The value as MessagePack. Raises: TypeError for what MessagePack does not know."""
     try:
         return Raw(_encode(value))
     except (OverflowError, RecursionError, UnicodeEncodeError) as error:
@@ -91,12 +91,12 @@ def encode_value(value: object) -> Raw:
 
 
 def decode_values(values: Mapping[str, Raw]) -> dict[str, Any]:
-    """Values of a session as they were."""
+    """The decoded values of a session."""
     return {key: msgpack.decode(value) for key, value in values.items()}
 
 
 def from_json(text: bytes | str, name: str) -> Raw:
-    """A payload that comes as JSON. Raises: ValueError, which says what is wrong with `name`."""
+    """A JSON payload as MessagePack. Raises: ValueError; its text names the payload `name`."""
     try:
         return Raw(msgpack.encode(json.decode(text)))
     except (DecodeError, UnicodeError) as error:
@@ -109,7 +109,7 @@ def from_json(text: bytes | str, name: str) -> Raw:
 
 @lru_cache(maxsize=256)
 def decoder_of(kind: Any) -> Callable[[Raw], Any]:
-    """Turns a result into a `kind`."""
+    """A decoder of results into a `kind`."""
     return msgpack.Decoder(kind).decode
 
 
@@ -119,7 +119,7 @@ def new_client_id() -> int:
 
 
 def error_of(failure: Failure) -> CordataError:
-    """What a `Failure` raises at the caller."""
+    """The exception for a `Failure`."""
     code, text, data = failure.code, failure.message, failure.data
     if code == CommandFailed.code:
         return _failed(text, data)
@@ -142,7 +142,7 @@ def _failed(text: str, data: Mapping[str, Any]) -> CommandFailed:
     """With the exception itself as its cause, where this process can make it."""
     kind = CommandRefused if data.get("permanent") is True else CommandFailed
     name = _text(data, "type")
-    # One that said nothing, as a MemoryError: its name says more than nothing.
+    # For an exception without a text, such as MemoryError, its name.
     error = kind(text or name, type=name, traceback=_text(data, "traceback"))
     error.__cause__ = _original(data)
     return error
@@ -151,8 +151,8 @@ def _failed(text: str, data: Mapping[str, Any]) -> CommandFailed:
 def _original(data: Mapping[str, Any]) -> Exception | None:
     """The exception that the command raised, with the same class and arguments.
 
-    Its module is not imported for that: that is what children are for. None where this process has
-    not imported it, or the class wants something else than its arguments.
+    Its module is not imported for that: only children import commands. None if this process has
+    not imported it, or if its class cannot be made from the arguments.
     """
     module = sys.modules.get(_text(data, "module"))
     found: Any = module

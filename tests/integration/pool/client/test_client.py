@@ -179,7 +179,7 @@ async def test_options_of_the_decorator_hold_for_a_client_that_has_only_the_path
     with SyncClient(one.path, timeout=20.0) as sync:
         assert 500.0 < sync.execute("about_long")["remaining"] <= 600.0
     async with Client(one.path, timeout=20.0) as client:
-        with pytest.raises(WorkerCrashed, match="at try 2"):
+        with pytest.raises(WorkerCrashed, match="at attempt 2"):
             await client.execute("die_twice", str(file))
         assert len(ran(file)) == 2
         with pytest.raises(WorkerCrashed):
