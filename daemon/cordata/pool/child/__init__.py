@@ -1,4 +1,4 @@
-"""The child's half: the process that runs commands, one call at a time.
+"""The child's part: the process that runs commands, one call at a time.
 
 - main: the process, from its start to its end, and the connections of its clients
 - command_runner: calls one command and encodes its answer

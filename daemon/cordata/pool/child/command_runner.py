@@ -1,4 +1,4 @@
-"""One call: its function is called, and its answer encoded, whatever happens in between."""
+"""Runs one call: calls the function and encodes the result or the error."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ if TYPE_CHECKING:  # asyncio and SQLite are imported by the first call that need
     from cordata.pool.child.coroutines import CommandLoop
     from cordata.pool.shared.sessions import Delta, SessionStore
 
-#: Of a message and a traceback, the end of which says most.
+#: Characters of a message, and of a traceback (its end says most).
 _TEXT, _TRACE = 4096, 16384
-#: Bytes of an exception's arguments that travel with it.
+#: Bytes of an exception's arguments that are sent with it, at most.
 _ARGUMENTS = 4096
 #: Parameters of a command that get the session of the call.
 _SESSION = ("session", "_session")
 
 
 class Command:
-    """A function, and how it takes the session."""
+    """A function, and the name of its session parameter ("": none)."""
 
     __slots__ = ("function", "session_name")
 
@@ -59,7 +59,7 @@ class Command:
 
 
 def find(place: str) -> Callable[..., Any]:
-    """The function at `module:name`. Raises: ImportError for none; what the import raises."""
+    """The function at `module:name`. Raises: ImportError if none; what the import raises."""
     module, _, name = place.partition(":")
     found: Any = import_module(module)
     for part in name.split("."):
@@ -70,7 +70,7 @@ def find(place: str) -> Callable[..., Any]:
 
 
 class OpenedSession(NamedTuple):
-    """The session of a call, and its affinity; "": its worker is of another pool."""
+    """The session of a call, and its affinity ("" if its preferred worker is of another pool)."""
 
     session: Session | None
     affinity: str
@@ -88,7 +88,7 @@ class CommandRunner:
         commands: Mapping[str, Command],
         store: SessionStore | None = None,
     ) -> None:
-        """`store`: in place of the file that the spec names."""
+        """`store`: used instead of the file that the spec names."""
         self._spec = spec
         self._commands = commands
         self._limit = spec.max_frame_bytes
@@ -97,7 +97,7 @@ class CommandRunner:
 
     @property
     def loop(self) -> CommandLoop:
-        """The event loop; without async commands there is none."""
+        """The event loop, made for the first async command."""
         if self._loop is None:
             from cordata.pool.child.coroutines import CommandLoop
 
@@ -106,7 +106,7 @@ class CommandRunner:
 
     @property
     def store(self) -> SessionStore:
-        """The sessions; without calls that use them the file is not opened."""
+        """The session store; the file is opened for the first call that uses it."""
         if self._store is None:
             from cordata.pool.shared.sessions import SessionLimits, SessionStore
 
@@ -123,12 +123,12 @@ class CommandRunner:
         return self._store
 
     def close(self) -> None:
-        """For who outlives it: a child just ends."""
+        """Close the event loop; only for tests, as a child just ends."""
         if self._loop is not None:
             self._loop.close()
 
     def refuse(self, call: Call, now: float) -> Packet | None:
-        """Why the call does not begin here; None: it may."""
+        """The answer to a call that must not begin here; None: it may begin."""
         if call.command not in self._commands:
             return NotRun(call.number, "unknown_command")
         if call.deadline <= now:
@@ -136,7 +136,7 @@ class CommandRunner:
         return None
 
     def open_session(self, call: Call) -> OpenedSession | Packet:
-        """The session of the call; or the packet that says why it cannot run with it here."""
+        """The session of the call, or the answer that says why the call cannot run here."""
         own = self._spec.place.worker
         try:
             found = self.store.use(call.session, own)
@@ -144,16 +144,16 @@ class CommandRunner:
             return Failure(call.number, error.code, str(error))
         session = Session(found.id, found.worker, found.data, found.counters)
         if not self._spec.is_of_pool(found.worker):
-            return OpenedSession(session, "")  # it prefers a worker that does not run this command
+            return OpenedSession(session, "")  # its preferred worker does not run this command
         if found.affinity != "hint" and found.worker != own:
             return NotRun(call.number, "moved", found.worker, found.affinity)
         return OpenedSession(session, found.affinity)
 
     def run(self, call: Call, opened: OpenedSession, caller: Caller) -> tuple[bytes, bool]:
-        """Run the call; chunks have been sent when it returns. Gives the answer, and whether the
+        """Run the call; sends the chunks of a stream. Returns the encoded answer, and whether the
         call failed.
 
-        Raises: nothing but what is meant to end the process, as SystemExit.
+        Raises: only what ends the process, such as SystemExit.
         """
         began = monotonic()
         session, affinity = opened
@@ -166,7 +166,7 @@ class CommandRunner:
             run_us = _microseconds(began)
             if call.credits:
                 return encode(End(call.number, run_us, worker, affinity)), False
-            # The value is encoded with its packet, in one go.
+            # The value is encoded together with its packet.
             data = encode(Result(call.number, value, run_us, worker, affinity))  # type: ignore[arg-type]
             if len(data) > self._limit:
                 raise too_large(len(data), self._limit)
@@ -178,9 +178,9 @@ class CommandRunner:
         return self.store.globals()
 
     def _call(self, command: Command, call: Call, seen: CurrentCall, caller: Caller) -> object:
-        """In a context of its own. Gives the result; of a stream nothing, its chunks are sent."""
+        """Call the function. Returns the result; None for a stream, whose chunks are sent."""
         current.set(seen)
-        if call.request_id:  # else it is what it is without a request
+        if call.request_id:  # else it has the default
             request_id.set(call.request_id)
         if command.session_name:
             call.keywords[command.session_name] = seen.session
@@ -203,8 +203,8 @@ class CommandRunner:
         return value
 
     def _save(self, session: Session | None, shared: TrackedMapping | None, caller: Caller) -> None:
-        """Keep what the call changed, before its result is answered. What an abandoned call
-        changed is lost. Raises: FrameTooLarge, PoolError, CallCancelled.
+        """Store the changes of the call before its result is sent. Changes of an abandoned call are
+        dropped. Raises: FrameTooLarge, CallCancelled; _NotSaved when the store refuses them.
         """
         delta = _delta(session, shared)
         if delta is None:
@@ -219,7 +219,7 @@ class CommandRunner:
     def _failure(self, call: Call, error: Exception, began: float) -> bytes:
         data: dict[str, Any] = {}
         if isinstance(error, CallCancelled):
-            code, text = "cancelled", "the command ended, since nobody waited"
+            code, text = "cancelled", "the command ended, because its caller had left"
             if monotonic() >= call.deadline:
                 code, text, data = "deadline", "the command ended at its deadline", {"ran": True}
         elif isinstance(error, FrameTooLarge):
@@ -232,7 +232,7 @@ class CommandRunner:
             data = _described(error)
         run_us = _microseconds(began)
         packet = encode(Failure(call.number, code, text, data, run_us))
-        if len(packet) > self._limit:  # where messages are very small
+        if len(packet) > self._limit:  # with a very small max_frame_bytes
             packet = encode(Failure(call.number, code, text[:200], {}, run_us))
         return packet
 
@@ -246,37 +246,37 @@ class _NotSaved(Exception):
 
 
 class _Chunks:
-    """A stream, part by part."""
+    """Sends the parts of a stream as chunks."""
 
     def __init__(self, caller: Caller, call: Call, limit: int) -> None:
         self._caller, self._number, self._limit = caller, call.number, limit
 
     def add(self, value: Any) -> None:
-        """The next part. Raises: FrameTooLarge, CallCancelled."""
+        """Send the next part. Raises: FrameTooLarge, CallCancelled."""
         data = encode(Chunk(self._number, value))
         if len(data) > self._limit:
             raise too_large(len(data), self._limit)
         self._caller.send_chunk(data)
 
     def value(self) -> None:
-        """There is nothing left to send."""
+        """None: all parts were sent."""
 
 
 class _List:
-    """What a generator gives to a caller who wants one result, no more than fits a message."""
+    """Collects the parts of a generator for a caller that wants one result; at most one message."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._count, self._body = limit, 0, bytearray()
 
     def add(self, value: Any) -> None:
-        """The next one. Raises: FrameTooLarge."""
+        """Add the next part. Raises: FrameTooLarge."""
         self._body += msgpack.encode(value)
         self._count += 1
         if len(self._body) > self._limit:
             raise too_large(len(self._body), self._limit)
 
     def value(self) -> Raw:
-        """The array, with a head of 32 bits."""
+        """The parts as a MessagePack array, with a length of 32 bits."""
         return Raw(b"\xdd" + self._count.to_bytes(4, "big") + bytes(self._body))
 
 
@@ -291,7 +291,7 @@ def _drain(
 
 
 def _delta(session: Session | None, shared: TrackedMapping | None) -> Delta | None:
-    """What the call changed; None: nothing. Raises: FrameTooLarge for too many changes."""
+    """The changes of the call; None: no changes. Raises: FrameTooLarge for too many."""
     of_session = session is not None and bool(session.set or session.deleted or session.counted)
     of_globals = shared is not None and bool(shared.set or shared.deleted)
     if not of_session and not of_globals:
@@ -314,7 +314,7 @@ def _microseconds(began: float) -> int:
 
 
 def _described(error: Exception) -> dict[str, Any]:
-    """`data` of a `failed`: enough to raise the same again where its module can be imported."""
+    """`data` of a Failure: enough to raise the same exception where its class is imported."""
     kind = type(error)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     data = {
@@ -339,7 +339,7 @@ def _message(error: Exception) -> str:
 
 
 def _trace(error: Exception) -> str:
-    """The traceback without our own frames, which are the first ones."""
+    """The traceback without the frames of this module, which are the first ones."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code in _OWN:
         trace = trace.tb_next
@@ -350,5 +350,5 @@ _OWN = {CommandRunner.run.__code__, CommandRunner._call.__code__, _drain.__code_
 
 
 def _clean(text: str) -> str:
-    """As UTF-8 can say it."""
+    """The text with lone surrogates escaped, as UTF-8 cannot encode them."""
     return text.encode(errors="backslashreplace").decode()

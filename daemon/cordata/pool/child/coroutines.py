@@ -1,4 +1,4 @@
-"""Async commands, on a loop that lives as long as the child. Imported when one is met first."""
+"""Runs async commands on one event loop of the child. Imported for the first async command."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class CommandLoop:
         caller: Caller | None = None,
         timeout_s: float = 0.0,
     ) -> T:
-        """What it returns. It is cancelled when the caller waits no more, and after `timeout_s`;
-        without a caller never. Raises: CallCancelled then; else what it raised.
+        """Run a coroutine and return its result. Cancelled when the caller does not wait any more,
+        or after `timeout_s`; never without a caller. Raises: CallCancelled then; else what it
+        raised.
         """
         if caller is not None:
             coroutine = self._watched(coroutine, caller, timeout_s)
@@ -50,7 +51,7 @@ class CommandLoop:
         *,
         paced: bool,
     ) -> None:
-        """Give each value to `sink`; `paced`: one for each credit."""
+        """Pass each value to `sink`; `paced`: one for each credit."""
         try:
             async for value in values:
                 if paced:

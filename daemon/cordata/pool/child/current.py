@@ -1,4 +1,4 @@
-"""What a command can ask about the call that it runs for."""
+"""The current call, for the command that it runs."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Caller(Protocol):
     credits: int
 
     def look(self) -> bool:
-        """See what came, without waiting. Whether the caller waits for the result no more."""
+        """Read what has arrived, without waiting. True: the caller does not wait any more."""
 
     def take_credit(self) -> bool:
         """Wait until one more chunk may be sent; False: the caller wants no more."""
 
     def send_chunk(self, data: bytes) -> None:
-        """Raises: CallCancelled when it is not taken."""
+        """Send a chunk. Raises: CallCancelled when the caller does not read it in time."""
 
     def fileno(self) -> int:
         """Of its socket; -1: it is closed."""
 
 
 class CurrentCall:
-    """One call, as its command sees it."""
+    """One call, for its command."""
 
     __slots__ = ("_call", "_caller", "_read_globals", "session", "used_globals")
 
@@ -46,13 +46,13 @@ class CurrentCall:
         session: Session | None,
         read_globals: Callable[[], Mapping[str, Raw]],
     ) -> None:
-        #: As the command got it; None: the call has none.
+        #: The session of the call; None: it has none.
         self.session = session
         self._call, self._caller, self._read_globals = call, caller, read_globals
         #: The globals, if the command asked for them.
         self.used_globals: TrackedMapping | None = None
 
-    # What few commands ask for is made when it is asked for.
+    # Properties, because few commands use them.
 
     @property
     def command(self) -> str:
@@ -61,17 +61,17 @@ class CurrentCall:
 
     @property
     def request_id(self) -> str:
-        """Of the request that caused the call, "" when there was none."""
+        """Id of the request that caused the call; "": none did."""
         return self._call.request_id
 
     @property
     def id(self) -> str:
-        """As the journal has it in CALL_ID."""
+        """The id of the call, as in the journal's field CALL_ID."""
         return call_id(self._caller.client, self._call.id)
 
     @property
     def globals(self) -> TrackedMapping:
-        """What all sessions share; assign to change, which counts when the call succeeds."""
+        """The values that all sessions share; changes are stored if the call succeeds."""
         if self.used_globals is None:
             self.used_globals = TrackedMapping(self._read_globals())
         return self.used_globals
@@ -81,9 +81,9 @@ class CurrentCall:
         return max(0.0, self._call.deadline - monotonic())
 
     def cancelled(self) -> bool:
-        """Whether the caller does not wait any more: cancelled, too late, or the caller is gone.
+        """Whether the caller does not wait any more: it cancelled or left, or the deadline passed.
 
-        It asks without waiting (a system call): a long loop calls it now and then, and returns.
+        Does not block (one system call): a long loop should call it now and then, and return.
         """
         return monotonic() >= self._call.deadline or self._caller.look()
 

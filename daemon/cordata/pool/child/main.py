@@ -6,8 +6,9 @@
   poll: channel (ping, stop) | listener (new client) | connections --Call--> queue
         queue, first in first out --> begin (pages) --> run --> answer --> end (status page)
 ```
-Lean: it is started often and may crash. One thread; while a command runs nothing is read, but for
-the connection of its own caller when the command asks whether it is cancelled, or sends a stream.
+It imports little: it is started often and may crash. One thread. While a command runs, only the
+connection of its caller is read, and only when the command asks whether it is cancelled or sends a
+stream.
 """
 
 from __future__ import annotations
@@ -62,38 +63,38 @@ from cordata.unhandled import install_hooks
 log = logger("cordata.pool")
 
 _PR_SET_PDEATHSIG = 1
-#: While calls wait, sockets are looked at so often: two system calls for each of the shortest calls
-#: cost more than the calls.
+#: Pause between two polls of the sockets while calls wait: two system calls for each of the
+#: shortest calls would cost more than the calls.
 _LOOK_S = 0.001
-#: Pause before a connection is accepted for which no descriptor was left.
+#: Pause before the next accept when the process had no free descriptor.
 _ACCEPT_AGAIN_S = 0.1
-#: Packets that a command's look at its caller reads at most.
+#: Packets that one check for a cancellation reads, at most.
 _READS = 16
 #: Calls, and bytes of answers that are not read, that one connection may have here.
 _MAX_CALLS, _MAX_UNREAD = 4096, 67_108_864
-#: Their messages name modules, files and lines, and no values.
+#: Errors whose messages name modules, files and lines, and no values.
 _OF_THE_CODE = (ImportError, ModuleNotFoundError, SyntaxError, IndentationError, TabError)
-#: Frames of the import itself: a dozen for a module that imports another, and they tell nothing.
+#: Frames of the import system: a dozen for each nested import, without information.
 _IMPORTING = re.compile(r'^  (?:File ")?<frozen importlib\._bootstrap.*\n?', re.MULTILINE)
-#: More of a traceback is not for the journal.
+#: Characters of a traceback in the journal, at most.
 _TRACE = 16_384
 
 
 class Channel:
-    """To the worker, without which there is no child."""
+    """The socket to the worker; the child ends when the worker is gone."""
 
     def __init__(self, fd: int) -> None:
         self.socket = socket.socket(fileno=fd)
 
     def send(self, packet: Packet) -> None:
-        """Raises: nothing; when nobody is there, this process ends."""
+        """Send a packet; this process ends if the worker is gone."""
         try:
             protocol.send(self.socket, encode(packet))
         except OSError:
             os._exit(1)
 
     def read(self) -> protocol.WorkerToChild:
-        """What the worker said; this process ends when it is gone."""
+        """The next packet of the worker; this process ends if the worker is gone."""
         try:
             data = self.socket.recv(4096)
             if not data:
@@ -104,7 +105,7 @@ class Channel:
 
 
 class Connection:
-    """One client. Its calls wait in the queue of the loop; `Caller` of the one that runs."""
+    """The connection of one client; for the call that runs it is the `Caller` (current.py)."""
 
     def __init__(self, sock: socket.socket, loop: Loop) -> None:
         sock.setblocking(False)
@@ -112,31 +113,31 @@ class Connection:
         self.client = 0
         self.page: ConnectionPage | None = None
         self.closed = False
-        #: Calls here that are not answered.
+        #: Number of its calls that are not answered yet.
         self.calls = 0
         #: Answers that the client has not read yet.
         self.unread: deque[bytes] = deque()
         self._unread_bytes = 0
         self._loop = loop
-        # Of the call that runs:
+        # State of the running call:
         self.credits = 0
         self._running: Call | None = None
         self._over = False
 
     def fileno(self) -> int:
-        """Of its socket; -1: it is closed."""
+        """Descriptor of its socket; -1: it is closed."""
         return self.socket.fileno()
 
     def begin(self, call: Call) -> None:
-        """The call runs from now on."""
+        """Set the running call."""
         self._running, self.credits, self._over = call, call.credits, False
 
     def end(self) -> None:
-        """It runs no more."""
+        """The running call is over."""
         self._running = None
 
     def look(self) -> bool:
-        """See what came, without waiting. Whether the caller of the call waits no more."""
+        """Read what has arrived, without waiting. True: the caller does not wait any more."""
         if not self._over:
             self.read(_READS)
         return self._over or self.closed
@@ -155,7 +156,7 @@ class Connection:
         return False
 
     def send_chunk(self, data: bytes) -> None:
-        """Send it after what was sent before. Raises: CallCancelled."""
+        """Send a chunk and wait until the socket took it. Raises: CallCancelled."""
         assert self._running is not None
         until = min(monotonic() + self._loop.spec.unread_timeout_s, self._running.deadline)
         self.send(data)
@@ -167,7 +168,7 @@ class Connection:
             raise CallCancelled
 
     def send(self, message: bytes) -> None:
-        """Send an answer, as soon as the client reads; who does not read holds no child."""
+        """Send an answer, or keep it until the client reads: a slow client does not block."""
         if self.closed:
             return
         data = protocol.batch((message,))
@@ -182,7 +183,7 @@ class Connection:
             self.close()
 
     def flush(self) -> None:
-        """Send what was not read yet, as far as it can be sent now."""
+        """Send kept answers, as far as the socket takes them now."""
         try:
             while self.unread:
                 protocol.send(self.socket, self.unread[0])
@@ -195,7 +196,7 @@ class Connection:
         self._loop.watch(self, select.POLLIN)
 
     def read(self, packets: int = 1) -> None:
-        """Take so many packets, if they have come."""
+        """Read at most so many packets, without waiting."""
         limit = self._loop.spec.max_frame_bytes + protocol.HEAD_BYTES
         try:
             for _ in range(packets):
@@ -205,18 +206,18 @@ class Connection:
         except BlockingIOError:
             return
         except FrameTooLarge as error:
-            # Of which call is not known, so the client has to end them all.
+            # The call is unknown, so the client has to end all its calls here.
             self.refuse(error.code, str(error))
         except (ProtocolError, OSError) as error:
             self.refuse("protocol", str(error))
 
     def refuse(self, code: str, message: str) -> None:
-        """Say why, and close."""
+        """Send the reason, and close."""
         self.send(encode(Failure(0, code, message)))
         self.close()
 
     def close(self) -> None:
-        """It is over. What is in the queue is dropped there; a call that runs is told."""
+        """Close, and drop its waiting calls; a running call sees it by `look`."""
         if not self.closed:
             self.closed = True
             self._loop.forget(self)
@@ -283,10 +284,10 @@ class Connection:
             self._loop.watch(self, select.POLLIN | select.POLLOUT)
 
     def _wait(self, event: int, timeout_s: float) -> bool:
-        """Until the client reads or says something; False: nothing by then."""
+        """Wait until the client reads or sends; False: neither within the timeout."""
         poll = select.poll()
         poll.register(self.socket, event)
-        poll.register(CHANNEL_FD, 0)  # of the worker only its end concerns us now
+        poll.register(CHANNEL_FD, 0)  # only to see the end of the worker
         found = poll.poll(timeout_s * 1000.0)
         if any(fd == CHANNEL_FD for fd, _ in found):
             os._exit(1)
@@ -324,7 +325,7 @@ class Loop:
         self._stopping = False
 
     def run(self) -> None:
-        """Until the worker says stop."""
+        """Take calls until the worker sends Stop."""
         self._status.set_state(page.READY)
         self._channel.send(protocol.Up())
         queue = self._queue
@@ -336,7 +337,7 @@ class Loop:
         self._leave()
 
     def add(self, connection: Connection, call: Call) -> None:
-        """A call came."""
+        """Queue a call."""
         self._queue.append((connection, call))
 
     def tell_waiting(self) -> None:
@@ -344,7 +345,7 @@ class Loop:
         self._status.set_waiting(len(self._queue))
 
     def cancel(self, connection: Connection, number: int) -> None:
-        """It is not to begin, if it waits here."""
+        """Refuse the call, if it waits here."""
         for entry in self._queue:
             if entry[0] is connection and entry[1].number == number:
                 self._queue.remove(entry)
@@ -353,18 +354,18 @@ class Loop:
                 return
 
     def credit(self, connection: Connection, credit: Credit) -> None:
-        """For a stream that has not begun; of one that has ended it says nothing."""
+        """Add credit to a waiting stream; ignored if the stream has ended."""
         for of, call in self._queue:
             if of is connection and call.number == credit.number:
                 call.credits = min(call.credits + credit.count, 1024)
 
     def watch(self, connection: Connection, event: int) -> None:
-        """What is waited for on its socket."""
+        """Set the events for which its socket is polled."""
         if connection.fileno() in self._connections:
             self._poll.modify(connection.socket, event)
 
     def forget(self, connection: Connection) -> None:
-        """It is closed, and its calls with it."""
+        """Remove a closed connection and its calls."""
         if self._connections.pop(connection.fileno(), None) is not None:
             self._poll.unregister(connection.socket)
         if connection.calls:
@@ -374,7 +375,9 @@ class Loop:
             self._status.set_waiting(len(kept))
 
     def _look(self, *, wait: bool) -> None:
-        """Wait, if no call waits, and read. The worker first: a stop goes before a call."""
+        """Poll and read, with `wait` until something arrives. The worker first: Stop comes before
+        calls.
+        """
         timeout_s = None if wait else 0.0
         if self._accept_at and self._accept_at <= monotonic():
             self._accept_at = 0.0
@@ -405,7 +408,7 @@ class Loop:
         try:
             sock, _ = self._listener.accept()
         except OSError as error:
-            if is_transient(error):  # no descriptor left: it stays readable
+            if is_transient(error):  # no free descriptor: the socket stays readable
                 self._poll.unregister(self._listener)
                 self._accept_at = monotonic() + _ACCEPT_AGAIN_S
             return
@@ -441,7 +444,7 @@ class Loop:
         connection.end()
         self._output.end()
         connection.calls -= 1
-        status.end(failed=failed)  # first: who gets the answer finds the child free
+        status.end(failed=failed)  # before the answer, so that its receiver sees a free child
         connection.send(data)
         self._calls += 1
         if self._calls == self.spec.max_calls:
@@ -452,8 +455,8 @@ class Loop:
         connection.send(encode(packet))
 
     def _leave(self) -> None:
-        """Give back what has not begun, and end. What comes later sees the end of the connection,
-        and the page says that it has not begun.
+        """Give back the calls that have not begun, and end. For a later call the connection ends,
+        and its page says that the call has not begun.
         """
         self._status.set_state(page.LEAVING)
         for connection in list(self._connections.values()):
@@ -468,11 +471,11 @@ class Loop:
 
 
 def main() -> int:
-    """The life of a child. Gives its exit status."""
-    # Whatever the worker's own starter left open is not for us.
+    """Run a child; returns its exit status."""
+    # Close what the worker inherited from its own parent.
     os.closerange(LISTEN_FD + 1, os.sysconf("SC_OPEN_MAX"))
     for fd in (CHANNEL_FD, SPEC_FD, STATUS_FD, LISTEN_FD):
-        os.set_inheritable(fd, False)  # a command's own subprocess has no use for them
+        os.set_inheritable(fd, False)  # not for subprocesses of commands
     spec = specs.read(os.pread(SPEC_FD, os.fstat(SPEC_FD).st_size, 0))
     os.close(SPEC_FD)
     sys.path[:] = spec.path
@@ -480,14 +483,16 @@ def main() -> int:
     output = ChildOutput(spec.log_level)
     install_hooks()
     _die_with(spec.parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, who stops us
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the worker, which stops its children
     with mmap.mmap(STATUS_FD, page.SIZE) as shared:
         os.close(STATUS_FD)
         try:
             with contextlib.closing(StatusWriter(memoryview(shared))) as status:
                 status.introduce(os.getpid(), start_of(), monotonic())
                 return _live(spec, status, output)
-        except SystemExit as error:  # of a command; Python would print what it carries
+        except SystemExit as error:  # of a command; Python would print its value
             _end(output, _status_of(error))
         except BaseException as error:  # noqa: BLE001 - whatever a command raised to end it
             sys.excepthook(type(error), error, error.__traceback__)
@@ -505,7 +510,7 @@ def _live(spec: ChildSpec, status: StatusWriter, output: ChildOutput) -> int:
         output.end()
         return 1
     gc.collect()
-    gc.freeze()  # what is here stays
+    gc.freeze()  # these objects stay until the end
     Loop(spec, status, channel, runner, output).run()
     return 0
 
@@ -518,7 +523,7 @@ def _initialize(places: Sequence[str], runner: CommandRunner) -> None:
 
 
 def _start_failed(error: Exception) -> protocol.StartFailed:
-    """For the journal: what may be told of it there."""
+    """The error for the journal, without values that must not be logged."""
     name, whole = type(error).__name__, shows_messages()
     place = frames(error.__traceback__).partition(" < ")[0]
     text = f"{name}: {error}" if whole or type(error) in _OF_THE_CODE else f"{name} at {place}"
@@ -529,7 +534,7 @@ def _start_failed(error: Exception) -> protocol.StartFailed:
 
 
 def _end(output: ChildOutput, status: int) -> NoReturn:
-    """At once: Python would wait for threads that a command left, and the caller with it."""
+    """Exit at once: Python would wait for threads of a command, and so would the caller."""
     with contextlib.suppress(Exception):  # a command may have closed them
         output.end()
     os._exit(status & 0xFF)
@@ -543,17 +548,17 @@ def _status_of(error: SystemExit) -> int:
 
 
 def _die_with(parent: int) -> None:
-    """However the worker ends, this process does not outlive it."""
+    """Have the kernel kill this process when its worker ends."""
     try:
         from ctypes import CDLL
 
         if CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
             raise OSError("refused")
     except (ImportError, OSError, AttributeError) as error:
-        # The unit's cgroup, and the end of the channel, are left.
+        # The unit's cgroup and the end of the channel still end it.
         log.debug("no signal at the worker's end: %s", error)
     if os.getppid() != parent:
-        os._exit(1)  # it ended before the signal was asked for
+        os._exit(1)  # the worker ended before prctl
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What commands print and log: a child marks which call wrote what, for its worker.
+"""The output of commands: marks which call wrote it, for the worker.
 
-A mark is a line of its own, `\\x1e<call id> <request id>`, written only by a call that writes. What
-goes to the descriptors directly has none; the worker (worker/output.py) looks at the status page.
+A mark is a separate line, `\\x1e<call id> <request id>`, written only if a call writes. Output that
+bypasses Python has no mark; for it the worker (worker/output.py) reads the status page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ChildOutput:
 
     def __init__(self, level: str) -> None:
         self._marked = _Marked(1)
-        # Not a BufferedWriter: what was printed before a crash is what one wants to read.
+        # Not a BufferedWriter: it would lose the last lines before a crash.
         self._texts = [self._text(), self._text()]
         sys.stdout, sys.stderr = self._texts
         handler = LineHandler(self._texts[1])
@@ -34,11 +34,11 @@ class ChildOutput:
         logging.captureWarnings(True)
 
     def begin(self, client: int, id: int, request_id: str) -> None:
-        """A call begins."""
+        """Set the current call."""
         self._marked.call, self._marked.marked = (client, id, request_id), False
 
     def end(self) -> None:
-        """The call is over; what it printed goes out."""
+        """Flush what the call printed; it is over."""
         if self._marked.used:  # to flush nothing takes ten times as long
             for text in self._texts:
                 text.flush()
@@ -62,11 +62,11 @@ class _Marked(io.RawIOBase):
         self._fd = fd
         #: Client, id and request id of the current call.
         self.call: tuple[int, int, str] | None = None
-        #: Something was printed in it, ...
+        #: The call has printed something, ...
         self.used = False
-        #: ... and has come here, after its mark.
+        #: ... and its mark is written.
         self.marked = False
-        #: The last line is not finished, so a mark would stand in its middle.
+        #: The last line is not finished, so a mark needs a line end before it.
         self._open = False
 
     def writable(self) -> bool:
@@ -74,7 +74,7 @@ class _Marked(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """All of a buffer; waits for a worker that is slow."""
+        """Write the whole buffer; blocks while the pipe to the worker is full."""
         view = memoryview(data).cast("B")
         self.used = True
         if view.nbytes:
@@ -86,7 +86,7 @@ class _Marked(io.RawIOBase):
         return view.nbytes
 
     def end(self) -> None:
-        """What is written from now on is of no call."""
+        """End the call: further output belongs to no call."""
         if self.marked:
             self._write_all(memoryview(b"\n\x1e \n" if self._open else b"\x1e \n"))
             self._open = self.marked = False
@@ -95,7 +95,7 @@ class _Marked(io.RawIOBase):
     @staticmethod
     def _mark(call: tuple[int, int, str]) -> bytes:
         client, id, request_id = call
-        if not request_id.isprintable():  # a client's; it must not begin a line of its own
+        if not request_id.isprintable():  # from a client: a line end in it would forge a line
             request_id = ""
         return f"{OUTPUT_MARK}{call_id(client, id)} {request_id}\n".encode(errors="replace")
 
@@ -104,11 +104,11 @@ class _Marked(io.RawIOBase):
             while view:
                 view = view[os.write(self._fd, view) :]
         except OSError:
-            pass  # the worker is gone, and so are we
+            pass  # the worker is gone, so this process ends as well
 
 
 class _Text(io.TextIOWrapper):
-    """Says below when something is written, which may stay here until the line ends."""
+    """Notes at once in `_Marked` that something is printed; the text follows at the line end."""
 
     def __init__(self, below: _Marked, **options: Any) -> None:
         super().__init__(below, **options)  # type: ignore[arg-type]  # it only writes

@@ -1,4 +1,4 @@
-"""A call's session and the globals as a command sees them: mappings that record what it changed."""
+"""Session and globals for a command: mappings that record its changes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from msgspec import Raw, msgpack
 
 from cordata.pool.shared.protocol import MAX_NAME, check_names
 
-#: In place of each dictionary that a call has no use for, as most have none; never written.
+#: Shared placeholder for dictionaries that a call does not use; never written.
 _NOTHING: dict[Any, Any] = {}
 
 
 class TrackedMapping(MutableMapping[str, Any]):
-    """Values by name. What is read is decoded anew for each call, and kept for that call.
+    """Values by name, decoded once for each call that reads them.
 
     A value is encoded when it is assigned: to change a list that was read, assign it again.
     """
@@ -46,7 +46,7 @@ class TrackedMapping(MutableMapping[str, Any]):
         long.
         """
         if not isinstance(key, str):
-            raise TypeError(f"a key is a str, not {type(key).__name__}")
+            raise TypeError(f"a key must be a str, not {type(key).__name__}")
         if len(key) > MAX_NAME:
             check_names((key,))
         raw = Raw(msgpack.encode(value))
@@ -78,8 +78,8 @@ class TrackedMapping(MutableMapping[str, Any]):
 
 
 class Session(TrackedMapping):
-    """The session of a call. Its changes are kept when the call succeeds, and lost when it fails;
-    of two calls that change one key at the same time the later one counts.
+    """The session of a call. Its changes are stored if the call succeeds, and dropped if it fails;
+    of two calls that change one key at the same time, the later one wins.
     """
 
     __slots__ = ("_counters", "counted", "id", "worker")
@@ -89,7 +89,7 @@ class Session(TrackedMapping):
     ) -> None:
         super().__init__(data)
         self.id = id
-        #: The worker that it prefers; "": any.
+        #: Its preferred worker; "": any.
         self.worker = worker
         self._counters = counters
         #: What this call counted.
@@ -108,7 +108,7 @@ class Session(TrackedMapping):
         check_names(tuple(by))
         for name, number in by.items():
             if not isinstance(number, int):
-                raise TypeError(f"a counter counts by int, not {type(number).__name__}")
+                raise TypeError(f"a counter takes an int, not {type(number).__name__}")
             if number:
                 if self.counted is _NOTHING:
                     self.counted = {}

@@ -197,7 +197,7 @@ class SyncClient:
             return self._thread
 
     def _forked(self) -> None:
-        """Reset in a forked child: the thread and the owner of the lock exist only in the parent."""
+        """Reset in a forked child: thread and owner of the lock exist only in the parent."""
         self._lock = threading.Lock()
         self._thread = None
 
@@ -288,7 +288,7 @@ class _LoopThread:
 
 
 def wait(future: concurrent.futures.Future[T]) -> T:
-    """The future's result. A signal that came to another thread interrupts within _INTERRUPT_S."""
+    """The future's result. A signal to another thread interrupts it within _INTERRUPT_S."""
     while True:
         try:
             return future.result(_INTERRUPT_S)
