@@ -17,7 +17,7 @@ State = Literal["waiting", "starting", "ready", "stopping", "gone"]
 
 #: As systemd's DefaultTimeoutStartSec=; EXTEND_TIMEOUT_USEC moves it.
 START_TIMEOUT_S = 90.0
-#: From SIGABRT, time for a trace of every thread, to SIGKILL.
+#: Seconds from SIGABRT to SIGKILL, for a trace of every thread.
 ABORT_GRACE_S = 2.0
 RESTART_MIN_S, RESTART_MAX_S = 0.5, 30.0
 #: A child that was ready for this long before it crashed starts again after the shortest pause.
@@ -29,15 +29,15 @@ class Child:
     """A worker or the primary."""
 
     name: str
-    #: Of `cordata`.
+    #: Arguments of `cordata`.
     arguments: list[str]
     is_worker: bool
     state: State = "waiting"
     pid: int = 0
-    #: None while it is not up yet.
+    #: When it became ready (monotonic); None: it has not yet.
     ready_at: float | None = None
     status: str = ""
-    #: What is due then depends on the state: see `overdue`.
+    #: Monotonic; what is due then depends on the state: see `overdue`.
     deadline: float | None = None
     #: SIGABRT was sent for this reason; SIGKILL follows.
     aborted_for: str = ""
@@ -45,16 +45,16 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """There is a process."""
+        """Whether the process exists."""
         return self.state in ("starting", "ready", "stopping")
 
     def started(self, pid: int, now: float) -> None:
-        """A process runs."""
+        """The process was started."""
         self.pid, self.ready_at, self.state = pid, None, "starting"
         self.deadline, self.aborted_for, self.status = now + START_TIMEOUT_S, "", ""
 
     def notified(self, message: dict[str, str], now: float, watchdog_s: float) -> bool:
-        """Take in one datagram. Returns whether the child just became ready."""
+        """Apply one datagram. Returns whether the child just became ready."""
         became_ready = False
         self.status = message.get("STATUS", self.status)
         if message.get("READY") == "1" and self.state == "starting":
@@ -72,7 +72,7 @@ class Child:
         return became_ready
 
     def overdue(self, now: float) -> tuple[signal.Signals, str] | None:
-        """The signal that is due now and why; None: nothing. Moves on to the next deadline."""
+        """The signal that is due now and why; None: none is. Sets the next deadline."""
         if self.deadline is None or now < self.deadline or not self.alive:
             return None
         if self.aborted_for or self.state == "stopping":
@@ -89,7 +89,7 @@ class Child:
         self.send(signal.SIGCONT)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal. The child is not reaped yet, so its pid is still its own."""
+        """Send a signal. The child is not reaped yet, so its pid cannot have been used again."""
         os.kill(self.pid, number)
 
     def ended(self, now: float, *, again: bool) -> None:

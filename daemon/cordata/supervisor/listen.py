@@ -1,4 +1,4 @@
-"""Listening sockets of HTTP, as socket units would bind them."""
+"""Binds the listening sockets of HTTP, with the options of the socket unit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _BACKLOG = 4096
 def bind(address: str) -> socket.socket:
     """Bind and listen on `HOST:PORT`, `[IPV6]:PORT`, `:PORT` (everywhere), `/path`, `unix:/path`.
 
-    Port 0 takes a free one. A unix socket file that nobody answers on is replaced. Raises:
-    ConfigError when the address makes no sense, CordataError when it cannot be bound.
+    Port 0 takes a free one. A unix socket file on which no process listens is replaced. Raises:
+    ConfigError when the address is malformed, CordataError when it cannot be bound.
     """
     path = unix_path(address)
     try:
@@ -34,7 +34,7 @@ def unix_path(address: str) -> str | None:
 
 
 def url_of(sock: socket.socket) -> str:
-    """How a client writes the address of a listening socket: `http://HOST:PORT` or `unix:PATH`."""
+    """The URL of a listening socket: `http://HOST:PORT` or `unix:PATH`."""
     name = sock.getsockname()
     if sock.family == socket.AF_UNIX:
         return f"unix:{name}"
@@ -53,7 +53,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _bind_tcp(host: str, port: int) -> socket.socket:
-    # socket.create_server() would do, but for its IPv4-only idea of "".
+    # Not socket.create_server(): for it "" is IPv4 only.
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # "" finds 0.0.0.0 and ::; one dual-stack socket on :: is both.
     found.sort(key=lambda entry: entry[0] != socket.AF_INET6 if not host else False)
@@ -90,7 +90,7 @@ def _bind_unix(path: str) -> socket.socket:
 
 
 def _is_stale(path: str) -> bool:
-    """A socket file left behind by a process that is gone."""
+    """Whether the path is a socket file of a process that is gone."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             return False

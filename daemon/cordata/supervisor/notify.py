@@ -1,4 +1,4 @@
-"""The server side of $NOTIFY_SOCKET: datagrams, with the sender's pid as the kernel knows it."""
+"""The server side of $NOTIFY_SOCKET: receives datagrams with the sender's pid from the kernel."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class NotifySocket:
         self._sock.bind(f"\0{name}")
 
     def fileno(self) -> int:
-        """For a selector."""
+        """The descriptor, for a selector."""
         return self._sock.fileno()
 
     def receive(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """(pid, assignments) of every datagram that waits."""
+        """(pid, assignments) of every datagram that has arrived."""
         room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(16 * 4)
         while True:
             try:
@@ -48,7 +48,7 @@ class NotifySocket:
             yield pid, dict(line.split("=", 1) for line in lines if "=" in line)
 
     def close(self) -> None:
-        """No more datagrams."""
+        """Close the socket."""
         self._sock.close()
 
 

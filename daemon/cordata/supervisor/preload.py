@@ -1,8 +1,7 @@
-"""Imports once what all children need, so that they are forked and share it.
+"""Imports once what all children need, so that forked children share its memory.
 
-A child that is forked gets what this process has: an application that starts threads or opens files
-when it is imported is not for that, and neither is one that cannot be imported. Then each child is
-executed and imports it by itself.
+A forked child inherits everything of this process. So if the import of the application starts
+threads, opens files or fails, no child is forked: each is executed and imports it again.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """A signal came that stops the server. No error: what is imported may not handle it."""
+    """A signal to stop the server. A BaseException, so that imported code does not catch it."""
 
 
 def preload(config: str | Path | None, app: str | None, *, timeout_s: float) -> str:
-    """Import the application and the runtime. Returns why no child can be forked now; "": it can.
+    """Import the application and the runtime. Returns why children cannot be forked; "": they can.
 
     Raises: Interrupted. An import that takes longer than `timeout_s` ends this process with a trace
     of every thread.
@@ -36,19 +35,19 @@ def preload(config: str | Path | None, app: str | None, *, timeout_s: float) -> 
     gc.disable()
     try:
         with _interruptible():
-            # As in a child that is executed: no directory of whatever command started this one.
+            # As in an executed child: without the directory of the script of this process.
             own = [] if sys.flags.safe_path else sys.path[:1]
             sys.path[: len(own)] = [os.fspath(Path(__file__).parents[2])]
             from cordata.wiring.preload import import_all
 
             import_all(config, app)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the application's own modules
-        return f"here it fails with {type(error).__name__}"
+        return f"the import failed here with {type(error).__name__}"
     finally:
         gc.enable()
         faulthandler.cancel_dump_traceback_later()
     gc.collect()
-    gc.freeze()  # what is here stays, and the collector writes to none of its pages
+    gc.freeze()  # so that the collector writes to no shared page
     if more := _descriptors() - opened:
         names = ", ".join(sorted(_name_of(fd) for fd in more))
         return f"the import opens {names}"
@@ -56,7 +55,7 @@ def preload(config: str | Path | None, app: str | None, *, timeout_s: float) -> 
 
 
 def has_threads() -> str:
-    """Why this process cannot be forked; "": it can. Threads of libraries count, too."""
+    """Why this process cannot be forked; "": it can. Counts threads of C libraries, too."""
     count = len(os.listdir("/proc/self/task"))
     return f"the import starts threads ({count - 1})" if count > 1 else ""
 

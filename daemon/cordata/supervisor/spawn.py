@@ -30,8 +30,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def command(*arguments: str) -> list[str]:
     """The argument vector of `cordata ARGUMENTS` with this very interpreter and package.
 
-    By path, since a package in a private directory is not on the interpreter's own path; -P, so
-    that the package's modules do not become top-level ones.
+    By path, because the package may be outside of the interpreter's `sys.path`; -P, so that the
+    package's modules do not become top-level ones.
     """
     main = Path(__file__).parent.parent / "__main__.py"
     return [sys.executable, "-P", os.fspath(main), *arguments]
@@ -39,9 +39,9 @@ def command(*arguments: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What a child is started with."""
+    """The start parameters of a child."""
 
-    #: Of `cordata`: its arguments.
+    #: Arguments of `cordata`.
     arguments: Sequence[str]
     environment: Mapping[str, str]
     #: (name, fd); the child gets them at 3.. with LISTEN_FDS, LISTEN_FDNAMES and its own
@@ -50,7 +50,7 @@ class Start:
 
 
 class Forked(BaseException):
-    """Raised in a forked child, so that it leaves the functions of its parent in their order."""
+    """Raised in a forked child, so that it unwinds the stack of its parent."""
 
     def __init__(self, start: Start, parent: int) -> None:
         super().__init__()
@@ -58,9 +58,9 @@ class Forked(BaseException):
 
 
 def execute(start: Start) -> int:
-    """Start a child with an interpreter of its own, in a session of its own; gives its pid.
+    """Start a child with a new interpreter, in a new session; returns its pid.
 
-    It is killed when this process dies, however it dies.
+    The kernel kills it when this process ends.
     """
     parent = os.getpid()
     pid = os.fork()
@@ -70,12 +70,12 @@ def execute(start: Start) -> int:
 
 
 def fork(start: Start) -> int:
-    """Start a child as a fork, for a process without threads; gives its pid.
+    """Start a child as a fork, for a process without threads; returns its pid.
 
     Raises: Forked in the child, where every signal is blocked until `become`.
     """
     parent = os.getpid()
-    # A signal for the child is not for the handlers that it has from its parent.
+    # A signal to the child must not run the handlers of its parent.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     pid = os.fork()
     if pid == 0:
@@ -85,9 +85,9 @@ def fork(start: Start) -> int:
 
 
 def become(forked: Forked) -> None:
-    """Make this process, a fork, what `execute` would have made; the rest is to run its command.
+    """Give this forked process the same environment and descriptors as `execute` does.
 
-    Signals are handled again as at the start of an interpreter: the caller has seen to that.
+    The caller has to restore the default signal handlers before, and to run the command after it.
     """
     start = forked.start
     _detach(forked.parent)
@@ -103,7 +103,7 @@ def become(forked: Forked) -> None:
 
 
 def _execute(start: Start, parent: int) -> NoReturn:
-    """In the child: never returns, never runs a line of the parent's clean-up."""
+    """In the child: execute the command. Never returns, and runs no clean-up of the parent."""
     argv = command(*start.arguments)
     try:
         signal.set_wakeup_fd(-1)
@@ -120,9 +120,9 @@ def _execute(start: Start, parent: int) -> NoReturn:
 
 
 def _detach(parent: int) -> None:
-    """A session of its own, the descriptors that its unit allows, no life after the parent."""
+    """Set the descriptor limit, start a new session, and end with the parent."""
     _raise_descriptor_limit()
-    os.setsid()  # Ctrl-C reaches the supervisor alone, which keeps the order
+    os.setsid()  # Ctrl-C reaches only the supervisor, which stops its children in order
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the line above
         os._exit(1)
@@ -130,7 +130,7 @@ def _detach(parent: int) -> None:
 
 def _place(sockets: Sequence[tuple[str, int]]) -> None:
     end = _FIRST_FD + len(sockets)
-    # Out of the way first: a source may sit where another one has to go.
+    # First moved up: a descriptor may have the number that another one must get.
     parked = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, end) for _, fd in sockets]
     for target, fd in enumerate(parked, start=_FIRST_FD):
         os.dup2(fd, target, inheritable=True)
@@ -161,9 +161,9 @@ def _raise_descriptor_limit() -> None:
 
 
 def _show_command(argv: Sequence[str]) -> None:
-    """Have ps(1) show this command, as far as there is room where the kernel placed the parent's.
+    """Have ps(1) show this command, cut to the length of the parent's command line.
 
-    See proc_pid_cmdline(5): it reads that memory.
+    ps reads the memory of the command line: proc_pid_cmdline(5).
     """
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()

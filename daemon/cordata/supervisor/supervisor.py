@@ -1,9 +1,9 @@
-"""Primary and workers in the foreground, under the contract systemd gives them on a server.
+"""Runs primary and workers in the foreground, with the same contract as systemd.
 
     starting --> running --signal, or no worker left--> workers stop --> the primary stops --> end
 
-A crash is logged and makes the exit code 1; the rest run on. Works as PID 1 of a container: every
-zombie is reaped, whoever's child it was.
+A crash is logged and makes the exit code 1; the other processes go on. Works as PID 1 of a
+container: it reaps every zombie, also those that are not its children.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
 
 class Supervisor:
-    """Runs one primary and N workers until told to stop, or until no worker is left."""
+    """Runs one primary and N workers until a signal, or until no worker is left."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class Supervisor:
         on_ready: Callable[[Sequence[str]], None] | None = None,
         program: Callable[[Sequence[str]], NoReturn] | None = None,
     ) -> None:
-        """Nothing happens before `run()`.
+        """Starts nothing before `run()`.
 
         `app` is `module:attribute` (None: as configured). `listen` are addresses to bind; empty:
-        the sockets systemd passed, else 127.0.0.1:8080. `state` is a directory for everything
-        this server keeps: the store, `run/` for wake-ups, and `credentials/` if it is there.
-        `test_mode`: workers process what is there, then exit. `restart`: children that end, by a
-        crash or by a TERM from outside, start again, with growing pauses. `stop_timeout_s`: as
+        the sockets systemd passed, else 127.0.0.1:8080. `state` is a directory for all files of
+        this server: the store, `run/` for wake-ups, and `credentials/` if it exists.
+        `test_mode`: workers handle all waiting events, then exit. `restart`: children that end, by
+        a crash or by a TERM from outside, start again, with growing pauses. `stop_timeout_s`: as
         TimeoutStopSec= of the units, so longer than what the configuration gives a role.
-        `watchdog_s` 0 watches nobody. `on_ready` is called once, with the URLs, when all are
+        `watchdog_s` 0: no watchdog. `on_ready` is called once, with the URLs, when all are
         ready. `program` runs `cordata` with the given arguments in the calling process: with it
         the application is imported here, once, and children are forked; None: each is executed.
         """
@@ -94,7 +94,7 @@ class Supervisor:
             return self._supervise()
         except Forked as error:
             forked = error
-        # Not in the handler: an error of the child would have its parent's as its context.
+        # Outside of the handler: errors of the child would else have `Forked` as their context.
         assert self._program is not None
         become(forked)
         self._program(forked.start.arguments)
@@ -124,7 +124,7 @@ class Supervisor:
         return self.exit_code
 
     def stop(self) -> None:
-        """Workers first, then the primary, each with time of its own. Once is enough."""
+        """Stop the workers, then the primary, each within `stop_timeout_s`. May be called twice."""
         if self._stopping:
             return
         self._stopping = True
@@ -152,7 +152,7 @@ class Supervisor:
     def _preload(self) -> None:
         if self._program is None:
             return
-        os.environ.update(self._directories())  # the children's, should a module look
+        os.environ.update(self._directories())  # a module may read them at import
         try:
             reason = preload(self._config, self._app, timeout_s=START_TIMEOUT_S)
         except Interrupted:
@@ -170,7 +170,7 @@ class Supervisor:
         try:
             pid = fork(start) if self._can_fork and not has_threads() else execute(start)
         except Forked:
-            # The parent's: here they are only numbers, to be placed or closed.
+            # `become` moves or closes the descriptors, so the objects must not close them.
             for sock in self._sockets:
                 sock.detach()
             self._sockets.clear()
@@ -182,7 +182,7 @@ class Supervisor:
     def _directories(self) -> Mapping[str, str]:
         if self._state is None:
             return {}
-        # Made here, for nobody else to read: the store makes files, not their home.
+        # Made here, with mode 0700: the store makes files, but no directories.
         runtime, credentials = self._state / "run", self._state / "credentials"
         for directory in (self._state, runtime):
             try:
@@ -218,7 +218,7 @@ class Supervisor:
                 log.info("%s: %s", child.name, child.status)
 
     def _reap(self) -> None:
-        """Every child that ended, and as PID 1 every orphan that was handed to us."""
+        """Reap every child that ended; as PID 1 also every orphan."""
         by_pid = {child.pid: child for child in self._children if child.alive}
         while True:
             try:
@@ -236,7 +236,7 @@ class Supervisor:
             text = f"{text} ({child.aborted_for})"
         stopping = self._stopping
         unusable = os.waitstatus_to_exitcode(status) == EXIT_CONFIG
-        # In test mode a child that ended in order has done its work.
+        # In test mode a child that exited with 0 has done its work.
         wanted = self._restart and not (unusable or (clean and self._test_mode))
         again = not stopping and wanted
         pid = child.pid
@@ -269,7 +269,7 @@ class Supervisor:
                 self._start(child)
 
     def _advance(self) -> None:
-        """What follows from the children's states: the ready line, the stop, its second half."""
+        """Act on the states of the children: report ready, stop the primary after the workers."""
         if not self._announced and all(child.state == "ready" for child in self._children):
             self._announced = True
             self._manager.ready(f"{len(self._children) - 1} workers ready")
@@ -283,7 +283,7 @@ class Supervisor:
 
 
 def _configured(config: str | Path | None, environment: Mapping[str, str]) -> Config | None:
-    """What the children will find; None: they say what is wrong with it."""
+    """The configuration; None: it is invalid, which the children report."""
     try:
         return build(open_document(find_file(config)), None, environment)
     except ConfigError:
@@ -291,13 +291,13 @@ def _configured(config: str | Path | None, environment: Mapping[str, str]) -> Co
 
 
 def _warn_of_absent(pools: Mapping[str, PoolConfig], children: Sequence[Child]) -> None:
-    """Say which workers a pool names that this server does not have: calls wait there in vain."""
+    """Warn of workers that a pool names but this server does not start: its calls would wait."""
     started = [child.name.removeprefix("worker@") for child in children if child.is_worker]
     for name, pool in pools.items():
         absent = [worker for worker in pool.workers if worker not in started]
         if absent:
             what = "worker" if len(absent) == 1 else "workers"
-            alone = "" if len(absent) < len(pool.workers) else ", so nobody takes its calls"
+            alone = "" if len(absent) < len(pool.workers) else ", so no worker takes its calls"
             text = "[pool.%s] names %s %s, not started with --workers %d%s"
             log.warning(text, name, what, ", ".join(absent), len(started), alone)
 
@@ -310,7 +310,7 @@ def _next_start(child: Child) -> str:
 
 @contextlib.contextmanager
 def _wakeups() -> Iterator[socket.socket]:
-    """Signal numbers as bytes on a socket; what was installed before is put back at the end."""
+    """A socket that gets signal numbers as bytes; restores the former handlers at the end."""
     receiver, sender = socket.socketpair()
     receiver.setblocking(False)
     sender.setblocking(False)

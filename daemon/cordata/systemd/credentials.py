@@ -13,7 +13,7 @@ _PREFIX = "cordata_"
 
 
 class Credentials:
-    """A directory of secrets, one file each. A missing one is None and fails nothing by itself."""
+    """A directory of secrets, one file each. A missing secret is None, not an error."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -32,7 +32,7 @@ class Credentials:
         return None
 
     def text(self, name: str) -> str | None:
-        """The secret as one line of UTF-8 text. Raises: ConfigError, also when it is none."""
+        """The secret as one line of UTF-8 text. Raises: ConfigError, also if it is not one line."""
         data = self.read(name)
         if data is None:
             return None
@@ -41,7 +41,7 @@ class Credentials:
         except UnicodeDecodeError:
             raise ConfigError(f"{self.directory / name}: not UTF-8 text") from None
         if any(c in text for c in "\n\r\0"):
-            # No server would say so: it would call the password a wrong one.
+            # A server would only report a wrong password.
             raise ConfigError(
                 f"{self.directory / name}: more than one line, or a NUL character",
                 hint="it has to hold the secret alone",
@@ -49,7 +49,7 @@ class Credentials:
         return text
 
     def names(self) -> list[str]:
-        """Names of the secrets that are there."""
+        """Names of the existing secrets."""
         try:
             files = [p.name for p in self.directory.iterdir() if p.is_file()]
         except OSError:
@@ -74,7 +74,7 @@ def _read_file(path: Path) -> bytes | None:
 def create(directory: Path, name: str, secret: bytes) -> bool:
     """Write a secret that only its owner can read. Returns False, changing nothing, if it exists.
 
-    Raises: ConfigError when it cannot be written; then there is no file, not even half of one.
+    Raises: ConfigError when it cannot be written; no part of the file remains then.
     """
     path = directory / name
     try:

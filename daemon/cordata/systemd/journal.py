@@ -1,7 +1,7 @@
 """Where log records go: structured into the journal, or as readable lines to stderr.
 
-An exception is told by its types and places alone: its message may quote personal data or a secret,
-and the log is kept by others and for longer. At level debug, which is for development, it is whole.
+Only types and places of an exception are logged: its message may quote personal data or a secret,
+and logs are copied and stored for long. At level debug, for development, it is logged in full.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _RESET = "\x1b[0m"
 
 
 def install_logging(level: str = "info", *, role: str = "") -> None:
-    """Send every record of this process to the one right place.
+    """Send every record of this process to the journal if stderr is the journal, else to stderr.
 
-    `role` (for example `worker@0`) marks the lines on stderr; the journal knows the unit itself.
+    `role` (for example `worker@0`) marks the lines on stderr; the journal adds the unit.
     Calling it again replaces the handler.
     """
     handler: logging.Handler
@@ -44,7 +44,7 @@ def install_logging(level: str = "info", *, role: str = "") -> None:
 
 
 def set_level(level: str) -> None:
-    """debug, info, warning or error; for a reload too."""
+    """Set the level: debug, info, warning or error. Also for a reload."""
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger().setLevel(number)
     # asyncio's own debug lines name its selector and nothing else of use.
@@ -61,12 +61,12 @@ def stderr_is_journal(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether colours make sense; NO_COLOR (no-color.org) says they do not."""
+    """Whether to write colours: to a terminal, unless NO_COLOR is set (no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def journal_handler() -> logging.Handler:
-    """python-systemd's JournalHandler, sending only what has a meaning in the journal.
+    """python-systemd's JournalHandler, limited to the fields that are useful in the journal.
 
     The stock one sends every attribute of the record, lower-case names and arguments included:
     twice the cost, and arguments may hold what must not be stored.

@@ -13,7 +13,7 @@ _MAX_STATUS_CHARS = 500
 def watchdog_usec(environ: Mapping[str, str] = os.environ) -> int:
     """Microseconds within which the manager expects a notification; 0: there is no watchdog.
 
-    $WATCHDOG_PID guards against a variable inherited by a child it was not meant for.
+    With $WATCHDOG_PID of another process the variable was inherited, and does not count.
     """
     pid = environ.get("WATCHDOG_PID", "")
     usec = environ.get("WATCHDOG_USEC", "")
@@ -50,7 +50,7 @@ class Notifier:
         self._send("STOPPING=1", *self._status_line(status))
 
     def reloading(self) -> None:
-        """RELOADING=1 with the moment it began, in one datagram as Type=notify-reload wants it."""
+        """RELOADING=1 with the current time, in one datagram as Type=notify-reload requires."""
         now_usec = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._send("RELOADING=1", f"MONOTONIC_USEC={now_usec}")
 
@@ -63,7 +63,7 @@ class Notifier:
         self._send("WATCHDOG=1")
 
     def close(self) -> None:
-        """Nothing more to tell."""
+        """Close the socket; further calls do nothing."""
         if self._notifier is not None and self._notifier.socket is not None:
             self._notifier.socket.close()
         self._notifier = None

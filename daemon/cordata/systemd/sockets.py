@@ -25,13 +25,13 @@ _taken: list[ListenSocket] = []
 def listen_fds() -> list[ListenSocket]:
     """Take over the sockets passed to this process, in their order; [] when there are none.
 
-    They are close-on-exec and non-blocking afterwards, and the variables that announced them are
-    gone, so no child mistakes them for its own. A second call returns the same sockets; but a
-    forked process that has variables of its own takes over what they announce.
+    They are close-on-exec and non-blocking afterwards, and the variables are removed, so that no
+    child reads them. A second call returns the same sockets, except in a forked process with new
+    variables: it takes over the sockets that these name.
     """
     if "LISTEN_FDS" not in os.environ:
         return list(_taken)
-    from systemd import daemon  # 5 ms, for nothing when no socket is due
+    from systemd import daemon  # 5 ms, spared when there are no sockets
 
     inherited = daemon.listen_fds_with_names(unset_environment=True)
     for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
@@ -46,9 +46,9 @@ def listen_fds() -> list[ListenSocket]:
 
 
 def start_anew() -> NoReturn:
-    """Replace this process by its own command, started anew with the sockets it was given.
+    """Execute the command of this process again, with the sockets that it was given.
 
-    For the service manager it stays the same process. Raises: OSError when it cannot be executed.
+    The pid stays the same. Raises: OSError when the command cannot be executed.
     """
     if _taken:
         for entry in _taken:  # at the descriptors at which they came: 3 and those that follow

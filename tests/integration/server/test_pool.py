@@ -85,7 +85,7 @@ def test_server_says_which_worker_of_a_pool_it_does_not_start(tmp_path: Path) ->
         assert running.wait() == 0
     told = [line.partition("[pool.")[2] for line in running.lines if "--workers" in line]
     assert told == [
-        "slow] names worker 3, not started with --workers 2, so nobody takes its calls",
+        "slow] names worker 3, not started with --workers 2, so no worker takes its calls",
         "half] names workers 2, x, not started with --workers 2",
     ]
     assert "WARNING" in running.log
