@@ -25,12 +25,12 @@ from cordata.log import logger
 
 log = logger("cordata.http")
 
-#: The pause after an error that the next accept would meet again (EMFILE, ENOMEM).
+#: Pause after an error that the next accept would probably have, too (EMFILE, ENOMEM).
 _PAUSE_S = 0.5
-#: A connection waits this long for a less loaded worker, and so often at most.
+#: Pause in which a less loaded worker can take a connection, and the number of such pauses.
 _DEFER_S = 0.001
 _DEFER_TIMES = 5
-#: Errors of one connection, gone before it was taken; see accept(2).
+#: Errors of a single connection that ended before the accept; see accept(2).
 _GONE = frozenset(
     (
         errno.ECONNABORTED,
@@ -50,9 +50,9 @@ _GONE = frozenset(
 
 
 class Acceptor:
-    """Hands each accepted socket to `take`, from `open` to `close`.
+    """Passes each accepted socket to `take`, from `open` to `close`.
 
-    While `is_full()`, nothing is accepted, and `make_room()` is called now and then.
+    While `is_full()`, it accepts no connection, and calls `make_room()` about once a second.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Acceptor:
         self._listen()
 
     def close(self) -> None:
-        """Accept no more. The sockets stay open: other workers share them."""
+        """Stop accepting. The sockets stay open: other workers share them."""
         self._unlisten()
         self._loop = None
         if self._resume_timer is not None:
@@ -90,7 +90,7 @@ class Acceptor:
             self._resume_timer = None
 
     def resume(self) -> None:
-        """Accept again, if there is room; else make some. To be called now and then."""
+        """Accept again if there is room, else make room. The sweep calls this."""
         if self._listening or self._loop is None or self._resume_timer is not None:
             return
         if self._is_full():
@@ -126,7 +126,7 @@ class Acceptor:
             return  # another worker was first
         except OSError as error:
             if error.errno not in _GONE:
-                # What waits stays in the queue, where another worker may take it.
+                # The connections stay in the queue, where another worker may accept them.
                 log.error("cannot accept connections for now: %s", error)
                 self._pause(_PAUSE_S)
             return
@@ -156,9 +156,9 @@ _SLACK = 1
 
 
 class ConnectionCounts:
-    """A small shared file in which workers see each other's number of connections.
+    """A small shared file with the number of connections of each worker.
 
-    It is advice only: a worker that does not answer, or a lost file, costs milliseconds.
+    It only balances: a worker that hangs, or a lost file, costs milliseconds.
     """
 
     def __init__(self, path: Path, key: int) -> None:
@@ -180,7 +180,7 @@ class ConnectionCounts:
 
     @classmethod
     def open(cls, path: Path, sockets: Sequence[socket.socket]) -> ConnectionCounts | None:
-        """None where there are no sockets, or the file cannot be used (then it is logged)."""
+        """The counts; None if there are no sockets, or the file cannot be used (this is logged)."""
         if not sockets:
             return None
         try:
@@ -201,26 +201,26 @@ class ConnectionCounts:
         self.close()
 
     def close(self) -> None:
-        """Take no part any more."""
+        """Leave, and close the file."""
         self.leave()
         self._table.close()
         os.close(self._file)
 
     def heartbeat(self) -> None:
-        """Say that this worker is alive and takes connections; at least once a second."""
+        """Write that this worker is alive and takes connections; call it once a second at least."""
         if not self._owns_slot():
             self._claim_slot()
         if self._offset is not None:
             _WORD.pack_into(self._table, self._offset + _HEARTBEAT_AT, _now_ms())
 
     def leave(self) -> None:
-        """Stop counting: this worker takes no connections now."""
+        """Free the slot: this worker takes no connections any more."""
         if self._owns_slot() and self._offset is not None:
             _SLOT.pack_into(self._table, self._offset, 0, 0, 0, 0)
         self._offset = None
 
     def publish(self, count: int) -> None:
-        """The number of connections of this worker."""
+        """Write the number of connections of this worker."""
         self._count = count
         if self._offset is not None:
             _WORD.pack_into(self._table, self._offset + _COUNT_AT, count)
@@ -237,7 +237,7 @@ class ConnectionCounts:
         return True
 
     def is_served(self) -> bool:
-        """Whether a worker takes connections from the socket, this one or another."""
+        """Whether any worker takes connections from the socket."""
         fresh = _now_ms() - _STALE_MS
         slots = _SLOT.iter_unpack(self._table[:])
         return any(key == self._key and owner and seen > fresh for owner, key, _, seen in slots)
@@ -249,7 +249,7 @@ class ConnectionCounts:
         )
 
     def _claim_slot(self) -> None:
-        """Take a free slot; without one, this worker is not seen by the others."""
+        """Take a free slot; if none is free, the others do not count this worker."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -268,5 +268,5 @@ class ConnectionCounts:
 
 
 def _now_ms() -> int:
-    """The monotonic clock is one for all processes of a machine."""
+    """Monotonic milliseconds, the same for all processes of a machine."""
     return int(clock.monotonic() * 1000)

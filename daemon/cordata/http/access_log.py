@@ -1,8 +1,8 @@
 """The log of requests: one structured line per refused, failed or, if wanted, served request.
 
-Never a body, a query string or a secret. Anybody can have as many requests refused as they send,
-and the journal drops lines of everybody when there are too many. So two things are told by number:
-requests that the client got wrong, beyond 100 lines and one a second, and 503s after the first.
+Never a body, a query string or a secret. Any client can cause a refused request with each request
+that it sends, and the journal drops lines of all services when there are too many. So two kinds are
+only counted: refused requests beyond 100 lines and one a second, and 503s after the first.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ log = logger("cordata.http")
 CLIENT_GONE = 499
 #: Lines for refused requests at once, and per second in the long run.
 REFUSAL_LINES, REFUSAL_LINES_PER_S = 100, 1.0
-#: What is only counted is logged so often.
+#: Seconds between two summaries of counted requests.
 _SUMMARY_EVERY_S = 60.0
 #: Without a 503 for this long the outage is over.
 _OUTAGE_QUIET_S = 5.0
-#: A method, a coding or a version that is not served: any scanner can ask for these.
+#: Unsupported method, coding or version: any scanner can cause these.
 _NOT_OURS = (501, 505)
 _MAX_PATH = 200
-#: Bytes of a target that are looked at.
+#: Bytes of a target that are read.
 _MAX_READ = 4096
 _NOTHING_CUT: Mapping[str, int] = {}
-#: Anywhere, a segment that may be a key (long, with a digit) is cut to four characters.
+#: A segment that may be a key (long, with a digit) is cut to four characters.
 _SECRET = re.compile(r"(?<=/)(?=[^/]*[0-9])([^/]{4})[^/]{16,}")
 _UNSAFE = re.compile(r"[^!-~]")
 _SLASHES = re.compile(r"/+")
 
 
 def loggable_path(target: bytes, logged_segments: Mapping[str, int] = _NOTHING_CUT) -> str:
-    """A request target without its query and without secrets: those of webhooks travel in paths.
+    """A request target without query and secrets: the paths of webhooks contain secrets.
 
-    `logged_segments`: path prefix -> number of segments shown below it, wherever the prefix
-    stands: a target that is not served, or that a proxy made longer, has its secret, too.
+    `logged_segments`: path prefix -> number of segments shown below it. The prefix may be anywhere
+    in the path: a target that is not served, or that a proxy made longer, has a secret, too.
     """
     path = target.partition(b"?")[0][:_MAX_READ].decode("latin-1")
     if logged_segments:
@@ -65,12 +65,12 @@ def _cut_segments(path: str, logged_segments: Mapping[str, int]) -> str:
 
 
 def _is_refusal(status: int) -> bool:
-    """Whether a status is the client's doing, so that anybody can have it."""
+    """Whether the client caused the status, so that any client can cause such lines."""
     return 400 <= status < 500 or status in _NOT_OURS
 
 
 class AccessLog:
-    """Of one server. Times are those of the event loop."""
+    """The access log of one server. Times are those of the event loop."""
 
     def __init__(self, logged_segments: Mapping[str, int] | None = None) -> None:
         """`logged_segments`: see `loggable_path`."""
@@ -141,7 +141,7 @@ class AccessLog:
         self._refusals.sweep(now)
 
     def close(self, now: float) -> None:
-        """Log what was only counted so far."""
+        """Log the summaries of what was only counted."""
         self._outage.end()
         self._refusals.summarize(now)
 
@@ -152,7 +152,7 @@ class _RefusalLimit:
     def __init__(self) -> None:
         self._lines = float(REFUSAL_LINES)
         self._at = 0.0
-        #: By status, those without a line since `_since`.
+        #: Requests without a line since `_since`, by status.
         self._counts: Counter[int] = Counter()
         self._since = 0.0
 
@@ -189,19 +189,19 @@ class _RefusalLimit:
 class _Outage:
     """The 503s while the store is unavailable: the first is a line of its own, the rest is counted.
 
-    Nothing tells this layer what is wrong, or when it is right again: the end is when no 503 was
-    sent for a while. Requests that need no store go on meanwhile.
+    This layer does not know when the store is available again: an outage ends when no 503 was sent
+    for a while. Requests that need no store go on meanwhile.
     """
 
     def __init__(self) -> None:
         self._clear()
 
     def _clear(self) -> None:
-        #: None: there is none.
+        #: When the outage began; None: there is none.
         self._since: float | None = None
         self._last = 0.0
         self._summarized_at = 0.0
-        #: Not yet logged, and all.
+        #: 503s that are not logged yet, and all of this outage.
         self._count = 0
         self._total = 0
         self._reason = ""

@@ -1,4 +1,4 @@
-"""ASGI 3: its shapes, an application's lifespan, and several applications mounted as one.
+"""ASGI 3: types, the lifespan of an application, and several applications mounted as one.
 
 https://asgi.readthedocs.io/en/latest/specs/www.html and lifespan.html
 """
@@ -27,7 +27,7 @@ DISCONNECT = "http.disconnect"
 
 
 class Misuse(RuntimeError):
-    """The application broke ASGI; the text is ours and holds nothing of a request."""
+    """The application broke ASGI; the text quotes nothing of a request."""
 
 
 class ClientGone(ConnectionError):
@@ -41,7 +41,7 @@ class LifespanFailed(CordataError):
 
 
 class Lifespan:
-    """The startup and shutdown of an application, in a task of its own: it keeps its scopes open.
+    """Startup and shutdown of an application, in one task, which keeps its context managers open.
 
     An application that does not know lifespan (it raises before it answers) is served without.
     """
@@ -62,8 +62,8 @@ class Lifespan:
             await self._app(scope, self._messages.get, self._send)
         except Exception as error:  # noqa: BLE001 - the application's boundary
             if self._supported:
-                # In place of its own words: those of Starlette are the whole traceback, and the
-                # message of an exception may quote what must not be in the log.
+                # Not the application's text: Starlette's is the whole traceback, and the message of
+                # an exception may quote what must not be in the log.
                 place = frames(error.__traceback__)
                 self._failure = f"{type(error).__name__} at {place}"
             log.debug("the application has no lifespan, or it failed: %r", error)
@@ -97,7 +97,7 @@ class Lifespan:
 
 
 class Mounted(Protocol):
-    """`cordata.app.Mount`, as this layer sees it."""
+    """The part of `cordata.app.Mount` that this layer uses."""
 
     @property
     def prefix(self) -> str:
@@ -106,7 +106,7 @@ class Mounted(Protocol):
 
     @property
     def app(self) -> AsgiApp:
-        """What is served below it."""
+        """The application that is served below the prefix."""
         ...
 
 
@@ -178,7 +178,7 @@ async def _start_all(lifespans: Sequence[Lifespan]) -> list[str]:
 
 
 async def _shut_down_all(lifespans: Sequence[Lifespan]) -> list[str]:
-    """Every one of them, even when others fail. Returns the failures."""
+    """Shut down all in reverse order, even if some fail. Returns the failures."""
     failures = []
     for lifespan in reversed(lifespans):
         try:

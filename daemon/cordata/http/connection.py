@@ -3,7 +3,7 @@
     IDLE --byte--> HEAD --whole head--> BODY --its end--> RESPONSE --response ended--> IDLE
                      \\________ refused, too slow ________/  \\____ close ____> LINGER --> closed
 
-Pipelined requests wait as bytes. Upgrades are not offered, such requests are served as they are.
+Pipelined requests wait as bytes. Upgrades are not supported: such requests are served as HTTP/1.1.
 There is no timer per connection or request: each phase has a deadline, and the server's sweep
 calls `check` about once a second.
 """
@@ -33,27 +33,27 @@ from cordata.http.state import ServerState
 
 IDLE, HEAD, BODY, RESPONSE, LINGER = range(5)
 _NEVER = float("inf")
-#: Pipelined bytes kept while a response is due, before reading stops.
+#: Pipelined bytes buffered while a response is due, before reading stops.
 _MAX_PIPELINED_BYTES = 65_536
 #: Requests that follow each other without a pause: a client that sends on without reading would
 #: fill the kernel's buffers. Fewer while the worker is at `max_connections`.
 _MAX_PIPELINED, _MAX_PIPELINED_FULL = 1000, 16
-#: Bytes per second that a body must bring on the whole: a client that trickles (one byte before
-#: each deadline) would hold a connection for ever.
+#: Average bytes per second that a body must have: a client that sends one byte before each deadline
+#: would occupy a connection for ever.
 _MIN_BODY_RATE = 512
 #: The client gets this long after its last byte to read the last response, and `body_timeout_s` in
 #: all: closing with unread bytes would reset the connection and could destroy the response on its
-#: way. What comes is dropped undecoded.
+#: way. Received bytes are dropped.
 _LINGER_S = 2.0
-#: Eviction, by phase: how little is lost with such a connection, and the seconds that it has before
-#: that. An honest client sends a head at once; a large body may take its time.
+#: Eviction, by phase: rank (a higher one goes first, as less is lost), and the seconds before a
+#: connection can be evicted. An honest client sends a head at once; a large body may take longer.
 _EVICTION = {LINGER: (4, 1.0), IDLE: (3, 1.0), HEAD: (2, 1.0), BODY: (1, 5.0)}
 #: The same for a client that does not read its response, in any phase but LINGER.
 _UNREAD_EVICTION = (2, 1.0)
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Parses requests, runs one exchange at a time, keeps the client to its deadlines."""
+    """Parses requests, runs one exchange at a time, enforces the client's deadlines."""
 
     __slots__ = (
         "_body",
@@ -81,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._parser = HeadParser()
         self._phase = IDLE
         self._deadline = _NEVER
-        #: When the body is overdue, however steadily it comes; the same for LINGER.
+        #: Deadline of the whole body, or of all of LINGER.
         self._body_deadline = _NEVER
         #: Bytes of the head that is coming, or of pipelined requests.
         self._buffer = b""
@@ -93,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pipelined = 0
 
     def reload(self) -> None:
-        """The server has a new configuration: trust is decided again."""
+        """Decide again whether the peer is trusted, after a change of the configuration."""
         client = self._peer.client
         trusted = (client[0] if client else None) in self.server.trusted
         self._peer = replace(self._peer, trusted=trusted)
@@ -110,11 +110,11 @@ class Connection(asyncio.BufferedProtocol):
         return self.server.received
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came."""
+        """Bytes have arrived in the buffer."""
         self.data_received(bytes(self.server.received[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came: what they are depends on the phase."""
+        """Handle received bytes, by phase."""
         phase = self._phase
         if phase == RESPONSE or (phase == IDLE and (self._buffer or not self.flow.is_writable)):
             self._buffer += data
@@ -128,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
             self._deadline = min(self.server.loop.time() + _LINGER_S, self._body_deadline)
 
     def eof_received(self) -> bool:
-        """The client closed its side. Returns True while it is still owed a response."""
+        """The client closed its side. Returns True while a response to it is still due."""
         self._client_closed = True
         return self._input_ended()
 
@@ -145,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._phase == IDLE and bool(self._buffer)
 
     def pause_writing(self) -> None:
-        """The client does not keep up."""
+        """The client reads too slowly."""
         self.flow.pause_writing()
 
     def resume_writing(self) -> None:
@@ -216,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
             if rest:
                 self._read_body(rest)
             if exchange.complete:
-                return  # refused before the application heard of it
+                return  # refused before the application was called
         server.in_flight += 1
         server.start(exchange.run)
 
@@ -238,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
             if exchange.complete and exchange.started:
                 self._await_request()
             return
-        # Each byte buys a little time.
+        # Each byte extends the deadline a little.
         self._body_deadline += len(data) / _MIN_BODY_RATE
         self._deadline = min(now + config.body_timeout_s, self._body_deadline)
         if not exchange.has_room:
@@ -257,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
             self._read_body(b"")
 
     def _resume_body(self) -> None:
-        """The application has taken what there was of the body, or will take no more."""
+        """Read on: the application took all of the body so far, or will take no more."""
         if self.flow.reading_paused and self._phase == BODY:
             now, limit_s = self.server.loop.time(), self.server.config.body_timeout_s
             self._deadline = self._body_deadline = now + limit_s
@@ -277,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume_body()  # what the application did not read is read and dropped
 
     def _await_request(self) -> None:
-        """Ready for the next request."""
+        """Wait for the next request."""
         self._exchange = None
         self._phase = IDLE
         self._deadline = self.server.loop.time() + self._idle_limit_s()
@@ -294,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
     # Refused requests, and the end
 
     def _refuse_head(self, error: HttpError, data: bytes) -> None:
-        """Refuse what never became an exchange."""
+        """Refuse a request without an exchange: its head is not valid."""
         server = self.server
         method, target, request_id = read_log_fields(data)
         request_id = request_id or server.make_request_id()
@@ -317,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send_final_response(self._exchange.refuse(error))
 
     def _send_final_response(self, response: bytes) -> None:
-        """Write a last response (b"": the one that has begun cannot be finished) and close."""
+        """Write the last response and close; b"": cut off the response that has begun."""
         self._exchange, self._body, self._buffer = None, None, b""
         if not response:
             self.flow.abort()
@@ -328,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
     def _close_after_response(self) -> None:
         request_read = self._body is None and not self._buffer
         client_closes = self._exchange is not None and not self._exchange.head.keep_alive
-        # At the limit, other clients do not wait until one that sent ahead has read everything.
+        # At the limit, do not linger: other clients wait for this connection to end.
         at_limit = bool(self._buffer) and self.server.is_full
         self._exchange, self._body, self._buffer = None, None, b""
         if at_limit or (request_read and client_closes):
@@ -339,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
             self._linger()
 
     def _linger(self) -> None:
-        """Close our side, drop what still comes until the client closes too."""
+        """Close the server's side; drop what the client still sends until it closes, too."""
         self._phase = LINGER
         now = self.server.loop.time()
         self._deadline = now + _LINGER_S
@@ -362,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
     # Deadlines
 
     def check(self, now: float) -> None:
-        """Called by the sweep: end what is overdue."""
+        """End what is overdue at `now` (loop time); the sweep calls this."""
         self.flow.measure(now)
         if self.flow.stalled_s > self.server.config.response_timeout_s:
             self._cut_unread()
@@ -398,9 +398,9 @@ class Connection(asyncio.BufferedProtocol):
     # Eviction
 
     def eviction_key(self, now: float) -> tuple[int, float] | None:
-        """(how little is lost with it, seconds for which it keeps us waiting) for a connection
-        that may be closed for others: we wait for a request, for the rest of one, for its end, or
-        for its client to read. None: it waits for us, or has time left.
+        """(rank, seconds of waiting) of a connection that may be evicted, because the server waits
+        for a request, for the rest of one, for its end, or for its client to read. None: it waits
+        for the server, or has time left.
         """
         if not self.flow.connected:
             return None
@@ -428,7 +428,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._exchange.begun_at if self._exchange is not None else self._deadline
 
     def evict(self) -> None:
-        """Close as if it were overdue. After `eviction_key`."""
+        """Close as if it were overdue. Call `eviction_key` first."""
         if self.flow.has_unsent:
             self._cut_unread()
         elif self._phase == IDLE:

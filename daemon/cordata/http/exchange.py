@@ -24,11 +24,11 @@ from cordata.log import place, what
 from cordata.log import request_id as current_request_id
 from cordata.steps import measured
 
-#: Body bytes that wait for the application before the connection stops reading.
+#: Body bytes that may wait for the application; beyond it the connection stops reading.
 _MAX_WAITING_BYTES = 65_536
-#: Rest of a body that is read and dropped after an early response, to keep the connection.
+#: Rest of a body that is read and dropped after an early response, so that the connection stays.
 _MAX_DROPPED_BYTES = 262_144
-#: Above it head and body of a response are not copied into one buffer.
+#: Up to this size head and body of a response are copied into one buffer.
 _COPY_BYTES = 16_384
 
 
@@ -110,8 +110,8 @@ class Exchange:
         on_body_taken: Callable[[], None],
         on_response: Callable[[bool], None],
     ) -> None:
-        """`on_body_taken()`: the application took what there was of the body. `on_response(close)`:
-        the response is written; `close`: it promised the end of the connection.
+        """`on_body_taken()`: the application took all of the body so far. `on_response(close)`: the
+        response is written; `close`: it has `Connection: close`.
         """
         self.server = server
         self.flow = flow
@@ -125,7 +125,7 @@ class Exchange:
         self._keep_alive = keep_alive
         self._on_body_taken = on_body_taken
         self._on_response = on_response
-        # The scope is the application's to change, and these are needed to the end.
+        # Copies: the application may change the scope, and these are needed until the end.
         self._client: tuple[str, int] | None = scope["client"]
         self._state: dict[str, Any] = scope["state"]
         #: The client waits for 100 Continue.
@@ -136,7 +136,7 @@ class Exchange:
         self.started = False
         #: The response is written, or never will be.
         self.complete = False
-        #: Why nothing can be answered any more; "" while it can.
+        #: Why no answer is possible any more; "": it is.
         self.lost = ""
         #: Bytes of the body still to come (none, unless one is announced); None: unknown.
         self._body_left: int | None = 0
@@ -152,12 +152,12 @@ class Exchange:
         self._logged = False
 
     async def run(self) -> None:
-        """Call the application and see to the end of the request."""
+        """Call the application and end the request."""
         server = self.server
         self.task = asyncio.current_task()
         current_request_id.set(self._request_id)
         try:
-            if self.lost:  # in the turn of the event loop that received it
+            if self.lost:  # the client left before this task ran
                 self._abandon()
             call = server.app(self._scope, self.receive, self.send)
             await measured("request", call, self._describe)
@@ -182,7 +182,9 @@ class Exchange:
     # The request's body
 
     def expect_body(self, left: int | None, *, waits: bool) -> None:
-        """The head announced a body; `waits`: for 100 Continue."""
+        """Expect `left` bytes of a body (None: unknown); `waits`: the client waits for 100
+        Continue.
+        """
         self._body_left = left
         self._awaits_continue = waits
 
@@ -212,7 +214,7 @@ class Exchange:
         self._wake()
 
     def _wake(self) -> None:
-        """Let `receive` look again."""
+        """Let `receive` check its conditions again."""
         if self._wake_event is not None:
             self._wake_event.set()
 
@@ -263,7 +265,7 @@ class Exchange:
         if self.lost:
             if more:
                 raise ClientGone("the client has gone")
-            # Swallowed: what the application does after its response still happens, uncancelled.
+            # Ignored, so that the application can still do its work after the response.
             if self.task is not None:
                 self.server.abandoned.pop(self.task, None)
             return
@@ -291,7 +293,7 @@ class Exchange:
             and not server.draining
             # A client that waits for 100 Continue may or may not send its body now.
             and not self._awaits_continue
-            # The client is told to stop when much of its body, or an unknown length, is to come.
+            # Close if much of the body, or an unknown length, is still to come.
             and (left := self._body_left) is not None
             and left <= _MAX_DROPPED_BYTES,
             body_bytes=body_bytes,
@@ -357,7 +359,7 @@ class Exchange:
         """The application raised.
 
         Frameworks answer 500 and then raise what they caught (Starlette's ServerErrorMiddleware),
-        so a 500 was held back: what was raised decides. A store that is unavailable is a 503.
+        so a 500 was held back until the error is known: an unavailable store becomes a 503.
         """
         if self.lost:
             self.report(CLIENT_GONE, f"{self.lost}, then {_described(error)}", None)
@@ -387,7 +389,7 @@ class Exchange:
             self._write_whole(response, body)
 
     def _respond(self, status: int, code: str, text: str, retry_after_s: float | None) -> None:
-        """A whole response in the application's place; the connection lives on."""
+        """Send a whole response instead of the application; the connection stays open."""
         begin = self.server.error_text(self.head.target)
         self._response, body = error_body(
             status, code, text, self._request_id, retry_after_s, text=begin
@@ -396,16 +398,16 @@ class Exchange:
         self._write_whole(self._response, body)
 
     def _abort(self, status: int, reason: str, error: BaseException | None) -> None:
-        """No whole response is possible any more: the cut connection tells the client."""
+        """Cut the connection, as no whole response is possible: so the client sees the failure."""
         if not self.complete:
             self.report(status, reason, error)
             self.lose(reason)
             self.flow.abort()
 
     def lose(self, reason: str) -> None:
-        """Nothing can be answered any more; `receive` and `send` tell the application.
+        """No answer is possible any more; the application learns it by `receive` and `send`.
 
-        It is cancelled when it has not noticed within `response_timeout_s`.
+        It is cancelled if it still runs after `response_timeout_s`.
         """
         self.lost = self.lost or reason
         self.complete = True
@@ -419,7 +421,7 @@ class Exchange:
             server.abandoned[self.task] = deadline
 
     def refuse(self, error: HttpError) -> bytes:
-        """Give the request up. Returns the response to write, b"" when one has begun."""
+        """Refuse the request. Returns the response to write; b"": one has begun already."""
         self.report(error.status, error.reason, None)
         begun = self.started or self.complete
         self.started = True
@@ -460,7 +462,7 @@ class Exchange:
 
 
 def _described(error: BaseException) -> str:
-    """Type and place; the text of an application's error may quote the request, ours is shown."""
+    """Type and place; the text only of own errors, as an application's may quote the request."""
     if isinstance(error, Misuse | Unsendable):
         return f"{type(error).__name__}: {error}"[:200]
     return f"{what(error)} at {place(error)}"

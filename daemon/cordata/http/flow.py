@@ -1,7 +1,7 @@
-"""Flow control: the transport of one connection, held back in both directions.
+"""Flow control of one connection, in both directions.
 
-Nothing is buffered without bound: reading pauses while the application is behind, an application
-that streams waits while the client is. How fast the client reads is measured about once a second.
+No buffer grows without bound: reading pauses while the application is slow, and a streaming
+application waits while the client is slow. The client's speed is measured about once a second.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import select
 
-#: Bytes per second of its responses that a client reads at least, or it lags behind.
+#: Bytes per second that a client has to read of its responses; else it lags behind.
 _MIN_READ_RATE = 16_384
 
 
 class Flow:
-    """What a connection and its exchanges write to."""
+    """The transport of one connection, with flow control."""
 
     __slots__ = (
         "_lagging_since",
@@ -36,17 +36,17 @@ class Flow:
         #: Set while the client keeps up with what is written; None: it always has.
         self._writable: asyncio.Event | None = None
         self._written_bytes = 0
-        #: Seconds for which the client has read nothing, though something waits for it.
+        #: Seconds for which the client has read none of the waiting bytes.
         self.stalled_s = 0.0
         #: Seconds by which the client is behind `_MIN_READ_RATE` in reading its responses.
         self.read_lag_s = 0.0
         self._unsent_bytes = 0
         self._stalled_since = 0.0
-        #: When something was first seen unsent, and how many bytes had been sent by then.
+        #: Since when bytes wait, and how many had been sent by then.
         self._lagging_since: tuple[float, int] | None = None
 
     def connect(self, transport: asyncio.Transport) -> None:
-        """The transport is set up."""
+        """Set the transport."""
         self._transport = transport
 
     @property
@@ -73,7 +73,7 @@ class Flow:
             await self._writable.wait()
 
     def pause_writing(self) -> None:
-        """The client does not keep up."""
+        """The client reads too slowly."""
         if self._writable is None:
             self._writable = asyncio.Event()
         self._writable.clear()
@@ -106,13 +106,13 @@ class Flow:
     # From the client
 
     def pause_reading(self) -> None:
-        """Let the client wait."""
+        """Stop reading: the kernel then slows the client down."""
         if not self.reading_paused:
             self.reading_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Let it go on."""
+        """Read again."""
         if self.reading_paused:
             self.reading_paused = False
             if not self._transport.is_closing():
@@ -128,11 +128,11 @@ class Flow:
 
     @property
     def is_closing(self) -> bool:
-        """Whether nothing can be written any more."""
+        """Whether the connection is closing, so that writes are ignored."""
         return self._transport.is_closing()
 
     def write_eof(self) -> None:
-        """Close our side once everything is sent."""
+        """Close the server's side once everything is sent."""
         self._transport.write_eof()
 
     def close(self) -> None:
@@ -140,5 +140,5 @@ class Flow:
         self._transport.close()
 
     def abort(self) -> None:
-        """Close at once: the client sees that its response is not whole."""
+        """Close at once, so that the client sees an incomplete response."""
         self._transport.abort()

@@ -1,11 +1,11 @@
-"""HTTP/1.1 requests from bytes: the head by one strict grammar, the body by its framing. Pure.
+"""Parses HTTP/1.1 requests: the head by one strict grammar, the body by its framing. Pure.
 
     bytes --HeadParser.parse--> RequestHead --body_of--> LengthBody or ChunkedBody --feed--> pieces
 
 One regular expression matches a whole head and splits it (RFC 9112, without obs-fold and bare LF);
-what it does not match is looked at line by line, to name the first fault. httptools and other
-parsers in C accept more than this grammar, each something else, and calling back for every field
-they took twice as long as splitting the match.
+if it does not match, the head is examined line by line, to name the first fault. httptools and
+other parsers in C accept more than this grammar, each of them something else, and took twice as
+long, because they call back for every field.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HttpError(ProtocolError):
 
 
 def bad_request(reason: str) -> HttpError:
-    """400: the bytes are not a request that RFC 9112 allows, or that we accept."""
+    """400: the bytes are not a request that RFC 9112 allows, or that this server accepts."""
     return HttpError(400, "bad_request", reason)
 
 
@@ -46,7 +46,7 @@ def _body_too_large() -> HttpError:
 # Possessive quantifiers (++): a head that does not match fails in linear time.
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _START = rb"(" + _TOKEN + rb"{1,32}+) ([!\"$-~]++) HTTP/"
-# A higher minor version than ours is read as ours (RFC 9110 2.5, 6.2).
+# A minor version above 1 is read as 1.1 (RFC 9110 2.5, 6.2).
 _LINE = _START + rb"1\.([0-9])\r\n"
 _FIELD = _TOKEN + rb"++:[\t -~\x80-\xff]*+\r\n"
 _HEAD = re.compile(_LINE + rb"(?:" + _FIELD + rb")*+\r\n")
@@ -68,7 +68,7 @@ _METHODS = {
         "UNLINK PURGE NOTIFY SUBSCRIBE UNSUBSCRIBE"
     ).split()
 }
-#: Header fields that mean something to the server.
+#: Header fields that the server reads.
 _SERVER_FIELDS = frozenset(
     (
         b"host",
@@ -86,7 +86,7 @@ _SERVER_FIELDS = frozenset(
 
 
 class RequestHead:
-    """A request line and header that the grammar allows, and what they say about the framing."""
+    """A valid request line and header, and the framing of the body."""
 
     __slots__ = (
         "chunked",
@@ -227,7 +227,7 @@ class HeadParser:
         return RequestHead(data, match, config.max_body_bytes)
 
     def _has_only_part_of_a_line(self, data: bytes, config: HttpConfig) -> bool:
-        """Whether examining can wait: a head in single bytes would else cost quadratic time."""
+        """Whether `parse` can wait for more: else a head in single bytes takes quadratic time."""
         new = data[self._examined - 1 :]  # with the byte before: it may be half a line end
         if b"\n" in new or b"\r" in new or len(data) > config.max_header_bytes:
             return False
@@ -247,7 +247,7 @@ class HeadParser:
 
 
 def _examine(data: bytes, config: HttpConfig) -> None:
-    """Raises: HttpError for the first fault of `data`, when it cannot become a head we accept."""
+    """Raises: HttpError for the first fault of `data`, if it cannot become a valid head."""
     if data and _METHOD.match(data) is None:
         raise bad_request("this is not HTTP")
     end = data.find(b"\n") + 1
@@ -312,10 +312,10 @@ def read_log_fields(data: bytes) -> tuple[str, bytes, str | None]:
 
 # The body
 
-# RFC 9112 7.1, without its BWS before the size: nothing that two readers could read differently.
+# RFC 9112 7.1, without BWS before the size, which other servers may read differently.
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16}+)(?:[ \t]*+;[\t -~\x80-\xff]*+)?+\r\n")
 _TRAILER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n")
-#: Bytes of a chunk's size line; extensions mean nothing to us.
+#: Bytes of a chunk's size line; extensions are ignored.
 _MAX_CHUNK_LINE = 256
 #: Bytes of all trailer lines; they are checked and dropped.
 _MAX_TRAILER = 8192
@@ -334,7 +334,7 @@ class LengthBody:
     def __init__(self, length: int) -> None:
         #: Bytes still to come.
         self.left: int | None = length
-        #: As that of `ChunkedBody`: counting takes no time.
+        #: See `ChunkedBody`; here all bytes are decoded at once.
         self.undecoded = False
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
@@ -380,7 +380,7 @@ class ChunkedBody:
         #: What was received and is not decoded yet, from `_position` on.
         self._data = b""
         self._position = 0
-        #: Reads on at a position; a function, as a bound method would be a reference cycle.
+        #: Decodes from a position; a plain function, as a bound method would be a reference cycle.
         self._state = ChunkedBody._size_line
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
@@ -424,7 +424,7 @@ class ChunkedBody:
         if self._size > self._max_bytes:
             raise _body_too_large()
         end = begin + size
-        if size and data[end : end + 2] == b"\r\n":  # mostly a chunk is here whole
+        if size and data[end : end + 2] == b"\r\n":  # mostly the whole chunk has arrived
             pieces.append(data[begin:end])
             return end + 2
         self._chunk_left = size

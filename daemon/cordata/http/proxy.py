@@ -1,4 +1,4 @@
-"""The peer of a connection, and which peers' X-Forwarded-* and Forwarded headers are believed."""
+"""The peer of a connection, and trust in its X-Forwarded-* and Forwarded headers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _ELEMENT = re.compile(rb'(?:[^",]|"[^"]*")+')
 _PARAMETER = re.compile(rb'([A-Za-z]+)=(?:"([^"]*)"|([^";,]*))')
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-#: A proxy chain longer than this is not walked to its end.
+#: Entries of a proxy chain that are read, at most.
 _MAX_HOPS = 32
 #: Bytes of these headers up to which their meaning is cached: parsing addresses takes 8 us.
 _MAX_CACHED = 200
@@ -28,14 +28,14 @@ Forwarded = tuple[tuple[str, int] | None, str, bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Both ends of a connection as `scope` and the log show them."""
+    """Both ends of a connection, for `scope` and the log."""
 
     #: (address, port) of the client; None on a unix socket.
     client: tuple[str, int] | None
-    #: (address, port) of our end, (path, None) on a unix socket.
+    #: (address, port) of the server's end, (path, None) on a unix socket.
     server: tuple[str, int | None] | None
     scheme: str = "http"
-    #: Whether its X-Forwarded-* and Forwarded headers are believed.
+    #: Whether its X-Forwarded-* and Forwarded headers are trusted.
     trusted: bool = False
 
     @property
@@ -67,18 +67,18 @@ class TrustedProxies:
         self._cached = lru_cache(maxsize=1024)(self._resolve)
 
     def __contains__(self, address: str | None) -> bool:
-        """Whether the peer at an address (None: a unix socket) is believed."""
+        """Whether the peer at an address (None: a unix socket) is trusted."""
         if address is None:
             return self._unix
         parsed = _parse_address(address)
         return parsed is not None and any(parsed in network for network in self._networks)
 
     def forwarded(self, peer: Peer, headers: Mapping[bytes, bytes]) -> Forwarded:
-        """What a trusted peer says about the request that it passes on.
+        """Client, scheme and host of the request, by the headers of a trusted peer.
 
-        `headers` has repeated fields joined with ", ". The client is the first address, walked
-        from the right, that is not trusted itself. Anything malformed is not believed. Forwarded
-        (RFC 7239) counts only without X-Forwarded-*: a proxy that sets those passes it on.
+        `headers` has repeated fields joined with ", ". The client is the first address from the
+        right that is not trusted itself. Malformed values are ignored. Forwarded (RFC 7239) is read
+        only without X-Forwarded-*: a proxy that sets these passes Forwarded on unchecked.
         """
         chain = headers.get(b"x-forwarded-for", b"")
         proto = headers.get(b"x-forwarded-proto", b"")
@@ -110,7 +110,7 @@ class TrustedProxies:
 
 
 def peer_of(connection: socket.socket, trusted: TrustedProxies) -> Peer:
-    """The peer of an accepted socket. Raises: OSError when it is gone already."""
+    """The peer of an accepted socket. Raises: OSError when it has already left."""
     if connection.family == socket.AF_UNIX:
         path = os.fsdecode(connection.getsockname())
         return Peer(client=None, server=(path, None), trusted=None in trusted)
@@ -120,14 +120,14 @@ def peer_of(connection: socket.socket, trusted: TrustedProxies) -> Peer:
 
 
 def _without_mapping(address: str, port: int) -> tuple[str, int]:
-    """An IPv4 client of a socket that listens on both is known by its IPv4 address."""
+    """The address with an IPv4-mapped IPv6 address (dual-stack socket) as IPv4."""
     return (address[7:] if address.startswith("::ffff:") and "." in address else address), port
 
 
 def _standard(value: bytes) -> tuple[bytes, bytes, bytes]:
     """A Forwarded header as the values of X-Forwarded-For, -Proto and -Host.
 
-    All empty with an open quotation mark: what it takes in is not known.
+    All empty if a quotation mark is not closed: the parts are then ambiguous.
     """
     if value.count(b'"') % 2:
         return b"", b"", b""
@@ -147,7 +147,7 @@ def _last(value: bytes) -> bytes:
 
 
 def _parse_address(text: str) -> Address | None:
-    """An address, with or without port or brackets; IPv4 that came through IPv6 as IPv4."""
+    """An address, with or without port or brackets; an IPv4-mapped one as IPv4."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

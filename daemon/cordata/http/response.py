@@ -1,4 +1,4 @@
-"""Response heads: the application's fields checked, framing and connection fields ours."""
+"""Response heads: checks the application's fields, and adds framing and connection fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cordata.core.error_document import error_document
 from cordata.http.parser import HttpError
 
 _FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++: [\t -~\x80-\xff]*+\r\n")
-#: Fields that the application may set but that this layer looks at or replaces.
+#: Fields that the application may set, but that this layer reads or replaces.
 _OWN = frozenset(
     (
         b"connection",
@@ -25,7 +25,7 @@ _OWN = frozenset(
         b"x-request-id",
     )
 )
-#: Longer values are hardly sent twice (cookies, locations): checked, not cached.
+#: Longer values rarely repeat (cookies, locations): they are checked, but not cached.
 _MAX_CACHED = 100
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -44,7 +44,7 @@ _STATUS_LINES = {status: _status_line(status) for status in range(200, 1000)}
 
 
 def date_line(at_s: float) -> bytes:
-    """The Date field of a moment in seconds since the epoch."""
+    """The Date field for a time in seconds since the epoch."""
     return f"date: {formatdate(at_s, usegmt=True)}\r\n".encode()
 
 
@@ -53,7 +53,7 @@ class Unsendable(ValueError):
 
 
 class ResponseHead:
-    """What the application said in `http.response.start`, and how its body will be framed."""
+    """Status and fields of `http.response.start`, and the framing of the body."""
 
     __slots__ = ("_dated", "_lines", "_named", "bodyless", "chunked", "close", "length", "status")
 
@@ -104,9 +104,9 @@ class ResponseHead:
         body_bytes: int | None,
         extra_lines: bytes,
     ) -> bytes:
-        """The bytes up to the body; `chunked`, `length`, `close` and `bodyless` hold afterwards.
+        """The bytes up to the body; `chunked`, `length`, `close` and `bodyless` are final then.
 
-        `body_bytes` is the size of the body when all of it is known. `extra_lines` are the Date and
+        `body_bytes` is the size of the body if all of it is known. `extra_lines` are the Date and
         X-Request-ID lines.
         """
         lines = self._lines
@@ -161,7 +161,7 @@ def error_body(
 ) -> tuple[ResponseHead, bytes]:
     """A response of the server's own: JSON with a stable code, a sentence and the request id.
 
-    With `text` it is a line of plain text that begins so (`App.mount`).
+    With `text` it is a line of plain text that begins with it (`App.mount`).
     """
     if text is None:
         kind, body = b"application/json", error_document(code, reason, request_id)

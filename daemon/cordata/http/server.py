@@ -1,4 +1,4 @@
-"""HttpServer: accepts connections for an ASGI application, sweeps over them, drains them."""
+"""HttpServer: accepts connections for an ASGI application, enforces deadlines, and drains."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ log = logger("cordata.http")
 
 #: Seconds that the rate in `stats` looks back.
 _RATE_SPAN_S = 5
-#: Share of all connections (one in ...) that is evicted at once: so looking at all of them is
-#: rarely due.
+#: Share of all connections (one in ...) that is evicted at once, so that scanning all of them is
+#: rarely needed.
 _EVICTED_SHARE = 20
 _EVICTION_LOGGED_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpStats:
-    """What a server is doing."""
+    """Counters of a server."""
 
-    #: Responses written, and requests refused before they were one.
+    #: Responses written, and requests refused before the application was called.
     requests: int
     refused: int
     #: Requests per second over the last five seconds.
@@ -46,7 +46,7 @@ class HttpStats:
 
 
 class HttpServer:
-    """Serves until it is told to stop; see `run`."""
+    """Serves until `stop` is set; see `run`."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class HttpServer:
         `counts_path` is a file that all workers on these sockets share, so that they take even
         shares of the connections. `logged_segments`: see `access_log.loggable_path`. `error_texts`:
         how the server's own errors of paths below a prefix begin (`App.mount`). The sockets listen
-        already and stay the caller's. Raises: ConfigError for a name in `trusted_proxies` that is
-        none.
+        already, and the caller closes them. Raises: ConfigError for an invalid entry of
+        `trusted_proxies`.
         """
         self.state = ServerState(
             app, config, app_state, logged_segments=logged_segments, error_texts=error_texts
@@ -130,7 +130,7 @@ class HttpServer:
                     ready.set()
                 await stop.wait()
                 await self._drain()
-            finally:  # before the group ends: nothing may ask it for another task
+            finally:  # before the group ends, so that no task is added to it any more
                 sweeper.cancel()
                 self.state.log.close(self.state.loop.time())
                 self._acceptor.close()
@@ -157,7 +157,7 @@ class HttpServer:
             await state.ended.wait()
 
     def reload(self, config: HttpConfig) -> None:
-        """Apply new limits; no connection is dropped. Raises: ConfigError, and nothing changes."""
+        """Apply new limits; no connection is dropped. Raises: ConfigError (nothing changed)."""
         self.state.trusted = TrustedProxies(config.trusted_proxies)
         self.state.config = config
         for connection in self.connections:
@@ -184,7 +184,7 @@ class HttpServer:
         try:
             peer = peer_of(sock, self.state.trusted)
         except OSError:
-            sock.close()  # gone already
+            sock.close()  # the client has already left
             return
         self._tasks.create_task(self._connect(self.new_connection(peer), sock))
 
@@ -222,12 +222,12 @@ class HttpServer:
         return [connection for connection in self.connections if connection.flow.connected]
 
     def evict(self, now: float) -> None:
-        """Close some connections that keep the server waiting, as others wait to be accepted.
+        """Close some connections for which the server waits, because others wait to be accepted.
 
         Clients that open connections and send nothing, or little, or do not read their responses,
-        could else keep everybody out for as long as the deadlines are, and again. Those go first
-        with which the least is lost, of them those that we wait for the longest. An honest client
-        is safe: its request is here within the first second, and then we owe it an answer.
+        could else block all other clients until the deadlines pass, and again. The highest rank
+        goes first (see `eviction_key`), and in it the longest wait. An honest client is safe: its
+        request arrives within the first second, and then the server has to answer.
         """
         found = ((one.eviction_key(now), one) for one in self.connections)
         waiting = [(key, one) for key, one in found if key is not None]
@@ -246,7 +246,7 @@ class HttpServer:
     # Time
 
     def sweep(self, now: float | None = None) -> None:
-        """One pass: the Date line, the rate, and everything overdue at `now` (loop time)."""
+        """One pass: update Date line and rate, and end everything overdue at `now` (loop time)."""
         state = self.state
         if now is None:
             now = state.loop.time()

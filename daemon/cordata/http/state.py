@@ -1,4 +1,4 @@
-"""What all connections of one server share: limits, counters, the log, and turns."""
+"""State shared by all connections of one server: limits, counters, log, and turns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cordata.http.asgi import AsgiApp
 from cordata.http.proxy import TrustedProxies
 from cordata.http.response import date_line
 
-#: Read from one connection at once: the event loop's own buffer is four times as large, so that
-#: every connection that sends ahead would hold so much more.
+#: Bytes read from one connection at once. The event loop's buffer is four times as large: each
+#: connection that sends ahead would use so much more memory.
 _READ_BYTES = 65_536
 #: Calls of `TurnQueue` in one turn of the event loop: each takes about 0.1 ms.
 _CALLS_PER_TURN = 4
@@ -25,7 +25,7 @@ _EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) el
 
 
 class ServerState:
-    """The server as its connections and exchanges see it."""
+    """The part of the server that its connections and exchanges use."""
 
     #: Set when the server runs.
     loop: asyncio.AbstractEventLoop
@@ -39,7 +39,7 @@ class ServerState:
         logged_segments: Mapping[str, int] | None = None,
         error_texts: Mapping[str, str] | None = None,
     ) -> None:
-        """See `HttpServer`. Raises: ConfigError for a name in `trusted_proxies` that is none."""
+        """See `HttpServer`. Raises: ConfigError for an invalid entry of `trusted_proxies`."""
         self.app = app
         self.config = config
         self.trusted = TrustedProxies(config.trusted_proxies)
@@ -57,9 +57,9 @@ class ServerState:
         self.starting: list[Callable[[], Coroutine[Any, Any, None]]] = []
         #: Tasks of requests whose application waits for something.
         self.tasks: set[asyncio.Task[None]] = set()
-        #: Responses written, and requests refused before the application heard of them.
+        #: Responses written, and requests refused before the application was called.
         self.served = self.refused = 0
-        #: Tasks of requests whose client is gone, and when they are cancelled.
+        #: Tasks of requests whose client has left, and when (loop time) they are cancelled.
         self.abandoned: dict[asyncio.Task[None], float] = {}
         #: Set when a connection or a request has ended, for the drain.
         self.ended = asyncio.Event()
@@ -71,7 +71,7 @@ class ServerState:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many connections as there may be."""
+        """Whether the server is at `max_connections`."""
         return self.connection_count >= self.config.max_connections
 
     def start(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -85,7 +85,7 @@ class ServerState:
         self.starting.append(run)
 
     def _start_all(self) -> None:
-        """Run each up to where it waits for something (on Python 3.12 and later at once)."""
+        """Start each as a task (on Python 3.12 and later it runs at once, up to its first wait)."""
         starting, self.starting = self.starting, []
         loop = asyncio.get_running_loop()
         for run in starting:
@@ -100,7 +100,7 @@ class ServerState:
         return f"{self._id_prefix}{self._ids:016x}"
 
     def error_text(self, target: bytes) -> str | None:
-        """How the server's own errors of a request target begin; None: they are JSON."""
+        """Begin of the text of server errors for a request target; None: they are JSON."""
         path = target.partition(b"?")[0].decode("latin-1")
         for prefix, text in self._error_texts:
             if not prefix or path == prefix or path.startswith(prefix + "/"):
@@ -111,7 +111,7 @@ class ServerState:
 class TurnQueue:
     """Calls each callback once, a few in each turn of the event loop.
 
-    For what connections have sent ahead: a new request never waits for all of it.
+    For pipelined requests and large bodies, so that new requests need not wait for all of them.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class TurnQueue:
         self._scheduled = False
 
     def add(self, callback: Callable[[], None]) -> None:
-        """Call it soon, behind those that were added before."""
+        """Call it soon, after those added before."""
         self._waiting[callback] = None
         if not self._scheduled:
             self._schedule()
