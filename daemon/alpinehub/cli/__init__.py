@@ -16,13 +16,13 @@ _COMMANDS = {
     "account": "Logins of hotel software (AlpineBits).",
     "check": "Check an AlpineBits server for errors.",
     "customer": "Customers: find, show, export, erase.",
-    "hotel": "Hotels: their settings, and what their software may do.",
+    "hotel": "Hotels: settings, enabled features, hotel data.",
     "inbox": "Submissions of forms: review, mapping, processing.",
-    "pms": "Play hotel software against an AlpineBits server.",
-    "report": "Show the daily report of a hotel, or of all.",
+    "pms": "Act as hotel software: send requests to an AlpineBits server.",
+    "report": "Show the daily report of a hotel, or of all hotels.",
     "requests": "Guest requests: their state and history; send one again.",
     "source": "Sources of guest requests: website forms, booking systems.",
-    "webhook": "Play a form against a hub.",
+    "webhook": "Act as a form: send submissions to a hub.",
 }
 
 
@@ -58,20 +58,20 @@ def alpinehub(context: click.Context, config: str | None) -> None:
 @alpinehub.command(short_help="Make a demo hotel with an account and sources.")
 @with_hub
 def demo(hub: Hub) -> None:
-    """Make the hotel DEMO, its account demo with password demo, its webhook secrets: demo, and
-    demo-wix-0123456789012 of the source wix, likewise of google and form.
+    """Make the hotel DEMO, its account demo with the password demo, and its sources: the secret of
+    the generic one is demo, that of wix demo-wix-0123456789012, likewise for google and form.
 
-    For trying out only: everybody knows them. What exists already is left as it is.
+    For tests only: these secrets are public. What exists already is not changed.
     """
     from alpinehub.demo import set_up
 
     made = hub.run(set_up)
-    click.echo("demo hotel made" if made else "the demo hotel is there already")
+    click.echo("demo hotel made" if made else "the demo hotel exists already")
 
 
 take_config(demo)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """The command. Exit codes: 0 done, 1 failed, 2 wrong usage, 78 unusable configuration."""
+    """Run the command. Exit codes: 0 done, 1 failed, 2 wrong usage, 78 unusable configuration."""
     run_command(lambda: alpinehub, "alpinehub", argv)

@@ -12,7 +12,7 @@ _from_stdin = click.option(
     "--password-stdin", is_flag=True, help="Read the password from standard input."
 )
 _from_now = click.option(
-    "--from-now", is_flag=True, help="Only what comes from now on, nothing that is there already."
+    "--from-now", is_flag=True, help="Only guest requests that arrive from now on."
 )
 
 
@@ -38,7 +38,9 @@ def account() -> None:
   pass show pms | alpinehub account add pms --hotel EDELW --hotel ROSE --password-stdin"""
 )
 @click.argument("name")
-@click.option("--hotel", "hotels", multiple=True, metavar="CODE", help="A hotel it reads; several.")
+@click.option(
+    "--hotel", "hotels", multiple=True, metavar="CODE", help="A hotel it reads; may be repeated."
+)
 @_from_now
 @_from_stdin
 @hub_options
@@ -51,9 +53,9 @@ def add(
 ) -> None:
     """Add a login. A password is made and printed, once, unless one is given.
 
-    An account new to a hotel gets what no other account of it has acknowledged yet, but nothing
-    that was cancelled, withdrawn or erased, and no stay that is over. With --from-now: only what
-    comes.
+    An account that is new at a hotel gets the guest requests that no other account of the hotel has
+    acknowledged yet, but none that was cancelled, withdrawn or erased, or whose stay is over. With
+    --from-now it gets only those that arrive from now on.
     """
     password = read_secret("Password") if password_stdin else new_secret()
     account_id = hub.run(
@@ -81,15 +83,15 @@ def list_(hub: Hub) -> None:
 @click.argument("name")
 @click.option(
     "--keep", callback=duration, default="0", show_default=True,
-    help="How long the old password is still taken: 30m, 24h.",
+    help="How long the old password is still accepted: 30m, 24h.",
 )  # fmt: skip
 @_from_stdin
 @hub_options
 def rotate(hub: Hub, name: str, keep: int, password_stdin: bool) -> None:
-    """Give a login another password; the old one ends, unless it is kept for a while."""
+    """Give a login another password. The old one ends at once, or after --keep."""
     password = read_secret("Password") if password_stdin else new_secret()
     hub.run(lambda ctx: accounts.set_password(ctx.store, name, password, keep_s=keep))
-    old = f"is taken for {keep} s more" if keep else "is taken no more"
+    old = f"is accepted for another {keep} s" if keep else "is no longer accepted"
     sentence = f"account {name} has a new password; the old one {old}"
     _show(hub, {"name": name}, sentence, "" if password_stdin else password)
 
@@ -98,8 +100,8 @@ def rotate(hub: Hub, name: str, keep: int, password_stdin: bool) -> None:
 @click.argument("name")
 @hub_options
 def disable(hub: Hub, name: str) -> None:
-    """Disable a login. What comes meanwhile goes to it when it is enabled again; until then it
-    keeps nobody's data from being erased.
+    """Disable a login. Guest requests that arrive meanwhile are delivered when it is enabled again;
+    until then they do not prevent that a person's data is erased.
     """
     hub.run(lambda ctx: accounts.set_account_disabled(ctx.store, name, True))
     hub.say({"name": name, "disabled": True}, f"account {name} disabled")
@@ -120,7 +122,9 @@ def enable(hub: Hub, name: str) -> None:
 @_from_now
 @hub_options
 def grant(hub: Hub, name: str, hotel: str, from_now: bool) -> None:
-    """Let a login read one more hotel: what nobody acknowledged yet, and what comes."""
+    """Let a login read one more hotel: guest requests that no account has acknowledged, and all
+    that arrive from now on.
+    """
     hub.run(lambda ctx: accounts.grant(ctx.store, name, hotel, from_now=from_now))
     hub.say({"name": name, "hotel": hotel}, f"account {name} reads hotel {hotel}")
 
@@ -130,13 +134,13 @@ def grant(hub: Hub, name: str, hotel: str, from_now: bool) -> None:
 @click.argument("hotel")
 @hub_options
 def revoke(hub: Hub, name: str, hotel: str) -> None:
-    """Take a hotel from a login."""
+    """Stop a login from reading a hotel."""
     hub.run(lambda ctx: accounts.revoke(ctx.store, name, hotel))
-    hub.say({"name": name, "hotel": hotel}, f"account {name} reads hotel {hotel} no more")
+    hub.say({"name": name, "hotel": hotel}, f"account {name} no longer reads hotel {hotel}")
 
 
 def _show(hub: Hub, record: dict[str, object], sentence: str, password: str) -> None:
-    """With the password when it was made here: the only time it is to be seen."""
+    """Print what was done, and a generated password: it cannot be shown later."""
     if password:
         record["password"] = password
         sentence += f"\npassword: {password}\n(shown only now)"

@@ -1,4 +1,4 @@
-"""`alpinehub check`: whether a server does what the protocol wants."""
+"""`alpinehub check`: checks whether a server conforms to the protocol."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _AREAS = {"transport": transport.CHECKS, "handshake": handshake.CHECKS, "guest":
 
 @click.command(
     short_help="Check an AlpineBits server for errors.",
-    epilog="""Exit codes: 0 nothing failed, 1 something did, 2 wrong usage, 3 the server cannot be
-reached, or takes no request of this user.
+    epilog="""Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage, 3 the server cannot be
+reached, or refuses all requests of this user.
 
 \b
   export ALPINEHUB_PASSWORD=demo
@@ -43,19 +43,22 @@ reached, or takes no request of this user.
 @click.argument("url")
 @server_options
 @click.option("--hotel", default="", metavar="CODE", help="A hotel that the user may read.")
-@click.option("--foreign-hotel", default="", metavar="CODE", help="One that the user may not read.")
+@click.option("--foreign-hotel", default="", metavar="CODE", help="One that they may not read.")
 @click.option(
     "--version",
     "versions",
     type=click.Choice(list(PROTOCOLS)),
     multiple=True,
-    help="Only in this version; several.  [default: all that the server serves]",
+    help="Only this version; may be repeated.  [default: all that the server serves]",
 )
 @click.option(
-    "--only", type=click.Choice(list(_AREAS)), multiple=True, help="Only these checks; several."
+    "--only",
+    type=click.Choice(list(_AREAS)),
+    multiple=True,
+    help="Only these checks; may be repeated.",
 )
-@click.option("--write", is_flag=True, help="Also acknowledge and refuse some of what waits.")
-@click.option("--stress", is_flag=True, help="Also send what a weak server may not survive.")
+@click.option("--write", is_flag=True, help="Also acknowledge and refuse waiting guest requests.")
+@click.option("--stress", is_flag=True, help="Also send requests that can stop a weak server.")
 @as_json
 def check(
     url: str,
@@ -70,8 +73,9 @@ def check(
 ) -> None:
     """Check an AlpineBits server: transport, handshake and guest requests.
 
-    Nothing is changed there, except with --write; but each handshake of a login counts, and its
-    own software may have to agree anew (in 2018-10 upon BookingThreshold).
+    Nothing is changed there, except with --write. But a server may store the last handshake of a
+    login: hotel software with the same login may need another handshake after the check (in
+    2018-10 to agree on BookingThreshold).
     """
     client = make_client(url=url, **login)
     peer = Peer(
@@ -98,7 +102,10 @@ def check(
 async def _run(
     peer: Peer, checks: Sequence[Check], versions: tuple[str, ...], *, write: bool, stress: bool
 ) -> list[Done]:
-    """Raises: RequestFailed, TransportFailed."""
+    """Run the checks in the versions that the server serves.
+
+    Raises: RequestFailed, TransportFailed.
+    """
     served = await served_by(peer)
     if not served:
         what, hint = refusal(await peer.harmless())
@@ -135,7 +142,7 @@ def _record(one: Done) -> dict[str, object]:
 
 
 def _show(done: Sequence[Done], counts: Mapping[Outcome, int]) -> None:
-    """A line for each check, or several where its versions differ."""
+    """Print a row for each check; several if its result is not the same in all versions."""
     rows = []
     for (check, result), group in groupby(done, key=lambda one: (one.check, one.result)):
         versions = [one.version for one in group if one.version]
@@ -143,7 +150,7 @@ def _show(done: Sequence[Done], counts: Mapping[Outcome, int]) -> None:
             {
                 "check": check.id,
                 "result": result.outcome,
-                "versions": _spoken(versions),
+                "versions": _version_range(versions),
                 "what": check.title,
                 "detail": printable(result.detail) or None,
             }
@@ -155,8 +162,8 @@ def _show(done: Sequence[Done], counts: Mapping[Outcome, int]) -> None:
     )
 
 
-def _spoken(versions: Sequence[str]) -> str | None:
-    """Of 2017-10, 2018-10, ...: the first and the last."""
+def _version_range(versions: Sequence[str]) -> str | None:
+    """The first and the last version, such as `2017-10 to 2024-10`; None for none."""
     if len(versions) < 2:
         return "".join(versions) or None
     return f"{versions[0]} to {versions[-1]}"

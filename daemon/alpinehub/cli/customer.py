@@ -1,4 +1,4 @@
-"""`alpinehub customer find|show|export|erase`: what is known of a person, and its end."""
+"""`alpinehub customer find|show|export|erase`: the stored data of a person."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _hotel = click.option("--hotel", metavar="CODE", help="Of this hotel only.")
 _COLUMNS = ("id", "hotel", "first_name", "last_name", "email", "phone", "requests")
 
 
-def _who(function: F) -> F:
+def _customer_options(function: F) -> F:
     """The options that identify a customer: exactly one of --id, --phone and --email."""
     for option in (
         _hotel,
@@ -37,19 +37,19 @@ def _who(function: F) -> F:
     return function
 
 
-def _whose(function: F) -> F:
-    """As `_who`, for what must not reach another hotel's data by accident: each hotel is
-    responsible for its own guests.
+def _customer_and_scope_options(function: F) -> F:
+    """Also --all-hotels, for commands that must not touch another hotel's data by accident: each
+    hotel is responsible for the data of its guests.
     """
     all_hotels = click.option(
-        "--all-hotels", is_flag=True, help="Of every hotel that knows this address or number."
+        "--all-hotels", is_flag=True, help="Of all hotels that have this address or number."
     )
-    return _who(all_hotels(function))
+    return _customer_options(all_hotels(function))
 
 
 @click.group()
 def customer() -> None:
-    """People who wrote to the hotels: find, show, export, erase."""
+    """Guests of the hotels: find, show, export, erase."""
 
 
 @customer.command(
@@ -67,8 +67,8 @@ def customer() -> None:
 def find(hub: Hub, text: str, hotel: str | None) -> None:
     """Find customers by TEXT: an e-mail address, a telephone number, or a part of the name.
 
-    It shows personal data, so it wants a terminal, or --json; that it was used is noted in the
-    system's log.
+    The output is personal data: it is shown only on a terminal or with --json, and each use is
+    written to syslog.
     """
     if not hub.json and not sys.stdout.isatty():
         raise click.UsageError("personal data is shown on a terminal only; use --json")
@@ -93,10 +93,10 @@ def find(hub: Hub, text: str, hotel: str | None) -> None:
 \b
   alpinehub customer show --email eva@example.com""",
 )
-@_who
+@_customer_options
 @hub_options
 def show_(hub: Hub, /, **who: Any) -> None:
-    """Show what is stored of a customer. `export` has all that they ever sent."""
+    """Show the stored data of a customer. `export` also has all that they sent."""
     found = hub.run(lambda ctx: _one_or_more(ctx, **who))
     _note("show", found)
     hidden = ("hotel_id", "phone_due")
@@ -111,14 +111,14 @@ def show_(hub: Hub, /, **who: Any) -> None:
 
 
 @customer.command(
-    short_help="Export all that is stored of a person, as JSON.",
+    short_help="Export all stored data of a person as JSON.",
     epilog="""Examples:
 
 \b
   alpinehub customer export --email eva@example.com --hotel EDELW --output eva.json
   alpinehub customer export --phone "+39 0471 123456" --all-hotels""",
 )
-@_whose
+@_customer_and_scope_options
 @click.option(
     "--output",
     type=click.Path(dir_okay=False),
@@ -126,10 +126,10 @@ def show_(hub: Hub, /, **who: Any) -> None:
 )
 @with_hub
 def export(hub: Hub, /, output: str | None, all_hotels: bool, **who: Any) -> None:
-    """Export all that is stored of a person, as JSON: name and addresses, the hashes, each
-    version of each request, what was received, to whom it was sent and what became of it.
+    """Export all stored data of a person as JSON: name and addresses, the hashes, each version of
+    each guest request, the submissions, the deliveries and their states.
 
-    With --email or --phone, --hotel CODE says which hotel's data it is, or --all-hotels.
+    With --email or --phone, give --hotel CODE or --all-hotels, too.
     """
     _require_hotel(all_hotels, **who)
 
@@ -162,10 +162,12 @@ def export(hub: Hub, /, output: str | None, all_hotels: bool, **who: Any) -> Non
   alpinehub customer erase --email eva@example.com --hotel EDELW --reason "letter of 3 March" --yes
   alpinehub customer erase --email eva@example.com --all-hotels"""
 )
-@_whose
+@_customer_and_scope_options
 @click.option("--reason", default="", help="For the history of the requests; no personal data.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be erased.")
-@click.option("--force", is_flag=True, help="Also what still waits for hotel software.")
+@click.option(
+    "--force", is_flag=True, help="Also guest requests that still wait for hotel software."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @hub_options
 def erase(
@@ -178,10 +180,11 @@ def erase(
     all_hotels: bool,
     **who: Any,
 ) -> None:
-    """Erase a person. The stay, price and history of each request remain, without personal data.
+    """Erase a person's data. The stay, price and history of each guest request remain, without
+    personal data.
 
-    With --email or --phone, --hotel CODE says at which hotel, or --all-hotels. Data that hotel
-    software has fetched stays there, and backups are not changed.
+    With --email or --phone, give --hotel CODE or --all-hotels, too. Data that hotel software has
+    fetched stays there, and backups are not changed.
     """
     from alpinehub.customers import erasure
 
@@ -220,7 +223,7 @@ def erase(
     _note("erase", found)
     text = (
         f"erased: customers {erased.customers}, guest requests {erased.requests};"
-        f" elsewhere submissions {erased.inbox}, old versions {erased.versions},"
+        f" also submissions {erased.inbox}, old versions {erased.versions},"
         f" mails {erased.mails}"
     )
     hub.say(asdict(erased), text)
@@ -240,19 +243,19 @@ async def _one_or_more(
         raise click.UsageError("name the customer: one of --email, --phone and --id")
     found = await _find(ctx, email=email, phone=phone, id=id_, hotel=hotel)
     if not found:
-        raise Unusable("no such customer", hint="look with `alpinehub customer find`")
+        raise Unusable("no such customer", hint="search with `alpinehub customer find`")
     return found
 
 
 def _require_hotel(
     all_hotels: bool, *, email: str | None, phone: str | None, id_: int | None, hotel: str | None
 ) -> None:
-    """Raises: UsageError unless it is said at which hotel; the number of a customer says it."""
+    """Raises: UsageError if the options name no hotel; a customer's id belongs to one hotel."""
     if hotel is not None and all_hotels:
         raise click.UsageError("--hotel and --all-hotels exclude each other")
     if id_ is None and hotel is None and not all_hotels:
         raise click.UsageError(
-            "say at which hotel: --hotel CODE, or --all-hotels for all that know the person"
+            "give --hotel CODE, or --all-hotels for all hotels that have data of the person"
         )
 
 
@@ -274,11 +277,11 @@ def _counted(found: Sequence[Any]) -> str:
 
 
 def _new_file(path: str) -> IO[str]:
-    """Raises: Unusable when it is there already."""
+    """Create a file that only its owner can read. Raises: Unusable if it exists already."""
     try:
         return open(path, "x", opener=_private, encoding="utf-8")
     except FileExistsError:
-        raise Unusable(f"{path} is there already", hint="--output names a new file") from None
+        raise Unusable(f"{path} exists already", hint="give a new file with --output") from None
 
 
 def _private(path: str, flags: int) -> int:

@@ -14,13 +14,13 @@ from alpinehub.models import FEATURES
 from alpinehub.settings import HubSettings
 from cordata.terminal import printable, show_list, show_record
 
-#: The word for "as for all hotels".
+#: Value of an option for "as for all hotels".
 _DEFAULT = "default"
 
 
 @click.group()
 def hotel() -> None:
-    """Hotels."""
+    """Hotels: settings, enabled features, hotel data."""
 
 
 @hotel.command(
@@ -30,8 +30,10 @@ def hotel() -> None:
   alpinehub hotel add EDELW --name "Hotel Edelweiss" --time-zone Europe/Vienna --region AT"""
 )
 @click.argument("code")
-@click.option("--name", required=True, help="As hotel software shows it.")
-@click.option("--time-zone", default="Europe/Rome", show_default=True, help="The hotel's day.")
+@click.option("--name", required=True, help="Name, as hotel software shows it.")
+@click.option(
+    "--time-zone", default="Europe/Rome", show_default=True, help="Time zone of the hotel's days."
+)
 @click.option(
     "--language",
     default="de",
@@ -39,7 +41,7 @@ def hotel() -> None:
     help="ISO 639-1, lower case; mails are in de, it or en.",
 )
 @click.option("--region", default="IT", show_default=True, help="Country of its telephone numbers.")
-@click.option("--report-email", metavar="ADDRESSES", help="Who gets the daily report.")
+@click.option("--report-email", metavar="ADDRESSES", help="Recipients of the daily report.")
 @hub_options
 def add(
     hub: Hub,
@@ -94,8 +96,8 @@ def show_(hub: Hub, code: str) -> None:
 @click.argument("what", type=click.Choice(tuple(hotel_data.COLUMNS)))
 @hub_options
 def data(hub: Hub, code: str, what: str) -> None:
-    """Show the data that hotel software sent about a hotel: rooms that are free, what the hotel
-    has, prices, activities.
+    """Show the data that hotel software sent about a hotel: free rooms, inventory, rate plans,
+    activities.
     """
     rows = hub.run(lambda ctx: hotel_data.read_data(ctx.store, code, what))
     columns = hotel_data.COLUMNS[what]
@@ -116,7 +118,7 @@ def data(hub: Hub, code: str, what: str) -> None:
   alpinehub hotel messages EDELW --limit 10""",
 )
 @click.argument("code")
-@click.option("--limit", default=50, show_default=True, help="The newest ones.")
+@click.option("--limit", default=50, show_default=True, help="How many, the newest first.")
 @hub_options
 def messages(hub: Hub, code: str, limit: int) -> None:
     """List the messages in which hotel software sent hotel data, and how each was answered."""
@@ -125,8 +127,8 @@ def messages(hub: Hub, code: str, limit: int) -> None:
 
 
 _feature = click.Choice(FEATURES)
-#: What is kept for some days.
-_KEPT = tuple(one.name for one in fields(HubSettings) if one.name.endswith("_days"))
+#: Retention settings, in days.
+_RETENTION_KEYS = tuple(one.name for one in fields(HubSettings) if one.name.endswith("_days"))
 
 
 @hotel.command(
@@ -140,30 +142,33 @@ _KEPT = tuple(one.name for one in fields(HubSettings) if one.name.endswith("_day
   alpinehub hotel set EDELW --retention customer_days=365 --retention inbox_days=default""",
 )
 @click.argument("code")
-@click.option("--name", help="As hotel software shows it.")
-@click.option("--time-zone", help="The hotel's day.")
+@click.option("--name", help="Name, as hotel software shows it.")
+@click.option("--time-zone", help="Time zone of the hotel's days.")
 @click.option("--language", help="ISO 639-1, lower case; mails are in de, it or en.")
 @click.option("--region", help="Country of its telephone numbers, ISO 3166.")
-@click.option("--report-email", metavar="ADDRESSES", help='Who gets the daily report; "": nobody.')
+@click.option(
+    "--report-email", metavar="ADDRESSES", help='Recipients of the daily report; "": none.'
+)
 @click.option(
     "--alert-email",
     metavar="ADDRESSES",
-    help='Who gets an alert when its software is silent; "": none.',
+    help='Recipients of the alert when its software no longer polls; "": none.',
 )
 @click.option(
     "--report-language", type=click.Choice(["de", "it", "en", ""]), metavar="LANGUAGE",
-    help='Of its mails: de, it or en; "": its own language.',
+    help='Language of its mails: de, it or en; "": the language of the hotel.',
 )  # fmt: skip
 @click.option(
     "--stale-after", metavar="HOURS",
-    help="Hours without a poll until an alert; 0: never; default: as for all.",
+    help="Hours without a poll until an alert; 0: never; default: as for all hotels.",
 )  # fmt: skip
 @click.option(
     "--retention", multiple=True, metavar="KEY=DAYS",
-    help=f"How long data is kept: {', '.join(_KEPT)}; 0: for ever; default: as for all. Several.",
+    help=f"How long data is kept: {', '.join(_RETENTION_KEYS)}; 0: for ever; default: as for all "
+    "hotels. May be repeated.",
 )  # fmt: skip
-@click.option("--off", multiple=True, type=_feature, help="Disable a feature; several.")
-@click.option("--on", multiple=True, type=_feature, help="Enable a feature again; several.")
+@click.option("--off", multiple=True, type=_feature, help="Disable a feature; may be repeated.")
+@click.option("--on", multiple=True, type=_feature, help="Enable a feature; may be repeated.")
 @hub_options
 def set_(
     hub: Hub,
@@ -177,9 +182,9 @@ def set_(
     on: tuple[str, ...],
     **columns: str | None,
 ) -> None:
-    """Change a hotel; what is not named stays as it is.
+    """Change a hotel; settings without an option stay as they are.
 
-    A disabled feature is refused, and not announced to hotel software.
+    Requests for a disabled feature are refused, and it is not announced to hotel software.
     """
     settings: dict[str, int | str | None] = {}
     if stale_after is not None:
@@ -198,22 +203,22 @@ def set_(
     if both := sorted(change.on & change.off):
         raise click.UsageError(f"{both[0]} is both in --on and --off")
     if not any((change.columns, change.settings, change.on, change.off, change.retention)):
-        raise click.UsageError("nothing is to be changed; see --help")
+        raise click.UsageError("no change is given; see --help")
     hub.run(lambda ctx: hotels.change_hotel(ctx.store, code, change))
     record = hub.run(lambda ctx: hotels.show_hotel(ctx.store, code))
     hub.say(record, f"hotel {code} changed")
 
 
 def _days(text: str) -> tuple[str, int | None]:
-    """KEY=DAYS."""
+    """KEY and DAYS of KEY=DAYS; None for `default`. Raises: UsageError."""
     key, _, days = text.partition("=")
-    if key not in _KEPT:
-        near = hotels.nearest(key, list(_KEPT)) or f"one of {', '.join(_KEPT)}"
+    if key not in _RETENTION_KEYS:
+        near = hotels.nearest(key, list(_RETENTION_KEYS)) or f"one of {', '.join(_RETENTION_KEYS)}"
         raise click.UsageError(f"--retention {key!r} is not known; {near}")
     if days == _DEFAULT:
         return key, None
     if not days.isdecimal() or len(days) > 5:
-        raise click.UsageError(f"--retention {key}= must be days or {_DEFAULT}")
+        raise click.UsageError(f"--retention {key}= must be a number of days or {_DEFAULT}")
     return key, int(days)
 
 
@@ -221,7 +226,7 @@ def _hours(text: str) -> int | None:
     if text == _DEFAULT:
         return None
     if not text.isdecimal() or len(text) > 5:
-        raise click.UsageError(f"--stale-after must be hours or {_DEFAULT}")
+        raise click.UsageError(f"--stale-after must be a number of hours or {_DEFAULT}")
     return int(text)
 
 
@@ -229,7 +234,7 @@ def _hours(text: str) -> int | None:
 @click.argument("code")
 @hub_options
 def disable(hub: Hub, code: str) -> None:
-    """Disable a hotel: its sources are refused, its accounts do not find it. Nothing is deleted."""
+    """Disable a hotel: requests of its sources and its software are refused. Nothing is deleted."""
     hub.run(lambda ctx: hotels.set_hotel_disabled(ctx.store, code, True))
     hub.say({"code": code, "disabled": True}, f"hotel {code} disabled")
 

@@ -21,7 +21,7 @@ from cordata.terminal import printable, show_list, show_record, show_table
 
 @click.group(short_help="Submissions of forms: review, mapping, processing.")
 def inbox() -> None:
-    """Submissions of forms: what waits for review, what it holds, how it is mapped."""
+    """Submissions of forms: the review list, their fields, mapping, processing."""
 
 
 @inbox.command(
@@ -34,16 +34,18 @@ def inbox() -> None:
   alpinehub inbox list --hotel EDELW --state all --since 2d --json""",
 )
 @click.option("--hotel", metavar="CODE", help="Of this hotel only.")
-@click.option("--source", metavar="NAME", help="Of the source of this name only.")
+@click.option("--source", metavar="NAME", help="Of sources of this name only.")
 @click.option(
     "--state", type=click.Choice(STATES),
     help="Those in this state.  [default: review and undeliverable]",
 )  # fmt: skip
-@click.option("--since", callback=moment, metavar="TIME", help="From then on: 2h, 7d, a date.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most."
+    "--since", callback=moment, metavar="TIME", help="Received then or later: 2h, 7d, a date."
 )
-@click.option("--after", type=int, default=0, metavar="ID", help="The page after this one.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Rows at most."
+)
+@click.option("--after", type=int, default=0, metavar="ID", help="Continue after this one.")
 @hub_options
 def list_(
     hub: Hub,
@@ -54,10 +56,10 @@ def list_(
     limit: int,
     after: int,
 ) -> None:
-    """List submissions, newest first, and the requests that hotel software cannot be given.
+    """List submissions and undeliverable guest requests, the newest first.
 
-    Nothing that a guest wrote is shown; `alpinehub inbox show ID` does that, and for one that is
-    undeliverable `alpinehub requests show ID`.
+    The guests' data is not shown; see `alpinehub inbox show ID`, and for an undeliverable guest
+    request `alpinehub requests show ID`.
     """
     from alpinehub.inbox.listing import list_inbox
 
@@ -71,19 +73,19 @@ def list_(
 
 @inbox.command(
     "show",
-    short_help="Show a submission, and what its fields are taken for.",
+    short_help="Show a submission, and the meaning of its fields.",
     epilog="""Example:
 
 \b
   alpinehub inbox show 17""",
 )
 @click.argument("id_", metavar="ID", type=int)
-@click.option("--body", is_flag=True, help="With all that was sent, as it was sent.")
+@click.option("--body", is_flag=True, help="Also print the body as it was received.")
 @hub_options
 def show_(hub: Hub, id_: int, body: bool) -> None:
-    """Show a submission: its fields, what each is taken for, what keeps it from being mapped.
+    """Show a submission: its fields, the target of each, and the problems that prevent its mapping.
 
-    This is personal data.
+    The output is personal data.
     """
     from alpinehub.inbox.listing import show_submission
 
@@ -120,37 +122,39 @@ def show_(hub: Hub, id_: int, body: bool) -> None:
 
 Targets: """
     + ", ".join(TARGETS)
-    + """. name, dates, guests, nights, children_count and children_or_ages are read into others;
-what goes to privacy is sent to no hotel; child_age is for --default.""",
+    + """. name, dates, guests, nights, children_count and children_or_ages are converted to other
+targets; privacy is not sent to the hotel; child_age is for --default.""",
 )
 @click.argument("hotel")
 @click.argument("source")
 @click.option(
     "--field", "fields", multiple=True, metavar="TARGET=PLACE",
-    help="Where an answer is: field:KEY, prefix:KEY, label:TEXT or path:contact.NAME; several for "
-    "one target are tried in turn. An empty PLACE: by the names of fields again.",
+    help="Where the answer is: field:KEY, prefix:KEY, label:TEXT or path:contact.NAME; several for "
+    "one target are tried in order. An empty PLACE: by the names of the fields, the default.",
 )  # fmt: skip
 @click.option(
     "--value", "values", multiple=True, metavar="TARGET:TEXT=MEANING",
-    help="What a text means; TEXT * is every other.",
+    help="Meaning of a text; the TEXT * stands for all others.",
 )  # fmt: skip
 @click.option(
     "--default", "defaults", multiple=True, metavar="TARGET=TEXT",
-    help="What counts where the form says nothing; empty: nothing.",
+    help="Value if the form has none; an empty TEXT removes it.",
 )  # fmt: skip
-@click.option("--ignore", multiple=True, metavar="PLACE", help="A field that no hotel is to see.")
+@click.option(
+    "--ignore", multiple=True, metavar="PLACE", help="A field that is not sent to the hotel."
+)
 @click.option(
     "--date-order", type=click.Choice(["auto", "dmy", "mdy"]),
-    help="How 1/2/2027 is meant; auto: as the guest's language and the form say, else to review.",
+    help="How to read 1/2/2027; auto: by the guest's language and the form, if unclear to review.",
 )  # fmt: skip
 @click.option(
     "--without-stay", type=click.Choice(["review", "lead"]),
-    help="Who asks without dates: to the review list, or a request without a stay.",
+    help="Submissions without dates: to the review list, or a guest request without a stay.",
 )  # fmt: skip
 @click.option(
     "--file", "file", type=click.File("rb"), help="The whole mapping as JSON; - is standard input."
 )
-@click.option("--try", "try_", type=int, metavar="ID", help="Only say what this one would become.")
+@click.option("--try", "try_", type=int, metavar="ID", help="Only show what this one would become.")
 @hub_options
 def map_(
     hub: Hub,
@@ -171,14 +175,14 @@ def map_(
     change = _changed_by(file.read() if file else None, **given)
 
     async def act(ctx: Context) -> dict[str, object]:
-        mended = await change_mapping(ctx.store, hotel, source, change, dry_run=try_ is not None)
+        changed = await change_mapping(ctx.store, hotel, source, change, dry_run=try_ is not None)
         record: dict[str, object] = {
-            "mapping": json.loads(encode(mended.mapping)),
-            "in_review": mended.looked_at,
-            "can_be_mapped": mended.mapped,
+            "mapping": json.loads(encode(changed.mapping)),
+            "in_review": changed.looked_at,
+            "can_be_mapped": changed.mapped,
         }
         if try_ is not None:
-            found = await would_become(ctx.store, try_, mended.mapping)
+            found = await would_become(ctx.store, try_, changed.mapping)
             record["becomes"] = type(found).__name__.lower()
             record["problems"] = list(getattr(found, "problems", ()))
         return record
@@ -191,7 +195,7 @@ def map_(
         next_ = (
             f"`alpinehub inbox reprocess --hotel {hotel} --source {source}`"
             if record["can_be_mapped"]
-            else "`alpinehub inbox show ID` says what is in the way"
+            else "`alpinehub inbox show ID` shows the problems"
         )
         counts = f"{record['can_be_mapped']} of {record['in_review']} in review can be mapped"
         sentence += f"\n{counts}: {next_}"
@@ -199,7 +203,7 @@ def map_(
 
 
 @inbox.command(
-    short_help="Interpret submissions again, after the mapping was corrected.",
+    short_help="Interpret submissions again, after a change of the mapping.",
     epilog="""Examples:
 
 \b
@@ -209,12 +213,12 @@ def map_(
 )
 @click.argument("ids", metavar="[ID]...", type=int, nargs=-1)
 @click.option("--hotel", metavar="CODE", help="All in review of this hotel.")
-@click.option("--source", metavar="NAME", help="All in review of the source of this name.")
+@click.option("--source", metavar="NAME", help="All in review of sources of this name.")
 @click.option("--all", "all_", is_flag=True, help="All in review.")
-@click.option("--dry-run", is_flag=True, help="Only say what would become of them.")
+@click.option("--dry-run", is_flag=True, help="Only show the result.")
 @click.option(
     "--force", is_flag=True,
-    help="Those that are mapped already, too: what is different is a change of the request.",
+    help="Also those already mapped: differences become a change of the guest request.",
 )  # fmt: skip
 @hub_options
 def reprocess(
@@ -226,12 +230,12 @@ def reprocess(
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Interpret submissions again, after the mapping of their source was corrected.
+    """Interpret submissions again, after a change of the mapping of their source.
 
-    One that was mapped meanwhile stays as it is. Exit code 1 when some stay in review.
+    A submission that was mapped meanwhile stays as it is. Exit code 1 if some stay in review.
     """
     if bool(ids) == (all_ or hotel is not None or source is not None):
-        raise click.UsageError("name submissions, or --hotel, --source or --all")
+        raise click.UsageError("give IDs of submissions, or --hotel, --source or --all")
 
     async def act(ctx: Context) -> list[Again]:
         from alpinehub.inbox.actions import in_review
@@ -262,8 +266,8 @@ def reprocess(
 @click.argument("id_", metavar="ID", type=int)
 @hub_options
 def accept(hub: Hub, id_: int) -> None:
-    """Accept a submission of the review list as it is: the hotel sees it although its stay is in
-    the past (`past:arrival`), or very long (`too_long:departure`).
+    """Accept a submission of the review list as it is: it is sent to the hotel although its stay is
+    in the past (`past:arrival`) or very long (`too_long:departure`).
     """
     from alpinehub.inbox import actions
 
@@ -278,10 +282,10 @@ def accept(hub: Hub, id_: int) -> None:
   alpinehub inbox reject 17 --reason advertising"""
 )
 @click.argument("id_", metavar="ID", type=int)
-@click.option("--reason", required=True, help="Why; it is kept with it.")
+@click.option("--reason", required=True, help="Reason; stored with the submission.")
 @hub_options
 def reject(hub: Hub, id_: int, reason: str) -> None:
-    """Take a submission from the review list: no hotel will see it."""
+    """Remove a submission from the review list: it is not sent to the hotel."""
     from alpinehub.inbox import actions
 
     hub.run(lambda ctx: actions.reject(ctx.store, id_, reason))
@@ -302,12 +306,12 @@ def _changed_by(
     date_order: str | None,
     without_stay: str | None,
 ) -> Callable[[Mapping], Mapping]:
-    """What the options do to a mapping: `whole` takes its place, the others change it.
+    """The change of a mapping by the options: `whole` replaces it, the others change parts of it.
 
     Raises: click.UsageError.
     """
     places = [pair(word, "TARGET=PLACE") for word in fields]
-    counts = [pair(word, "TARGET=TEXT") for word in defaults]
+    default_texts = [pair(word, "TARGET=TEXT") for word in defaults]
     meanings = [_meaning(word) for word in values]
     try:
         given = None if whole is None else decode(whole)
@@ -321,8 +325,8 @@ def _changed_by(
             change["fields"] = _with_places(mapping, places)
         if meanings:
             change["values"] = _with_meanings(mapping, meanings)
-        if counts:
-            merged = {**mapping.defaults, **dict(counts)}
+        if default_texts:
+            merged = {**mapping.defaults, **dict(default_texts)}
             change["defaults"] = {target: text for target, text in merged.items() if text}
         if ignore:
             change["ignore"] = tuple(dict.fromkeys((*mapping.ignore, *ignore)))
@@ -336,7 +340,7 @@ def _changed_by(
 
 
 def _with_places(mapping: Mapping, places: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """A target that is named gets the places named with it, and no others; without any, none."""
+    """The places of the mapping, those of the named targets replaced; an empty place removes."""
     named: dict[str, tuple[str, ...]] = {}
     for target, place in places:
         named[target] = named.get(target, ()) + ((place,) if place else ())

@@ -21,13 +21,13 @@ from cordata.terminal import printable
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: The server cannot be reached, or what it answers is no AlpineBits.
+#: The server cannot be reached, or its answer is not AlpineBits.
 EXIT_TRANSPORT = 3
 PASSWORD_VARIABLE = "ALPINEHUB_PASSWORD"
 
 
 class TransportFailed(click.ClickException):
-    """There was no answer of AlpineBits."""
+    """The server gave no AlpineBits answer."""
 
     exit_code = EXIT_TRANSPORT
 
@@ -36,20 +36,20 @@ class TransportFailed(click.ClickException):
         self.hint = hint
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """As every other error of the command looks."""
+        """Print the error in the form of all errors of the command."""
         click.echo(f"error: {printable(self.message)}", err=True)
         if self.hint:
             click.echo(f"hint: {self.hint}", err=True)
 
 
 class Failed(click.ClickException):
-    """What failed is printed already."""
+    """Exit code 1; the reason is printed already."""
 
     def __init__(self) -> None:
         super().__init__("it failed")
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Nothing more."""
+        """Print nothing."""
 
 
 def transport_options(function: F) -> F:
@@ -60,14 +60,14 @@ def transport_options(function: F) -> F:
             type=click.FloatRange(0.1, 3600),
             default=30.0,
             show_default=True,
-            help="Seconds for one request with its answer.",
+            help="Seconds for one request and its answer.",
         ),
         click.option(
             "--ca-file",
             type=click.Path(exists=True, dir_okay=False),
-            help="Certificates to trust beside the system's.",
+            help="Certificates to trust in addition to the system's.",
         ),
-        click.option("--insecure", is_flag=True, help="Trust any certificate. For trying out."),
+        click.option("--insecure", is_flag=True, help="Trust any certificate. For tests."),
     )
     for option in reversed(options):
         function = option(function)
@@ -75,7 +75,7 @@ def transport_options(function: F) -> F:
 
 
 def server_options(function: F) -> F:
-    """Add the options of `make_client`, but for the URL and the version."""
+    """Add the options of `make_client` except the URL and the version."""
     options = (
         click.option("--user", required=True, help="The login of the hotel software."),
         click.option(
@@ -113,18 +113,20 @@ def make_client(
     insecure: bool,
     protocol: str = "",
 ) -> AlpineBitsClient:
-    """The client of the options. Raises: UsageError."""
+    """Make the client; warns on stderr if the URL has no TLS. Raises: UsageError."""
     try:
         where = parse_url(url)
     except InvalidUrl as error:
         raise click.UsageError(str(error)) from None
     for name, value in (("user", user), ("client id", client_id)):
         if not (value.isprintable() and (name == "user" or value.isascii())):
-            raise click.UsageError(f"the {name} holds a character that no header can carry")
+            raise click.UsageError(f"the {name} has a character that a header cannot carry")
     if ":" in user:
-        raise click.UsageError("a user's name has no colon")
-    if not where.secure and not _stays_here(where.host):
-        click.echo(f"warning: {where.redacted} has no TLS: anybody between can read it", err=True)
+        raise click.UsageError("the user must not contain a colon")
+    if not where.secure and not _is_local_host(where.host):
+        click.echo(
+            f"warning: {where.redacted} has no TLS: the password is sent unencrypted", err=True
+        )
     login = Login(
         url=where,
         user=user,
@@ -136,7 +138,7 @@ def make_client(
     return AlpineBitsClient(login=login, http=http)
 
 
-def _stays_here(host: str) -> bool:
+def _is_local_host(host: str) -> bool:
     try:
         return is_local(read_address(host))
     except ValueError:
@@ -145,12 +147,12 @@ def _stays_here(host: str) -> bool:
 
 def read_hidden(what: str, file: IO[str] | None, variable: str) -> str:
     """A password or secret from a file, the environment or the terminal; never an argument, which
-    everybody may read. Raises: UsageError.
+    all users of the machine can read. Raises: UsageError.
     """
     if file is not None:
         if line := first_line(file):
             return line
-        raise click.UsageError(f"{file.name} holds no {what}")
+        raise click.UsageError(f"{file.name} contains no {what}")
     line = os.environ.get(variable, "")
     if not line and sys.stdin.isatty():
         line = str(click.prompt(what.capitalize(), hide_input=True, err=True))
@@ -160,7 +162,7 @@ def read_hidden(what: str, file: IO[str] | None, variable: str) -> str:
 
 
 def converse(talk: Coroutine[Any, Any, T], json_: bool) -> T:
-    """Run a conversation. Raises: TransportFailed, after saying it as JSON where that is wanted."""
+    """Run requests to a server. Raises: TransportFailed, printed as JSON before if `json_`."""
     try:
         return asyncio.run(talk)
     except RequestFailed as error:
@@ -169,5 +171,5 @@ def converse(talk: Coroutine[Any, Any, T], json_: bool) -> T:
             click.echo(json.dumps(record))
         hint = error.hint
         if error.kind == "tls" and "certificate" in str(error):
-            hint = "give its authority with --ca-file, or try out with --insecure"
+            hint = "give the certificate of its authority with --ca-file, or test with --insecure"
         raise TransportFailed(str(error), hint) from None

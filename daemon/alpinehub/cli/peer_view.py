@@ -1,4 +1,4 @@
-"""What hotel software sees, printed: for people, or as JSON."""
+"""Prints the answers of an AlpineBits server, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DONE = ("success", "advisory")
 
 
 def show_handshake(client: AlpineBitsClient, answers: Sequence[HttpResponse], json_: bool) -> None:
-    """What both can, by version. Raises: Failed, TransportFailed."""
+    """Print the common capabilities by version. Raises: Failed, TransportFailed."""
     if client.login.protocol.housekeeping:
         _show_housekeeping(client, answers, json_)
         return
@@ -41,7 +41,7 @@ def show_handshake(client: AlpineBitsClient, answers: Sequence[HttpResponse], js
         click.echo(json.dumps(record))
     else:
         _headline(client, answer, reply)
-        click.echo(f"bodies packed by gzip: {'taken' if accepts_gzip(answer) else 'not announced'}")
+        click.echo(f"gzip: {'accepted' if accepts_gzip(answer) else 'not announced'}")
         rows = list(_lines(common))
         if rows:
             show_table(rows, ("version", "action", "supports"))
@@ -54,7 +54,7 @@ def show_handshake(client: AlpineBitsClient, answers: Sequence[HttpResponse], js
 def _lines(
     common: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> Iterator[dict[str, str | None]]:
-    """A line for each support; what is as in the line before is not said again."""
+    """A row for each support; a version or action equal to that of the row before is blank."""
     for version, actions in common.items():
         first: str | None = printable(version)
         for action, supports in (actions or {"-": ()}).items():
@@ -66,21 +66,21 @@ def _lines(
 
 
 def _common(reply: Reply) -> tuple[Mapping[str, Mapping[str, Sequence[str]]], str]:
-    """Version -> action -> supports, and what is wrong with how the server says it."""
+    """Version -> action -> supports in common, and the mistake in the answer ("" if none)."""
     found = [one.text for one in reply.remarks if one.status == HANDSHAKE_STATUS]
     if len(found) != 1:
         return {}, "" if reply.outcome == "error" else "there is no ALPINEBITS_HANDSHAKE warning"
     try:
         return read_common(found[0]), ""
     except NoCapabilities:
-        return {}, "what both can is not the JSON of a handshake"
+        return {}, "the ALPINEBITS_HANDSHAKE warning is not the JSON of a handshake"
 
 
 def _show_housekeeping(
     client: AlpineBitsClient, answers: Sequence[HttpResponse], json_: bool
 ) -> None:
-    """The answers to getVersion and getCapabilities: "OK:" and what it is."""
-    said = []
+    """Print the answers to getVersion and getCapabilities: each is "OK:" and the value."""
+    values = []
     for answer in answers:
         text = answer.body.decode("utf-8", "replace").strip()
         if answer.status != 200 or not text.startswith("OK:"):
@@ -89,8 +89,8 @@ def _show_housekeeping(
                 record = {"outcome": "refused", "status": answer.status, "text": what}
                 click.echo(json.dumps(record))
             raise TransportFailed(what, hint)
-        said.append(printable(text.removeprefix("OK:")))
-    version, names = said[0], [name for name in said[1].split(",") if name]
+        values.append(printable(text.removeprefix("OK:")))
+    version, names = values[0], [name for name in values[1].split(",") if name]
     if json_:
         record = {"outcome": "success", "status": 200, "gzip": accepts_gzip(answers[0])}
         click.echo(json.dumps({**record, "version": version, "capabilities": names}))
@@ -102,9 +102,9 @@ def _show_housekeeping(
 def show_requests(
     client: AlpineBitsClient, answer: HttpResponse, *, raw: bool, json_: bool, last: bool
 ) -> list[tuple[str, str]]:
-    """The guest requests that came; (UniqueID type, ID) of each.
+    """Print the guest requests of an answer. Returns (UniqueID type, ID) of each.
 
-    `last`: nothing is said after it, so that the exit code is decided. Raises: Failed,
+    `last`: no request to the server follows, so this answer decides the exit code. Raises: Failed,
     TransportFailed.
     """
     if raw:
@@ -148,14 +148,14 @@ def _row(one: Received) -> dict[str, object]:
     return {column: printable(value) or None for column, value in row.items()}
 
 
-#: Where the message that answers an action is not called as the action.
-_OTHERWISE_CALLED = {"OTA_Read": "OTA_ResRetrieveRS"}
+#: Actions whose answer does not have the action's name.
+_ANSWER_NAMES = {"OTA_Read": "OTA_ResRetrieveRS"}
 
 
 def answered_by(action: str) -> str:
-    """The message that answers an action."""
+    """Name of the message that answers an action."""
     name = action.partition(":")[0]
-    return _OTHERWISE_CALLED.get(name, f"{name}RS")
+    return _ANSWER_NAMES.get(name, f"{name}RS")
 
 
 def finish(
@@ -167,7 +167,8 @@ def finish(
     *,
     body: bool = False,
 ) -> None:
-    """What came of something that was sent; with `body` the answer itself, for people.
+    """Print the result of a request: the text `done` if it was accepted, with `body` the answer
+    itself.
 
     Raises: Failed, TransportFailed.
     """
@@ -185,7 +186,7 @@ def finish(
 
 
 def _reply(client: AlpineBitsClient, answer: HttpResponse, expected: str, json_: bool) -> Reply:
-    """The answer, read. Raises: TransportFailed where it is no AlpineBits."""
+    """Parse an answer. Raises: TransportFailed if it is not AlpineBits."""
     reply = read_reply(answer, expected, client.login.protocol)
     if reply.root is None:
         if json_:
@@ -195,7 +196,7 @@ def _reply(client: AlpineBitsClient, answer: HttpResponse, expected: str, json_:
 
 
 def _record(client: AlpineBitsClient, answer: HttpResponse, reply: Reply) -> dict[str, Any]:
-    """What every answer has, as JSON."""
+    """The JSON fields that all answers have."""
     return {
         "outcome": reply.outcome,
         "status": answer.status,
@@ -211,15 +212,15 @@ def _record(client: AlpineBitsClient, answer: HttpResponse, reply: Reply) -> dic
 
 
 def _headline(client: AlpineBitsClient, answer: HttpResponse, reply: Reply) -> None:
-    """The outcome in one line, and the server's remarks below it."""
+    """Print the outcome in one line, and the server's remarks below it."""
     what = f"AlpineBits {client.login.protocol.name}, {answer.took_ms} ms"
     click.echo(f"{client.login.url.redacted}  {what}: {reply.outcome}")
     for one in reply.remarks:
         if one.status == HANDSHAKE_STATUS:
             continue
         names = (("code", one.code), (one.status, one.status), ("for", one.record))
-        said = [f"{name} {value}" if name != value else value for name, value in names if value]
-        where = f" ({', '.join(said)})" if said else ""
+        parts = [f"{name} {value}" if name != value else value for name, value in names if value]
+        where = f" ({', '.join(parts)})" if parts else ""
         click.echo(f"{one.kind}{printable(where)}: {printable(one.text)}")
     if reply.text:
         click.echo(f"problem: {reply.text}")

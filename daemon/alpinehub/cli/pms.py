@@ -1,4 +1,4 @@
-"""`alpinehub pms handshake|poll|ack|refuse|push-freerooms|send`: hotel software, played by hand."""
+"""`alpinehub pms handshake|poll|ack|refuse|push-freerooms|send`: acts as hotel software."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 
 
 @click.group(
-    short_help="Play hotel software against an AlpineBits server.",
-    epilog="""Exit codes: 0 the server took it; 1 it said no, or said it otherwise than the protocol
-wants; 2 wrong usage; 3 no answer of AlpineBits came. With --json each answer is one line.
+    short_help="Act as hotel software: send requests to an AlpineBits server.",
+    epilog="""Exit codes: 0 accepted; 1 refused, or the answer does not conform to the protocol;
+2 wrong usage; 3 no AlpineBits answer was received. With --json each answer is one line.
 
 \b
   export ALPINEHUB_PASSWORD=demo
@@ -32,11 +32,11 @@ wants; 2 wrong usage; 3 no answer of AlpineBits came. With --json each answer is
   alpinehub pms poll --url http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO --ack""",
 )
 def pms() -> None:
-    """Play hotel software against an AlpineBits server: this one, or any other."""
+    """Act as hotel software: send requests to an AlpineBits server, this one or any other."""
 
 
-def _talks(function: Callable[..., None]) -> Callable[..., None]:
-    """A command that talks to a server: its options, and the client made of them."""
+def _with_client(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a server; the command gets the client made from them."""
 
     @wraps(function)
     def command(gzip: bool, json_: bool, **given: Any) -> None:
@@ -45,13 +45,13 @@ def _talks(function: Callable[..., None]) -> Callable[..., None]:
         function(client, gzip=gzip, json_=json_, **given)
 
     options = (
-        click.option("--url", required=True, help="Where the server takes AlpineBits."),
+        click.option("--url", required=True, help="The server's AlpineBits endpoint."),
         version_option,
         server_options,
         click.option(
             "--gzip",
             is_flag=True,
-            help="Compress the request, after a first one has shown that the server takes it.",
+            help="Compress the request, after a first one has shown that the server accepts it.",
         ),
         as_json,
     )
@@ -61,28 +61,28 @@ def _talks(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _hotel(function: Callable[..., None]) -> Callable[..., None]:
-    """A command about a hotel: its options, and the HotelName made of them."""
+    """Add the options of a hotel; the command gets the HotelName made from them."""
 
     @wraps(function)
     def command(*args: Any, hotel: str, hotel_name: str, **given: Any) -> None:
         function(*args, hotel=HotelName(code=hotel, name=hotel_name), **given)
 
     named = click.option(
-        "--hotel-name", default="", help="HotelName, which a server may take instead."
+        "--hotel-name", default="", help="HotelName; a server may accept it instead of the code."
     )
     return click.option("--hotel", default="", metavar="CODE", help="HotelCode.")(named(command))
 
 
 @pms.command(
-    short_help="Shake hands, and show what the server can do.",
+    short_help="Make a handshake, and show the capabilities in common.",
     epilog="""Example:
 
 \b
   alpinehub pms handshake --url https://hub.example/api/alpinebits --user edelweiss-pms""",
 )
-@_talks
+@_with_client
 def handshake(client: AlpineBitsClient, *, gzip: bool, json_: bool) -> None:
-    """Say what hotel software can do, and show what the server has in common with it.
+    """Send the capabilities of hotel software, and show those that the server has, too.
 
     With 2017-10, which has no handshake, the server is asked for its version and capabilities.
     """
@@ -106,13 +106,13 @@ def handshake(client: AlpineBitsClient, *, gzip: bool, json_: bool) -> None:
   alpinehub pms poll --url ... --user pms --hotel EDELW --since 2026-02-01T00:00:00+01:00 --raw
   alpinehub pms poll --url ... --user pms --hotel EDELW --ack --json""",
 )
-@_talks
+@_with_client
 @_hotel
 @click.option(
-    "--since", default="", metavar="MOMENT", help="All created since then, acknowledged or not."
+    "--since", default="", metavar="TIME", help="All created since then, acknowledged or not."
 )
-@click.option("--ack", is_flag=True, help="Acknowledge all that came.")
-@click.option("--raw", is_flag=True, help="Print the answer as it came.")
+@click.option("--ack", is_flag=True, help="Acknowledge all requests received.")
+@click.option("--raw", is_flag=True, help="Print the answer unchanged.")
 def poll(
     client: AlpineBitsClient,
     hotel: HotelName,
@@ -141,14 +141,14 @@ def poll(
 \b
   alpinehub pms ack --url ... --user pms --id 019a6e4f3d2b4c5d8e7f --id 019a6e4f3d2b4c5d8e80:15"""
 )
-@_talks
+@_with_client
 @click.option(
     "--id",
     "ids",
     multiple=True,
     required=True,
     metavar="ID[:15]",
-    help="UniqueID, with :15 of a cancellation; several.",
+    help="UniqueID, with :15 for a cancellation; may be repeated.",
 )
 def ack(client: AlpineBitsClient, ids: tuple[str, ...], *, gzip: bool, json_: bool) -> None:
     """Acknowledge guest requests: they are not delivered again."""
@@ -166,13 +166,15 @@ def ack(client: AlpineBitsClient, ids: tuple[str, ...], *, gzip: bool, json_: bo
   alpinehub pms refuse --url ... --user pms --id 019a6e4f3d2b4c5d8e7f --text "no such room"
 """,
 )
-@_talks
-@click.option("--id", "ids", multiple=True, required=True, metavar="ID", help="UniqueID; several.")
+@_with_client
+@click.option(
+    "--id", "ids", multiple=True, required=True, metavar="ID", help="UniqueID; may be repeated."
+)
 @click.option("--text", required=True, help="Why it cannot be processed.")
 def refuse(
     client: AlpineBitsClient, ids: tuple[str, ...], text: str, *, gzip: bool, json_: bool
 ) -> None:
-    """Refuse guest requests: taken, and the hotel says why it cannot use them."""
+    """Refuse guest requests with a reason: they are not delivered again."""
     report = message.notif_report((), dict.fromkeys(ids, text))
     answer = converse(_send(client, ACKNOWLEDGE, report, gzip), json_)
     finish(client, answer, ACKNOWLEDGE, f"{len(ids)} refused", json_)
@@ -180,7 +182,7 @@ def refuse(
 
 @pms.command(
     "push-freerooms",
-    short_help="Push to the server how many rooms are free.",
+    short_help="Push the number of free rooms to the server.",
     epilog="""Examples:
 
 \b
@@ -189,18 +191,18 @@ def refuse(
   alpinehub pms push-freerooms --url ... --user pms --hotel EDELW --complete --reset
   alpinehub pms push-freerooms --url ... --user pms --file freerooms.xml""",
 )
-@_talks
+@_with_client
 @_hotel
-@click.option("--file", type=click.File("rb"), help="Send this document, as it is.")
+@click.option("--file", type=click.File("rb"), help="Send this document unchanged.")
 @click.option("--complete", is_flag=True, help="A complete set: what it does not name is deleted.")
 @click.option("--reset", is_flag=True, help="With --complete: no rooms at all.")
-@click.option("--room-type", default="", help="InvTypeCode; none: a season of being closed.")
+@click.option("--room-type", default="", help="InvTypeCode; none: a closed season.")
 @click.option("--room", default="", help="InvCode: one room.")
 @click.option("--from", "start", type=_DAY, help="First day (YYYY-MM-DD).")
 @click.option("--to", "end", type=_DAY, help="Last day.")
-@click.option("--free", type=click.IntRange(0), default=0, help="Bookable; 0 is fully booked.")
-@click.option("--out-of-order", type=click.IntRange(0), default=0, help="From 2020-10 on.")
-@click.option("--out-of-market", type=click.IntRange(0), default=0, help="From 2020-10 on.")
+@click.option("--free", type=click.IntRange(0), default=0, help="Bookable rooms; 0: fully booked.")
+@click.option("--out-of-order", type=click.IntRange(0), default=0, help="Since 2020-10.")
+@click.option("--out-of-market", type=click.IntRange(0), default=0, help="Since 2020-10.")
 def push_freerooms(
     client: AlpineBitsClient,
     hotel: HotelName,
@@ -214,12 +216,12 @@ def push_freerooms(
     json_: bool,
     **counts: Any,
 ) -> None:
-    """Push to the server how many rooms are free: a period, a closed season, or a document."""
+    """Push the number of free rooms to the server: a period, a closed season, or a document."""
     protocol = client.login.protocol
     if not (file or hotel.code or hotel.name):
         raise click.UsageError("give --hotel CODE, or a whole document with --file")
     if reset and not complete:
-        raise click.UsageError("--reset is a complete set: give --complete, too")
+        raise click.UsageError("--reset needs --complete")
     if not (file or reset) and (start is None or end is None):
         raise click.UsageError("give --from and --to, --reset, or --file")
     periods = []
@@ -239,29 +241,29 @@ def push_freerooms(
   alpinehub pms send --url ... --user pms --action OTA_HotelDescriptiveInfo:Inventory \\
       --file request.xml"""
 )
-@_talks
-@click.option("--action", required=True, help="The form field action, as the protocol names it.")
+@_with_client
+@click.option("--action", required=True, help="Value of the form field `action`.")
 @click.option("--file", type=click.File("rb"), required=True, help="The document; - is stdin.")
 def send(
     client: AlpineBitsClient, action: str, file: IO[bytes], *, gzip: bool, json_: bool
 ) -> None:
-    """Send any document, and print the answer as it came."""
+    """Send any document, and print the answer unchanged."""
     answer = converse(_send(client, action, file.read(), gzip), json_)
     finish(client, answer, action, "", json_, body=True)
 
 
 async def _send(client: AlpineBitsClient, action: str, document: bytes, gzip: bool) -> Any:
-    """A request, compressed only after the server has announced that it takes gzip."""
+    """Send a request, compressed only after the server has announced that it accepts gzip."""
     if gzip:
         protocol = client.login.protocol
         first = ("getVersion", None) if protocol.housekeeping else (HANDSHAKE, message.ping("{}"))
         if not accepts_gzip(await client.call(*first)):
-            raise click.ClickException("the server does not say that it takes gzip")
+            raise click.ClickException("the server does not announce that it accepts gzip")
     return await client.call(action, document, gzip=gzip)
 
 
 def _unique_id(written: str) -> tuple[str, str]:
     unique_id, _, kind = written.partition(":")
     if kind not in ("", "14", "15") or not unique_id:
-        raise click.UsageError(f"{written!r} is no ID, ID:14 or ID:15")
+        raise click.UsageError(f"{written!r} must be ID, ID:14 or ID:15")
     return kind or "14", unique_id

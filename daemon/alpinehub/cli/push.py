@@ -37,7 +37,7 @@ def push() -> None:
       --url https://pms.example/alpinebits --version 2022-10""",
 )
 @click.argument("name")
-@click.option("--url", required=True, help="Where the hotel software takes AlpineBits: https://")
+@click.option("--url", required=True, help="AlpineBits endpoint of the hotel software: https://")
 @click.option("--login", required=True, help="User name of the hub at that server.")
 @click.option(
     "--version",
@@ -56,7 +56,7 @@ def push() -> None:
 def set_(hub: Hub, name: str, url: str, login: str, protocol: str, gzip: bool) -> None:
     """Push the guest requests of an account to a URL, also those that wait already.
 
-    The password of the hub at that server is read from standard input, or asked for.
+    The password of the hub at that server is read from standard input or the terminal.
     """
     password = read_secret("Password")
     hub.run(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     required=True,
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="YYYY-MM-DD",
-    help="The hotel's local day.",
+    help="Day in the hotel's time zone.",
 )
 @click.option(
     "--format",
@@ -37,24 +37,25 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "html", "json"]),
     default="text",
     show_default=True,
-    help="What is shown.",
+    help="Output format.",
 )
 @with_hub
 def report(hub: Hub, code: str | None, portfolio: bool, day: datetime, kind: str) -> None:
-    """Show the daily report of a hotel, or of all. Nothing is sent; what waits is what waits now.
+    """Show the daily report of a hotel, or of all hotels. Nothing is sent. Waiting requests are
+    those that wait now, not at the end of that day.
 
-    Sent twice is what said nothing new, and what the same guest asked for the same days within 30
-    days, by another form say. In JSON moments are microseconds since the epoch.
+    Duplicates are submissions with nothing new, and requests of the same guest for the same days
+    within 30 days, for example by another form. In JSON, times are microseconds since the epoch.
     """
     from alpinehub.report.job import read_all, read_report
     from alpinehub.report.portfolio import write_portfolio
     from alpinehub.report.writing import to_json, write
 
     if (code is None) != portfolio:
-        raise click.UsageError("name --hotel CODE or --portfolio, one of them")
+        raise click.UsageError("give either --hotel CODE or --portfolio")
     on = day.date().isoformat()
     found: Figures | Portfolio
-    # What a browser shows has no mail around it that could bring the picture.
+    # The picture is an attachment of the mail; a browser would not find it.
     if code is None:
         found = portfolio_found = hub.run(lambda ctx: read_all(ctx, on))
         written = write_portfolio(portfolio_found, picture=False)

@@ -24,7 +24,7 @@ def requests() -> None:
 
 @requests.command(
     "list",
-    short_help="List them, the newest first.",
+    short_help="List guest requests, the newest first.",
     epilog="""Examples:
 
 \b
@@ -32,25 +32,25 @@ def requests() -> None:
   alpinehub requests list --state undeliverable --since 2d
   alpinehub requests list --account edelweiss-pms --state rejected --since 2027-01-01 --json""",
 )
-@click.option("--hotel", metavar="CODE", help="Of one hotel.")
+@click.option("--hotel", metavar="CODE", help="Of this hotel only.")
 @click.option(
     "--status",
     type=click.Choice(("request", "reservation", "cancelled")),
-    help="What the newest version is.",
+    help="Status of the newest version.",
 )
 @click.option(
     "--state", type=click.Choice(get_args(listing.State)),
-    help="What became of it for an account; open: waiting, sent or undeliverable.",
+    help="State of the delivery to an account; open: waiting, sent or undeliverable.",
 )  # fmt: skip
 @click.option("--account", metavar="NAME", help="With --state: for this account.")
 @click.option(
-    "--since", callback=moment, metavar="TIME", help="Made then or later: 2h, 7d, a date."
+    "--since", callback=moment, metavar="TIME", help="Created then or later: 2h, 7d, a date."
 )
-@click.option("--until", callback=moment, metavar="TIME", help="Made before.")
+@click.option("--until", callback=moment, metavar="TIME", help="Created before then.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most."
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Rows at most."
 )
-@click.option("--after", metavar="ID", help="Only what comes behind it: the next page.")
+@click.option("--after", metavar="ID", help="Continue after this request: the next page.")
 @hub_options
 def list_(
     hub: Hub,
@@ -60,13 +60,13 @@ def list_(
     until: int,
     **chosen: Any,
 ) -> None:
-    """List guest requests, the newest first, without anything that a guest wrote.
+    """List guest requests, the newest first, without the guests' data.
 
-    ACCOUNTS shows what became of the newest version for each account: waiting (not fetched yet),
-    sent (fetched, not acknowledged), undeliverable (their version of AlpineBits cannot carry it),
-    acknowledged, rejected, or cancelled by an operator. Not sent: disabled (the account or the
+    ACCOUNTS shows the delivery of the newest version to each account: waiting (not fetched yet),
+    sent (fetched, not acknowledged), undeliverable (the account's AlpineBits version cannot carry
+    it), acknowledged, rejected, or cancelled by an operator. Not sent: disabled (the account or the
     hotel is disabled), revoked (the account no longer reads the hotel), unneeded (a cancellation of
-    a request that the account never got).
+    a request that the account never received).
     """
     wanted = RequestFilter(since_us=since, until_us=until or None, **chosen)
     page = hub.run(lambda ctx: listing.list_requests(ctx.store, wanted))
@@ -74,7 +74,7 @@ def list_(
     if not hub.json:
         rows = [{**item, "accounts": _summary(item["accounts"])} for item in rows]
         if page.next is not None and page.looked_at:
-            click.echo(f"{page.looked_at} were looked at", err=True)
+            click.echo(f"{page.looked_at} guest requests examined", err=True)
     if rows or hub.json or page.next is None:
         show_page(rows, _COLUMNS, next=page.next, json_=hub.json)
     else:
@@ -83,7 +83,7 @@ def list_(
 
 @requests.command(
     "show",
-    short_help="Show one and its history.",
+    short_help="Show a guest request and its history.",
     epilog="""Examples:
 
 \b
@@ -92,11 +92,11 @@ def list_(
 )
 @click.argument("id_", metavar="ID")
 @click.option(
-    "--xml", type=click.Choice([*PROTOCOLS]), help="As hotel software of this version gets it."
+    "--xml", type=click.Choice([*PROTOCOLS]), help="As sent to hotel software of this version."
 )
 @hub_options
 def show_request(hub: Hub, id_: str, xml: str | None) -> None:
-    """Show a guest request with the guest's data, and everything that became of it."""
+    """Show a guest request: the guest's data, the deliveries and the history."""
     if xml is not None:
         protocol = PROTOCOLS[xml]
         made = hub.run(lambda ctx: listing.render_request(ctx.store, id_, protocol))
@@ -128,23 +128,23 @@ def show_request(hub: Hub, id_: str, xml: str | None) -> None:
 @click.option("--account", metavar="NAME", help="For one account.  [default: all of the hotel]")
 @hub_options
 def resend(hub: Hub, id_: str, account: str | None) -> None:
-    """Let hotel software get a guest request again with its next poll.
+    """Deliver a guest request again, with the next poll of hotel software.
 
-    For accounts who acknowledged it, rejected it, or from whose list it was taken. A cancellation
-    goes only to accounts who got the request, and a request that was erased to nobody.
+    It goes to accounts that acknowledged or rejected it, or for which it was cancelled. A
+    cancellation goes only to accounts that received the request; an erased request goes to none.
     """
     done = hub.run(lambda ctx: actions.resend(ctx.store, id_, account=account, by=OPERATOR))
     names = ", ".join(done.accounts)
     sentence = (
         f"version {done.version} waits again for: {names}"
         if names
-        else "it waits already, or it cancels a request that no account got"
+        else "it waits already, or it cancels a request that no account received"
     )
     hub.say({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence)
 
 
 @requests.command(
-    short_help="Take one from the list of what waits.",
+    short_help="Stop the delivery of a guest request.",
     epilog="""Examples:
 
 \b
@@ -155,14 +155,14 @@ def resend(hub: Hub, id_: str, account: str | None) -> None:
 @click.option("--account", metavar="NAME", help="For one account.  [default: all of the hotel]")
 @click.option(
     "--as-cancellation", is_flag=True,
-    help="Send a cancellation to all accounts who got it: it may be in their software already.",
+    help="Send a cancellation to all accounts that received it: their software may hold it.",
 )  # fmt: skip
 @hub_options
 def cancel(hub: Hub, id_: str, account: str | None, as_cancellation: bool) -> None:
-    """Take a guest request from the list of what waits: hotel software does not get it, nor does
-    software that comes later.
+    """Stop the delivery of a guest request: it is sent neither to the accounts of today nor to
+    those that are added later.
 
-    Nothing is deleted; `resend` brings it back.
+    Nothing is deleted; `resend` delivers it again.
     """
     if as_cancellation and account is not None:
         raise click.UsageError("a cancellation goes to all accounts: leave out --account")
@@ -172,7 +172,7 @@ def cancel(hub: Hub, id_: str, account: str | None, as_cancellation: bool) -> No
     else:
         done = hub.run(lambda ctx: actions.cancel(ctx.store, id_, account=account, by=OPERATOR))
         names = ", ".join(done.accounts)
-        sentence = f"it does not wait any more for: {names}" if names else "it waits for no account"
+        sentence = f"it no longer waits for: {names}" if names else "it waits for no account"
     hub.say({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence)
 
 

@@ -1,4 +1,4 @@
-"""What forms send, made up: a submission of each kind of source, in four languages."""
+"""Sample submissions of each kind of source, in four languages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LANGUAGES = ("de", "it", "en", "fr")
 
 
 class Sample(NamedTuple):
-    """A body, and what it is said to be."""
+    """The body of a request and its content type."""
 
     content_type: str
     body: bytes
@@ -50,7 +50,8 @@ _WORDS = {
 def sample(
     kind: str, *, hotel: str, language: str, number: str, secret: str, today: date, odd: bool
 ) -> Sample:
-    """A submission. `odd`: one that no hotel sees, a test of Google's or a robot's form.
+    """A submission. `odd`: one that is not passed on to the hotel, Google's test lead or a form
+    filled in by a robot.
 
     The guest does not exist: example.com is reserved for examples.
     """

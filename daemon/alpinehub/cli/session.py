@@ -1,4 +1,4 @@
-"""What the commands share: the hub's store opened for one coroutine, secrets in, results out."""
+"""Shared by the commands: opening the hub's store, reading secrets, printing results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cordata.terminal import LazyGroup, as_record, moment
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Characters of a secret made here: 144 bits.
+#: Size of a generated secret: 144 bits.
 _SECRET_BYTES = 18
 
 
@@ -36,8 +36,8 @@ def _operator() -> str:
         return str(os.getuid())
 
 
-#: For what is put on record. Asked at once: a command of root's becomes the owner of the store
-#: (cordata.connect).
+#: Name of the operator in histories. Read at import: a command that root starts changes to the
+#: user that owns the store (cordata.connect).
 OPERATOR = _operator()
 
 
@@ -49,7 +49,7 @@ class Hub:
     json: bool = False
 
     def run(self, act: Callable[[Context], Awaitable[T]]) -> T:
-        """Open the store, act, close it. Raises: CordataError."""
+        """Open the store, run `act`, close the store. Raises: CordataError."""
         from alpinehub.app import app
 
         async def main() -> T:
@@ -67,13 +67,13 @@ class Hub:
 
 
 def with_hub(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets a Hub as its first argument."""
+    """Give the command a Hub as its first argument."""
 
     @functools.wraps(function)
-    def packed(*, json_: bool = False, **given: Any) -> Any:
+    def command(*, json_: bool = False, **given: Any) -> Any:
         return function(Hub(config=click.get_current_context().obj, json=json_), **given)
 
-    return packed
+    return command
 
 
 def hub_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,10 +87,10 @@ def as_json(function: F) -> F:
 
 
 class Group(LazyGroup):
-    """Its commands take --config behind their name, too, as those of `cordata` do."""
+    """A group whose commands accept --config after their name, too, as those of `cordata` do."""
 
     def prepare(self, command: click.Command) -> None:
-        """Add --config to a command, or to all of a group."""
+        """Add --config to a command, or to all commands of a group."""
         take_config(command)
 
 
@@ -103,7 +103,7 @@ def _choose_config(
 
 
 def take_config(command: click.Command) -> None:
-    """Let a command, or all of a group, take --config."""
+    """Add --config to a command, or to all commands of a group."""
     if isinstance(command, click.Group):
         for one in command.commands.values():
             take_config(one)
@@ -113,19 +113,22 @@ def take_config(command: click.Command) -> None:
         type=click.Path(dir_okay=False),
         expose_value=False,
         callback=_choose_config,
-        help="Configuration file; as the same option before the command.",
+        help="Configuration file; the same as the option before the command.",
     )
     command.params.append(option)
 
 
 def since(context: click.Context, parameter: click.Parameter, value: str | None) -> int:
-    """An option's `2h`, `7d` ago or date in UTC, in microseconds since the epoch; 0 for none."""
+    """Parse an option: `2h`, `7d` (ago), or a date in UTC.
+
+    Returns microseconds since the epoch; 0 if the option is not given.
+    """
     found = moment(context, parameter, value)
     return 0 if found is None else found.us(int(datetime.now(UTC).timestamp() * 1_000_000))
 
 
 def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
-    """An option's NAME=VALUE, taken apart. Raises: UsageError that names the form."""
+    """Split an option's NAME=VALUE. Raises: UsageError that names the form."""
     name, equals, value = word.partition("=")
     if not name or not equals:
         raise click.UsageError(f"{word!r} must be {form}")
@@ -138,15 +141,15 @@ def new_secret() -> str:
 
 
 def read_secret(what: str) -> str:
-    """The first line of standard input; asked for twice, unseen, when that is a terminal.
+    """The first line of standard input; on a terminal it is asked for twice and not shown.
 
-    Never an argument: every process of the machine may read those.
+    Never an argument: all users of the machine can read those.
     """
     if sys.stdin.isatty():
         return str(click.prompt(what, hide_input=True, confirmation_prompt=True))
     line = first_line(sys.stdin)
     if not line:
-        raise click.UsageError(f"standard input holds no {what.lower()}")
+        raise click.UsageError(f"standard input contains no {what.lower()}")
     return line
 
 
@@ -156,7 +159,7 @@ def first_line(file: IO[str]) -> str:
 
 
 def show_document(document: bytes) -> None:
-    """Print XML, or what came instead: on a terminal without what it would obey, as references."""
+    """Print a document; on a terminal, control characters are printed as character references."""
     if not sys.stdout.isatty():
         click.echo(document)
         return

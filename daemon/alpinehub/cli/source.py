@@ -15,7 +15,7 @@ _from_stdin = click.option(
 )
 _options = click.option(
     "--option", "options", multiple=True, metavar="NAME=VALUE",
-    help=f"Of a form: {', '.join(sources.OPTIONS)}; several.",
+    help=f"Option of a form: {', '.join(sources.OPTIONS)}; may be repeated.",
 )  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def add(
 ) -> None:
     """Add a source to a hotel. A secret is made and printed, once, unless one is given.
 
-    Where it posts to is printed with it; for the kinds wix and form the secret is in the address.
+    The URL to post to is printed, too; for the kinds wix and form it contains the secret.
     """
     secret = read_secret("Secret") if secret_stdin else sources.new_secret()
     chosen = dict(map(pair, options))
@@ -111,13 +111,13 @@ def show_(hub: Hub, hotel: str, name: str) -> None:
 @_options
 @hub_options
 def set_(hub: Hub, hotel: str, name: str, options: tuple[str, ...]) -> None:
-    """Change options of a form: honeypot (a hidden field that only robots fill; empty: none),
-    redirect (the page after the form; empty: one that says thanks), proof_of_work (zero bits, 1 to
-    24, of the proof that a script of the page puts into the form, as the example form.html does: 16
-    cost a guest a second or two; empty: none).
+    """Change options of a form: honeypot (a hidden field that only robots fill in; empty: none),
+    redirect (the page after the form; empty: a page with thanks), proof_of_work (number of zero
+    bits, 1 to 24, of the proof that a script on the page adds to the form, as the example form.html
+    does: 16 take a guest's browser a second or two; empty: none).
     """
     if not options:
-        raise click.UsageError("nothing to set: --option NAME=VALUE")
+        raise click.UsageError("nothing to change: give --option NAME=VALUE")
     chosen = dict(map(pair, options))
     hub.run(lambda ctx: sources.set_options(ctx.store, hotel, name, chosen))
     hub.say({"hotel": hotel, "name": name, "options": chosen}, f"source {name} changed")
@@ -134,19 +134,20 @@ def set_(hub: Hub, hotel: str, name: str, options: tuple[str, ...]) -> None:
 @click.argument("name")
 @click.option(
     "--keep", callback=duration, default="24h", show_default=True,
-    help="How long the old secret is still taken; 0: it ends at once.",
+    help="How long the old secret is still accepted; 0: it ends at once.",
 )  # fmt: skip
 @_from_stdin
 @hub_options
 def rotate(hub: Hub, hotel: str, name: str, keep: int, secret_stdin: bool) -> None:
-    """Give a source another secret. The old one is taken beside it for a while, so that nothing is
-    lost until the sender has the new one; a warning in the journal names who still uses it.
+    """Give a source another secret. The old one is also accepted for a while, so that nothing is
+    lost until the sender has the new one; a warning in the journal names a source that still uses
+    the old one.
     """
     secret = read_secret("Secret") if secret_stdin else sources.new_secret()
     record = hub.run(lambda ctx: sources.set_secret(ctx, hotel, name, secret, keep_s=keep))
     shown = {key: record[key] for key in ("hotel", "name", "kind", "before_until")}
     until = str(as_record(record)["before_until"]).replace("+00:00", "Z")
-    old = f"is taken until {until}" if record["before_until"] else "is taken no more"
+    old = f"is accepted until {until}" if record["before_until"] else "is no longer accepted"
     sentence = f"source {name} of {hotel} has a new secret; the old one {old}"
     _warn_of_shared_key(hub, shown, secret)
     _show(hub, shown, sentence, "" if secret_stdin else secret)
@@ -157,7 +158,7 @@ def rotate(hub: Hub, hotel: str, name: str, keep: int, secret_stdin: bool) -> No
 @click.argument("name")
 @hub_options
 def disable(hub: Hub, hotel: str, name: str) -> None:
-    """Disable a source: it is answered 401."""
+    """Disable a source: its requests are answered with 401."""
     hub.run(lambda ctx: sources.set_source_disabled(ctx.store, hotel, name, True))
     record = {"hotel": hotel, "name": name, "disabled": True}
     hub.say(record, f"source {name} of {hotel} disabled")
@@ -189,7 +190,7 @@ def _warn_of_shared_key(hub: Hub, record: dict[str, object], secret: str) -> Non
 
 
 def _show(hub: Hub, record: dict[str, object], sentence: str, secret: str) -> None:
-    """With the secret when it was made here: the only time it is to be seen."""
+    """Print what was done, the URL, and a generated secret: it cannot be shown later."""
     kind, hotel = str(record["kind"]), str(record["hotel"])
     if secret:
         record["secret"] = secret

@@ -1,4 +1,4 @@
-"""`alpinehub webhook send`: what a form would send, sent to this hub or any other."""
+"""`alpinehub webhook send`: sends submissions to this hub or any other, as a form would."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _SHOWN = 500
 
 @click.group()
 def webhook() -> None:
-    """Play a form against a hub."""
+    """Act as a form: send submissions to a hub."""
 
 
 @webhook.command(
-    short_help="Send what a form would send, and show the answer.",
-    epilog="""Exit codes: 0 taken; 1 refused; 2 wrong usage; 3 no answer. With --json each answer is
-one line. The secrets of the demo hotel are demo, demo-wix-0123456789012, demo-google-0123456789012
-and demo-form-0123456789012.
+    short_help="Send a submission, and show the answer.",
+    epilog="""Exit codes: 0 accepted; 1 refused; 2 wrong usage; 3 no answer. With --json each answer
+is one line. The secrets of the demo hotel are demo, demo-wix-0123456789012,
+demo-google-0123456789012 and demo-form-0123456789012.
 
 \b
   export ALPINEHUB_SECRET=demo-wix-0123456789012
@@ -39,30 +39,30 @@ and demo-form-0123456789012.
   alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO --file submission.json""",
 )
 @click.argument("kind", type=click.Choice(KINDS))
-@click.option("--url", required=True, help="Of the hub, without a path: https://hub.example.")
-@click.option("--hotel", required=True, metavar="CODE", help="Whose source it is.")
+@click.option("--url", required=True, help="The hub, without a path: https://hub.example.")
+@click.option("--hotel", required=True, metavar="CODE", help="The hotel of the source.")
 @click.option(
     "--secret-file", type=click.File("r"),
     help="Read the secret from the first line of a file; - is standard input.  "
     f"[default: the variable {SECRET_VARIABLE}, else asked for]",
 )  # fmt: skip
 @click.option("--file", "file", type=click.File("rb"), help="Send this body instead of a sample.")
-@click.option("--content-type", help="Of the body in --file.  [default: that of the kind]")
+@click.option("--content-type", help="Content type of --file.  [default: that of the kind]")
 @click.option(
     "--language", type=click.Choice(LANGUAGES), default="de", show_default=True,
-    help="Of the sample's labels and its guest.",
+    help="Language of the sample's labels and of its guest.",
 )  # fmt: skip
-@click.option("--id", "id_", help="The sample's own id; sent again it is a duplicate.")
+@click.option("--id", "id_", help="Id of the sample; sent twice, the second is a duplicate.")
 @click.option(
     "--odd", is_flag=True,
-    help="A sample that no hotel is to see: a test lead of Google's, a robot's form.",
+    help="A sample that the hub does not pass on: Google's test lead, a form filled by a robot.",
 )  # fmt: skip
 @click.option(
     "--count",
     type=click.IntRange(1, 10_000),
     default=1,
     show_default=True,
-    help="So often, each sample with another id.",
+    help="Number of samples, each with another id.",
 )
 @transport_options
 @as_json
@@ -82,13 +82,13 @@ def send(
     insecure: bool,
     json_: bool,
 ) -> None:
-    """Send what a form of this kind would send, and say what the hub answers.
+    """Send a submission, as a form of this kind would, and show the hub's answer.
 
-    A sample has a guest who does not exist, a week in a month's time, and an id of its own.
+    A sample has a guest who does not exist, a stay of a week in a month's time, and a new id.
     """
     secret = read_hidden("secret", secret_file, SECRET_VARIABLE)
     if not secret.isascii() or not secret.isprintable():
-        raise click.UsageError("a secret has visible ASCII characters only")
+        raise click.UsageError("a secret must consist of visible ASCII characters")
     where, headers = _target(url, kind, hotel, secret)
     given = file.read() if file is not None else None
     http = HttpClient(timeout_s=timeout, ca_file=ca_file, insecure=insecure)
@@ -114,7 +114,7 @@ def send(
 
 
 def _target(url: str, kind: str, hotel: str, secret: str) -> tuple[Url, dict[str, str]]:
-    """Where to send it, with which headers. Raises: click.UsageError."""
+    """The URL and the headers of a submission. Raises: click.UsageError."""
     headers = {"Accept": "*/*"}
     if kind == "generic":
         headers["X-Webhook-Secret"] = secret
@@ -125,8 +125,8 @@ def _target(url: str, kind: str, hotel: str, secret: str) -> tuple[Url, dict[str
 
 
 def _show(kind: str, answer: HttpResponse, secret: str, json_: bool) -> None:
-    """What came back. The secret is not shown, though a server might repeat it: whole in what it
-    says, and as a part of the path in where it sends to.
+    """Print the answer. The secret is replaced by `...`: a server may repeat it in the body, and
+    quoted in the path of the Location header.
     """
     text = answer.body.decode("utf-8", "replace").replace(secret, "...")[:_SHOWN]
     location = answer.headers.get("location")

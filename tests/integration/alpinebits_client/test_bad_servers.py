@@ -167,7 +167,7 @@ async def test_body_is_packed_only_after_the_server_has_said_that_it_takes_it() 
         done = await command(
             "pms", "poll", "--url", peer.url, "--user", "u", "--hotel", "H", "--gzip"
         )
-        assert done.code == 1 and "does not say that it takes gzip" in done.err
+        assert done.code == 1 and "does not announce that it accepts gzip" in done.err
         assert [one.action for one in peer.asked] == ["OTA_Ping:Handshaking"]
 
     def respond(asked: Asked) -> bytes:

@@ -142,7 +142,7 @@ async def test_command_tells_and_erases_a_person(tmp_path: Path, run: Run) -> No
         printed = json.loads((await command("export", *eva, *here)).stdout)
         assert printed["customers"][0]["requests"] == document["requests"]
         there = await command("export", *eva, *here, "--output", str(file), code=1)
-        assert "is there already" in there.stderr
+        assert "exists already" in there.stderr
         again = str(tmp_path / "nobody.json")
         await command("export", "--email", "nobody@example.com", *here, "--output", again, code=1)
         assert not Path(again).exists()

@@ -125,7 +125,7 @@ async def test_what_was_told_is_shown(tmp_path: Path, run: Run) -> None:
     ("words", "code", "said"),
     [
         (("set", "H9", "--off", "rooms"), 1, "did you mean H1?"),
-        (("set", "H1"), 2, "nothing is to be changed"),
+        (("set", "H1"), 2, "no change is given"),
         (("set", "H1", "--off", "rooms", "--on", "rooms"), 2, "both in --on and --off"),
         (("set", "H1", "--off", "roms"), 2, "Invalid value"),
         (("set", "H1", "--stale-after", "soon"), 2, "hours or default"),

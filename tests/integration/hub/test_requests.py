@@ -200,7 +200,7 @@ async def test_command_finds_what_is_held_behind_ten_thousand_newer_ones(
             assert (found["next"] is not None) == ("--limit" in words)
         done = await asyncio.to_thread(run, "requests", "list", "--state", "rejected")
         assert "nothing there" not in done.stderr
-        assert "10000 were looked at\nthere is more: --after f" in done.stderr
+        assert "10000 guest requests examined\nthere is more: --after f" in done.stderr
 
 
 async def test_resend_brings_back_what_was_refused_and_the_trail_keeps_why(tmp_path: Path) -> None:

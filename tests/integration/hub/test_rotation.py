@@ -179,12 +179,12 @@ async def test_command_adds_shows_and_rotates_sources_of_every_kind(
         assert rotated["before_until"] and rotated["secret"] != made["secret"]
         assert rotated["path"].endswith(rotated["secret"])
         once = await command("source", "rotate", "DEMO", "lead")
-        assert re.search(r"the old one is taken until 2[0-9-]+T[0-9:.]+Z\n", once)
+        assert re.search(r"the old one is accepted until 2[0-9-]+T[0-9:.]+Z\n", once)
         at_once = await command("source", "rotate", "DEMO", "lead", "--keep", "0")
-        assert "the old one is taken no more\n" in at_once
+        assert "the old one is no longer accepted\n" in at_once
         await command("source", "set", "DEMO", "home", "--option", "honeypot=url2")
         kept = await command("account", "rotate", "demo", "--keep", "2h")
-        assert "the old one is taken for 7200 s more\n" in kept
+        assert "the old one is accepted for another 7200 s\n" in kept
         for path in (made["path"], rotated["path"]):
             await seen()
             sent = {"content-type": "application/x-www-form-urlencoded", "x-webhook-secret": None}
