@@ -1,1 +1,1 @@
-"""The people who write to hotels: who is who."""
+"""Customers, the people who write to hotels: finding, merging, exporting and erasing them."""

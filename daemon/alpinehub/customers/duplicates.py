@@ -1,23 +1,23 @@
 """Duplicates: the primary merges customers who gave one telephone number, written differently.
 
-    due --numbers with the same last digits, in E.164--> one number, and somebody who gave no
-                                                         e-mail address with it?
-                           yes: merged, the other row goes      no: not due any more
+    due --numbers with the same last digits, in E.164--> are two equal, and has one of these
+                                                         customers no e-mail address?
+                           yes: merge, delete the other row     no: no longer due
 
     one of them has an address ....... the others are merged into that one
     none has ......................... the others are merged into the oldest
-    several have ..................... none is merged: people share telephones, and which of them
-                                       gave only the number is not known
+    several have ..................... none is merged: people share telephones, and it is not known
+                                       which of them gave only the number
 
 A new customer without an address is due. One with an address, as most have, is due only if a
 customer without one has a number with the same last digits, which the look-up of the customer
-tells (identity.py): so most numbers are never read. A customer is due, too, when their number or
-country changes, and those without an address when the region of their hotel changes. Two units
-that store customers at one moment do not see each other's: so new customers who are due are
-processed once more when SETTLED_S have passed.
+finds out (identity.py): so most numbers are never parsed. A customer is also due when their number
+or country changes, and one without an address when the region of their hotel changes. Two units
+that store customers at the same time do not see each other's rows: so new customers who are due
+are processed once more after SETTLED_S.
 
-Where a request is stored for a customer who is just merged, the foreign key fails one of the two
-units, which runs again: no request is lost.
+If a request is stored for a customer who is being merged, the foreign key makes one of the two
+units fail and run again: no request is lost.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ SETTLED_S = 60
 
 #: A number as written, the hotel's region and the guest's country.
 Written = tuple[str, str, str | None]
-#: With their country code; None: it is no number.
+#: The number in E.164; None: not a valid number.
 Numbers = Mapping[Written, str | None]
 
 _log = logging.getLogger("alpinehub.customers")
 
 
 async def merge_duplicates(store: Store, *, step: int = STEP) -> int:
-    """Process all customers that are due; how many were looked at."""
+    """Process all customers that are due. Returns how many were examined."""
     done, after, rows = 0, 0, step
-    while rows == step:  # a step that is not full was the last: new ones may keep coming
+    while rows == step:  # the first step that is not full is the last: new ones may keep coming
         ids = await process_step(store, after, step)
         rows = len(ids)
         done += rows
@@ -58,7 +58,7 @@ async def merge_duplicates(store: Store, *, step: int = STEP) -> int:
 
 
 async def process_step(store: Store, after: int, limit: int) -> Sequence[int]:
-    """Process the next customers that are due, in one unit; their ids."""
+    """Process the next customers that are due, in one unit. Returns their ids."""
 
     async def due(tx: Tx) -> tuple[list[Row], list[Row]]:
         rows = await tx.fetch_all("customer_due", after=after, limit=limit, old=_old(tx))
@@ -73,7 +73,7 @@ async def process_step(store: Store, after: int, limit: int) -> Sequence[int]:
     try:
         await store.run(partial(_process, due=rows, numbers=numbers))
     except Conflict:
-        pass  # a request came for a customer who was to be merged: all of it is done again
+        pass  # a request arrived for a customer of this step: they are still due, and come again
     return [int(row["id"]) for row in rows]
 
 
@@ -82,12 +82,12 @@ def _old(tx: Tx) -> int:
 
 
 def _regions(due: Iterable[Row]) -> Mapping[int, str]:
-    """By hotel."""
+    """Hotel id -> region."""
     return {row["hotel_id"]: row["region"] for row in due}
 
 
 async def _fetch_numbers(tx: Tx, due: Iterable[Row]) -> list[Row]:
-    """The numbers that may be one of theirs."""
+    """The numbers that end with the same digits as a number of these customers."""
     tails = sorted({(row["hotel_id"], row["phone_tail"]) for row in due if row["phone"]})
     return await tx.fetch_all("customer_numbers", tails=encode_list(tails)) if tails else []
 
@@ -112,8 +112,8 @@ async def _process(tx: Tx, due: Sequence[Row], numbers: Numbers) -> None:
 async def _merge_number(
     tx: Tx, rows: Sequence[Row], region: str, number: str, numbers: Numbers
 ) -> None:
-    """Merge those who gave one number, of which `rows` are all ways to write it. Who absorbs others
-    is due again.
+    """Merge the customers with one number; `rows` are all the ways in which it is written. A
+    customer into whom others were merged is due again.
     """
     owners = sum(row["owners"] for row in rows)
     count = sum(row["customers"] for row in rows)
@@ -139,7 +139,7 @@ async def _merge(tx: Tx, one: dict[str, Any], others: list[dict[str, Any]]) -> N
     ids = encode_list(other["id"] for other in others)
     await tx.execute("customer_move_requests", id=one["id"], ids=ids)
     await tx.execute("customer_delete", ids=ids)
-    # The latest answer counts; of two at one moment the no.
+    # The latest answer counts; of two at the same time, the refusal of consent.
     latest = max((one, *others), key=lambda c: (c["consent_at"] or 0, c["consent"] == 0))
     await tx.execute(
         "customer_absorb",
@@ -152,10 +152,10 @@ async def _merge(tx: Tx, one: dict[str, Any], others: list[dict[str, Any]]) -> N
 
 
 def _known(customers: Sequence[dict[str, Any]]) -> dict[str, object]:
-    """What is known of them together: each group of columns from the first who gave it."""
+    """The merged columns: each group of columns from the first customer who has it."""
     known: dict[str, object] = {}
     for group in GROUPS:
-        tellers = (one for one in customers if any(one[name] is not None for name in group))
-        teller = next(tellers, customers[0])
-        known |= {name: teller[name] for name in group}
+        having = (one for one in customers if any(one[name] is not None for name in group))
+        first = next(having, customers[0])
+        known |= {name: first[name] for name in group}
     return known

@@ -1,9 +1,9 @@
 """Erasing a customer: personal data is deleted, the requests remain.
 
-A request keeps its stay, its price and its history, so that the figures of a hotel remain true;
-personal data is deleted in every table, and the customer's row with it. It is done in small units
-and can be repeated: the customer's row goes last, and its foreign key keeps it while one of their
-requests is left, or comes meanwhile.
+The stay, price and history of a request remain, so that the figures of a hotel stay correct;
+personal data is deleted in every table, and the customer's row with it. This is done in small units
+and can be repeated: the customer's row is deleted last, and a foreign key prevents that while a
+request of theirs is left or arrives meanwhile.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _KEPT = (
     "room_class",
     "room_kind",
 )
-#: The same of the detail of a history entry.
+#: Keys of the detail of a history entry that are not personal data.
 _KEPT_DETAILS = (
     *("protocol", "client_id", "res_status", "code"),
     *("by", "inbox", "mapping", "accepted_by"),
 )
-#: As inbox/processing.py makes the id of a submission that has none.
+#: The form of an id that inbox/processing.py makes for a submission without one.
 _MADE = re.compile("[0-9a-f]{24}")
-#: Runs of the whole, when requests of the person come meanwhile.
+#: Attempts if requests of the person arrive meanwhile.
 _RUNS = 3
 
 
@@ -65,25 +65,25 @@ class Erased:
     customers: int
     requests: int
     inbox: int
-    #: Old versions of requests that are another's now.
+    #: Old versions of requests that belong to another customer now.
     versions: int
     mails: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Who erases, and why: for the history."""
+    """Who erases and why, for the history; and what to include."""
 
     by: str
     reason: str = ""
-    #: Also what an account can still be given: it never gets it.
+    #: Also requests that still wait for an account: it never gets them.
     force: bool = False
-    #: A submission that was not interpreted yet is left: it may be a request of today.
+    #: Leave submissions that are not interpreted yet: one may be a request of today.
     spare_open: bool = False
 
 
 async def count_waiting(store: Store, customers: Sequence[Customer]) -> int:
-    """How many of their requests an account can still be given."""
+    """How many of their requests still wait for an account."""
     return await store.read(partial(_count_waiting, ids=_ids(customers)))
 
 
@@ -96,12 +96,12 @@ def _refuse(waiting: int) -> None:
     if waiting:
         raise Unusable(
             f"guest requests of the customer wait for hotel software: {waiting}",
-            hint="erase when it has taken them, or use --force: then it never gets them",
+            hint="wait until it has fetched them, or use --force: then it never gets them",
         )
 
 
 async def erase(store: Store, customers: Sequence[Customer], why: Reason) -> Erased:
-    """Erase them. Raises: Unusable while something waits for hotel software, or comes meanwhile."""
+    """Erase customers. Raises: Unusable if a request waits for hotel software or arrives now."""
     requests = gone = 0
     left = customers
     for _ in range(_RUNS):
@@ -126,8 +126,8 @@ async def erase(store: Store, customers: Sequence[Customer], why: Reason) -> Era
 
 
 async def erase_requests(store: Store, customers: Sequence[Customer], why: Reason) -> int:
-    """The first step: their requests, some at a time; how many. Raises: Unusable while one waits
-    for hotel software.
+    """The first step: erase their requests, STEP at a time. Returns how many. Raises: Unusable if
+    one waits for hotel software.
     """
     if not why.force:
         _refuse(await count_waiting(store, customers))
@@ -139,8 +139,8 @@ async def erase_requests(store: Store, customers: Sequence[Customer], why: Reaso
 
 
 async def erase_traces(store: Store, customers: Sequence[Customer], why: Reason) -> Traces:
-    """The second step: what no request of theirs leads to. It reads all that is stored of the
-    kind once, whether they are few or many.
+    """The second step: erase data that none of their requests refers to. It reads each of the
+    tables once, for any number of customers.
     """
     matchers = [matcher_of(customer) for customer in customers]
     found = await find_traces(store, matchers, spare_open=why.spare_open)
@@ -150,7 +150,9 @@ async def erase_traces(store: Store, customers: Sequence[Customer], why: Reason)
 
 
 async def erase_rows(store: Store, customers: Sequence[Customer]) -> tuple[int, list[Customer]]:
-    """The last step: how many were deleted, and those who stay because a request came meanwhile."""
+    """The last step: delete the customers. Returns how many were deleted, and those who were not
+    because a request arrived meanwhile.
+    """
     gone, left = 0, list[Customer]()
     for start in range(0, len(customers), STEP):
         some = customers[start : start + STEP]
@@ -174,11 +176,11 @@ async def _erase_customers(tx: Tx, ids: str) -> int:
 
 
 async def _erase_requests(tx: Tx, ids: str, matchers: Sequence[PersonMatcher], why: Reason) -> int:
-    """The next STEP of their requests; how many they were."""
+    """Erase the next STEP of their requests. Returns how many there were."""
     requests = await tx.fetch_all("customer_hold_requests", ids=ids, limit=STEP)
     if not requests:
         return 0
-    if not why.force:  # they are held: what waits of them by now is known, and no more comes
+    if not why.force:  # the rows are locked: no more deliveries are added after this count
         _refuse(await _count_waiting(tx, ids))
     mine = encode_list(row["id"] for row in requests)
     versions = await tx.fetch_all("customer_versions", ids=mine)
@@ -225,7 +227,7 @@ async def _erase_traces(tx: Tx, found: Traces, start: int) -> None:
 
 
 def _is_made(kind: str, external_id: str) -> bool:
-    """Whether we may have made the id from what the customer wrote: one could try guesses on it."""
+    """Whether the hub may have made the id from what the customer wrote: guesses can be tested."""
     return kind != "generic" and bool(_MADE.fullmatch(external_id))
 
 
@@ -235,7 +237,7 @@ def anonymous(data: ReservationData) -> ReservationData:
 
 
 def _cleared(row: Row) -> dict[str, object]:
-    """A version without the person. Its hash could be tried against what one guesses: it goes."""
+    """A version without the person. The hash is replaced, because guesses could be tested on it."""
     try:
         data = anonymous(decode(row["data"]))
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""All that is known of a person, as one JSON document."""
+"""All stored data of a person as a JSON document."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def hash_customer(customer: Customer) -> list[Document]:
 
 
 def _plain(row: Mapping[str, Any] | Row, leave: Sequence[str] = ()) -> Document:
-    """A row as JSON can say it: moments in ISO 8601, JSON as what it is, bytes as text."""
+    """A row as a JSON object: times in ISO 8601, stored JSON decoded, bytes as text."""
     return {name: _value(name, value) for name, value in dict(row).items() if name not in leave}
 
 

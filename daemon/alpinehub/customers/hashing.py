@@ -1,5 +1,5 @@
-"""Hashes by which an advertising platform may find a customer: SHA-256 of what they said, in the
-form that the platform wants. They are computed on demand and not stored.
+"""Hashes by which an advertising platform finds a customer: SHA-256 of their data, normalised by
+the platform's rules. They are computed on demand and not stored.
 
 Meta: Conversions API, customer information parameters. Google: enhanced conversions, customer data.
 """
@@ -43,7 +43,7 @@ def _joined(text: str) -> str:
 
 
 def _mailbox(text: str) -> str:
-    """Gmail delivers to one mailbox whatever dots and +suffix its name has."""
+    """Gmail ignores dots and a +suffix in the name of a mailbox; they are removed."""
     address = "".join(text.lower().split())
     name, at, domain = address.rpartition("@")
     if domain in _GMAIL:
@@ -59,7 +59,7 @@ def _initial(text: str) -> str:
     return _lower(text)[:1]
 
 
-#: By platform: how a field is normalised before it is hashed. Other fields are not given.
+#: By platform: how each field is normalised before it is hashed. Other fields are not hashed.
 _RULES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "meta": {
         "email": _lower,
@@ -84,10 +84,10 @@ PLATFORMS = tuple(_RULES)
 
 
 def hashes(customer: Mapping[str, Any], platform: str) -> dict[str, bytes | None]:
-    """The 32 bytes of each of FIELDS; None: not known, or nothing that the platform takes.
+    """The 32 bytes of each of FIELDS; None: not known, or not used by the platform.
 
-    `customer` has texts or None under the same names: the number as E.164, the country as ISO 3166,
-    the birth date as YYYY-MM-DD, the gender as female or male.
+    `customer` has text or None under the same names: the phone number in E.164, the country in ISO
+    3166, the birth date as YYYY-MM-DD, the gender as female or male.
     """
     found: dict[str, bytes | None] = dict.fromkeys(FIELDS)
     for field, write in _RULES[platform].items():

@@ -1,13 +1,13 @@
-"""Customers of a hotel: found again by e-mail address, else by telephone number, else new.
+"""Customers of a hotel: found by e-mail address, else by telephone number, else new.
 
-    an e-mail address ................ is one customer, however it is written
-    only a number .................... the customer who gave that number; if several did, none of
-                                       them: then it is somebody known by the number alone
+    an e-mail address ................ one customer, in upper or lower case
+    only a number .................... the customer with that number; if several have it, the one
+                                       without an e-mail address, or a new one
     neither .......................... a new customer each time
 
-Numbers are compared here as they were written. Which ones mean the same, though they were written
-differently, the primary finds out within seconds (duplicates.py), so a worker needs no library for
-it.
+Numbers are compared here as they were written. The primary merges customers whose numbers are
+equal but written differently, within seconds (duplicates.py); so a worker does not need the library
+for telephone numbers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from alpinehub.customers.phone import tail_of
 from alpinehub.reservations import ReservationData
 from cordata import Conflict, Row, Tx
 
-#: Columns of `customer` that are given together or not at all: half of a new address does not
-#: belong to the rest of an old one.
+#: Columns of `customer` that are replaced together: half of a new address does not belong to the
+#: rest of an old one.
 GROUPS = (
     ("first_name", "last_name"),
     ("city", "postal_code", "country", "state"),
@@ -35,7 +35,7 @@ COLUMNS = tuple(name for group in GROUPS for name in group)
 
 
 def columns_of(data: ReservationData) -> dict[str, Any]:
-    """The columns as one record has them; None: not given."""
+    """The columns of `customer` from a record; None: not given."""
     given: dict[str, Any] = {name: getattr(data, name) or None for name in COLUMNS}
     given["email"] = data.email.lower() or None
     given["birth_date"] = data.birth_date and data.birth_date.isoformat()
@@ -44,9 +44,9 @@ def columns_of(data: ReservationData) -> dict[str, Any]:
 
 
 def changes_of(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given and was not known: columns to be set, "" to be emptied, None left as they are.
+    """The changes of a customer's columns: a value is set, "" clears, None leaves it as it is.
 
-    Empty: nothing is new.
+    Returns an empty dict if nothing is new.
     """
     found: dict[str, Any] = {}
     for group in GROUPS:
@@ -56,25 +56,24 @@ def changes_of(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
             if given[name] != known[name]:
                 found[name] = given[name] or ""
     if given["consent"] is not None and (found or given["consent"] != known["consent"]):
-        found["consent"] = given["consent"]  # repeated, too: the moment of the last answer counts
+        found["consent"] = given["consent"]  # also if unchanged: the time of the last answer counts
     return {name: found.get(name) for name in (*COLUMNS, "consent")} if found else {}
 
 
 class NotBatched(Exception):
-    """The unit has to run without `batch=True`: it decides by rows that it only reads."""
+    """The unit must run without `batch=True`, because it decides by rows that it only reads."""
 
 
 async def find_or_create(
     tx: Tx, hotel_id: int, data: ReservationData, *, batch: bool = False
 ) -> int | None:
-    """The id of the customer a record speaks of; within the unit that stores the record.
+    """The id of the customer of a record; runs in the unit that stores the record.
 
-    `batch`: the unit is batched. None, only then: a new customer, whom the statements after it
-    find by the e-mail address.
+    The data of the record replaces the customer's. `batch`: the unit is batched; then None means a
+    new customer, whom later statements find by the e-mail address.
 
-    The record replaces what was known of them. Raises: Conflict when
-    another unit makes the same customer meanwhile, or merges two: run again, the unit finds them.
-    NotBatched for a customer without an e-mail address, and for what changes one.
+    Raises: Conflict if another unit creates the same customer meanwhile, or merges two: when the
+    unit runs again, it finds them. NotBatched if the customer has no e-mail address, or changes.
     """
     given = columns_of(data)
     if batch and given["email"] is None:
@@ -86,8 +85,8 @@ async def find_or_create(
                 raise NotBatched
             await tx.write("customer_update", id=row["id"], now=tx.now_us, **changes)
         elif given["consent"] is not None and row["phone"]:
-            # Nothing new; but by the number they may be found to be one with somebody who answered
-            # otherwise, and then the latest answer of the two counts.
+            # Nothing new, but they may later be merged with a customer of the same number who
+            # answered otherwise, and then the latest answer of the two counts.
             await tx.write("customer_consent_again", id=row["id"], now=tx.now_us)
         return int(row["id"])
     columns = {
@@ -109,8 +108,8 @@ async def find_or_create(
 async def _find(
     tx: Tx, hotel_id: int, email: str | None, phone: str | None
 ) -> tuple[Row | None, bool]:
-    """The customer; and whether a new one may be a duplicate of a customer who wrote the number
-    differently: one of such two has no address.
+    """The customer or None; and whether a new one may be a duplicate of a customer who wrote the
+    number differently (one of the two has no e-mail address).
     """
     number = {"phone": phone, "phone_tail": None if phone is None else tail_of(phone)}
     if email is not None:

@@ -1,9 +1,9 @@
-"""Telephone numbers as the whole world writes them: +390471123456."""
+"""Telephone numbers in international form, E.164: +390471123456."""
 
 from __future__ import annotations
 
-#: As in `customer.phone_tail`. However one number is written, its last digits are the same. Behind
-#: its country code no number is shorter, but for those of some islands.
+#: Digits in `customer.phone_tail`: the last digits of a number are the same in all ways to write
+#: it. Except on some islands, no number is shorter than this without its country code.
 _TAIL = 6
 
 
@@ -13,12 +13,11 @@ def tail_of(number: str) -> str:
 
 
 def e164(number: str, region: str, country: str | None = None) -> str | None:
-    """The number with its country code; one without is of the guest's `country` if there is such a
-    number, else of the hotel's `region` (ISO 3166, upper case).
+    """The number with its country code. A number without one is read as of the guest's `country` if
+    it is valid there, else as of the hotel's `region` (ISO 3166, upper case).
 
-    None: there is no such number, or it cannot be completed without a country. An Italian landline
-    keeps its leading 0. The library is imported here: it takes 0.15 s and 2.4 MB, and of all
-    processes only the primary and a command for one person need it.
+    None: not a possible number. An Italian landline number keeps its leading 0. The library is
+    imported here: it takes 0.15 s and 2.4 MB, and only the primary and a few commands need it.
     """
     import phonenumbers
 
@@ -26,7 +25,7 @@ def e164(number: str, region: str, country: str | None = None) -> str | None:
         try:
             parsed = phonenumbers.parse(number, country)
         except phonenumbers.NumberParseException:
-            pass  # a country without telephone numbers, or no number there
+            pass  # an unknown country, or not a number
         else:
             if phonenumbers.is_valid_number(parsed):
                 return phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164)

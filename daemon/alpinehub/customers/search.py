@@ -11,7 +11,7 @@ from alpinehub.hotels import Unusable
 from alpinehub.sql import encode_list
 from cordata import Row, Store, Tx
 
-#: Most that one look-up by name shows.
+#: Maximum number of customers found by name.
 MAX_FOUND = 50
 
 Customer = dict[str, Any]
@@ -26,10 +26,10 @@ async def find(
     name: str | None = None,
     hotel: str | None = None,
 ) -> list[Customer]:
-    """The customers that one of the criteria fits, of all hotels or of one (its code), by id.
+    """The customers who match any criterion, of all hotels or of one (its code), sorted by id.
 
-    A number is read as each hotel's region would. `name`: a part of it, MAX_FOUND at most.
-    Raises: Unusable when there is no such hotel.
+    `phone` is read for the region of each hotel. `name` is a part of the name; it finds MAX_FOUND
+    at most. Raises: Unusable if there is no such hotel.
     """
     hotels = await store.read(lambda tx: tx.fetch_all("customer_hotels"))
     if hotel is not None and hotel not in {row["code"] for row in hotels}:
@@ -64,7 +64,7 @@ def _with_numbers(rows: Iterable[Row]) -> list[Customer]:
 
 
 def _with_number(row: Customer) -> Customer:
-    """In the JSON that people read it stands behind the number as it was written."""
+    # In JSON output, the E.164 number follows the number as it was written.
     customer: Customer = {}
     for name, value in row.items():
         customer[name] = value
@@ -75,12 +75,12 @@ def _with_number(row: Customer) -> Customer:
 
 
 async def _ids_by_number(store: Store, phone: str, hotels: Iterable[Row]) -> list[int]:
-    """Those with this number, however it was written."""
+    """The ids of customers with this number, in any way of writing."""
     regions = {row["id"]: row["region"] for row in hotels}
     tails = encode_list((id_, tail_of(phone)) for id_ in regions)
     rows = await store.read(lambda tx: tx.fetch_all("customer_by_tails", tails=tails))
 
-    def have_it() -> list[int]:
+    def compare() -> list[int]:
         numbers = {id_: e164(phone, region) or phone for id_, region in regions.items()}
         return [
             row["id"]
@@ -90,10 +90,10 @@ async def _ids_by_number(store: Store, phone: str, hotels: Iterable[Row]) -> lis
             == numbers[row["hotel_id"]]
         ]
 
-    return await asyncio.to_thread(have_it)
+    return await asyncio.to_thread(compare)
 
 
 def _plain(phone: str) -> str:
-    """The number without its layout."""
+    """The digits of a number, and its leading +."""
     plus = "+" if phone.strip().startswith("+") else ""
     return plus + "".join(c for c in phone.replace("(0)", "") if c in "0123456789")

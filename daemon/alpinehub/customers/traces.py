@@ -1,12 +1,13 @@
-"""Traces of a customer: what is left of them where none of their requests leads to it.
+"""Traces of a customer: personal data in rows that do not belong to a request of theirs.
 
-    inbox .......... what could not be mapped, or was rejected; what belongs to another's request
-    versions ....... older ones of a request that is another's now: they corrected their address
+    inbox .......... submissions not mapped, or rejected, or of another customer's request
+    versions ....... older versions of a request that belongs to another customer now, because the
+                     guest corrected the e-mail address
     mails .......... as long as the runtime keeps them
 
-All of each table is looked through, a page at a time: no lock is held, and the text of a page is
-searched in a thread, for the event loop has others to serve. What a text holds is looked up among
-all who are searched for (GroupMatcher), so that it costs the same for one as for a thousand.
+Each table is read completely, a page at a time. No lock is held, and a page is searched in a
+thread, so that the event loop is not blocked. The addresses and numbers of a text are looked up
+among those of all customers searched for (GroupMatcher): a thousand cost the same as one.
 """
 
 from __future__ import annotations
@@ -25,38 +26,38 @@ from alpinehub.customers.search import Customer
 from cordata import Row, Store, Tx
 
 _NUMBER = re.compile(r"\+?[0-9][0-9 ()./\-\u00a0]{4,24}[0-9]")
-#: Shorter ones are found in what is no telephone number.
+#: Shorter ones would match other numbers, too.
 _MIN_DIGITS = 7
-#: What may be an address, from each place where one may begin: its end is that of `_whole`.
+#: An e-mail address, from each place where one may begin; it ends where `_whole` lets one end.
 _ADDRESS = re.compile(r"(?<![\w.+%-])(?=([\w.+%-]++@[\w-]++(?:\.\w[\w-]*+)*+))")
 
 
 @dataclass(frozen=True, slots=True)
 class PersonMatcher:
-    """What identifies one customer in a text."""
+    """Finds one customer in a text."""
 
     hotel_id: int
     #: Lower case; "" is none.
     email: str
-    #: Digits, in every way it is known to be written.
+    #: The digits of the telephone number, as written and in E.164.
     numbers: frozenset[str]
     #: First and last name, lower case; "" unless both are known.
     name: str
 
     def is_named_in(self, text: str) -> bool:
-        """Whether a text (lower case) holds the address, and not one that only contains it."""
+        """Whether a text (lower case) has the address, not only as a part of a longer one."""
         return bool(self.email) and self.email in text and bool(_whole(self.email).search(text))
 
     def is_in(self, text: str) -> bool:
-        """Whether a text (lower case) holds the address or, without any address, a number."""
+        """Whether a text (lower case) has the address or, if it has no address at all, a number."""
         return self.is_named_in(text) or _any_number_in(text, self.numbers)
 
     def may_be_in(self, text: str) -> bool:
-        """Whether there is anything to hide in a text (lower case); much faster than to hide it."""
+        """Whether `hide` may change a text (lower case); much faster than `hide`."""
         return any(known in text for known in (self.email, self.name, *self.numbers) if known)
 
     def hide(self, text: str) -> str:
-        """The text without them."""
+        """The text with the address, name and numbers replaced by an ellipsis."""
         if self.email:
             text = _whole(self.email).sub("…", text)
         for known in (self.name, *self.numbers):
@@ -66,33 +67,33 @@ class PersonMatcher:
 
 
 def _any_number_in(text: str, numbers: frozenset[str]) -> bool:
-    """Whether a text without any address holds one of the numbers."""
+    """Whether a text has one of the numbers, and no address."""
     return bool(numbers) and "@" not in text and not numbers.isdisjoint(_read(text))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMatcher:
-    """All customers of one hotel that are searched for."""
+    """Finds any of several customers of one hotel in a text."""
 
     emails: frozenset[str]
-    #: Those whose address has a character that `_ADDRESS` does not know: tried one by one.
+    #: Customers whose address `_ADDRESS` does not match: tried one by one.
     odd: tuple[PersonMatcher, ...]
     numbers: frozenset[str]
 
     def is_named_in(self, text: str) -> bool:
-        """Whether `PersonMatcher.is_named_in` is true of one of them."""
+        """Whether `PersonMatcher.is_named_in` is true for one of them."""
         if self.emails and "@" in text:
             if any(found[1] in self.emails for found in _ADDRESS.finditer(text)):
                 return True
         return any(matcher.is_named_in(text) for matcher in self.odd)
 
     def is_numbered_in(self, text: str) -> bool:
-        """Whether a text without any address holds a number of one of them."""
+        """Whether a text has a number of one of them, and no address."""
         return _any_number_in(text, self.numbers)
 
 
 def group_matchers(matchers: Sequence[PersonMatcher]) -> Mapping[int, GroupMatcher]:
-    """By hotel."""
+    """Hotel id -> matcher of its customers."""
     by_hotel: defaultdict[int, list[PersonMatcher]] = defaultdict(list)
     for matcher in matchers:
         by_hotel[matcher.hotel_id].append(matcher)
@@ -116,7 +117,7 @@ def _is_plain(email: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _whole(email: str) -> re.Pattern[str]:
-    """The address between what cannot be part of one."""
+    """A pattern for the address that does not match a part of a longer address."""
     around = r"(?<![\w.+%-])", r"(?![\w-]|\.\w)"
     return re.compile(re.escape(email).join(around), re.IGNORECASE)
 
@@ -131,7 +132,7 @@ def matcher_of(customer: Customer) -> PersonMatcher:
 
 
 def _read(text: str) -> set[str]:
-    """The telephone numbers of a text, as digits; of two with a "/" between each."""
+    """The telephone numbers in a text, as digits; "1/2" may be one number or two."""
     if not text.isascii():
         text = "".join(str(decimal(c)) if c.isdecimal() else c for c in text)
     written = [match[0] for match in _NUMBER.finditer(text)]
@@ -143,30 +144,30 @@ def _digits(text: str) -> str:
     return "".join(c for c in text if c in "0123456789")
 
 
-#: Rows of one look: versions are short, submissions may be 256 KiB each.
+#: Rows of a page: versions are short, submissions may be 256 KiB each.
 VERSIONS, INBOX, MAILS = 1000, 100, 50
-#: What waits to be interpreted, by the program or by a person.
+#: States of a submission that is not interpreted yet.
 _OPEN = ("received", "review")
-#: The last id of the next page, None: there is none; and its rows.
+#: Reads the next page. Returns its last id (None: there is no page) and its rows.
 Look = Callable[..., Awaitable[tuple[int | None, list[Row]]]]
 
 
 @dataclass(slots=True)
 class Traces:
-    """What was found."""
+    """The rows that were found."""
 
-    #: Ids.
+    #: Ids of submissions.
     inbox: list[int] = field(default_factory=list)
     #: Reservation and version.
     versions: list[tuple[str, int]] = field(default_factory=list)
-    #: Id, subject, text and HTML, as they are to be.
+    #: Id, subject, text and HTML without the personal data.
     mails: list[tuple[int, str, str, str | None]] = field(default_factory=list)
 
 
 async def find_traces(
     store: Store, matchers: Sequence[PersonMatcher], *, spare_open: bool = False
 ) -> Traces:
-    """Look for all of them. `spare_open`: not in submissions that are not interpreted yet."""
+    """Find traces of all customers. `spare_open`: skip submissions that are not interpreted yet."""
     found, groups = Traces(), group_matchers(matchers)
     async for rows in _pages(store, _look_at_inbox):
         looked = [row for row in rows if not (spare_open and row["state"] in _OPEN)]
@@ -179,7 +180,7 @@ async def find_traces(
 
 
 def _find_in_inbox(rows: Sequence[Row], groups: Mapping[int, GroupMatcher]) -> list[int]:
-    """Another's request is theirs only where it names their address: two may share a number."""
+    """Submissions of another customer's request match by address only: two may share a number."""
     found = []
     for row in rows:
         if (group := groups.get(row["hotel_id"])) is None:
@@ -234,7 +235,7 @@ async def _pages(store: Store, look: Look) -> AsyncIterator[list[Row]]:
 async def _look(
     tx: Tx, after: int, *, window: str, scan: str, limit: int
 ) -> tuple[int | None, list[Row]]:
-    """`window` and `scan`: the queries of the end of the next page, and of its rows."""
+    """Read a page. `window` is the query for the last id of the page, `scan` that for its rows."""
     end = await tx.fetch_one(window, after=after, limit=limit)
     if end is None or end["last"] is None:
         return None, []
@@ -256,7 +257,7 @@ async def _look_at_mails(tx: Tx, after: int) -> tuple[int | None, list[Row]]:
 
 
 def _readable(body: bytes) -> str:
-    """What a body says, lower case: escapes of JSON and of forms are read, where there are any."""
+    """The text of a body in lower case, with the escapes of JSON or of a form decoded."""
     text = body.decode("utf-8", "replace")
     if "\\" in text:
         try:

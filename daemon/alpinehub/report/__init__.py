@@ -1,1 +1,1 @@
-"""The daily report: the figures of a hotel's day, mailed once, on the morning after."""
+"""The daily report: the figures of a hotel's day, mailed once, on the next morning."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from alpinehub.report.figures import DayCount
 
 WIDTH, HEIGHT = 600, 160
-#: Above and below the bars: the highest count, and the dates.
+#: Space above the bars for the highest count, and below for the dates.
 _TOP, _BOTTOM = 18, 18
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _BAR, _LAST, _LINE, _TEXT = "#5b8db8", "#1f4e79", "#c8c8c8", "#666666"
@@ -21,7 +21,7 @@ _COLOURS = ("#ffffff", _BAR, _LAST, _LINE)
 
 
 def svg(days: Sequence[DayCount], *, title: str, date_format: str) -> str:
-    """The picture as markup that stands in HTML. All that is not a number is escaped."""
+    """The chart as SVG markup for HTML. All text is escaped."""
     parts = [
         f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}"'
         f' width="100%" role="img" aria-label="{escape(title)}">'
@@ -71,7 +71,7 @@ def png(days: Sequence[DayCount]) -> bytes:
 
 
 def sparkline(days: Sequence[DayCount]) -> str:
-    """A character for each day; a day without anything is a dot."""
+    """A character for each day; a dot for a day with 0."""
     highest = _highest(days)
     steps = len(_BLOCKS) - 1
     return "".join(
@@ -84,7 +84,7 @@ def _highest(days: Sequence[DayCount]) -> int:
 
 
 def _bars(days: Sequence[DayCount]) -> list[tuple[int, int, int]]:
-    """(left, top, right) of each day; a day with anything is seen, however high another is."""
+    """(left, top, right) of each day; a bar above 0 is at least two pixels high."""
     highest = max(_highest(days), 1)
     room = HEIGHT - _TOP - _BOTTOM
     found = []

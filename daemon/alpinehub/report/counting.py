@@ -32,14 +32,14 @@ def _subject(row: Row) -> Subject:
     if text := fields.pop("settings"):
         try:
             chosen = msgspec.json.decode(text, type=Settings).report_language
-        except msgspec.DecodeError:  # the directory says so in the journal
+        except msgspec.DecodeError:  # directory.py logs it
             chosen = ""
         fields["language"] = chosen or fields["language"]
     return Subject(**fields)
 
 
 async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
-    """Count one day."""
+    """Count one day of a hotel."""
     from_at, until_at = day_bounds(day, hotel.time_zone)
     bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
     sources = _by_source(await tx.fetch_all("report_sources", **bounds))
@@ -71,7 +71,7 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
 
 
 async def read_missed_day(tx: Tx, hotel: Subject, day: date) -> MissedDay:
-    """The row of one day."""
+    """Count one day that had no report."""
     from_at, until_at = day_bounds(day, hotel.time_zone)
     bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
     [hours] = await tx.fetch_all("report_hours", **bounds)
@@ -98,7 +98,7 @@ def _by_source(rows: list[Row]) -> tuple[SourceCount, ...]:
 
 
 def _changes(rows: list[Row]) -> tuple[int, int]:
-    """New versions of known ones, and cancellations of whatever."""
+    """The number of changes (new versions of known requests), and of all cancellations."""
     changes = sum(r["count"] for r in rows if not r["is_first"] and r["res_status"] != "Cancelled")
     return changes, sum(r["count"] for r in rows if r["res_status"] == "Cancelled")
 

@@ -1,4 +1,4 @@
-"""The figures of one day of one hotel. Moments are microseconds since the epoch."""
+"""The figures of one day of one hotel. Times are microseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from datetime import date
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The hotel that is reported on."""
+    """The hotel of a report."""
 
     id: int
     code: str
     name: str
     time_zone: str
-    #: ISO 639-1, of the report.
+    #: Language of the report, ISO 639-1.
     language: str
-    #: Addresses with commas between, or None.
+    #: Addresses separated by commas, or None.
     report_email: str | None
     created_at: int
-    #: Reports are due from this moment's day on: added, or enabled again.
+    #: When the hotel was added or enabled again: reports are due from that day on.
     since_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """One account of the hotel, and what waits for it at this moment."""
+    """The requests that wait for one account of the hotel, as of now."""
 
     account: str
     count: int
-    #: Of them, what its version of the protocol cannot carry.
+    #: Of them, those that its AlpineBits version cannot carry.
     undeliverable: int
-    #: When the oldest came; None: nothing waits.
+    #: When the oldest arrived; None: none waits.
     since_at: int | None
-    #: How many of them came more than a day ago.
+    #: Of them, those that arrived more than a day ago.
     late: int = 0
     #: When its software last polled, and last acknowledged; None: never.
     polled_at: int | None = None
     acked_at: int | None = None
-    #: With a push target: when the last push was, and how often it failed since.
+    #: With a push target: time of the last push, and number of failures since.
     pushed_at: int | None = None
     failures: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCount:
-    """The submissions of one source, new ones by what they are."""
+    """The new guest requests of one source, by kind."""
 
     source: str
     requests: int = 0
     reservations: int = 0
     #: Requests without dates.
     leads: int = 0
-    #: Of something never heard of.
+    #: Cancellations of unknown requests.
     cancellations: int = 0
 
 
@@ -67,7 +67,7 @@ class DayCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissedDay:
-    """The row of a day of which there was no report in time."""
+    """The row of a day for which no report was made in time."""
 
     day: date
     received: int
@@ -84,35 +84,35 @@ class Figures:
 
     hotel: Subject
     day: date
-    #: New ones, by what they are.
+    #: New ones, by kind.
     requests: int
     reservations: int
-    #: New versions of known ones; a cancellation of something never heard of counts too.
+    #: New versions of known ones; a cancellation counts even if its request is not known.
     changes: int
     cancellations: int
-    #: Versions sent for the first time, taken, and rejected, on that day.
+    #: Versions sent for the first time, acknowledged, and rejected, on that day.
     delivered: int
     acknowledged: int
     rejected: int
-    #: For each account of the hotel; of the moment of `made_at`, not of the day.
+    #: For each account of the hotel; as of `made_at`, not of the day.
     waiting: tuple[Waiting, ...]
     made_at: int
     leads: int = 0
-    #: By name.
+    #: Sorted by name.
     sources: tuple[SourceCount, ...] = ()
-    #: Sent again as they were: they made nothing new.
+    #: Submissions sent again without a change.
     duplicates: int = 0
-    #: New ones by the same guest for the same stay as an earlier one.
+    #: New requests of the same guest for the same stay as an earlier one.
     repeated: int = 0
     tests: int = 0
     spam: int = 0
-    #: What was rejected as wrong: of sources, and of hotel software.
+    #: Invalid submissions of sources, and invalid messages of hotel software.
     errors: int = 0
-    #: Submissions in review; of the moment, not of the day.
+    #: Submissions in review; as of `made_at`, not of the day.
     review: int = 0
     #: This day and those before it, the oldest first.
     days: tuple[DayCount, ...] = ()
-    #: Days before this one without a report until now, the oldest first.
+    #: Days before this one that had no report, the oldest first.
     missed: tuple[MissedDay, ...] = ()
 
     @property
@@ -122,5 +122,5 @@ class Figures:
 
     @property
     def undeliverable(self) -> int:
-        """What waits and is undeliverable."""
+        """Number of waiting requests that are undeliverable."""
         return sum(account.undeliverable for account in self.waiting)

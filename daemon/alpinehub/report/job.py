@@ -1,4 +1,4 @@
-"""The report jobs: which reports are due, and one of them from the store into the mail."""
+"""The report jobs: which reports are due, and how one is counted, rendered and mailed."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from cordata import Context, InlineImage, PermanentError, PoolError, Tx, from_us
 
 #: Days whose bounds can be computed.
 _YEARS = range(1970, 9999)
-#: When more are due of one hotel, the report of the last one lists the others in a table.
+#: If more are due for a hotel, only the last is sent, with the other days in a table.
 MAX_REPORTS = 2
-#: The command: `alpinehub.report.writing.render`.
+#: Name of the command `alpinehub.report.writing.render`.
 RENDER = "render_report"
-#: Rendering takes milliseconds: the rest is for a pool that is busy, or starts.
+#: Rendering takes milliseconds: the rest is for a pool that is busy or starts.
 RENDER_TIMEOUT_S = 10.0
 
 
 async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
-    """(hotel code, local day) of every report that is due and not made, oldest day first; when
-    more than MAX_REPORTS are due of a hotel, the last one only.
+    """(hotel code, local day) of every report that is due and not made, oldest day first; only the
+    last one if more than MAX_REPORTS are due for a hotel.
     """
     first = (now - timedelta(days=MAX_DAYS + 3)).date()  # before the first of any zone
 
@@ -43,7 +43,7 @@ async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
     for hotel in hotels:
         try:
             days = due_days(from_us(hotel.since_at), now, hotel.time_zone)
-        except (ZoneInfoNotFoundError, ValueError):  # of one hotel: the others get theirs
+        except (ZoneInfoNotFoundError, ValueError):  # the other hotels still get their reports
             text = f"hotel {hotel.code}: the time zone {hotel.time_zone} is not known"
             ctx.alert(f"time-zone:{hotel.code}", text, ids=[hotel.code])
             continue
@@ -56,10 +56,10 @@ async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
 async def send_report(ctx: Context, scope: str, period: str) -> None:
     """Write the mail of one hotel (its code) and day (YYYY-MM-DD).
 
-    When at least MAX_REPORTS days before it have no report, it has a row for each of them.
-    The mail and the note that it was made commit together, and its Message-ID follows from hotel
-    and day: a run that was cut off and repeated, or two at once, end in one mail. Without
-    recipients no mail is written. Raises: PermanentError for a hotel or day that cannot be.
+    If at least MAX_REPORTS days before it have no report, it has a row for each of them. The mail
+    and the record that it was made commit together, and its Message-ID is derived from hotel and
+    day: a run that is interrupted and repeated, or two at once, make one mail. Without recipients
+    no mail is written. Raises: PermanentError for an unknown hotel or an invalid day.
     """
     figures = await read_report(ctx, scope, period)
     figures = replace(figures, missed=await _read_missed(ctx, figures.hotel, figures.day))
@@ -85,22 +85,23 @@ async def send_report(ctx: Context, scope: str, period: str) -> None:
 
 
 async def render(ctx: Context, figures: Figures, *, timeout_s: float = RENDER_TIMEOUT_S) -> Report:
-    """Render a report in a child of the pool, or here if the pool cannot: it is due at eight.
+    """Render a report in a child of the pool, or in this process if the pool fails, so that it is
+    not late.
 
     Raises: what the templates raise.
     """
     try:
         return await in_the_pool(ctx, RENDER, figures, timeout_s=timeout_s, type=Report)
-    except PoolError as error:  # its message may quote what the command said
+    except PoolError as error:  # only its code: the message may quote personal data
         ctx.log.warning(
-            "daily report of %s for hotel %s: not by the pool (%s), so it is rendered here",
+            "daily report of %s for hotel %s: the pool failed (%s), rendering in this process",
             *(figures.day, figures.hotel.code, error.code),
         )
     return write(figures)
 
 
 async def _read_missed(ctx: Context, hotel: Subject, day: date) -> tuple[MissedDay, ...]:
-    """The days before a report that have none, if there are so many; a read for each."""
+    """The days before `day` without a report, read one by one; empty if less than MAX_REPORTS."""
     since = from_us(hotel.since_at).astimezone(ZoneInfo(hotel.time_zone)).date()
     first = max(since, day - timedelta(days=MAX_DAYS - 1))
     made = {
@@ -120,7 +121,7 @@ async def _read_missed(ctx: Context, hotel: Subject, day: date) -> tuple[MissedD
 
 
 async def read_report(ctx: Context, code: str, day: str) -> Figures:
-    """The figures of one hotel and day. Raises: PermanentError when either cannot be."""
+    """The figures of one hotel and day. Raises: PermanentError if either is not valid."""
     on = _day(day)
 
     async def unit(tx: Tx) -> Figures:
@@ -133,20 +134,20 @@ async def read_report(ctx: Context, code: str, day: str) -> Figures:
 
 
 def _day(text: str) -> date:
-    """Raises: PermanentError."""
+    """Parse a day. Raises: PermanentError."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise PermanentError(f"{text!r} is no day", hint="write it as YYYY-MM-DD") from None
+        raise PermanentError(f"{text!r} is not a day", hint="write it as YYYY-MM-DD") from None
     if day.year not in _YEARS:
-        raise PermanentError(f"nothing can be known of {text}")
+        raise PermanentError(f"{text} is not a year with reports", hint="use 1970 or later")
     return day
 
 
 async def _send(
     tx: Tx, to: Sequence[str], report: Report, days: Sequence[DayCount], message_id: str
 ) -> None:
-    """The mail, with the picture of its chart for clients that do not show the other one."""
+    """Send the mail, with a PNG of the chart for mail clients that do not show SVG."""
     await tx.send_mail(
         to=to,
         subject=report.subject,
@@ -158,15 +159,15 @@ async def _send(
 
 
 def message_id(hotel: Subject, day: date) -> str:
-    """The same for the same report, and no other hub's: its moment of creation tells hotels of
-    two hubs apart.
+    """The Message-ID of a report: always the same for it. The hotel's time of creation makes it
+    differ from that of another hub.
     """
     return f"<daily-report.{hotel.id}.{hotel.created_at:x}.{day.isoformat()}@alpinehub>"
 
 
 async def due_portfolio(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
-    """("", day) of the last day that is over: missed summaries are not sent afterwards, for the
-    daily reports list each missed day. Whether it was sent already, the job knows.
+    """("", day) of the last day that is over. Missed summaries are not sent later, as the daily
+    reports list each missed day. The job runs once per day, however often this is asked.
     """
     zone = ctx.settings["alpinehub"].portfolio_zone
     hotels = await ctx.store.read(read_hotels)
@@ -183,7 +184,7 @@ async def due_portfolio(ctx: Context, now: datetime) -> Iterable[tuple[str, str]
 
 
 async def send_portfolio(ctx: Context, scope: str, period: str) -> None:
-    """Write the mail on one day of all hotels, if it has recipients. Raises: PermanentError."""
+    """Write the summary mail of one day, if it has recipients. Raises: PermanentError."""
     to = addresses_of(*ctx.settings["alpinehub"].portfolio_to)
     if not to:
         return

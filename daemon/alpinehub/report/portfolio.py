@@ -1,4 +1,4 @@
-"""One day of all hotels on a page, for the agency that looks after them."""
+"""The summary of one day of all hotels, for the agency that manages them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from cordata import Store, from_us
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioHotel:
-    """A hotel's line. Moments are microseconds since the epoch."""
+    """The row of a hotel. Times are microseconds since the epoch."""
 
     code: str
     name: str
-    #: Its own day that is counted: its last one that was over when the summary was due.
+    #: The local day that is counted: the last one that was over when the summary was due.
     day: date
     received: int
     changes: int
@@ -32,13 +32,13 @@ class PortfolioHotel:
     duplicates: int
     repeated: int
     errors: int
-    #: At this moment: what waits, since when the oldest waits, the last contact of its software.
+    #: Now: waiting requests, arrival of the oldest of them, last contact of the software.
     waiting: int
     undeliverable: int
     review: int
     since_at: int | None
     last_contact_at: int | None
-    #: Its software does not come, or does not acknowledge.
+    #: Its software no longer polls, or does not acknowledge.
     stale: bool
 
 
@@ -47,11 +47,11 @@ class Portfolio:
     """The day of all hotels, those with problems first."""
 
     day: date
-    #: The agency's.
+    #: Time zone and language of the agency.
     time_zone: str
     language: str
     hotels: tuple[PortfolioHotel, ...]
-    #: Of all hotels together.
+    #: The totals of all hotels.
     days: tuple[DayCount, ...]
     made_at: int
 
@@ -64,10 +64,10 @@ class Portfolio:
 async def read_portfolio(
     store: Store, day: date, *, time_zone: str, language: str, stale_after_h: int
 ) -> Portfolio:
-    """Count one day of each hotel, by its own clock; a read for each: there may be hundreds.
+    """Count one local day of each hotel, in a transaction for each, as there may be hundreds.
 
-    Of a hotel so far west that its day is not over when the summary is due, the day before it is
-    counted, so that each of its days is in one summary.
+    For a hotel so far west that its day is not over when the summary is due, the day before is
+    counted, so that each of its days is in exactly one summary.
     """
     watched = await store.read(partial(read_clients, default_h=stale_after_h))
     stale = {one.hotel.code for one in watched if one.staleness is not None}
@@ -76,7 +76,7 @@ async def read_portfolio(
         try:
             own = own_day(day, hotel.time_zone, time_zone)
             figures = await store.read(partial(read_figures, hotel=hotel, day=own))
-        except (ZoneInfoNotFoundError, ValueError):  # the daily report says so
+        except (ZoneInfoNotFoundError, ValueError):  # `due_reports` alerts about it
             continue
         lines.append(_line(figures, stale=hotel.code in stale))
         for one in figures.days:
@@ -92,8 +92,9 @@ async def read_portfolio(
 
 
 def own_day(day: date, time_zone: str, portfolio_zone: str) -> date:
-    """The day of a hotel that the summary of a day counts: the same rule all year, else a day
-    would be missing, or twice there, when one of two clocks changes. Raises: as ZoneInfo.
+    """The local day of a hotel that the summary of `day` counts. The rule is the same all year;
+    else a day would be missing or counted twice when one of the two zones changes to summer time.
+    Raises: as ZoneInfo.
     """
     zone, portfolio = ZoneInfo(time_zone), ZoneInfo(portfolio_zone)
     first = date(day.year, 1, 1)
@@ -139,7 +140,7 @@ def _urgency(hotel: PortfolioHotel) -> tuple[object, ...]:
 
 
 def write_portfolio(portfolio: Portfolio, *, picture: bool = True) -> Report:
-    """The summary in the agency's language, its times in the agency's zone."""
+    """The summary in the agency's language and time zone."""
     words = words_in(portfolio.language)
     zone = ZoneInfo(portfolio.time_zone)
 

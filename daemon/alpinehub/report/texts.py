@@ -1,4 +1,4 @@
-"""The words of the reports in the languages they speak."""
+"""The texts of the reports in German, Italian and English."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """One language."""
+    """The texts in one language."""
 
     language: str
     #: strftime patterns.
@@ -31,7 +31,7 @@ class Words:
     errors: str
     review: str
     by_source: str
-    #: With {at}: when it was counted.
+    #: With {at}: time of the count.
     waiting: str
     nothing: str
     #: With {at} and {age}.
@@ -51,13 +51,13 @@ class Words:
     hours: str
     days: str
     no_account: str
-    #: With {count}: of the chart.
+    #: With {count}: title of the chart.
     last_days: str
-    #: With {count}: days without a report until now; the head of their first column.
+    #: With {count}: title of the days that had no report; the head of their first column.
     missed: str
     day: str
     made_by: str
-    #: Of the summary of all hotels.
+    #: The summary of all hotels.
     portfolio_title: str
     hotel: str
     hotels: str
@@ -101,7 +101,7 @@ _GERMAN = Words(
     undeliverable="davon {count} in ihrer AlpineBits-Version nicht darstellbar",
     polled="zuletzt abgefragt: {at}",
     acked="zuletzt bestätigt: {at}",
-    pushed="zuletzt hingebracht: {at}",
+    pushed="zuletzt zugestellt: {at}",
     failures="seither {count} Mal gescheitert",
     never="nie",
     hours="{hours} h",
@@ -220,18 +220,18 @@ _ENGLISH = Words(
     to_review="Review",
     undeliverable_short="Undeliverable",
     errors_short="Errors",
-    stale="Hotel software does not come: {hotels}",
+    stale="No contact from hotel software: {hotels}",
 )
 _WORDS = {words.language: words for words in (_GERMAN, _ITALIAN, _ENGLISH)}
 
 
 def words_in(language: str) -> Words:
-    """The words of a language; English where it is not spoken here."""
+    """The texts in a language; English if there are none in it."""
     return _WORDS.get(language, _ENGLISH)
 
 
 def age_in(words: Words, us: int) -> str:
-    """How old something is: hours, from two days on days."""
+    """An age in microseconds as text: in hours, from two days on in days."""
     hours = max(us, 0) // 3_600_000_000
     if hours < 48:
         return words.hours.format(hours=hours)

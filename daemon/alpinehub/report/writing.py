@@ -1,4 +1,4 @@
-"""Figures into a mail: subject, text and HTML, from templates that escape by default."""
+"""Renders figures as a mail: subject, text and HTML, from templates that escape by default."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from cordata import from_us
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-#: Under this name the HTML of a mail shows the picture of the chart.
+#: Content id of the picture of the chart in the HTML of a mail.
 PICTURE = "chart"
-#: Control characters, and those that turn the direction of what follows.
+#: Control characters, and those that change the direction of the text after them.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report, as it is mailed."""
+    """A rendered report."""
 
     subject: str
     text: str
@@ -40,9 +40,9 @@ def render(payload: Any, session: Any) -> Report:
 
 
 def write(figures: Figures, *, picture: bool = True) -> Report:
-    """The report in the hotel's language, its times in the hotel's zone.
+    """The report in the hotel's language and time zone.
 
-    `picture`: the HTML shows the one that goes with the mail, too, where its own is not shown.
+    `picture`: the HTML also refers to the attached picture, for mail clients without SVG.
     """
     words = words_in(figures.hotel.language)
     made_at = _local(figures.made_at, figures, words)
@@ -73,7 +73,7 @@ def write(figures: Figures, *, picture: bool = True) -> Report:
 
 
 def _rows(figures: Figures, words: Words) -> list[tuple[str, int, bool]]:
-    """(what, how many, whether it is part of the row above it), in the order of a day."""
+    """(label, count, whether it is a part of the first row), from receipt to delivery."""
     rows = [
         (words.received, figures.received, False),
         (words.requests, figures.requests, True),
@@ -96,7 +96,7 @@ def _rows(figures: Figures, words: Words) -> list[tuple[str, int, bool]]:
 
 
 def _missed(figures: Figures, words: Words) -> list[list[tuple[str, str]]]:
-    """Of each missed day (head, cell); without the counts that are 0 on all of them."""
+    """For each missed day its (column head, cell); columns that are 0 on all days are left out."""
     counts = [
         (words.received, [one.received for one in figures.missed]),
         (words.changes, [one.changes for one in figures.missed]),
@@ -148,20 +148,20 @@ def _waiting(account: Waiting, figures: Figures, words: Words) -> str:
 
 
 def _local(us: int, figures: Figures, words: Words) -> str:
-    """A moment in the hotel's own time."""
+    """Microseconds since the epoch as text in the hotel's time zone."""
     zone = ZoneInfo(figures.hotel.time_zone)
     return from_us(us).astimezone(zone).strftime(words.date_time)
 
 
 def plain(text: object) -> str:
-    """A name as it stands in a line of text: nothing in it moves what is around it."""
+    """A name without characters that would change the text around it."""
     return _UNPRINTABLE.sub(" ", str(text))
 
 
 @cache
 def templates() -> Environment:
     """The templates of all reports."""
-    # Imported here: only the process that renders pays for jinja2: a child, in most cases.
+    # Imported here: only the process that renders needs jinja2, in most cases a child.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     found = Environment(
@@ -178,5 +178,5 @@ def templates() -> Environment:
 
 
 def to_json(record: Any) -> str:
-    """Figures for programs."""
+    """Figures as JSON."""
     return msgspec.json.format(msgspec.json.encode(asdict(record)), indent=2).decode()

@@ -1,1 +1,1 @@
-"""Guest requests as the operator sees them: what became of each, sent again, taken back."""
+"""Guest requests for the operator: lists, state and history, resending, cancelling."""

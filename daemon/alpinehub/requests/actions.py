@@ -1,4 +1,4 @@
-"""What an operator does to a guest request: send it again, take it from the list, cancel it."""
+"""Actions of an operator on a guest request: send it again, stop its delivery, cancel it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from cordata import Row, Store, Tx
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What was done, for which accounts."""
+    """The version and the accounts that an action concerned."""
 
     version: int
     accounts: Sequence[str]
 
 
 async def resend(store: Store, request_id: str, *, account: str | None, by: str) -> ActionResult:
-    """Let the newest version wait again, for one account or all of the hotel; an acknowledgement or
-    a refusal is forgotten, but for the history. What waits anyway is left as it is, and so is a
-    cancellation for accounts who never got the request.
+    """Deliver the newest version again, to one account or all of the hotel; an acknowledgement or
+    rejection is deleted, but stays in the history. Nothing changes for an account for which it
+    still waits, nor for a cancellation if the account never received the request.
 
     Raises: Unusable, StoreUnavailable.
     """
@@ -37,8 +37,8 @@ async def resend(store: Store, request_id: str, *, account: str | None, by: str)
         request = await _hold(tx, request_id)
         if request["erased_at"] is not None:
             raise Unusable(
-                f"guest request {request_id} was erased: there is no guest in it to be sent",
-                hint="when the guest writes again, the hotel gets that",
+                f"guest request {request_id} was erased: it has no guest data to send",
+                hint="a new submission of the guest is a new guest request",
             )
         before = await _newest(tx, request)
         chosen = await _readers(tx, request, account)
@@ -54,7 +54,7 @@ async def resend(store: Store, request_id: str, *, account: str | None, by: str)
         for row in rows:
             known = before.get(row["account_id"])
             detail = {"by": by}
-            if known is not None and not known["waiting"]:  # else it ended since it was read
+            if known is not None and not known["waiting"]:  # else it ended after it was read
                 detail["was"] = state_of(known)
                 if known["rejected_text"]:
                     detail["text"] = known["rejected_text"]
@@ -66,8 +66,8 @@ async def resend(store: Store, request_id: str, *, account: str | None, by: str)
 
 
 async def cancel(store: Store, request_id: str, *, account: str | None, by: str) -> ActionResult:
-    """Take the newest version from the list of one account, or of all: it waits no more. Where it
-    is all, it is not given to accounts who come later, either.
+    """Stop the delivery of the newest version, to one account or all of the hotel. If to all, it is
+    not delivered to accounts that are added later, either.
 
     Raises: Unusable, StoreUnavailable.
     """
@@ -91,9 +91,8 @@ async def cancel(store: Store, request_id: str, *, account: str | None, by: str)
 
 
 async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> ActionResult:
-    """Make a cancellation of it, a version of its own that goes out to the accounts of the hotel
-    who were given the request: their software may have taken it. Raises: Unusable,
-    StoreUnavailable.
+    """Add a cancellation as a new version. It is delivered to the accounts that received the
+    request, because their software may have stored it. Raises: Unusable, StoreUnavailable.
     """
 
     async def unit(tx: Tx) -> ActionResult:
@@ -139,7 +138,7 @@ async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> ActionRe
 
 
 async def _hold(tx: Tx, request_id: str) -> Row:
-    """The reservation, locked until the end of the unit, as are grants of its hotel."""
+    """The reservation; it and the grants of its hotel are locked until the end of the unit."""
     row = await tx.fetch_one("requests_hold_source", id=request_id)
     if row is not None:
         row = await tx.fetch_one("requests_hold", id=request_id)
@@ -149,15 +148,15 @@ async def _hold(tx: Tx, request_id: str) -> Row:
 
 
 async def _readers(tx: Tx, request: Row, account: str | None) -> int | None:
-    """The id of the one that is meant; None: all. Raises: Unusable."""
+    """The id of the account; None: all accounts. Raises: Unusable if it does not read the hotel."""
     if account is None:
         return None
     account_id = await require_account(tx, account)
     readers = await tx.fetch_all("requests_readers", hotel_id=request["hotel_id"])
     if account_id not in {row["account_id"] for row in readers}:
-        names = ", ".join(row["account"] for row in readers) or "nobody"
+        names = ", ".join(row["account"] for row in readers) or "none"
         raise Unusable(
-            f"account {account!r} does not read this hotel", hint=f"those who do: {names}"
+            f"account {account!r} does not read this hotel", hint=f"accounts that do: {names}"
         )
     return account_id
 

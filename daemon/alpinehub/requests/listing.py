@@ -1,4 +1,4 @@
-"""Lists of guest requests, newest first; and one, with everything that became of it, or as XML."""
+"""Lists of guest requests, newest first; one with its deliveries and history, or as XML."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from alpinehub.reservations import Status
 from alpinehub.sql import encode_list
 from cordata import Row, Store, Tx
 
-#: What became of a version for an account. open: waiting, sent or undeliverable. What is disabled,
-#: revoked or unneeded is not given to the account, and so it does not wait.
+#: State of the delivery of a version to an account. open: waiting, sent or undeliverable. A version
+#: that is disabled, revoked or unneeded is not delivered, so it does not wait.
 State = Literal[
     "open",
     "waiting",
@@ -33,43 +33,43 @@ State = Literal[
     "unneeded",
 ]
 OPEN = frozenset({"waiting", "sent", "undeliverable"})
-#: Open but for the account: why it is not given to it.
+#: Reasons why a version that would be open is not delivered to the account.
 _NOT_GIVEN = ("revoked", "disabled", "unneeded")
 
-#: Read at once; and so many are looked at for one list that leaves some out.
+#: Rows of one read; and the most that are examined for one page of a filtered list.
 _READ, _LOOKED_AT = 200, 10_000
-#: An id has its worker's time, `created_at` the store's, and a unit may wait: so far they differ.
+#: Largest difference of the time in an id (the worker's clock) and `created_at` (the store's).
 _APART_US = 60_000_000
-#: After every id: they are hex digits.
+#: Greater than every id: ids are hex digits.
 _LAST = "g"
-#: After every moment.
+#: Later than every time.
 _EVER_US = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFilter:
-    """Which guest requests are wanted; None: all."""
+    """Criteria of a list of guest requests; None: no restriction."""
 
     hotel: str | None = None
     status: Status | None = None
     state: State | None = None
     account: str | None = None
-    #: Microseconds since the epoch: created then or later, and before.
+    #: Microseconds since the epoch: created at `since_us` or later, and before `until_us`.
     since_us: int | None = None
     until_us: int | None = None
-    #: Only those that come behind this one.
+    #: The id of the last request of the page before.
     after: str | None = None
     limit: int = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some guest requests; without anything that a guest wrote."""
+    """A page of guest requests, without the guests' data."""
 
     items: Sequence[dict[str, Any]]
-    #: Where the next one begins; None: there is no more.
+    #: `RequestFilter.after` of the next page; None: this is the last.
     next: str | None
-    #: Guest requests that were looked at for it.
+    #: Guest requests that were examined, if the limit for that ended the page; else 0.
     looked_at: int = 0
 
 
@@ -117,7 +117,7 @@ async def _list(tx: Tx, wanted: RequestFilter) -> Page:
 
 
 async def _start(tx: Tx, wanted: RequestFilter) -> tuple[str, int]:
-    """The id and the moment before which the list begins."""
+    """The id and the time (microseconds since the epoch) before which the list begins."""
     if wanted.after is not None:
         row = await tx.fetch_one("requests_when", id=wanted.after)
         if row is None:
@@ -165,7 +165,7 @@ def _chosen(
 
 
 def state_of(row: Row) -> str:
-    """Of a delivery."""
+    """State of a delivery."""
     if row["acked_at"] is not None:
         return "rejected" if row["rejected"] else "acknowledged"
     if row["cancelled_at"] is not None:
@@ -194,7 +194,10 @@ def _delivery(row: Row) -> dict[str, Any]:
 
 
 async def find_request(store: Store, request_id: str) -> dict[str, Any]:
-    """All that is known of one, personal data too. Raises: Unusable, StoreUnavailable."""
+    """A guest request with the guest's data, versions, deliveries, submissions and history.
+
+    Raises: Unusable, StoreUnavailable.
+    """
 
     async def look(tx: Tx) -> dict[str, Any]:
         row = await tx.fetch_one("requests_one", id=request_id)
@@ -226,7 +229,7 @@ async def find_request(store: Store, request_id: str) -> dict[str, Any]:
 
 def _event(row: Row, reasons: Mapping[tuple[str, int], str | None]) -> dict[str, Any]:
     detail = msgspec.json.decode(row["detail"]) if row["detail"] else {}
-    # In one place only, because a hotel may write of its guest.
+    # Stored with the delivery only, because it may have personal data that must be erased.
     if row["event"] == "rejected" and (text := reasons.get((row["account"], row["version"]))):
         detail["text"] = text
     names = ("at", "event", "version", "account", "request_id")
@@ -234,14 +237,15 @@ def _event(row: Row, reasons: Mapping[tuple[str, int], str | None]) -> dict[str,
 
 
 def unknown(request_id: str) -> Unusable:
-    """For an id that is none."""
-    hint = "the ids are those of `alpinehub requests list`, and of the UniqueID in AlpineBits"
+    """The error for an id without a guest request."""
+    hint = "see `alpinehub requests list`; the id is the UniqueID in AlpineBits, too"
     return Unusable(f"there is no guest request {request_id!r}", hint=hint)
 
 
 async def render_request(store: Store, request_id: str, protocol: Protocol) -> bytes:
-    """The response that hotel software would get; nothing is sent. Raises: Unusable,
-    StoreUnavailable.
+    """The response that hotel software would receive; nothing is sent.
+
+    Raises: Unusable, StoreUnavailable.
     """
     row = await store.read(lambda tx: tx.fetch_one("requests_xml", id=request_id))
     if row is None:

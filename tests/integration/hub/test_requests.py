@@ -275,7 +275,7 @@ async def test_resend_reaches_a_user_who_came_later(tmp_path: Path) -> None:
         await add_account(store, "stranger", "demo", [])
         with pytest.raises(Unusable, match="does not read") as caught:
             await actions.resend(store, one, account="stranger", by="eva")
-        assert caught.value.hint == "those who do: demo, other"
+        assert caught.value.hint == "accounts that do: demo, other"
 
 
 async def test_cancel_takes_it_from_the_list_until_it_is_resent(tmp_path: Path) -> None:

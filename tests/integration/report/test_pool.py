@@ -111,7 +111,7 @@ async def test_report_goes_out_with_a_warning_when_there_is_no_pool(
             await render(hub.ctx, figures, timeout_s=600.0)
         assert len((await report(hub, tmp_path)).ran) == 1
         assert the_mail(hub).startswith("<!DOCTYPE html>")
-    text = f"daily report of {DAY} for hotel H1: not by the pool (unavailable), so it is rendered"
+    text = f"daily report of {DAY} for hotel H1: the pool failed (unavailable), rendering in"
     assert warnings(caplog) == [f"{text} here"] * 3
 
 
@@ -125,7 +125,7 @@ async def test_report_goes_out_with_a_warning_when_every_child_dies_of_it(
         assert len(done.ran) == 1
         assert len(await harness.mails()) == 1
     assert [text.split(": ")[1] for text in warnings(caplog)] == [
-        "not by the pool (crashed), so it is rendered here"
+        "the pool failed (crashed), rendering in this process"
     ]
 
 
