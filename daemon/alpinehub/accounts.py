@@ -1,4 +1,4 @@
-"""Logins of hotel software as the operator manages them. Passwords are stored as scrypt hashes."""
+"""Management of the logins of hotel software. Passwords are stored as scrypt hashes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_PASSWORD = 256
 async def add_account(
     store: Store, name: str, password: str, hotels: Sequence[str], *, from_now: bool = False
 ) -> int:
-    """Add a login for some hotels; its id. `from_now`: as of `grant`. Raises: Unusable."""
+    """Add a login for some hotels. Returns its id. `from_now`: see `grant`. Raises: Unusable."""
     if not _NAME.fullmatch(name):
         raise Unusable(f"account {name!r} must be 1 to 64 visible ASCII characters without a colon")
     stored = await _hash(password)
@@ -42,13 +42,13 @@ async def list_accounts(store: Store) -> list[dict[str, object]]:
 
 
 async def set_password(store: Store, name: str, password: str, *, keep_s: int = 0) -> None:
-    """Give an account another password; the old one is taken for `keep_s` more, and ends within a
-    second without. Raises: Unusable.
+    """Give an account another password; the old one is accepted for another `keep_s` seconds, with
+    0 it ends within a second. Raises: Unusable.
     """
     before = (
         await store.read(lambda tx: tx.fetch_one("get_password", name=name)) if keep_s else None
     )
-    # Of the old one's salt: a wrong password costs one computation, not one for each.
+    # With the salt of the old one: a wrong password costs one computation instead of two.
     stored = await _hash(password, like=before["password"] if before is not None else None)
 
     async def unit(tx: Tx) -> None:
@@ -61,8 +61,8 @@ async def set_password(store: Store, name: str, password: str, *, keep_s: int = 
 
 
 async def set_account_disabled(store: Store, name: str, disabled: bool) -> None:
-    """Disable a login or enable it; what came meanwhile, and is still there, is sent to it then.
-    Raises: Unusable.
+    """Disable or enable a login; requests that arrived meanwhile are delivered when it is enabled,
+    if they are still stored. Raises: Unusable.
     """
 
     async def unit(tx: Tx) -> None:
@@ -75,9 +75,9 @@ async def set_account_disabled(store: Store, name: str, disabled: bool) -> None:
 
 
 async def grant(store: Store, name: str, hotel: str, *, from_now: bool = False) -> None:
-    """Let an account read one more hotel: what comes, and what is open: not acknowledged, not
-    erased, withdrawn or cancelled, the stay not over. `from_now`: only what comes, in a poll with
-    Start, too. Raises: Unusable.
+    """Let an account read one more hotel: requests that arrive, and open ones (not acknowledged,
+    erased, withdrawn or cancelled, and the stay not over). `from_now`: only requests that arrive,
+    also in a poll with Start. Raises: Unusable.
     """
 
     async def find(tx: Tx) -> tuple[int, int]:
@@ -90,7 +90,7 @@ async def grant(store: Store, name: str, hotel: str, *, from_now: bool = False) 
 
 
 async def revoke(store: Store, name: str, hotel: str) -> None:
-    """Take a hotel from an account. Raises: Unusable."""
+    """Stop an account from reading a hotel. Raises: Unusable."""
 
     async def unit(tx: Tx) -> None:
         account_id, hotel_id = await require_account(tx, name), await require_hotel(tx, hotel)
@@ -102,8 +102,8 @@ async def revoke(store: Store, name: str, hotel: str) -> None:
 
 
 async def _grant(tx: Tx, account_id: int, hotel_id: int, *, from_now: bool) -> None:
-    """In a `transaction()` that wrote first: on PostgreSQL each of its statements sees what is
-    committed by then, so also the version that it waited for. A unit would not.
+    """Runs in a `transaction()` after a write: on PostgreSQL each statement sees what is committed
+    when it begins, so also a version whose lock it waited for. A unit of work would not.
     """
     ids = {"account_id": account_id, "hotel_id": hotel_id}
     hotel = await tx.fetch_one("hold_hotel", hotel_id=hotel_id)
@@ -116,7 +116,7 @@ async def _grant(tx: Tx, account_id: int, hotel_id: int, *, from_now: bool) -> N
 
 
 async def require_account(tx: Tx, name: str) -> int:
-    """The id of a login, disabled ones too. Raises: Unusable naming the nearest name."""
+    """The id of a login, also of a disabled one. Raises: Unusable with the nearest name."""
     row = await tx.fetch_one("get_account", name=name)
     if row is None:
         known = [r["name"] for r in await tx.fetch_all("list_accounts")]

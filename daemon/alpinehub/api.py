@@ -1,5 +1,4 @@
-"""The health checks below /api (whether the process lives, and whether it can do its work), and the
-AlpineBits address.
+"""The health checks /api/health and /api/ready, and the AlpineBits endpoint.
 
 The modules of AlpineBits, and Starlette, are imported at its first request, so that workers without
 AlpineBits clients save the memory.
@@ -35,20 +34,21 @@ _READY = Reply(200, b'{"status":"ready"}')
 
 
 async def health(ctx: Context) -> Reply:
-    """200 as long as the loop turns; it asks nothing else."""
+    """200 as long as the event loop runs; nothing else is checked."""
     return _ALIVE
 
 
-#: When the secrets of the sources were last seen to open, by the vault that opened them.
+#: Vault -> monotonic time of the last check in which it could unseal all secrets of the sources.
 _opened: WeakKeyDictionary[object, float] = WeakKeyDictionary()
 _LOOK_AGAIN_S = 60.0
 
 
 async def ready(ctx: Context) -> Reply:
-    """200 when the store answers and has every migration of this code; else 503 with the reason.
+    """200 if the store answers and has every migration of this code; else 503 with the reason.
 
-    Where no source's secret opens, as after a restore without the master key, each webhook would
-    get a 401: 503, too. Where some open, 200 names the others: one source takes no host out.
+    If no source's secret can be unsealed, as after a restore without the master key, each webhook
+    would get a 401: 503, too. If only some cannot, 200 with a warning that names them: one source
+    must not take a host out of service.
     """
     closed, is_all = "", False
     try:
@@ -68,9 +68,9 @@ async def ready(ctx: Context) -> Reply:
 
 
 async def _closed(ctx: Context) -> tuple[str, bool]:
-    """Which secrets do not open, and whether none does.
+    """The secrets that cannot be unsealed ("" for none), and whether these are all secrets.
 
-    That all open is asked once a minute, for it reads them all.
+    Success is cached for a minute, because the check reads all secrets.
     """
     now = monotonic()
     if now - _opened.get(ctx.vault, float("-inf")) < _LOOK_AGAIN_S:
@@ -103,7 +103,7 @@ async def api(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def alpinebits(scope: Scope, receive: Receive, send: Send) -> None:
-    """The ASGI application of the AlpineBits address."""
+    """The ASGI application of the AlpineBits endpoint."""
     if scope["type"] == "http":
         await _framework()({**scope, "root_path": ""}, receive, send)
 

@@ -1,4 +1,4 @@
-"""The hub as an application of cordata: what is served, what is handled, what is kept up."""
+"""The hub as an application of cordata: mounts, handlers, jobs, commands, periodic tasks."""
 
 from __future__ import annotations
 
@@ -45,76 +45,76 @@ app.mount(
     logged_segments=2,  # the kind and the hotel: what follows is a secret
 )
 app.settings("alpinehub")(HubSettings)
-# For handlers of whoever extends the hub.
+# For handlers of applications that extend the hub.
 app.publishes("reservation.received", "reservation.modified", "reservation.cancelled")
 
 
 @app.startup
 async def make_demo(ctx: Context) -> None:
-    """The demo hotel, where the configuration asks for it."""
+    """Make the demo hotel if it is configured (`[alpinehub] demo`)."""
     if ctx.settings["alpinehub"].demo and await demo.set_up(ctx):
         ctx.log.info("demo hotel made: code %s, account %s, secret %s", "DEMO", "demo", "demo")
 
 
 @app.startup
 async def check_secrets(ctx: Context) -> None:
-    """Say at start, not at the first request, that a source's secret cannot be read."""
+    """Log at the start, not at the first request, that a source's secret cannot be unsealed."""
     for problem in await closed_secrets(ctx):
         ctx.log.error("%s", problem)
 
 
 @app.check
 async def closed_secrets(ctx: Context) -> list[str]:
-    """Which sources cannot be served, and what to do."""
+    """The sources whose secret cannot be unsealed, and what to do."""
     closed = (await sealed_elsewhere(ctx)).names
     return [describe_closed(closed)] if closed else []
 
 
 @app.on("inbox.received", concurrency=INTERPRETED_AT_ONCE)
 async def process_submission(event: Event, ctx: EventContext) -> None:
-    """A stored submission becomes a reservation, or waits in the review list."""
+    """Interpret a stored submission: a reservation, or an entry of the review list."""
     await settle(ctx, event.payload["inbox_id"])
 
 
 @app.on("push.wanted", concurrency=WAKES_AT_ONCE)
 async def wake_push(event: Event, ctx: EventContext) -> None:
-    """A hotel that is pushed to has a new version."""
+    """Schedule the pushes of a hotel with a new version."""
     await ctx.run(lambda tx: schedule.wake(tx, hotel_id=event.payload["hotel_id"]))
 
 
 @app.on("push.due", key=True, retries=3, concurrency=PUSHED_AT_ONCE, timeout_s=delivery.TIMEOUT_S)
 async def push(event: Event, ctx: EventContext) -> None:
-    """Push what waits to hotel software that does not poll."""
+    """Push waiting guest requests to hotel software that does not poll."""
     await delivery.deliver(event, ctx)
 
 
 @app.job("daily-report", due=due_reports)
 async def daily_report(ctx: Context, scope: str, period: str) -> None:
-    """The mail on one hotel's day: scope is its code, period the day."""
+    """Mail the report on one hotel's day: scope is the hotel's code, period the day."""
     await send_report(ctx, scope, period)
 
 
 @app.job("portfolio-report", due=due_portfolio)
 async def portfolio_report(ctx: Context, scope: str, period: str) -> None:
-    """The mail on one day of all hotels."""
+    """Mail the summary of one day of all hotels."""
     await send_portfolio(ctx, scope, period)
 
 
 @app.every(seconds=300)
 async def check_clients(ctx: Context) -> None:
-    """Alert about hotel software that does not come."""
+    """Alert about hotel software that no longer polls."""
     await watch(ctx)
 
 
 @app.every(seconds=60)
 async def sweep_pushes(ctx: Context) -> None:
-    """Push what waits and has no push.due."""
+    """Push waiting guest requests that have no push.due event."""
     await delivery.sweep(ctx)
 
 
 @app.every(seconds=60)
 async def process_stale_inbox(ctx: Context) -> None:
-    """Interpret what was received and left lying."""
+    """Interpret submissions that no event has processed."""
     await process_stale(ctx)
 
 
@@ -126,7 +126,7 @@ async def forget_form_limits(ctx: Context) -> None:
 
 @app.every(seconds=60)
 async def fold_counts(ctx: Context) -> None:
-    """Add what was counted lately to the hourly counts of each hotel."""
+    """Add the latest counts to the hourly counts of each hotel."""
     await counts.fold(ctx.store)
 
 
@@ -138,5 +138,5 @@ async def merge_customers(ctx: Context) -> None:
 
 @app.every(seconds=900)
 async def retain(ctx: Context) -> None:
-    """Delete what was kept long enough."""
+    """Delete data whose retention has ended."""
     await retention.retain(ctx)

@@ -1,8 +1,8 @@
 """Hourly counts of a hotel: figures of the reports that no other table gives cheaply.
 
-    unit of a submission --one row--> hour_change --folded in by the primary--> hotel_hour
+    unit of a submission --one row--> hour_change --added by the primary--> hotel_hour
 
-So no two workers wait for one hotel's row, and each thing is counted once.
+So two workers never wait for the row of a hotel, and each submission is counted once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 
 from cordata import Store, Tx
 
-#: Changes folded in by one unit: some milliseconds of the write lock.
+#: Changes added by one unit: some milliseconds of the write lock.
 STEP = 2000
 _HOUR_US = 3_600_000_000
 
@@ -19,7 +19,7 @@ Kind = Literal["modified", "cancelled", "duplicates", "errors", "spam"]
 
 
 async def add(tx: Tx, hotel_id: int, kind: Kind) -> None:
-    """Count one submission of a hotel; within the unit of the caller."""
+    """Count one submission of a hotel, in the caller's unit."""
     await tx.insert("hour_change", hotel_id=hotel_id, hour_at=_hour(tx.now_us), **{kind: 1})
 
 
@@ -28,19 +28,19 @@ def _hour(at: int) -> int:
 
 
 async def fold(store: Store) -> int:
-    """Add the changes since the last time to the hours; how many they were.
+    """Add the changes since the last time to the hours. Returns how many there were.
 
     A change is deleted by the unit that adds it, so a crash loses and repeats nothing.
     """
     folded, step = 0, STEP
-    while step == STEP:  # a step that is not full was the last: new changes may keep coming
+    while step == STEP:  # the first step that is not full is the last: new ones may keep coming
         step = await store.run(fold_step)
         folded += step
     return folded
 
 
 async def fold_step(tx: Tx) -> int:
-    """The unit: the next changes, STEP at most; how many they were."""
+    """The unit: adds the next changes, STEP at most. Returns how many there were."""
     row = await tx.fetch_one("hour_changes", limit=STEP)
     if row is None or not row["count"]:
         return 0

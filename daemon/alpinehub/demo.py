@@ -1,4 +1,4 @@
-"""A hotel to try things with: DEMO, its account demo with password demo, its webhook secrets."""
+"""The demo hotel: DEMO, its account demo with the password demo, and sources with known secrets."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from alpinehub.sources import add_source, list_sources
 from cordata import Context
 
 HOTEL, USER, PASSWORD, SOURCE, SECRET = "DEMO", "demo", "demo", "demo", "demo"
-#: Of the sources for forms, which are called as their kind: a secret in a path is long.
+#: Secrets of the other sources, which are named like their kind: a secret in a path must be long.
 FORM_SECRETS = {kind: f"demo-{kind}-0123456789012" for kind in ("wix", "google", "form")}
 
 
 async def set_up(ctx: Context) -> bool:
-    """Make what of it is missing; whether anything was. What was changed by hand stays."""
+    """Make the missing parts. Returns whether any was missing. Existing ones are not changed."""
     made = False
     store = ctx.store
     if HOTEL not in [row["code"] for row in await list_hotels(store)]:

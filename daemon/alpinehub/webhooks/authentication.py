@@ -1,11 +1,11 @@
-"""Which source a request is from: by its secret, or by an HMAC of the body made with it.
+"""Finds the source of a request: by its secret, or by an HMAC of the body made with the secret.
 
-X-Webhook-Secret is looked up by a keyed hash of it, which costs the same however many sources
-there are, and whose timing tells nothing about the secrets stored. X-Signature-256 does not name a
-secret, so the source is the one of `?source=ID` (as `alpinehub source list` shows it); without that
-all are tried, as long as that is a matter of microseconds, else those of its hotel_code (then
-a body that is no JSON, or of another hotel, gets a 401 instead of its 400 or 404). Whoever presents
-both must be right in both. Every failure is the same 401, whether the hotel exists or not.
+X-Webhook-Secret is looked up by its keyed hash, which costs the same for any number of sources and
+whose timing reveals nothing about the stored secrets. X-Signature-256 does not name a secret, so
+the source is that of `?source=ID` (see `alpinehub source list`). Without that, all sources are
+tried if that takes only microseconds, else those of the body's hotel_code (then a body that is not
+JSON, or of another hotel, is answered with 401 instead of 400 or 404). If a request has both
+headers, both must be correct. Every failure is the same 401, whether the hotel exists or not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from alpinehub.sources import SOURCE_SECRET
 from alpinehub.webhooks.endpoint import HttpError
 from cordata import Context, PermanentError, fields
 
-#: No secret is longer.
+#: Longest secret.
 _MAX_SECRET_BYTES = 512
 #: Bytes hashed for one signature at most (a millisecond), and sources tried without being named.
 _MAX_HASHED_BYTES, _MAX_TRIED = 1 << 20, 256
@@ -31,7 +31,7 @@ _MAX_UNSEALED = 4096
 _unsealed: dict[bytes, bytes] = {}
 #: Seconds between two lines about a source that still uses its old secret.
 _NOTE_AGAIN_S = 3600.0
-#: When to say it again, by source and rotation.
+#: (source id, its old sealed secret) -> monotonic time of the next such line.
 _noted: dict[tuple[int, bytes], float] = {}
 
 _log = logging.getLogger("alpinehub.webhook")
@@ -40,7 +40,7 @@ _log = logging.getLogger("alpinehub.webhook")
 def unauthorized(
     message: str = "A valid X-Webhook-Secret or X-Signature-256 is required.",
 ) -> HttpError:
-    """The one answer to a client that cannot prove to be a source."""
+    """The same 401 for every failed authentication."""
     return HttpError(401, "unauthorized", message, headers=((b"www-authenticate", b"Webhook"),))
 
 
@@ -61,52 +61,52 @@ def one_by_secret(
 ) -> Source:
     """The source of a hotel that has this secret; without a hotel the only one that has it.
 
-    Another hotel's secret, a hotel that does not exist: all one answer. Raises: HttpError 401.
+    Raises: HttpError 401, the same for an unknown hotel and for another hotel's secret.
     """
     try:
         found = by_secret(ctx, snapshot, kind, secret)
     except HttpError:
         found = ()
-    ours = [source for source in found if hotel is None or source.hotel.code == hotel]
-    if len(ours) != 1 or not _proves(ctx, ours[0], secret):
+    matching = [source for source in found if hotel is None or source.hotel.code == hotel]
+    if len(matching) != 1 or not _is_secret(ctx, matching[0], secret):
         raise unauthorized("A valid secret is required.")
-    return ours[0]
+    return matching[0]
 
 
-def _proves(ctx: Context, source: Source, secret: bytes) -> bool:
-    """Whether it is the secret, compared in constant time: the look-up was by a hash of it."""
+def _is_secret(ctx: Context, source: Source, secret: bytes) -> bool:
+    """Whether it is the source's secret, compared in constant time: the look-up was by hash."""
     known = [_unseal(ctx, sealed) for sealed in _seals(ctx, source)]
     return any([hmac.compare_digest(one, secret) for one in known if one is not None])
 
 
 def _fits(ctx: Context, source: Source, mark: bytes) -> bool:
-    """Whether a source is still known by this mark of a secret."""
+    """Whether this fingerprint is that of the source's secret, or of its old one if still valid."""
     if source.fingerprint == mark:
         return True
-    if not _taken(source.before, ctx):
+    if not _is_valid(source.before, ctx):
         return False
     _note_old(source)
     return True
 
 
-def _taken(before: Before | None, ctx: Context) -> TypeGuard[Before]:
+def _is_valid(before: Before | None, ctx: Context) -> TypeGuard[Before]:
     return before is not None and ctx.now_us() < before.until
 
 
 def _seals(ctx: Context, source: Source) -> list[bytes]:
-    """The sealed secrets that are taken: the source's, and the one before it for a while."""
+    """The sealed secrets that are valid: the source's, and after a rotation the old one."""
     before = source.before
-    return [source.sealed, before.sealed] if _taken(before, ctx) else [source.sealed]
+    return [source.sealed, before.sealed] if _is_valid(before, ctx) else [source.sealed]
 
 
 def _note_old(source: Source) -> None:
-    """Say, once an hour, who has not changed to the new secret yet."""
+    """Warn, once an hour, that a sender still uses the old secret of the source."""
     assert source.before is not None
     now, rotation = monotonic(), (source.id, source.before.sealed)
     if now >= _noted.get(rotation, 0.0):
         _noted[rotation] = now + _NOTE_AGAIN_S
         _log.warning(
-            "source %s of hotel %s is still sent with the secret before its rotation",
+            "source %s of hotel %s still uses its secret from before the rotation",
             source.name,
             source.hotel.code,
             extra=fields(source=source.id),
@@ -140,7 +140,7 @@ def by_signature(
 def candidates(
     snapshot: Snapshot, kind: str, query: bytes, body: bytes, hotel_code: Callable[[], str]
 ) -> Sequence[Source]:
-    """The sources whose signature a body may bear. `hotel_code` reads it from the body."""
+    """The sources whose signature a body may have. `hotel_code` reads the code from the body."""
     named = _named_source(snapshot, query)
     if named is not None:
         found: Sequence[Source] = named
@@ -152,7 +152,7 @@ def candidates(
 
 
 def _named_source(snapshot: Snapshot, query: bytes) -> tuple[Source, ...] | None:
-    """The source of `?source=ID`; none when it does not exist. None: not named."""
+    """The source of `?source=ID`, () if it does not exist; None: the query names no source."""
     try:
         names = parse_qs(query.decode("latin-1"), max_num_fields=20).get("source")
     except ValueError:
@@ -165,10 +165,10 @@ def _named_source(snapshot: Snapshot, query: bytes) -> tuple[Source, ...] | None
 
 
 def _unseal(ctx: Context, sealed: bytes) -> bytes | None:
-    """A secret; opened once, for the sealed bytes change with it.
+    """A secret, unsealed once and cached by its sealed bytes.
 
-    None: another master key sealed it (the primary says so at its start). Nobody can be this
-    source then, by neither header, but the others can be who they are.
+    None: it was sealed with another master key (the primary logs that at its start). Then this
+    source cannot be authenticated, but others can.
     """
     secret = _unsealed.get(sealed)
     if secret is None:

@@ -1,6 +1,6 @@
-"""Days as guests write them, read; of a moment the day that it is at the hotel.
+"""Parses days as guests write them; a time with a zone becomes the day at the hotel.
 
-Every function is total: any text gives a value, or None for one that cannot be read. None guesses.
+Every function accepts any text: it returns None if the text cannot be read, and does not guess.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Literal
 from alpinehub.webhooks.field_names import plain
 from alpinehub.webhooks.values import MAX_CHARS, MONTHS, line
 
-#: How 1/2/2027 is meant.
+#: How 1/2/2027 is read: day first, or month first.
 Order = Literal["dmy", "mdy"]
 
-#: Days that something may begin or end on.
+#: Years in which a stay may begin or end.
 YEARS = range(2000, 2200)
 
 _ISO_DAY = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
@@ -37,7 +37,7 @@ _ANY_DAY = re.compile(
         for p in (_ISO_MOMENT, _ISO_DAY, _DOTTED, _SLASHED, _WORDED, _AMERICAN)
     )
 )
-#: As a browser writes it by itself: Mon Feb 01 2027 00:00:00 GMT+0100 (...).
+#: JavaScript's Date.toString(): Mon Feb 01 2027 00:00:00 GMT+0100 (...).
 _SCRIPTED = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) ([0-9]{2}) ([0-9]{4}) [0-9:]{8} GMT.*")
 _HOUR = re.compile(
     r"(?:,| um| alle| at| à)? [0-9]{1,2}"
@@ -52,9 +52,9 @@ _WEEKDAY = re.compile(
 
 
 def read_day(text: str, order: Order, zone: tzinfo) -> date | None:
-    """A day: 2027-02-01, a moment (its day in `zone`), 01.02.2027, 1/2/2027 as `order` says,
-    1. Februar 2027, February 1, 2027; an hour behind it is not looked at. None as well for a day
-    that does not exist.
+    """A day: 2027-02-01, a time (its day in `zone`), 01.02.2027, 1/2/2027 in the given `order`,
+    1. Februar 2027, February 1, 2027; a time of day after it is ignored. None also for a day that
+    does not exist.
     """
     text = _WEEKDAY.sub("", line(text))
     if len(text) > 100:
@@ -112,7 +112,7 @@ def has_other_days(text: str) -> bool:
 
 
 def orders_of(pairs: Iterable[tuple[int, int]]) -> list[Order]:
-    """How such days can be meant, all of them in one order: 13/1/2027 has no thirteenth month."""
+    """The orders in which all these days are possible: 13/1/2027 cannot be month first."""
     found: list[Order] = ["dmy", "mdy"]
     for first, second in pairs:
         if second > 12 and "dmy" in found:

@@ -1,7 +1,7 @@
-"""The ASGI side of every webhook: which endpoint, the body within its bound, the answer.
+"""The ASGI side of all webhooks: finds the endpoint, reads the bounded body, sends the answer.
 
-Plain ASGI and no router: this is the hub's hot path, and a framework's request and response
-objects cost more than all the validation.
+Plain ASGI without a router: this is the hub's hot path, and the request and response objects of a
+framework cost more than all the validation.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import msgspec
 from alpinehub.memory_budget import Allocation, MemoryBudget
 from cordata import ConfigError, Context, StoreUnavailable, fields, request_id
 
-#: More than this many problems of one payload do not help; the rest is counted.
+#: Problems listed for one payload; the rest is only counted.
 MAX_PROBLEMS = 100
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong with a payload. It names the field, and never repeats its value."""
+    """One mistake in a payload. It names the field and never repeats its value."""
 
     #: Path in the payload (`children[2]`); "" is the payload as a whole.
     field: str
@@ -31,7 +31,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class HttpError(Exception):
-    """The request is answered with an error; nothing of it was stored."""
+    """The request is answered with an error, and nothing of it was stored."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class HttpError(Exception):
         self.message = message
         self.problems = problems or []
         self.headers = headers
-        #: HTML for the browser of a guest, in place of the JSON.
+        #: HTML for a guest's browser, instead of the JSON.
         self.page = page
 
 
@@ -75,7 +75,7 @@ def error_body(error: HttpError, request_id: str) -> bytes:
 
 
 def invalid(problems: list[Problem]) -> HttpError:
-    """The 422 for a payload that was understood as JSON but cannot be used."""
+    """The 422 for a payload that is JSON but not valid."""
     fields = ", ".join(dict.fromkeys(p.field for p in problems[:5] if p.field))
     message = "The payload is not valid" + (f": see {fields}." if fields else ".")
     return HttpError(422, "invalid", message, problems)
@@ -85,14 +85,14 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-#: A guest request is a page of text; what is larger is a mistake.
+#: A guest request is a page of text; a larger body is a mistake.
 MAX_BODY_BYTES = 262_144
-#: Of bodies of more than 64 KiB, which hardly a guest request has, one worker holds so much.
+#: Memory of one worker for bodies of more than 64 KiB, which guest requests hardly ever have.
 MAX_HELD_BYTES = 16 * 1024 * 1024
-#: Characters of a path behind an endpoint's name: a hotel, a secret.
+#: Characters of a path after an endpoint's name: a hotel, a secret.
 MAX_REST = 600
 
-#: Our fields and headers, and what may be meant as one: no address, no telephone number.
+#: A name that may be logged: it cannot be an e-mail address or a telephone number.
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}(\[[0-9]+\])?")
 
 _KEPT = (b"content-type", b"user-agent")
@@ -113,7 +113,7 @@ _budget = MemoryBudget(MAX_HELD_BYTES)
 
 
 class WebhookRequest:
-    """One POST: its Context, the headers asked for, and its body when it is asked for."""
+    """One POST: its Context, headers, query and path; the body is read on demand."""
 
     __slots__ = ("_receive", "_scope", "client", "ctx", "headers", "query", "rest")
 
@@ -124,14 +124,14 @@ class WebhookRequest:
         address = scope.get("client")
         #: The address of the client, as [http] trusted_proxies report it; None on a unix socket.
         self.client: str | None = address[0] if address else None
-        #: By name in lower case; of a repeated one the last.
+        #: By name in lower case; the last value of a repeated header.
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.query: bytes = scope.get("query_string", b"")
-        #: What the path has behind the endpoint's name, percent-decoded.
+        #: The path after the endpoint's name, percent-decoded.
         self.rest = rest
 
     async def body(self) -> bytes:
-        """The whole body. Raises: HttpError 413, 503, 400 when the client is gone."""
+        """The whole body. Raises: HttpError 413, 503, or 400 if the client disconnected."""
         length = self.headers.get(b"content-length")
         if length is not None and length.isdigit() and int(length) > MAX_BODY_BYTES:
             raise _too_large()
@@ -158,7 +158,7 @@ class WebhookRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: JSON, unless another type is given."""
+    """An answer: JSON unless another content type is given."""
 
     status: int
     body: bytes = b""
@@ -173,7 +173,7 @@ Endpoint = Callable[[WebhookRequest], Awaitable[bytes | Reply]]
 class Webhooks:
     """The ASGI application below /api/webhook: one endpoint per name.
 
-    A name that ends in "/" takes all paths below it: `WebhookRequest.rest` is the path.
+    A name that ends in "/" receives all paths below it: `WebhookRequest.rest` is the path.
     """
 
     def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
@@ -190,7 +190,7 @@ class Webhooks:
         except StoreUnavailable as error:
             await respond_error(scope, send, _unavailable(error))
         except ConfigError as error:  # no master key: no secret can be checked
-            _log.error("webhooks cannot be taken: %s; %s", error, error.hint, extra=fields())
+            _log.error("webhooks are refused (503): %s; %s", error, error.hint, extra=fields())
             await respond_error(scope, send, _UNCONFIGURED)
         else:
             await respond(send, answer if isinstance(answer, Reply) else Reply(200, answer))
@@ -219,7 +219,7 @@ async def respond(send: Send, reply: Reply) -> None:
 
 
 async def respond_error(scope: Scope, send: Send, error: HttpError) -> None:
-    """Send an error, and let the server's line in the log give its reason."""
+    """Send an error, and set the reason for the server's log line of this request."""
     scope["state"]["reason"] = _reason(error)
     if error.page:
         reply = Reply(error.status, error.page, HTML, error.headers)
@@ -263,7 +263,7 @@ def require_plain(headers: Mapping[bytes, bytes]) -> None:
 
 
 def kept_headers(headers: Mapping[bytes, bytes]) -> str:
-    """Headers that help to find the sender, as JSON; never a secret or a signature."""
+    """The headers that help to identify the sender, as JSON; never a secret or a signature."""
     return _kept(*map(headers.get, _KEPT))
 
 
@@ -291,13 +291,13 @@ def _busy() -> HttpError:
 
 
 def _reason(error: HttpError) -> str:
-    """What was wrong, for the operator whose integrator asks: for the connection layer's line on
-    this request, which has a bound. Never what a guest may have written.
+    """The reason of an error, for the server's log line of this request, whose length is limited.
+    It has nothing that a guest may have written.
     """
     problems = "; ".join(f"{_loggable(p.field)}: {p.problem}" for p in error.problems[:10])
     return f"{error.code} ({problems})" if problems else error.message
 
 
 def _loggable(field: str) -> str:
-    """The name of a field; one that we did not choose only if it looks like a name."""
+    """The name of a field; replaced if it does not look like a name."""
     return field if not field or _FIELD.fullmatch(field) else "(some field)"

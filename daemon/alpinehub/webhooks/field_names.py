@@ -1,7 +1,7 @@
-"""What fields of forms are called, in four languages: a name says what it asks for.
+"""Names of fields of forms in four languages, and the target that each asks for.
 
-Names are compared plainly: without case, accents, punctuation. What stands here is certain; a name
-that could mean two things does not, for a wrong guess sends a guest on a wrong day.
+Names are compared without case, accents and punctuation. Only unambiguous names are listed: a wrong
+guess could book a guest for a wrong day.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import unicodedata
 from functools import lru_cache
 
 _NO_WORD = re.compile(r"[\W_]+")
-#: What a form builder adds to a key: `email_5139`, `first_name_abae`.
+#: Suffix that a form builder adds to a key: `email_5139`, `first_name_abae`.
 _SUFFIX = re.compile(r"_[0-9a-f]{4}\Z")
 _NUMBER = re.compile(r"[ _]?[0-9]{1,2}\Z")
 
-#: What can be asked for, by the names that ask for it. A key of a field says less than a label:
-#: it is a guess of whoever made the form, and often in English.
+#: Target -> keys of fields. A key is less certain than a label: the author of the form chose it,
+#: often in English.
 _KEYS = {
     "arrival": "arrival, arrival date, check in, checkin, anreise, anreisedatum, date from, "
     "arrivo, data arrivo, date arrivee",
@@ -142,18 +142,18 @@ _LABELS = {
     "language": "Sprache, Lingua, Langue, Language",
 }  # fmt: skip
 
-#: Keys that a form builder gives without knowing what is asked: they count where nothing else
-#: tells, and only without a label that says something else.
+#: Keys that a form builder gives by the type of a field: they count only for a field without a
+#: label.
 VAGUE = {
     "number": "adults", "long answer": "message", "text area": "message", "textarea": "message",
     "multi line": "message", "multi line address": "address",
 }  # fmt: skip
-#: Keys of a date that do not say which.
+#: Keys of date fields that do not name arrival or departure.
 DAY_KEYS = frozenset({"date picker", "date", "date time", "datepicker", "day"})
 
 
 def plain(text: str) -> str:
-    """A name for comparison: lower case, no accents, single blanks between words."""
+    """A name for comparison: lower case, no accents, words separated by single spaces."""
     decomposed = unicodedata.normalize("NFKD", text[:200].casefold())
     bare = "".join(c for c in decomposed if not unicodedata.combining(c))
     return _NO_WORD.sub(" ", bare).strip()
@@ -167,13 +167,13 @@ _BY_KEY, _BY_LABEL = _table(_KEYS), _table(_LABELS)
 
 
 def stem(key: str) -> str:
-    """A key without what a form builder adds when the form is edited."""
+    """A key without the suffix of a form builder, which changes when the form is edited."""
     return _SUFFIX.sub("", key.removeprefix("field:").strip())
 
 
 @lru_cache(2048)
 def meant_by_key(key: str) -> str:
-    """What a field with this key asks for; "" when the key does not say."""
+    """The target of a field with this key; "" if the key is not known."""
     key = key.removesuffix("[]")
     for name in (key.removeprefix("field:"), stem(key)):
         name = plain(name)
@@ -186,6 +186,6 @@ def meant_by_key(key: str) -> str:
 
 @lru_cache(2048)
 def meant_by_label(label: str) -> str:
-    """What a field with this label asks for; "" when the label does not say."""
+    """The target of a field with this label; "" if the label is not known."""
     name = plain(label)
     return _BY_LABEL.get(name) or _BY_LABEL.get(_NUMBER.sub("", name), "")

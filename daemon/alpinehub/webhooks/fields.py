@@ -1,11 +1,11 @@
-"""The fields of a form, and which answers what: by the mapping, else by key, label, contact.
+"""The fields of a form, and the target of each: by the mapping, else by key, label, contact.
 
     an explicit place ............ that one, and no other, as long as the form has it
     else the key of a field ...... `first_name_abae`, `arrivo`
     else its label ............... Anreise, Arrivo, Arrival
     else the CRM's contact ....... contact.email
 
-Two fields for one answer that say different things are ambiguous: a person decides, not a rule.
+Two fields for one target with different values are ambiguous: a person decides, not a rule.
 
 `source.mapping` holds the mapping as JSON, `alpinehub inbox map` writes it:
 
@@ -16,8 +16,8 @@ Two fields for one answer that say different things are ambiguous: a person deci
      "date_order": "auto", "without_stay": "review"}
 
 A place is `field:KEY`, `prefix:KEY` (without the suffix that changes with the form), `label:TEXT`,
-or `path:contact.name.first`. The first of a target that holds something counts; a target without
-places is looked up by the names of fields (field_names.py).
+or `path:contact.name.first`. Of the places of a target the first with a value counts; a target
+without places is looked up by the names of fields (field_names.py).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from alpinehub.webhooks.field_names import (
 from alpinehub.webhooks.submission import Answer
 from alpinehub.webhooks.values import line, read_count
 
-#: What a place can be mapped to. `name`, `dates`, `guests`, `nights`, `children_count` and
-#: `children_or_ages` are read into others; what goes to `privacy` is sent to no hotel; `child_age`
-#: is the default age of a child without one.
+#: Targets of a mapping. `name`, `dates`, `guests`, `nights`, `children_count` and
+#: `children_or_ages` are converted to others; `privacy` is not sent to the hotel; `child_age` is
+#: the default age of a child without one.
 TARGETS = (
     "arrival", "departure", "dates", "nights", "adults", "children", "children_or_ages",
     "children_count", "child_age", "guests", "name", "first_name", "last_name", "prefix", "title",
@@ -63,24 +63,24 @@ class Mapping(
 ):
     """The mapping of one source."""
 
-    #: Goes up by one with each change; the history has the one by which a request was mapped.
+    #: Increased by one with each change; the history of a request has the revision that mapped it.
     revision: int = 0
     #: Places by target.
     fields: dict[str, tuple[str, ...]] = {}
-    #: For a target what is meant by a text; `*` by every other.
+    #: Target -> text -> meaning; the text `*` stands for all others.
     values: dict[str, dict[str, str]] = {}
-    #: For a target what counts where a form says nothing; read like an answer.
+    #: Target -> value if the form has none; parsed like an answer.
     defaults: dict[str, str] = {}
-    #: Fields that are not shown; a `*` at the end takes all that begin so.
+    #: Places that are not shown; with a `*` at the end, all that begin so.
     ignore: tuple[str, ...] = ()
-    #: How 1/2/2027 is meant; auto: as the guest's language and the form say, else it is reviewed.
+    #: How to read 1/2/2027; auto: by the guest's language and the form, if unclear to review.
     date_order: Literal["auto"] | Order = "auto"
-    #: Who asks without dates: to the review list, or a request without a stay (AlpineBits knows
-    #: it from 2022-10 on; for older hotel software it is held).
+    #: Submissions without dates: to the review list, or a request without a stay (in AlpineBits
+    #: since 2022-10; undeliverable to older hotel software).
     without_stay: Literal["review", "lead"] = "review"
 
 
-#: The mapping of a source that has none.
+#: The default mapping of each kind of source.
 OF_KIND: MappingOf[str, Mapping] = {
     "wix": Mapping(defaults={"adults": "2"}),
     "form": Mapping(defaults={"adults": "2"}),
@@ -96,7 +96,7 @@ def encode(mapping: Mapping) -> str:
 
 
 def decode(text: str | bytes) -> Mapping:
-    """The mapping in a JSON text. Raises: msgspec.DecodeError with a sentence."""
+    """The mapping in a JSON text. Raises: msgspec.DecodeError."""
     return _decode(text)
 
 
@@ -106,7 +106,7 @@ def of_source(kind: str, text: str | None) -> Mapping:
 
 
 def problems_of(mapping: Mapping) -> list[str]:
-    """What is wrong with a mapping, a sentence each."""
+    """The mistakes in a mapping, a sentence each."""
     found = []
     for what in ("fields", "values", "defaults"):
         for target in getattr(mapping, what):
@@ -118,7 +118,7 @@ def problems_of(mapping: Mapping) -> list[str]:
     if len(places) > _MOST or sum(map(len, mapping.values.values())) > 10 * _MOST:
         found.append("it is too large")
     found += [
-        f"{place!r} is no place: field:KEY, prefix:KEY, label:TEXT or path:contact.NAME"
+        f"{place!r} is not a place: field:KEY, prefix:KEY, label:TEXT or path:contact.NAME"
         for place in (*places, *mapping.ignore)
         if not _PLACE.fullmatch(place)
     ]
@@ -138,7 +138,7 @@ def is_at(answer: Answer, place: str) -> bool:
 
 
 def is_ignored(answer: Answer, mapping: Mapping) -> bool:
-    """Whether an operator said that nobody is to see it."""
+    """Whether the mapping ignores an answer."""
     for place in mapping.ignore:
         kind, _, name = place.partition(":")
         if place.endswith("*"):
@@ -150,7 +150,7 @@ def is_ignored(answer: Answer, mapping: Mapping) -> bool:
     return False
 
 
-#: Several fields may each hold a part of these.
+#: Targets whose value may be spread over several fields.
 _SEVERAL = frozenset({"children", "message", "address"})
 _CONTACT = {
     "contact.name.first": "first_name", "contact.name.last": "last_name",
@@ -159,10 +159,10 @@ _CONTACT = {
     "contact.address.city": "city", "contact.address.postalCode": "postal_code",
     "contact.address.country": "country", "contact.address.subdivision": "state",
 }  # fmt: skip
-#: A number of people that one form asks for.
+#: Largest number that may be a number of people.
 _MOST_PEOPLE = 99
-#: What else a number counts; as the names of fields begin, written as `field_names.plain` has them.
-_ELSE = (
+#: Beginnings of names of fields whose number is not of people, as `field_names.plain` writes them.
+_NOT_PEOPLE = (
     "zimmer", "anzahl zimmer", "camer", "numero camere", "chambre", "room", "number of rooms",
     "apartment", "appart", "wohnung", "nacht", "nachte", "notti", "nuit", "night", "tag", "giorn",
     "jour", "day", "alter", "eta", "age", "budget", "preis", "prezzo", "prix", "price", "betrag",
@@ -174,34 +174,34 @@ _ELSE = (
 
 
 def _counts_else(name: str) -> bool:
-    """Whether a number in a field of this name is none of people."""
+    """Whether a number in a field of this name is not a number of people."""
     words = plain(name)
     return (
-        words.startswith(_ELSE)
-        or any(word.startswith(_ELSE) for word in words.split() if len(word) > 3)
+        words.startswith(_NOT_PEOPLE)
+        or any(word.startswith(_NOT_PEOPLE) for word in words.split() if len(word) > 3)
         or words.endswith((" id", " nr"))
     )
 
 
 def title(answer: Answer) -> str:
-    """What people call a field."""
+    """The label of a field, else its key as words."""
     return line(answer.label or stem(answer.key).replace("_", " "))
 
 
 class Fields:
-    """The fields of one submission, and which of them are answers to something."""
+    """The fields of one submission, and their targets."""
 
     def __init__(self, answers: Sequence[Answer], mapping: Mapping) -> None:
         self._answers = [a for a in answers if not is_ignored(a, mapping)]
         self._mapping = mapping
         self._taken: set[int] = set()
-        #: Targets of which two fields say different things.
+        #: Targets for which two fields have different values.
         self.ambiguous: list[str] = []
-        #: Targets whose field was gone, and that another one with its prefix stands for.
+        #: Targets whose mapped field was missing and was replaced by another with its prefix.
         self.remapped: list[str] = []
-        #: What the fields taken are called, by target.
+        #: Target -> title of its field.
         self.titles: dict[str, str] = {}
-        #: Answers that an explicit place names: they answer nothing else.
+        #: Answers that an explicit place names: not used for other targets.
         self._placed = {
             number
             for places in mapping.fields.values()
@@ -210,8 +210,7 @@ class Fields:
             if is_at(answer, place)
         }
         self._meant = [self._meaning(answer) for answer in self._answers]
-        #: Fields that say something and have no place, by what their key asks for; of the others,
-        #: by what their label does.
+        #: Target -> fields with a value and without a place, by key; else by label.
         self._by_key: dict[str, list[int]] = {}
         self._by_label: dict[str, list[int]] = {}
         for number, (by_key, by_label) in enumerate(self._meant):
@@ -220,7 +219,7 @@ class Fields:
                 found.setdefault(by_key or by_label, []).append(number)
 
     def _meaning(self, answer: Answer) -> tuple[str, str]:
-        """What its key asks for, and its label. A vague key counts without a foreign label."""
+        """The targets by key and by label. A vague key counts only without a label."""
         if answer.contact:
             return "", ""
         by_label = meant_by_label(answer.label) if answer.label else ""
@@ -236,7 +235,7 @@ class Fields:
         return sum(stem(other.key) == name for other in self._answers if not other.contact) == 1
 
     def take(self, target: str) -> str:
-        """What the form answers to a target; "" for nothing."""
+        """The form's value for a target; "" for none. Its fields count as used from then on."""
         if target in self._mapping.fields:
             numbers = self._mapped(target)
         else:
@@ -252,8 +251,8 @@ class Fields:
         return ("\n" if target == "message" else ", ").join(values)
 
     def _mapped(self, target: str) -> list[int]:
-        """The first of its places that holds something. When the form has none of them, by name
-        or by what is left of the key: it was edited, or is another one of the source's forms.
+        """The first of its places with a value. If the form has none of these fields, because it
+        was edited or is another form of the source: by name, or by the key without its suffix.
         """
         places = self._mapping.fields[target]
         there = False
@@ -294,12 +293,12 @@ class Fields:
         ]
 
     def of_contact(self, target: str) -> str:
-        """What the CRM has for a target, whatever the form says."""
+        """The CRM's value for a target, independent of the form."""
         numbers = self._of_contact(target)
         return self._answers[numbers[0]].value.strip() if numbers else ""
 
     def other_day(self) -> str:
-        """The only date field left whose name says nothing: the other end of a stay."""
+        """The value of the only unused date field with a vague name: the other end of a stay."""
         days = [
             n
             for n, answer in enumerate(self._answers)
@@ -314,7 +313,7 @@ class Fields:
         return self._answers[days[0]].value.strip()
 
     def has_days(self) -> bool:
-        """Whether date fields are left whose names say nothing."""
+        """Whether date fields with vague names are unused."""
         return any(
             n not in self._placed | self._taken
             and bool(answer.value.strip())
@@ -323,7 +322,7 @@ class Fields:
         )
 
     def has_more_of(self, target: str) -> bool:
-        """Whether something is said of children, say, by whatever name."""
+        """Whether an unused field has a target that begins with `target`, such as children."""
         return any(
             n not in self._taken
             and bool(self._answers[n].value.strip())
@@ -332,7 +331,7 @@ class Fields:
         )
 
     def has_number_left(self) -> bool:
-        """Whether a number is left, in a field whose name may ask for people: `pax: 4`."""
+        """Whether an unused field has a number that may be a number of people: `pax: 4`."""
         return any(
             n not in self._taken
             and not answer.contact
@@ -350,7 +349,7 @@ class Fields:
         )
 
     def left(self) -> list[Answer]:
-        """What answers nothing that was asked for; the CRM's contact aside."""
+        """The unused answers, without those of the CRM's contact."""
         return [
             answer
             for n, answer in enumerate(self._answers)
@@ -362,7 +361,7 @@ T = TypeVar("T")
 
 
 class FieldResolver:
-    """One submission, asked for one target after the other."""
+    """Reads the targets of one submission, and collects problems and extra text."""
 
     def __init__(
         self,
@@ -375,22 +374,22 @@ class FieldResolver:
     ) -> None:
         self.fields = fields
         self.mapping = mapping
-        #: `missing:arrival`, `unreadable:adults`: why there is no record.
+        #: Reasons why there is no record: `missing:arrival`, `unreadable:adults`.
         self.problems: list[str] = []
         self._extra: list[str] = []
-        #: The hotel's.
+        #: The hotel's time zone.
         self.zone = zone
-        #: The day on which it came, at the hotel; None: not known.
+        #: The hotel's local day on which it arrived; None: not known.
         self.today = today
         #: An operator accepts a stay that is in the past, or very long.
         self.accept = accept
         #: The guest's language as the form or the CRM has it: `en-US`, `Deutsch`.
         self.language = self.text_of("language")
-        #: The number of adults is a default: the form was not understood to ask for it.
+        #: The number of adults is a default: the form has no field for it.
         self.adults_assumed = False
 
     def said(self, target: str) -> str:
-        """What the form says; "" for nothing."""
+        """The form's value for a target, translated by the mapping; "" for none."""
         text = self.fields.take(target)
         words = self.mapping.values.get(target)
         if text and words:
@@ -399,15 +398,15 @@ class FieldResolver:
         return text.strip()
 
     def text_of(self, target: str) -> str:
-        """What the form says, else what counts where it says nothing."""
+        """The form's value for a target, else its default in the mapping."""
         return self.said(target) or self.mapping.defaults.get(target, "").strip()
 
     def maybe(self, target: str, read: Callable[[str], T | None], otherwise: T) -> T:
-        """What no reservation needs: kept as written where it cannot be read."""
+        """An optional value; text that cannot be read goes to `extra`."""
         return self.maybe_of(target, self.text_of(target), read, otherwise)
 
     def maybe_of(self, target: str, text: str, read: Callable[[str], T | None], otherwise: T) -> T:
-        """As `maybe`, of a text that was asked for before."""
+        """As `maybe`, for a text that was read before."""
         if not text:
             return otherwise
         value = read(text)
@@ -417,7 +416,7 @@ class FieldResolver:
         return value
 
     def short(self, target: str, most: int) -> str:
-        """A line of so many characters; a longer one is kept whole beside it."""
+        """A line of `most` characters; a longer one is cut, and goes to `extra` in full."""
         text = line(self.text_of(target))
         if len(text) <= most:
             return text
@@ -425,11 +424,11 @@ class FieldResolver:
         return text[:most].rstrip()
 
     def keep(self, target: str, text: str) -> None:
-        """Have the hotel see it as it was written."""
+        """Add a text to `extra`, which the hotel sees."""
         self._extra.append(f"{self.fields.titles.get(target) or target}: {line(text)}")
 
     def rest(self) -> str:
-        """What was kept, and what nothing was asked for; a line each."""
+        """The text for `extra`: what `keep` collected and the unused answers, a line each."""
         self.fields.take("privacy")
         left = [f"{title(answer) or '-'}: {line(answer.value)}" for answer in self.fields.left()]
         return "\n".join((*self._extra, *left))

@@ -1,8 +1,8 @@
 """HTML forms: application/x-www-form-urlencoded or multipart, posted by a browser.
 
-The address of a form is public. So there are limits on what is sent to it (429, form_limit.py), a
+The URL of a form is public. So the number of submissions is limited (429, form_limit.py), a
 submission that a robot filled in is only counted, and a proof of work may be required (403). The
-encoding is what the browser says, else UTF-8, else the one that old pages are in.
+encoding is the one that the browser names, else UTF-8, else windows-1252.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _CODES: dict[Fault, str] = {
 }  # fmt: skip
 _UTM = ("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
-#: The hidden field; its name begins with "_": it is no answer of a guest's.
+#: The hidden field of the proof of work; names that begin with "_" are not answers of the guest.
 PROOF_FIELD = "_proof"
-#: A proof counts this long before and after its SECONDS: clocks of guests are wrong.
+#: A proof is valid this long before and after its SECONDS: clocks of guests may be wrong.
 PROOF_VALID_S = 86_400
 _PROOF = re.compile(r"([0-9]{1,12})\.[A-Za-z0-9_-]{1,64}\.[0-9]{1,16}")
 
@@ -95,8 +95,8 @@ class _FormUnit:
         self._trapped = bool(honeypot) and bool(fields.get(honeypot, "").strip())
 
     async def store(self, tx: Tx) -> LimitReached | None:
-        """Store the submission, or count it if a robot filled it in. The refusal, if a bucket is
-        empty.
+        """Store the submission, or count it if a robot filled it in. Returns the limit if a bucket
+        is empty, else None.
         """
         refusal = await form_limit.take_all(tx, self._buckets)
         if refusal is not None:
@@ -110,7 +110,7 @@ class _FormUnit:
 
 
 def _proof(request: WebhookRequest, source: Source, fields: Mapping[str, str]) -> Bucket:
-    """The bucket that lets a proof of work count once. Raises: HttpError 403 without a proof."""
+    """The bucket that makes a proof of work valid once. Raises: HttpError 403 without a proof."""
     proof = fields.get(PROOF_FIELD, "").strip()
     header = request.headers.get(b"x-webhook-secret")
     secret = request.rest.rpartition("/")[2] if header is None else header.decode("latin-1")
@@ -138,12 +138,12 @@ def _too_many(request: WebhookRequest, source: Source, refusal: LimitReached) ->
 
 
 def is_proof(proof: str, secret: str, bits: int, *, now_s: int) -> bool:
-    """Whether the work was done, for this form, and lately.
+    """Whether a proof of work is correct, for this form, and not too old.
 
     A proof is `SECONDS.SALT.COUNTER`: the SHA-256 of `SECRET.SECONDS.SALT.COUNTER` (SECRET is the
     last part of the form's address) begins with as many zero bits as the source's option
-    `proof_of_work` says: cheap for one guest, dear for a robot. A script of the page finds such a
-    COUNTER (packaging/examples/form.html). Each proof counts once (form_limit.py).
+    `proof_of_work` says: cheap for one guest, expensive for a robot. A script of the page finds
+    such a COUNTER (packaging/examples/form.html). Each proof counts once (form_limit.py).
     """
     match = _PROOF.fullmatch(proof)
     if match is None or abs(int(match[1]) - now_s) > PROOF_VALID_S:
@@ -183,7 +183,7 @@ def read_fields(body: bytes, content_type: str) -> dict[str, str]:
         pairs = _urlencoded(body, content_type)
     joined: dict[str, list[str]] = {}
     for name, value in pairs:
-        if name:  # as long as some form builders make it of the question
+        if name:  # cut, because some form builders use the whole question as the name
             joined.setdefault(name[:_MAX_NAME], []).append(value)
     check_count(len(joined))
     return {name: bounded(", ".join(filter(None, values))) for name, values in joined.items()}

@@ -1,10 +1,10 @@
-"""Token buckets of public forms: how many submissions are taken from an address, and of a form.
+"""Token buckets of public forms: limit the submissions from one address, and to one form.
 
 Only sources of the kind `form` have them: their secret is in the `action` of a public page. The
-secrets of the other kinds are known to a server of the sender alone.
+secrets of the other kinds are known only to a server of the sender.
 
-    worker ... remembers who was refused, until when: answers 429 without the body or the store
-    store .... one row per bucket, all workers and hosts count there, in the unit that stores
+    worker ... caches refusals until they end: answers 429 without reading the body or the store
+    store .... one row per bucket, for all workers and hosts, changed in the unit that stores
 
 An address is stored as a keyed hash, and only until its bucket is full again.
 """
@@ -22,7 +22,7 @@ from alpinehub.models import Source
 from alpinehub.settings import HubSettings
 from cordata import Context, Store, Tx, fields
 
-#: LimitsReached that one worker remembers. When it forgets one, the store says it again.
+#: Refusals that one worker caches. If one is dropped, the next submission asks the store.
 MAX_REMEMBERED = 10_000
 _MINUTE_US, _HOUR_US = 60_000_000, 3_600_000_000
 _HASH = "alpinehub form limit"
@@ -40,7 +40,7 @@ class Bucket:
     interval_us: int
 
     async def take(self, tx: Tx) -> int:
-        """Take a token. Returns 0, else when there is one again (microseconds since the epoch)."""
+        """Take a token. Returns 0; if there is none, the time of the next (us since the epoch)."""
         allowance = (self.burst - 1) * self.interval_us
         taken = await tx.fetch_one(
             "form_limit_take",
@@ -60,7 +60,7 @@ class LimitReached:
     """A bucket that was empty."""
 
     bucket: Bucket
-    #: Microseconds since the epoch: there is a token again.
+    #: When there is a token again, in microseconds since the epoch.
     until_us: int
 
 
@@ -81,12 +81,12 @@ def buckets_of(ctx: Context, source: Source, client: str | None) -> Sequence[Buc
 
 
 def once(ctx: Context, source: Source, proof: str, valid_us: int) -> Bucket:
-    """The bucket of a proof of work: it counts once while it is valid."""
+    """The bucket of a proof of work: it is accepted once while it is valid."""
     return Bucket("proof", _key(ctx, f"proof {source.id} {proof}"), 1, valid_us)
 
 
 async def take_all(tx: Tx, buckets: Sequence[Bucket]) -> LimitReached | None:
-    """Take a token of each; the first that has none. Within the unit that stores."""
+    """Take a token of each, in the unit that stores. Returns the first empty one, or None."""
     for bucket in buckets:
         if until_us := await bucket.take(tx):
             return LimitReached(bucket, until_us)
@@ -94,15 +94,15 @@ async def take_all(tx: Tx, buckets: Sequence[Bucket]) -> LimitReached | None:
 
 
 class LimitsReached:
-    """The refusals that one worker remembers, so that a flood costs the store nothing."""
+    """Cache of the refusals of one worker, so that a flood does not reach the store."""
 
     def __init__(self) -> None:
         self._until_us: dict[bytes, int] = {}
-        #: When to alert again about a source whose bucket is empty, by its key.
-        self._tell_at_us: dict[bytes, int] = {}
+        #: Key of a bucket -> when the next alert about it is allowed.
+        self._alert_at_us: dict[bytes, int] = {}
 
     def find(self, buckets: Sequence[Bucket], now_us: int) -> LimitReached | None:
-        """The refusal of one of the buckets that still holds."""
+        """The first refusal of one of the buckets that has not ended yet, or None."""
         for bucket in buckets:
             until_us = self._until_us.get(bucket.key, 0)
             if now_us < until_us:
@@ -110,7 +110,7 @@ class LimitsReached:
         return None
 
     def remember(self, refusal: LimitReached, now_us: int) -> None:
-        """Forgets those that are over when there are too many, then the oldest."""
+        """Cache a refusal. If there are too many, ended ones are dropped, then the oldest."""
         known = self._until_us
         if len(known) >= MAX_REMEMBERED:
             for key in [key for key, until_us in known.items() if until_us <= now_us]:
@@ -122,14 +122,14 @@ class LimitsReached:
     def alert(
         self, ctx: Context, source: Source, refusal: LimitReached, client: str | None
     ) -> None:
-        """Alert, once an hour, about what keeps guests out."""
+        """Alert, once an hour, if guests are refused: a whole form, or all of a proxy."""
         now_us, key = ctx.now_us(), refusal.bucket.key
         local = client is None or client == "::1" or client.startswith("127.")
         if refusal.bucket.of == "proof" or (refusal.bucket.of == "address" and not local):
             return
-        if now_us < self._tell_at_us.get(key, 0):
+        if now_us < self._alert_at_us.get(key, 0):
             return
-        self._tell_at_us[key] = now_us + _HOUR_US
+        self._alert_at_us[key] = now_us + _HOUR_US
         if refusal.bucket.of == "source":
             ctx.alert(
                 f"form-limit:{source.id}",
@@ -152,12 +152,12 @@ _refusals: WeakKeyDictionary[Store, LimitsReached] = WeakKeyDictionary()
 
 
 def refusals_of(ctx: Context) -> LimitsReached:
-    """The refusals that this process remembers."""
+    """The cached refusals of this process."""
     return _refusals.get(ctx.store) or _refusals.setdefault(ctx.store, LimitsReached())
 
 
 async def forget(tx: Tx) -> int:
-    """Delete the buckets that are full again; how many they were."""
+    """Delete the buckets that are full again. Returns how many."""
     return await tx.execute("form_limit_forget", now=tx.now_us)
 
 

@@ -1,11 +1,11 @@
-"""POST /api/webhook/generic: the hub's own JSON, strict, for senders that are programmed for it.
+"""POST /api/webhook/generic: the hub's strict JSON format, for programmed senders.
 
-    payload    types, lengths, shapes; decoded in one pass, or field by field to find every mistake
-    normalise  what its fields mean, what is missing or wrong; a ReservationData
-    generic    who sends it, for which hotel; stored by intake
+    parse      types, lengths, shapes; decoded in one pass, or field by field to find every mistake
+    normalise  checks the fields; makes a ReservationData
+    post       authenticates the source, finds the hotel; intake.py stores
 
-The order of checks is the order of what may be disclosed to whom: without a valid secret everything
-is one 401; then the form (415, 413, 400), the hotel (404), the fields (422).
+The order of the checks decides what a sender learns: without a valid secret the answer is always
+401; then come the format (415, 413, 400), the hotel (404) and the fields (422).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ _utm = msgspec.json.Decoder(Parameter | None).decode
 
 
 class Parsed(msgspec.Struct):
-    """A payload, and what is wrong with the fields that could not be read (None in `payload`)."""
+    """A payload, and the problems of the fields that could not be read (None in `payload`)."""
 
     payload: Payload
     #: utm_ parameters that have no field of their own.
@@ -115,7 +115,7 @@ class Parsed(msgspec.Struct):
 
 
 def parse(body: bytes) -> Parsed:
-    """Read a body. Raises: HttpError 400 when it is no JSON, 422 when it is no JSON object."""
+    """Parse a body. Raises: HttpError 400 if it is not JSON, 422 if it is not a JSON object."""
     try:
         return Parsed(_decode(body), {}, [])
     except ValidationError:
@@ -131,7 +131,7 @@ def parse(body: bytes) -> Parsed:
 
 
 def _not_an_object(body: bytes) -> NoReturn:
-    """Raises: HttpError 422; 400 when what is not an object is not even JSON."""
+    """Raises: HttpError 422 if the body is JSON, else 400."""
     try:
         msgspec.json.decode(body)
     except ValidationError:
@@ -142,7 +142,7 @@ def _not_an_object(body: bytes) -> NoReturn:
 
 
 def _parse_each(raw: dict[str, Raw]) -> Parsed:
-    """Decode each field for itself. Raises: DecodeError when one holds no JSON."""
+    """Decode each field by itself. Raises: DecodeError if one is not JSON."""
     problems: list[Problem] = []
     good: dict[str, Any] = {}
     utm: dict[str, str] = {}
@@ -152,7 +152,7 @@ def _parse_each(raw: dict[str, Raw]) -> Parsed:
             if decode is not None:
                 good[name] = decode(value)
             elif not _UTM.match(name):
-                # The nearest name is not searched for a thousand unknown ones: each costs 50 us.
+                # The search for the nearest name takes 50 us: not for a thousand unknown names.
                 problem = _unknown(name) if len(problems) < MAX_PROBLEMS else "unknown field"
                 problems.append(Problem(name[:64], problem))
             elif len(utm) >= MAX_UTM:
@@ -170,7 +170,7 @@ def _unknown(name: str) -> str:
 
 
 def _explain(name: str, message: str) -> Problem:
-    """msgspec's sentence in our words: the path goes to the field, the quotes go."""
+    """A problem from msgspec's message: its path is added to the field, quotes are removed."""
     match = _PATH.search(message)
     path = match["path"] if match else ""
     text = message[: match.start()] if match else message
@@ -196,10 +196,10 @@ def _bad_json(error: Exception) -> HttpError:
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
-#: What XML 1.0 cannot carry; a lone surrogate never gets through the JSON decoder.
+#: Characters that XML 1.0 cannot carry; the JSON decoder rejects lone surrogates.
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _ILLEGAL_IN_LINE = re.compile("[\x00-\x1f\ufffe\uffff]")
-#: Text of one line: all but the message.
+#: Fields with text of one line: all but the message.
 _LINES = (
     "hotel_code", "external_id", "first_name", "last_name", "email", "phone", "language",
     "currency", "room_type", "rate_plan", "gclid", "fbclid", "utm_source", "utm_medium",
@@ -210,7 +210,7 @@ _MAX_TOTAL = Decimal("99999999.99")
 _CENT = Decimal("0.01")
 
 _STAY = ("arrival", "departure", "adults")
-#: Fields that must be given, by status. A cancellation is known by its external_id.
+#: Required fields by status. A cancellation is identified by its external_id.
 _REQUIRED: dict[Status, tuple[str, ...]] = {
     "request": _STAY,
     "reservation": (*_STAY, "room_type", "rate_plan", "total", "currency"),
@@ -219,18 +219,18 @@ _REQUIRED: dict[Status, tuple[str, ...]] = {
 
 
 class CheckedPayload(msgspec.Struct, frozen=True):
-    """A payload that can be used."""
+    """A valid payload."""
 
     hotel_code: str
-    #: The source's own id of the reservation; None: it has none, so each post is a new one.
+    #: The source's id of the reservation; None: each post is a new reservation.
     external_id: str | None
     data: ReservationData
-    #: What a cancellation lacks to stand alone; then it must be of something known.
+    #: Fields missing in a cancellation; with any, it must be of a known reservation.
     lacks: list[Problem]
 
 
 def normalise(parsed: Parsed, *, plain: bool = False) -> CheckedPayload:
-    """Check and normalise. `plain`: the body was seen to hold no escape and no noncharacter.
+    """Check and normalise. `plain`: the body has no escape sequence and no noncharacter.
 
     Raises: HttpError 422 with every problem of the payload, those of `parsed` included.
     """
@@ -259,7 +259,7 @@ def normalise(parsed: Parsed, *, plain: bool = False) -> CheckedPayload:
 
 
 def _trim(payload: Payload) -> None:
-    """White space around a line says nothing, and an empty text is none at all."""
+    """Remove white space around lines; an empty text becomes None."""
     for name in _LINES:
         value = getattr(payload, name)
         if value is not None:
@@ -294,7 +294,9 @@ def _check_dates(payload: Payload, problems: list[Problem]) -> None:
 
 
 def _check_contact(payload: Payload, problems: list[Problem]) -> str:
-    """What the hotel is to see as it was written: of a telephone more than one number, or none."""
+    """Check address, number and language. Returns the telephone field as written, for `extra`, if
+    it has more than one number or none.
+    """
     extra = ""
     reachable = payload.email is not None and EMAIL.fullmatch(payload.email) is not None
     if payload.email is not None and not reachable:
@@ -334,7 +336,7 @@ def _check_total(payload: Payload, problems: list[Problem]) -> None:
 def _missing(
     payload: Payload, names: Iterable[str], unreadable: set[str] | None = None
 ) -> list[Problem]:
-    """A problem for each field that was not given; one that could not be read has one already."""
+    """A problem for each field that is missing, except unreadable ones, which have one already."""
     return [
         Problem(name, "required")
         for name in names
@@ -385,7 +387,7 @@ _KEY = re.compile(rb"[\x21-\x7e]{1,200}")
 
 
 async def post(request: WebhookRequest) -> bytes:
-    """Store one submission; the body of the 200. Raises: HttpError, StoreUnavailable."""
+    """Store one submission. Returns the body of the 200. Raises: HttpError, StoreUnavailable."""
     directory = directory_of(request.ctx)
     snapshot = directory.remembered or await directory.current()
     headers = request.headers
@@ -412,7 +414,7 @@ async def post(request: WebhookRequest) -> bytes:
 
 
 async def _count_refused(request: WebhookRequest, sources: Sequence[Source]) -> None:
-    """For the report of the hotel, where the secret is one hotel's."""
+    """Count the error for the hotel's report, if the secret belongs to one hotel only."""
     hotels = {source.hotel.id for source in sources}
     if len(hotels) != 1:
         return
@@ -421,7 +423,7 @@ async def _count_refused(request: WebhookRequest, sources: Sequence[Source]) -> 
 
 
 def _hotel_code(body: bytes) -> str:
-    """The hotel_code of a body that is not authenticated yet; "" when it has none."""
+    """The hotel_code of a body that is not authenticated yet; "" if it has none."""
     try:
         return (parse(body).payload.hotel_code or "").strip()
     except HttpError:

@@ -38,16 +38,16 @@ async def post(request: WebhookRequest) -> bytes:
 
 
 def take_key(body: bytes) -> tuple[str, bytes]:
-    """The key in a body, and the body without it: it is a secret, and stored nowhere.
+    """The key in a body, and the body without it: it is a secret and must not be stored.
 
-    Raises: Unreadable when there is none.
+    Raises: Unreadable if there is none.
     """
     document = load_json(body)
     key = document.get("google_key") if isinstance(document, dict) else None
     if not isinstance(key, str) or not key:
         raise Unreadable("no_key")
     try:
-        # As ASCII: half a character in one field is no reason to lose a lead.
+        # As ASCII, because UTF-8 cannot encode a lone surrogate: a lead must not be lost for it.
         return key, json.dumps({**document, "google_key": ""}).encode()
     except (ValueError, RecursionError):
         raise Unreadable("not_json") from None
@@ -81,6 +81,6 @@ def _answers(columns: object) -> list[Answer]:
 
 
 def _answer(column: dict[str, Any]) -> Answer:
-    """A question that Google knows by an id, or one that the advertiser wrote."""
+    """The answer to a question of Google's (it has an id), or to one that the advertiser wrote."""
     key, label = said(column.get("column_id")), said(column.get("column_name"), 200)
     return Answer(key, label, text_of(column.get("string_value")))

@@ -1,9 +1,9 @@
-"""From a stored submission to a reservation: total, pure, and without a guess.
+"""Interprets a stored submission as a guest request: pure, for any bytes, without guesses.
 
-Any bytes are one of three things: Mapped (a record that every check allows), Unmapped (with a name
-for each thing that is missing, unreadable or ambiguous), Ignored (a test, or a robot's work). What
-a form asks beyond that, and what cannot be read though no reservation needs it, goes to `extra`,
-so that the hotel sees it.
+The result is one of three: Mapped (a record that passes every check), Unmapped (with a name for
+each field that is missing, unreadable or ambiguous), Ignored (a test, or filled in by a robot).
+Answers that have no target, and optional ones that cannot be read, go to `extra`, so that the hotel
+sees them.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from alpinehub.webhooks.values import (
 )
 
 _MAX_NAME, _MAX_CODE = 64, 8
-#: With at most two decimals: `1.200` may be either.
+#: At most two decimals: `1.200` may be 1200 or 1.2.
 _TOTAL, _CENT = re.compile("[0-9]{1,8}(?:[.,][0-9]{1,2})?"), Decimal("0.01")
 _YEAR = re.compile("[0-9]{4}")
-#: How the label of a field for a whole name begins where the surname comes first.
+#: Beginnings of the label of a field for the whole name with the surname first.
 _SURNAME_FIRST = ("nachname", "cognome", "surname", "last name", "name und vorname", "nom et")
 
 
 def record_of(resolver: FieldResolver, submission: Submission) -> ReservationData | None:
-    """The record of a submission; None: `resolver.problems` says why."""
+    """The record of a submission; None: `resolver.problems` has the reasons."""
     stay = stay_of(resolver)
     adults, children = customer_of(resolver)
     first_name, last_name = _names(resolver)
@@ -93,8 +93,8 @@ def record_of(resolver: FieldResolver, submission: Submission) -> ReservationDat
 
 
 def _names(resolver: FieldResolver) -> tuple[str, str]:
-    """First and last name. One field for both is split where its last word begins; beside a field
-    for the first name, `Name` is the last name.
+    """First and last name. One field for both is split before its last word; if there is a field
+    for the first name, too, `Name` is the last name.
     """
     first, last = resolver.short("first_name", _MAX_NAME), resolver.short("last_name", _MAX_NAME)
     if first and last:
@@ -116,8 +116,8 @@ def _names(resolver: FieldResolver) -> tuple[str, str]:
 
 
 def _contact(resolver: FieldResolver) -> tuple[str, str]:
-    """Address and number. One that cannot be read is kept for the hotel, unless it is all that
-    there is: then nobody could answer.
+    """E-mail address and telephone number. If one cannot be read, it goes to `extra`; if neither
+    can, it is a problem, because the hotel could not answer.
     """
     found = {}
     unreadable = {}
@@ -137,7 +137,7 @@ def _contact(resolver: FieldResolver) -> tuple[str, str]:
 
 
 def _phone(resolver: FieldResolver, text: str) -> str | None:
-    """A number; a text that says more than one number is kept."""
+    """A telephone number; a text with more than the number goes to `extra`, too."""
     phone = read_phone(text)
     if phone is None:
         return None
@@ -155,7 +155,7 @@ def _birth(resolver: FieldResolver, text: str) -> date | None:
 
 
 def _priced(resolver: FieldResolver, data: ReservationData) -> ReservationData:
-    """With room, plan and price, and as a reservation where an operator mapped it as one."""
+    """Add room, plan and price; the status is reservation if an operator mapped it so."""
     room = _room(resolver)
     plan, meals = line(resolver.text_of("rate_plan")), resolver.text_of("meal_plan")
     if len(plan) > _MAX_NAME:
@@ -186,7 +186,7 @@ def _priced(resolver: FieldResolver, data: ReservationData) -> ReservationData:
 
 
 def _room(resolver: FieldResolver) -> str:
-    """The hotel's code of a room. What guests call it is none: without a mapping it is kept."""
+    """The hotel's code of a room; "" without a mapping: what guests call a room is not its code."""
     mapping = resolver.mapping
     if not any(
         "room_type" in known for known in (mapping.fields, mapping.values, mapping.defaults)
@@ -214,7 +214,7 @@ def _total(resolver: FieldResolver) -> tuple[Decimal | None, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """What a source sent, as the inbox holds it."""
+    """A submission as the inbox stores it."""
 
     kind: str
     body: bytes
@@ -232,24 +232,24 @@ class Mapped:
     #: The sender's own id; None: it has none.
     external_id: str | None
     signature: FormSignature
-    #: Targets whose mapped field was gone, and that another one stands for.
+    #: Targets whose mapped field was missing and was replaced by another field.
     remapped: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unmapped:
-    """A submission that a person has to look at."""
+    """A submission that a person has to review."""
 
     #: `missing:arrival`, `ambiguous:adults`, `not_json`: names only, nothing that a guest wrote.
     problems: tuple[str, ...]
     external_id: str | None = None
-    #: None: it could not even be taken apart.
+    #: None: the body could not be read.
     signature: FormSignature | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A submission that no hotel is to see."""
+    """A submission that is not sent to the hotel."""
 
     outcome: Literal["test", "spam"]
 
@@ -257,7 +257,7 @@ class Ignored:
 def interpret(
     received: Received, mapping: Mapping, hotel: Hotel, *, accept: bool = False
 ) -> Mapped | Unmapped | Ignored:
-    """What a submission is. `accept`: a stay in the past, or a very long one, is none too odd."""
+    """Interpret a submission. `accept`: a stay in the past, or a very long one, is no problem."""
     try:
         submission = take_apart(received)
     except Unreadable as error:
@@ -292,7 +292,7 @@ def _today(received: Received, zone: tzinfo) -> date | None:
 
 
 def zone_of(hotel: Hotel) -> tzinfo:
-    """The hotel's own time: which day a moment is."""
+    """The hotel's time zone; UTC if it is not known."""
     try:
         return ZoneInfo(hotel.time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):

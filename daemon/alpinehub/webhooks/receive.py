@@ -1,14 +1,14 @@
-"""What the senders Wix, Google Ads and HTML forms have in common: the body is stored as it came.
+"""Common to Wix, Google Ads and HTML forms: the body is stored unchanged and interpreted later.
 
     POST .... one commit: the row `received`, the event inbox.received .... answer
     event ... interpretation (inbox/processing.py): mapped, or in the review list, or set aside
 
-Nobody can change these senders, so their submissions are hardly ever refused: only an unknown
-secret (401), a body that is too large (413), compressed or no form at all (415), or empty (400).
-The sender could do nothing about any other error, but an operator can.
+These senders cannot be changed, so a submission is refused only for an unknown secret (401), a body
+that is too large (413), compressed or not a form (415), or empty (400). The sender could not mend
+any other mistake, but an operator can.
 
-A crash between the two steps loses nothing: the event is delivered again, and the primary takes up
-rows that no event came for.
+A crash between the two steps loses nothing: the event is delivered again, and the primary processes
+rows without an event.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ EVENT = "inbox.received"
 
 
 async def receive(ctx: Context, source: Source, body: bytes, *, headers: str) -> int:
-    """Store a body; its number in the inbox, after the commit. Raises: StoreUnavailable.
+    """Store a body. Returns its number in the inbox, after the commit. Raises: StoreUnavailable.
 
-    `headers`: JSON of those worth keeping.
+    `headers`: JSON of the headers to store.
     """
     given = request_id.get()
     return await ctx.run(lambda tx: store(tx, source, body, headers=headers, given=given))
@@ -48,15 +48,15 @@ async def store(tx: Tx, source: Source, body: bytes, *, headers: str, given: str
 
 
 async def snapshot_of(request: WebhookRequest) -> Snapshot:
-    """Hotels, accounts and sources as this process remembers them."""
+    """Hotels, accounts and sources, from the cache of this process if there is one."""
     directory = directory_of(request.ctx)
     return directory.remembered or await directory.current()
 
 
 def source_of_path(request: WebhookRequest, snapshot: Snapshot, kind: str) -> Source:
-    """The source that a path names. Raises: HttpError 401.
+    """The source named in the path. Raises: HttpError 401.
 
-    A hotel's code may have a "/", a secret in a path has none.
+    A hotel's code may contain a "/", a secret in a path does not.
     """
     header = request.headers.get(b"x-webhook-secret")
     if header is not None:

@@ -1,7 +1,6 @@
-"""When, and how many: what a request cannot do without, so each doubt is a problem by name.
+"""The days of a stay, adults and children: required, so each doubt is a problem with a name.
 
-Adults and children are read as guests count them: how many, and how old. The readers are total: any
-text gives a value, or None for one that cannot be read. None guesses.
+Every reader accepts any text: it returns None if the text cannot be read, and does not guess.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _HEADED = re.compile(
 _COUNTED = re.compile(r"([0-9]{1,2}) ?(?:[(:=]) ?([^(:=]*?[0-9][^(:=]*)")
 #: `2 x 5`: two of that age.
 _TIMES = re.compile(r"([0-9]{1,2}) ?[x×*] ?([0-9]{1,2})(?![0-9])", re.IGNORECASE)
-#: More of one age are no children of one family.
+#: More children of one age are not of one family.
 _MAX_TIMES = 10
 _GROUP = re.compile(
     r"([0-9]{1,2}) ?(?:erwachsene|adult)[^\W\d_]*[ ,;+&/]*(?:und |e |et |and )?(.*)", re.IGNORECASE
@@ -41,7 +40,7 @@ _CHILD = re.compile(
     "kind|child|kid|bambin|bimb|figli|enfant|b(?:é|e)b(?:é|e)|bab(?:y|ies)|s(?:ä|ae)ugling|infant|neonat|nourrisson|toddler",
     re.IGNORECASE,
 )
-#: Beside one of these a number is no age in whole years: months, halves, bounds, spans.
+#: With one of these a number is not an age in whole years: months, halves, bounds, ranges.
 _NO_AGE = re.compile(
     r"monat|\bmes[ei]\b|\bmois\b|month|[0-9] ?mo?n?\b|woche|settiman|semaine|week"
     r"|\btagen?\b|giorn|\bjours?\b|\bdays?\b"
@@ -55,13 +54,13 @@ _NO_AGE = re.compile(
 
 
 def read_adults(text: str) -> int | None:
-    """A number of adults; None as well where children are spoken of."""
+    """A number of adults; None also if the text mentions children."""
     return None if _CHILD.search(text) else read_count(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """What a field says of children: their ages, or how many they are."""
+    """The ages of children, or their number."""
 
     ages: tuple[int, ...] = ()
     #: None: as many as there are ages.
@@ -71,7 +70,7 @@ class Children:
 def read_children(text: str, *, says_ages: bool) -> Children | None:
     """Ages (`5, 8`, `5 und 8 Jahre`, `2 Kinder: 5, 8`), or a count.
 
-    `says_ages`: the field asks for ages, so that one number is one; else it is a count.
+    `says_ages`: the field asks for ages, so a single number is an age; else it is a count.
     """
     text = line(text)
     if len(text) > MAX_CHARS or _NO_AGE.search(text):
@@ -102,7 +101,7 @@ def _read_times(text: str) -> Children | None:
 
 
 def _is_apart(text: str) -> bool:
-    """Whether what follows the first number is not what stands between the others."""
+    """Whether the separator after the first number differs from the others."""
     first, *others = (between.strip() for between in _NUMBERS.split(text)[1:-1])
     return first not in others
 
@@ -114,8 +113,8 @@ def _ages_of(numbers: list[int], count: int | None) -> Children | None:
 
 
 def read_guests(text: str) -> tuple[int, Children | None] | None:
-    """Adults and children in one field: `2 Erwachsene, 1 Kind (5)`. Of a number alone nobody knows
-    whether children are among them: None for them.
+    """Adults and children in one field: `2 Erwachsene, 1 Kind (5)`. For a number alone the children
+    are None: it may include them.
     """
     text = line(text)
     if len(text) > MAX_CHARS:
@@ -133,7 +132,7 @@ _MAX_NIGHTS, _MAX_ADULTS, _MAX_CHILDREN = 366, 99, 30
 _LOCALE = re.compile(r"([A-Za-z]{2})(?:[-_]([A-Za-z]{2}))?")
 #: Countries that write the month first (CLDR).
 _MONTH_FIRST = frozenset("US AS FM GU MH MP PH PR PW UM VI".split())
-#: Words in the names of fields, of languages that write the day first.
+#: Words in names of fields in languages that write the day first.
 _DAY_FIRST = frozenset(
     "anreise anreisedatum anreisetag ankunft ankunftsdatum abreise abreisedatum abreisetag "
     "zeitraum reisezeitraum aufenthalt erwachsene kinder nachricht vorname nachname "
@@ -143,7 +142,7 @@ _DAY_FIRST = frozenset(
 
 
 def stay_of(resolver: FieldResolver) -> tuple[date, date] | None:
-    """The first night and the day of departure; None for none, or with a problem."""
+    """Arrival and departure; None if there are none, or with a problem."""
     arrival, departure = resolver.text_of("arrival"), resolver.text_of("departure")
     if not arrival and not departure:
         return _stay_of_dates(resolver)
@@ -167,7 +166,7 @@ def stay_of(resolver: FieldResolver) -> tuple[date, date] | None:
 
 
 def _stay_of_dates(resolver: FieldResolver) -> tuple[date, date] | None:
-    """As `stay_of`, of one field for both days."""
+    """As `stay_of`, for one field with both days."""
     text = resolver.text_of("dates")
     if not text:
         _say_missing(resolver, None, None)
@@ -184,11 +183,11 @@ def _stay_of_dates(resolver: FieldResolver) -> tuple[date, date] | None:
 
 
 def order_of(resolver: FieldResolver, texts: Mapping[str, str]) -> Order | None:
-    """How 1/2/2027 is meant in the days of a form; None: nobody knows, and it makes a difference.
+    """How to read 1/2/2027 in the days of a form; None: it is not known, and makes a difference.
 
-    The operator says it, else the numbers (13/1/2027), else the guest's language (en-US), else the
-    names of the fields (Anreise, arrivo); else one order gives no stay. In a form that writes days
-    in two ways, languages say nothing.
+    By the mapping, else the numbers (13/1/2027), else the guest's language (en-US), else the names
+    of the fields (Anreise, arrivo), else the only order that gives a stay. Language and names do
+    not count in a form that writes days in two ways.
     """
     chosen = resolver.mapping.date_order
     if chosen != "auto":
@@ -206,7 +205,7 @@ def order_of(resolver: FieldResolver, texts: Mapping[str, str]) -> Order | None:
 
 
 def _order_of_words(resolver: FieldResolver) -> Order | None:
-    """How the guest's language and the names of the fields write a day."""
+    """The order by the guest's language and the names of the fields; None: not known."""
     match = _LOCALE.fullmatch(resolver.language)
     if match is None:
         language = read_language(resolver.language) or ""
@@ -284,7 +283,7 @@ def _after_nights(resolver: FieldResolver, arrival: date, text: str) -> date | N
 
 
 def customer_of(resolver: FieldResolver) -> tuple[int, tuple[int, ...]]:
-    """Adults, and the ages of the children."""
+    """The number of adults, and the ages of the children."""
     adults, children = _adults(resolver)
     for target, says_ages in (("children", True), ("children_or_ages", False)):
         if text := resolver.text_of(target):
@@ -304,7 +303,7 @@ def customer_of(resolver: FieldResolver) -> tuple[int, tuple[int, ...]]:
 
 
 def _adults(resolver: FieldResolver) -> tuple[int, list[Children]]:
-    """Adults, and what the same field says of children."""
+    """The number of adults, and the children of the same field."""
     children: list[Children] = []
     adults: int | None = None
     if text := resolver.said("adults"):
@@ -329,7 +328,7 @@ def _adults(resolver: FieldResolver) -> tuple[int, list[Children]]:
 
 
 def _ages(resolver: FieldResolver, said: list[Children]) -> tuple[int, ...]:
-    """The ages of all that was said of children, if it agrees."""
+    """The ages of the children, if all fields agree."""
     ages = {one.ages for one in said if one.ages}
     counts = {one.count for one in said if one.count is not None}
     if len(ages) > 1 or len(counts) > 1:

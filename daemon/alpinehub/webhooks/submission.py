@@ -1,7 +1,7 @@
-"""A submission as its sender wrote it: fields with what was put into them, not interpreted yet;
-and the signature of its form, the names of the fields, by which a changed form is noticed.
+"""A submission before its interpretation: fields and their values; and the signature of its form,
+the names of the fields, which shows that a form was changed.
 
-Whatever kind it came from, it is interpreted from here on by one set of rules (interpretation.py).
+The rules of interpretation are the same for all kinds of sources (interpretation.py).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from alpinehub.webhooks.values import line
 
 #: More fields than any form has: a mistake, or an attack.
 MAX_FIELDS = 200
-#: Characters of a field that are kept; what is cut says so. A guest's text is cut nowhere below.
+#: Characters stored of a field; a note says how many were cut off. Shorter texts are never cut.
 MAX_VALUE = 20_000
 
 
 class Unreadable(Exception):
-    """A body that holds no form; `code` says why, and no word of what it holds."""
+    """The body is not a readable form; `code` is the reason, without any of its content."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -34,12 +34,12 @@ class Unreadable(Exception):
 class Answer:
     """A field and its value."""
 
-    #: As the form calls it (`date_picker_a7c8`); "" where only the label is known.
+    #: Technical name in the form (`date_picker_a7c8`); "" if only the label is known.
     key: str
-    #: As the guest saw it; "" where it is not known.
+    #: Label that the guest saw; "" if not known.
     label: str
     value: str
-    #: Known of the guest from elsewhere (`contact.email`): for what the form itself leaves open.
+    #: Known from the sender's CRM (`contact.email`): used if the form itself has no answer.
     contact: bool = False
 
 
@@ -48,21 +48,22 @@ class Submission:
     """One submission."""
 
     answers: tuple[Answer, ...]
-    #: Which of the source's forms; "" where it has one only, or does not say.
+    #: Which of the source's forms; "" if the sender does not say.
     form_key: str = ""
     #: The sender's own id of the submission.
     external_id: str | None = None
     #: utm_source and the like, and click ids.
     utm: Mapping[str, str] = field(default_factory=dict)
     gclid: str = ""
-    #: Why no hotel is to see it.
+    #: Why it is not sent to the hotel; "" if it is.
     set_aside: Literal["", "test", "spam"] = ""
 
 
 def load_json(body: bytes) -> Any:
     """The JSON of a body. Raises: Unreadable.
 
-    msgspec takes what is right; a lone surrogate, NaN and the like are no reason to lose a guest.
+    Decoded by msgspec, else by the more tolerant `json`: a lone surrogate or NaN must not make a
+    request fail.
     """
     body = body.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -78,7 +79,7 @@ def load_json(body: bytes) -> Any:
 
 
 def bounded(text: str) -> str:
-    """A text of MAX_VALUE characters at most, which says what was cut off."""
+    """A text of MAX_VALUE characters at most; it ends with a note if it was cut."""
     if len(text) <= MAX_VALUE:
         return text
     kept = MAX_VALUE - 100
@@ -86,7 +87,7 @@ def bounded(text: str) -> str:
 
 
 def text_of(value: object) -> str:
-    """What a field of JSON holds, as a guest would write it; of a list all its items."""
+    """A JSON value as text, as a guest would write it; a list as its items with commas."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -104,13 +105,13 @@ def text_of(value: object) -> str:
 
 
 def said(value: object, most: int = 128) -> str:
-    """An id or a name of JSON, as one line; "" for what is none or too long."""
+    """An id or a name in JSON as one line; "" if it is of another type or too long."""
     text = line(text_of(value)) if isinstance(value, str | int | float) else ""
     return text if len(text) <= most else ""
 
 
 def check_count(count: int) -> None:
-    """Raises: Unreadable for more fields than a form has."""
+    """Raises: Unreadable if there are more than MAX_FIELDS."""
     if count > MAX_FIELDS:
         raise Unreadable("too_many_fields")
 
@@ -129,18 +130,18 @@ class FormSignature:
 
     @property
     def names(self) -> frozenset[str]:
-        """The keys; the labels where the fields have no keys."""
+        """The key of each field, or its label if it has no key."""
         return frozenset(key or label for key, label in self.fields)
 
     @property
     def mark(self) -> bytes:
-        """16 bytes that differ for two signatures."""
+        """A hash of the names, 16 bytes."""
         return blake2b("\n".join(sorted(self.names)).encode(), digest_size=16).digest()
 
 
 def signature_of(submission: Submission) -> FormSignature:
-    """The signature of a submission. Labels alone count only where no field has a key: which of
-    them finds its key depends on what was filled in.
+    """The signature of a submission. Fields without a key count only if no field has a key: which
+    label is matched with a key depends on what was filled in.
     """
     own = [answer for answer in submission.answers if not answer.contact]
     keyed = [answer for answer in own if answer.key] or own
@@ -154,7 +155,7 @@ def _name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FormChange:
-    """How a form differs from what was seen of it before."""
+    """How a form differs from its earlier submissions."""
 
     added: tuple[str, ...]
     gone: tuple[str, ...]
@@ -164,10 +165,10 @@ class FormChange:
 
 
 def form_change(now: Collection[str], before: Iterable[Collection[str]]) -> FormChange:
-    """What is new (in none of the signatures before) and what is gone (in each of them).
+    """The new names (in no earlier signature), and those gone (in all earlier ones, not in `now`).
 
-    A field that is left empty is not sent by every form builder: so one that was missing once is
-    not missed again.
+    Some form builders do not send empty fields: so a field that was missing once does not count as
+    gone.
     """
     signatures = [frozenset(names) for names in before]
     if not signatures:

@@ -1,7 +1,7 @@
-"""What a browser gets after a form: the page the hotel chose, one of ours that says thanks, or why
-the form was not taken.
+"""The answer to a browser after a form: a redirect to the hotel's page, a page with thanks, or a
+page with the reason why the form was not accepted.
 
-Nothing of what was sent is on it, and a robot that fell into the honeypot gets the same.
+It repeats nothing of the submission, and a robot that filled in the honeypot gets the same answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WORDS = {
     "fr": ("Merci", "Votre demande est arrivée. Nous vous répondrons bientôt."),
     "en": ("Thank you", "Your request has arrived. We will be in touch soon."),
 }
-#: Too many from one address, or of one form.
+#: Too many submissions from one address, or to one form.
 WAIT = {
     "de": (
         "Bitte etwas später noch einmal",
@@ -41,7 +41,7 @@ WAIT = {
         "minute, or call us.",
     ),
 }
-#: A proof of work is missing, or was there before.
+#: A proof of work is missing, or was used before.
 AGAIN = {
     "de": (
         "Bitte noch einmal senden",
@@ -71,7 +71,7 @@ _PAGE = """<!DOCTYPE html>
 <body><h1>{title}</h1><p>{text}</p><p>{hotel}</p></body>
 </html>
 """
-#: A script of the hotel's page may read that it worked.
+#: Lets a script of the hotel's page read the answer.
 _ANY_ORIGIN = (b"access-control-allow-origin", b"*")
 _HEADERS = (
     _ANY_ORIGIN,

@@ -1,7 +1,7 @@
-"""What guests write into fields, read: text, a count, yes and no, a country, an address, a number.
+"""Parses what guests write into fields: text, counts, yes and no, countries, addresses, numbers.
 
-Days are read in days.py, adults and children in stay.py. Every function is total: any text gives a
-value, or None for one that cannot be read. None guesses. The words are in four languages, as
+Days are parsed in days.py, adults and children in stay.py. Every function accepts any text: it
+returns None if the text cannot be read, and does not guess. The words are in four languages, as
 `field_names.plain` writes them.
 """
 
@@ -66,7 +66,7 @@ CODES = frozenset(
     "ZW".split()
 )
 
-#: Of those that guests of the Alps come from: names as `field_names.plain` writes them.
+#: Names of the countries that guests of the Alps come from, as `field_names.plain` writes them.
 _NAMES = """
 AD andorra
 AE vereinigte arabische emirate, emirati arabi uniti, united arab emirates, emirats arabes unis
@@ -137,9 +137,9 @@ NAMES: dict[str, str] = {
 }
 
 
-#: A day or a number of people in more than this is an essay: what is behind it would be lost.
+#: A longer text is not read as a day or a number of people: the rest of it would be lost.
 MAX_CHARS = 200
-#: What XML 1.0 cannot carry, and halves of characters.
+#: Characters that XML 1.0 cannot carry, and surrogates.
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _WHITE = re.compile(r"[\s\u00a0]+")
 EMAIL = re.compile(r'[^\s@<>(),;:"\\\[\]]{1,64}@[^\s@<>(),;:"\\\[\].]+(\.[^\s@<>(),;:"\\\[\].]+)+')
@@ -147,11 +147,11 @@ _PHONE = re.compile(r"\+?[0-9 ()./\-]+")
 _DIGITS_ONLY = re.compile(r"\+?[0-9](?:[0-9 .\-]*[0-9])?")
 _NOT_DIGIT = re.compile(r"[^0-9]")
 _CODE_IN_BRACKETS = re.compile(r"^\((\+[0-9]{1,3}|00[0-9]{1,3})\)")
-#: Longer texts are no telephone numbers.
+#: Longest text that is read as a telephone number.
 MAX_PHONE = 254
-#: E.164 has no longer numbers; the 00 before the country code is not counted.
+#: Longest number of E.164; the 00 before the country code is not counted.
 _MAX_DIGITS = 15
-#: What is shorter is the code before a number: 0471 / 123456.
+#: A shorter number is an area code: 0471 / 123456.
 _MIN_WHOLE = 6
 _PHONE_LABEL = re.compile(
     r"\A(?:(?:tel|telefon|telefono|telephone|t(?:é|e)l|t(?:é|e)l(?:é|e)phone|phone|fon|mobil|mobile"
@@ -159,7 +159,7 @@ _PHONE_LABEL = re.compile(
     r"[.:]*(?:nr|no|n)?[.:°]* *",
     re.IGNORECASE,
 )
-#: Words behind a number: `(Büro)`, `abends`.
+#: Words after a number: `(Büro)`, `abends`.
 _PHONE_NOTE = re.compile(r"(?: +| *\()[^0-9+]*[^\W\d_][^0-9+]*\Z")
 #: x12, ext. 12, interno 12, Durchwahl 12, ;ext=12.
 _EXTENSION = re.compile(
@@ -170,7 +170,7 @@ _EXTENSION = re.compile(
 _TWO_PHONES = re.compile(r" *(?:[;|\n]|\b(?:oder|or|o|ou|od\.?|bzw\.?|und|and|e|et)\b|&) *", re.I)
 #: Within one number, too: 0471 / 123456.
 _MAYBE_TWO = re.compile(r" *[/,] *")
-#: Only Italy dials the 0 of its landlines from abroad, too; a mobile number of it has none.
+#: Only for Italian landlines the 0 is dialled from abroad, too; mobile numbers have none.
 _ITALIAN, _ITALIAN_MOBILE = "39", re.compile("393[0-9]{9}")
 _LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
 _COUNT = re.compile(r"([0-9]{1,6})(?:[.,]0+)?(?: ?[^\W\d][^0-9]*)?")
@@ -198,7 +198,7 @@ def read_count(text: str) -> int | None:
 
 
 def read_yes(text: str) -> bool | None:
-    """Whether a box is ticked."""
+    """Whether a box is ticked; None if the text is neither yes nor no."""
     word = plain(text)
     first = word.split(" ", 1)[0]
     if word in NO or first in ("nein", "no", "non"):
@@ -207,7 +207,7 @@ def read_yes(text: str) -> bool | None:
 
 
 def read_gender(text: str) -> Literal["", "female", "male"]:
-    """ "" for what says neither."""
+    """The gender; "" if the text says neither."""
     word = plain(text)
     if word in FEMALE:
         return "female"
@@ -221,7 +221,7 @@ def read_country(text: str) -> str | None:
 
 
 def read_language(text: str) -> str | None:
-    """ISO 639-1 in lower case, of a code or of the names that matter here."""
+    """The ISO 639-1 code in lower case, of a code or of a name in LANGUAGES."""
     text = line(text)
     return text[:2].lower() if _LANGUAGE.fullmatch(text) else LANGUAGES.get(plain(text))
 
@@ -235,15 +235,15 @@ def read_email(text: str) -> str | None:
 class Phone(NamedTuple):
     """A telephone number in a text."""
 
-    #: Its digits without layout, + before a country code.
+    #: Its digits, with + before a country code.
     number: str
-    #: The text says no more than this number.
+    #: The text contains only this number.
     is_all: bool
 
 
 def read_phone(text: str) -> Phone | None:
-    """The first telephone number of a text: digits of any script, with a label, a note or an
-    extension, with a second number behind it. None: it is no number.
+    """The first telephone number in a text. It may be in digits of any script, with a label, a note
+    or an extension, or with a second number after it. None: not a number.
     """
     if len(text) > MAX_PHONE:
         return None
@@ -259,7 +259,7 @@ def read_phone(text: str) -> Phone | None:
 
 
 def _plain_digits(text: str) -> str:
-    """Digits, dashes and spaces of any script as ASCII; no marks of direction."""
+    """Digits, dashes and spaces of any script as ASCII; direction marks are removed."""
     return text if text.isascii() else "".join(map(_plain_digit, text))
 
 
@@ -277,7 +277,7 @@ def _plain_digit(c: str) -> str:
 
 
 def _first_phone(text: str) -> str:
-    """A text up to its second number."""
+    """The text before its second number."""
     both = _TWO_PHONES.search(text)
     first = text[: both.start()] if both else text
     cuts = list(_MAYBE_TWO.finditer(first))
@@ -287,7 +287,7 @@ def _first_phone(text: str) -> str:
             continue
         part = first[cut.end() : cuts[number].start() if number < len(cuts) else len(first)]
         count = _digit_count(part)
-        # A second number begins with its code, or a word. Of `12345 / 46` nobody knows what 46 is.
+        # A second number begins with its code, or a word. In `12345 / 46` the 46 is left out.
         begins = part.startswith(("+", "0", "(0", "(+")) and count >= _MIN_WHOLE
         if too_long or begins or part[:1].isalpha() or (count <= 3 and number == len(cuts)):
             return first[: cut.start()]
@@ -299,7 +299,7 @@ def _digit_count(text: str) -> int:
 
 
 def _dialled(text: str) -> str | None:
-    """The digits of one number, + before a country code."""
+    """The digits of one number, with + before a country code; None: not a number."""
     text = _CODE_IN_BRACKETS.sub(r"\1 ", text)
     if not _PHONE.fullmatch(text):
         return None

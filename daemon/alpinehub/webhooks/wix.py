@@ -31,7 +31,7 @@ from alpinehub.webhooks.values import line
 
 _FIELD = "field:"
 _UTM = re.compile(r"utm_[a-z0-9_]{1,32}")
-#: Where the CRM's contact has what; a place of a mapping is `path:contact.name.first`.
+#: Paths in the CRM's contact; a place of a mapping is `path:contact.name.first`.
 _CONTACT = (
     "name.first", "name.last", "email", "phone", "locale", "birthdate", "company",
     "address.addressLine", "address.city", "address.postalCode", "address.country",
@@ -80,7 +80,7 @@ def _labelled(submissions: object) -> list[tuple[str, str]]:
 
 
 def _join(keyed: list[tuple[str, str]], labelled: list[tuple[str, str]]) -> list[Answer]:
-    """Each field once. Of several with one value the order decides; for a guest they are equal."""
+    """Each field once. Fields with the same value are matched in order."""
     labels: dict[str, str] = {}
     left = labelled
     for same in (line, partial(_canonical, "dmy"), partial(_canonical, "mdy")):
@@ -95,7 +95,7 @@ def _match(
     labels: dict[str, str],
     same: Callable[[str], str],
 ) -> list[tuple[str, str]]:
-    """Add the label of each key whose value is that of a submission; the submissions left over."""
+    """Add the label of each key whose value is that of a labelled field. Returns the others."""
     waiting: dict[str, list[str]] = {}
     for key, value in keyed:
         if value:
@@ -111,7 +111,7 @@ def _match(
 
 
 def _canonical(order: Order, text: str) -> str:
-    """A day as ISO 8601, a number without its layout, else the text in lower case."""
+    """For comparison: a day as ISO 8601, a number as its digits, else the text in lower case."""
     day = read_day(text, order, UTC)
     if day is not None:
         return day.isoformat()
@@ -131,7 +131,7 @@ def _of_contact(contact: object) -> list[Answer]:
 
 
 def _external_id(data: Mapping[str, Any]) -> str | None:
-    """Wix's id of the submission; without one, whose it is and when it was sent."""
+    """Wix's id of the submission; else the contact's id and the time, or None."""
     if own := said(data.get("submissionId")):
         return own
     contact = data.get("contact")

@@ -322,7 +322,7 @@ async def test_field_of_a_mapping_that_is_gone_is_found_by_its_prefix(tmp_path: 
     ("words", "code", "said"),
     [
         (("map", "DEMO", "wix", "--field", "arival=field:x"), 1, "did you mean arrival?"),
-        (("map", "DEMO", "wix", "--field", "arrival=x"), 1, "'x' is no place"),
+        (("map", "DEMO", "wix", "--field", "arrival=x"), 1, "'x' is not a place"),
         (("map", "DEMO", "wix", "--field", "arrival"), 2, "must be TARGET=PLACE"),
         (("map", "DEMO", "wix", "--value", "room_type=x"), 2, "must be TARGET:TEXT=MEANING"),
         (("map", "DEMO", "website"), 1, "has no mapping"),

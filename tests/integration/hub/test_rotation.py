@@ -54,7 +54,7 @@ async def test_old_secret_is_taken_until_its_time_is_over(
         await set_secret(hub.ctx, "DEMO", "ads", "new-key")
         await seen()
         assert [await wix(hub, secret) for secret in (PATH_SECRET, NEW)] == [200, 200]
-        assert caplog.text.count("is still sent with the secret before its rotation") == 1
+        assert caplog.text.count("still uses its secret from before the rotation") == 1
         assert PATH_SECRET not in caplog.text and NEW not in caplog.text
         assert (await post_google(hub)).status == 401
         assert (await post_google(hub, {**GOOGLE, "google_key": "new-key"})).status == 200

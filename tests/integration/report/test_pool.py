@@ -112,7 +112,7 @@ async def test_report_goes_out_with_a_warning_when_there_is_no_pool(
         assert len((await report(hub, tmp_path)).ran) == 1
         assert the_mail(hub).startswith("<!DOCTYPE html>")
     text = f"daily report of {DAY} for hotel H1: the pool failed (unavailable), rendering in"
-    assert warnings(caplog) == [f"{text} here"] * 3
+    assert warnings(caplog) == [f"{text} this process"] * 3
 
 
 async def test_report_goes_out_with_a_warning_when_every_child_dies_of_it(
