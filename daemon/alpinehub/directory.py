@@ -1,4 +1,4 @@
-"""Hotels, accounts and sources as one process remembers them: read again only after a change.
+"""Cache of hotels, accounts and sources in one process: read again only after a change.
 
 A look-up trusts its memory for a second; after that one row says whether it is still current.
 So a change is effective everywhere within that second, an idle process asks nothing, and no wake-up
@@ -20,7 +20,7 @@ import msgspec
 from alpinehub.models import Account, Before, Hotel, Options, Settings, Source
 from cordata import Context, Row, Store, Tx
 
-#: Seconds for which a look-up believes its memory; a change is promised to be seen within 2 s.
+#: Seconds for which a look-up uses the cache unchecked; a change must be effective within 2 s.
 TRUST_S = 1.0
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Snapshot:
 
 
 class Directory:
-    """The memory of one process."""
+    """The cache of one process."""
 
     def __init__(self, store: Store) -> None:
         #: Not to keep alive the key under which `directory_of` keeps this.
@@ -106,7 +106,7 @@ async def read_snapshot(tx: Tx, revision: int) -> Snapshot:
 
 
 def _hotel(row: Row) -> Hotel:
-    """One hotel's settings that cannot be read keep no other hotel away."""
+    """A hotel; with default settings if its own cannot be read, so that other hotels still work."""
     settings = _decoded(row["settings"], Settings, f"the settings of hotel {row['code']}")
     return Hotel(**{**row, "settings": settings, "pushed": bool(row["pushed"])})
 

@@ -1,7 +1,7 @@
 """The history of a guest request: what happened to each of its versions, appended only.
 
-Each entry is written in the unit of work that it describes, so the history is never behind. That a
-version was received, modified or cancelled its own row says: the view `reservation_history` has
+Each entry is written in the unit of work that it describes, so the history is always complete. That
+a version was received, modified or cancelled is in its own row; the view `reservation_history` has
 both.
 """
 
@@ -22,7 +22,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     event: str
     #: The account of the hotel software that did it.
     account_id: int | None = None
-    #: Further facts; nothing that a guest wrote.
+    #: More facts; no data of the guest.
     detail: Mapping[str, object] | None = None
     #: None: that of the current request.
     request_id: str | None = None
@@ -35,7 +35,7 @@ async def add(tx: Tx, *entries: HistoryEntry) -> None:
 
 
 async def add_once(tx: Tx, *entries: HistoryEntry) -> int:
-    """Append those whose detail is not there yet; how many that were."""
+    """Append the entries whose detail is not stored yet. Returns how many."""
     return await tx.execute_many("history_add_once", [_columns(tx, entry) for entry in entries])
 
 

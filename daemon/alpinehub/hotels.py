@@ -1,4 +1,4 @@
-"""Hotels as the operator manages them. A change is effective in all workers in a second."""
+"""Management of hotels. A change is effective in all workers within a second."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cordata import CordataError, Row, Store, Tx
 
 _CODE = re.compile(r"[\x21-\x7e]{1,16}")
 _LANGUAGE = re.compile(r"[a-z]{2}")
-#: What no mail server takes before the @ without an extension would stop a mail for all others.
+#: ASCII before the @: a server without SMTPUTF8 would refuse the mail, also for other recipients.
 _ADDRESS = re.compile(r"[^\s@,<>\x7f-\U0010ffff]+@[^\s@,<>]+")
 _NO_REGION = "region {!r} must be a country by its two upper-case letters, like IT"
 
 
 class Unusable(CordataError):
-    """What was asked for cannot be done; nothing was changed."""
+    """The action is not possible; nothing was changed."""
 
     code = "unusable"
 
@@ -34,13 +34,13 @@ class NewHotel:
     code: str
     #: 1 to 128 characters.
     name: str
-    #: IANA name, for the hotel's own day.
+    #: IANA name, for the hotel's local day.
     time_zone: str = "Europe/Rome"
     #: ISO 639-1.
     language: str = "de"
-    #: ISO 3166: where telephone numbers without a country code are from.
+    #: ISO 3166: country of telephone numbers without a country code.
     region: str = "IT"
-    #: Who gets the daily report; several addresses with commas between.
+    #: Recipients of the daily report, separated by commas.
     report_email: str | None = None
 
 
@@ -56,7 +56,7 @@ def check_hotel(hotel: NewHotel) -> None:
     if not _is_region(hotel.region):
         problems.append(_NO_REGION.format(hotel.region))
     if not _are_addresses(hotel.report_email):
-        problems.append("report-email must be mail addresses, commas between")
+        problems.append("report-email must be e-mail addresses, separated by commas")
     hint = None
     try:
         ZoneInfo(hotel.time_zone)
@@ -68,7 +68,7 @@ def check_hotel(hotel: NewHotel) -> None:
 
 
 async def add_hotel(store: Store, hotel: NewHotel) -> int:
-    """Add a hotel; its id. Raises: Unusable."""
+    """Add a hotel. Returns its id. Raises: Unusable."""
     check_hotel(hotel)
     return await store.run(partial(_add_hotel, hotel=hotel))
 
@@ -96,22 +96,22 @@ async def list_hotels(store: Store) -> list[dict[str, object]]:
     return [dict(row) for row in rows]
 
 
-#: What is changed in the table itself.
+#: Settings with a column of their own.
 _COLUMNS = ("name", "time_zone", "language", "region", "report_email")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotelChange:
-    """What is to be changed of a hotel."""
+    """Changes of a hotel."""
 
-    #: Some of name, time_zone, language, region, report_email ("": nobody).
+    #: Some of name, time_zone, language, region, report_email ("": none).
     columns: Mapping[str, str]
     #: Some of stale_after_h, alert_email, report_language; None: as for all hotels.
     settings: Mapping[str, int | str | None]
-    #: Features given back, and taken away.
+    #: Features to enable, and to disable.
     on: frozenset[str] = frozenset()
     off: frozenset[str] = frozenset()
-    #: Days for which something is kept, by the name of its setting; None: as for all hotels.
+    #: Name of a retention setting -> days; None: as for all hotels.
     retention: Mapping[str, int | None] = field(default_factory=dict)
 
 
@@ -133,9 +133,9 @@ async def show_hotel(store: Store, code: str) -> dict[str, object]:
 
 
 async def change_hotel(store: Store, code: str, change: HotelChange) -> None:
-    """Change a hotel; what is not named stays as it is. Raises: Unusable."""
+    """Change a hotel; other settings stay as they are. Raises: Unusable."""
     if not _are_addresses(change.settings.get("alert_email")):
-        raise Unusable("alert-email must be mail addresses, commas between")
+        raise Unusable("alert-email must be e-mail addresses, separated by commas")
     language = change.settings.get("report_language")
     if language and not _LANGUAGE.fullmatch(str(language)):
         raise Unusable(f"report language {language!r} must be two lower-case letters, like it")
@@ -146,12 +146,12 @@ async def change_hotel(store: Store, code: str, change: HotelChange) -> None:
         assert row is not None  # hotels are never deleted
         columns = {name: change.columns.get(name, row[name]) for name in _COLUMNS}
         columns["report_email"] = columns["report_email"] or None
-        # What it was given before stays: an older program did not look at addresses.
+        # An unchanged report_email is not checked: an older version accepted any text.
         values = {**columns, "report_email": change.columns.get("report_email")}
         check_hotel(NewHotel(code=code, **values))
         settings = _changed(_settings(row), change)
         await tx.execute("change_hotel", id=row["id"], settings=settings, **columns)
-        if columns["region"] != row["region"]:  # its national numbers are others now
+        if columns["region"] != row["region"]:  # numbers without a country code change
             await tx.execute("customer_mark_hotel", hotel_id=row["id"])
         await tx.execute("bump_directory")
 
@@ -159,7 +159,7 @@ async def change_hotel(store: Store, code: str, change: HotelChange) -> None:
 
 
 def _changed(settings: dict[str, object], change: HotelChange) -> str | None:
-    """The JSON of `hotel.settings`. What this program does not know of it stays."""
+    """The JSON of `hotel.settings`. Settings that this version does not know stay."""
     taken = {*_off(settings), *change.off} - change.on
     before = settings.get("retention")
     days = {**(before if isinstance(before, dict) else {}), **change.retention}
@@ -170,7 +170,7 @@ def _changed(settings: dict[str, object], change: HotelChange) -> str | None:
 
 
 def _off(settings: Mapping[str, object]) -> list[str]:
-    """The features taken away, also those of a newer program."""
+    """The disabled features, also those of a newer version."""
     off = settings.get("off")
     return [str(one) for one in off] if isinstance(off, list) else []
 
@@ -189,7 +189,10 @@ def _settings(row: Row) -> dict[str, object]:
 
 
 async def set_hotel_disabled(store: Store, code: str, disabled: bool) -> None:
-    """Disable a hotel (its sources and accounts find it no more) or enable it. Raises: Unusable."""
+    """Disable a hotel (requests of its sources and accounts are refused) or enable it.
+
+    Raises: Unusable.
+    """
 
     async def unit(tx: Tx) -> None:
         await require_hotel(tx, code)
@@ -201,7 +204,7 @@ async def set_hotel_disabled(store: Store, code: str, disabled: bool) -> None:
 
 
 async def require_hotel(tx: Tx, code: str) -> int:
-    """The id of a hotel, disabled ones too. Raises: Unusable naming the nearest code."""
+    """The id of a hotel, also of a disabled one. Raises: Unusable with the nearest code."""
     row = await tx.fetch_one("get_hotel", code=code)
     if row is None:
         known = [r["code"] for r in await tx.fetch_all("list_hotels")]
@@ -212,13 +215,13 @@ async def require_hotel(tx: Tx, code: str) -> int:
 
 
 def addresses_of(*texts: str | None) -> list[str]:
-    """The e-mail addresses in texts (commas between them), each once; what is none is left out."""
+    """The e-mail addresses in texts, separated by commas; each once, invalid ones left out."""
     found = [one.strip() for text in texts for one in (text or "").split(",")]
     return [one for one in dict.fromkeys(found) if _ADDRESS.fullmatch(one)]
 
 
 def _are_addresses(text: object) -> bool:
-    """Whether there are none, or e-mail addresses with commas between."""
+    """Whether a text is empty, or e-mail addresses separated by commas."""
     return not text or all(_ADDRESS.fullmatch(one.strip()) for one in str(text).split(","))
 
 
@@ -230,6 +233,6 @@ def _is_region(name: str) -> bool:
 
 
 def nearest(name: str, known: set[str] | list[str]) -> str | None:
-    """The hint for a name that is not known."""
+    """The hint "did you mean ...?" for an unknown name, or None."""
     near = get_close_matches(name, known, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(near)}?" if near else None

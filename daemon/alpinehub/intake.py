@@ -1,14 +1,14 @@
 """Stores one submission: all its rows and its event, in one unit of work.
 
     new external id ........................ version 1, reservation.received
-    stored, same content as the newest ..... nothing, the id of before
-    stored, older by the source's order .... nothing, the id of before
-    stored, said before a cancellation ..... nothing, the id of before, unless the source's order
-                                             says that it is newer
+    stored, same content as the newest ..... nothing, the existing id
+    stored, older by the source's order .... nothing, the existing id
+    stored, sent before a cancellation ..... nothing, the existing id, unless it is newer by the
+                                             source's order
     stored, other content .................. version + 1, reservation.modified or .cancelled
 
-Two workers with the same external id or idempotency key meet at a unique constraint: the one that
-comes second runs its unit again and finds what the first one wrote.
+If two workers store the same external id or idempotency key, a unique constraint fails the second
+unit; it runs again and finds the rows of the first one.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from alpinehub.reservations import (
 )
 from cordata import Conflict, Row, Store, StoreUnavailable, Tx
 
-#: Runs of one unit that loses races for unique keys; the next run finds the winner's row. In each
-#: round one unit wins: so many may change one reservation in several processes at once.
+#: Runs of one unit after conflicts of unique keys. In each round one unit succeeds: so many may
+#: change one reservation in several processes at once.
 RUNS = 8
 
 
 class SubmissionOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a submission stands among those of its reservation, as its sender says."""
+    """The position of a submission among those of its reservation, given by its sender."""
 
-    #: Grows with each change; it decides if both submissions have one.
+    #: Grows with each change; decides if both submissions have one.
     sequence: int | None = None
     #: Microseconds since the epoch.
     sent_at: int | None = None
 
     def capped_at(self, now_us: int) -> SubmissionOrder:
-        """A sender's clock that is ahead must not outdo what is sent later."""
+        """The order, `sent_at` at most `now_us`: a fast clock must not outrank later changes."""
         if self.sent_at is None or self.sent_at <= now_us:
             return self
         return SubmissionOrder(sequence=self.sequence, sent_at=now_us)
 
     def compare(self, existing: Row) -> int:
-        """Negative: older than the newest that came; positive: newer; 0: the same, or unknown."""
+        """Negative: older than the newest stored; positive: newer; 0: the same, or unknown."""
         for mine, newest in (
             (self.sequence, existing["sequence"]),
             (self.sent_at, existing["sent_at"]),
@@ -65,7 +65,7 @@ class SubmissionOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NormalisedSubmission(msgspec.Struct, frozen=True, kw_only=True):
-    """One submission, checked and normalised, with all it takes to store it."""
+    """One submission, checked and normalised, with everything that is stored of it."""
 
     source: Source
     data: ReservationData
@@ -74,21 +74,21 @@ class NormalisedSubmission(msgspec.Struct, frozen=True, kw_only=True):
     #: Whether it may create its reservation: a cancellation that lacks the stay may not.
     may_create: bool = True
     body: bytes
-    #: JSON of the headers worth keeping.
+    #: JSON of the headers to store.
     headers: str
     request_id: str
     #: The sender's Idempotency-Key, and the hash of the body it stands for.
     idempotency_key: str | None = None
     body_hash: str = ""
-    #: The row of the inbox that holds it already, which the caller settles; None: make one.
+    #: Its row in the inbox, which the caller updates; None: insert one.
     inbox_id: int | None = None
 
 
 class StoreResult(msgspec.Struct, frozen=True):
-    """What became of a submission."""
+    """The result of storing a submission."""
 
     reservation_id: str
-    #: duplicate: it said nothing new, and nothing of it was written.
+    #: duplicate: it had nothing new, and nothing was written.
     outcome: Literal["new", "changed", "duplicate"]
     #: The newest version of the reservation; 0: not looked up.
     version: int = 0
@@ -99,9 +99,9 @@ class UnknownReservation(Exception):
 
 
 class _Prepared(NamedTuple):
-    """What is made of a submission before its unit: all that takes time and needs no store."""
+    """Computed from a submission before its unit, because it takes time and needs no store."""
 
-    #: Of the reservation, should it be new.
+    #: Id of the reservation if it is new.
     id: str
     data: str
     content_hash: bytes
@@ -119,10 +119,10 @@ def _prepare(submission: NormalisedSubmission, now_us: int, *, batch: bool) -> _
 async def store_submission(
     store: Store, submission: NormalisedSubmission, *, now_us: int
 ) -> StoreResult:
-    """Store a submission; the result, after the commit.
+    """Store a submission. Returns the result, after the commit.
 
     Raises: KeyReused, UnknownReservation (nothing is written then), StoreUnavailable. Cancelling
-    is safe: it is stored whole or not at all, and sent again it gets the same id.
+    is safe: the submission is stored as a whole or not at all; sent again, it gets the same id.
     """
     prepared = _prepare(submission, now_us, batch=True)
     for _ in range(RUNS):
@@ -133,13 +133,13 @@ async def store_submission(
             continue
         except NotBatched:
             prepared = prepared._replace(batch=False)
-    raise StoreUnavailable("too many change the same reservation at once", retry_after_s=1)
+    raise StoreUnavailable("too many changes of the same reservation at once", retry_after_s=1)
 
 
 async def _store_submission(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
 ) -> StoreResult:
-    """The unit of `store_submission`. A duplicate leaves no row behind, so it is counted."""
+    """The unit of `store_submission`. A duplicate has no row, so it is counted."""
     if submission.idempotency_key is None:
         result = await _find_and_store(tx, submission, prepared)
     else:
@@ -152,7 +152,7 @@ async def _store_submission(
 async def _store_once(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, key: str
 ) -> StoreResult:
-    """Store it, unless a submission came with this key before."""
+    """Store it, unless a submission with this key was stored before."""
     result: StoreResult | None = None
 
     async def find_and_store() -> str:
@@ -204,8 +204,8 @@ async def _store(
 async def _is_repeated(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, existing: Row, *, is_newer: bool
 ) -> bool:
-    """Whether it equals the newest version, or is a late repetition of a version that a
-    cancellation ended since. A cancellation itself is none: it is about what is there now.
+    """Whether it equals the newest version, or is a late repetition of a version before a
+    cancellation. A cancellation is never such a repetition: it is about the newest version.
     """
     if existing["content_hash"] == prepared.content_hash:
         return True
@@ -261,7 +261,7 @@ async def _change(
         if customer_id is None:
             raise NotBatched
     reservation_id, number = str(existing["id"]), int(existing["version"]) + 1
-    await tx.write(  # no row: retention deleted it at this moment; run again, it is a new one
+    await tx.write(  # no row: retention has just deleted it; the next run stores a new one
         "update_reservation",
         rows=1,
         id=reservation_id,
@@ -291,10 +291,10 @@ async def _add_inbox(
     reservation_id: str,
     outcome: Literal["new", "changed"],
 ) -> None:
-    """What a strict source sent: it is in the inbox only when it can be used.
+    """Insert the inbox row of a strict source, which exists only for valid submissions.
 
-    On PostgreSQL the row locks its source: who grants the hotel to an account meanwhile waits for
-    it (accounts.py), so it comes before the deliveries.
+    On PostgreSQL the row locks its source, so that a grant of the hotel to an account waits for it
+    (accounts.py): so it is inserted before the deliveries.
     """
     if submission.inbox_id is not None:
         return
@@ -314,7 +314,7 @@ async def _add_inbox(
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """A version to be added to a reservation that has this number already."""
+    """A version to add; the row of its reservation has its number already."""
 
     reservation_id: str
     number: int
@@ -324,7 +324,7 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     res_status: ResStatus
     #: JSON of the ReservationData.
     data: str
-    #: Of what the source said: the same once more is a duplicate.
+    #: Hash of the source's data: the same data again is a duplicate.
     content_hash: bytes
     request_id: str
     #: Whether guest requests of the hotel are pushed to hotel software, or may be.
@@ -353,7 +353,7 @@ def _version_of(
 
 
 async def add_version(tx: Tx, version: Version) -> None:
-    """Add a version, which is a line of the history, its deliveries and its events."""
+    """Add a version (also an entry of the history), its deliveries and its events."""
     reservation_id = version.reservation_id
     await tx.insert(
         "reservation_version",
@@ -387,24 +387,24 @@ async def add_version(tx: Tx, version: Version) -> None:
         "hotel_id": version.hotel_id,
         "source_id": version.source_id,
         "status": version.status,
-    }  # ids only: a handler reads what it is allowed to read
+    }  # ids only, no personal data in events
     await tx.publish(f"reservation.{kind}", payload, key=reservation_id)
     if version.pushed:
         await tx.publish("push.wanted", {"hotel_id": version.hotel_id})
 
 
 def ends_on(data: ReservationData) -> str | None:
-    """`reservation.ends_on`: until when an account may be given it that did not get it before."""
+    """`reservation.ends_on`: the last day on which it is delivered to a new account."""
     return None if data.last_day is None else data.last_day.isoformat()
 
 
 def carry_over(before: ReservationData, now: ReservationData) -> ReservationData:
-    """A cancellation that says little, with what was known before it; what it says counts."""
+    """A cancellation, with the fields that it lacks taken from the version before it."""
     said = {
         f.name: value
         for f in msgspec.structs.fields(now)
         if f.name not in STAY and ((value := getattr(now, f.name)) is False or value)
     }
-    if now.has_stay:  # as a whole; half a stay is none
+    if now.has_stay:  # only as a whole
         said |= {name: getattr(now, name) for name in STAY}
     return msgspec.structs.replace(before, **said)

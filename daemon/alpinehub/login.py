@@ -1,7 +1,7 @@
-"""Logins: passwords are checked in threads, and the result is remembered for a while.
+"""Logins: passwords are checked in threads, and the result is cached.
 
-Wrong passwords are limited by account and address. A password that this process knows to be right
-is never limited, so that guessing cannot lock out the account's own software.
+Wrong passwords are limited by account and address. A password in the cache of right ones is never
+limited, so that guessing cannot lock out the hotel software of the account.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from cordata import Context, Store
 #: password, a disabled account, another hotel take effect at once: the key holds the stored hash,
 #: the rest is read fresh. A day: this is also the way in while others guess.
 REMEMBER_S = 86_400.0
-#: The same for a wrong one: hotel software that insists on it costs one computation in this time.
+#: The same for a wrong one: software that repeats it costs one computation in this time.
 REMEMBER_WRONG_S = 10.0
-#: Right answers one process remembers, and as many wrong ones.
+#: Right passwords in the cache of one process, and as many wrong ones.
 REMEMBER_MAX = 1024
 #: scrypt computations at once in one process, 16 MiB each.
 _AT_ONCE = 2
@@ -56,7 +56,7 @@ class TooManyLogins(Exception):
 
 
 class Guessing(TooManyLogins):
-    """Too many wrong passwords came lately."""
+    """Too many passwords were wrong recently."""
 
 
 class Allowance:
@@ -64,7 +64,7 @@ class Allowance:
 
     def __init__(self, burst: int, every_s: float) -> None:
         self._burst, self._every_s = burst, every_s
-        #: Until when all that happened so far is paid off, at one in `every_s`.
+        #: Key -> monotonic time at which its events, at one in `every_s`, are used up.
         self._paid_at: OrderedDict[bytes, float] = OrderedDict()
 
     def wait_s(self, key: bytes, now: float) -> float:
@@ -73,7 +73,7 @@ class Allowance:
         return max(0.0, ahead - (self._burst - 1) * self._every_s)
 
     def count(self, key: bytes, now: float, times: int = 1) -> None:
-        """It happened; -1: it did not after all."""
+        """Count an event; with `times` -1, take one back."""
         self._paid_at[key] = max(now, self._paid_at.get(key, now)) + times * self._every_s
         self._paid_at.move_to_end(key)
         while len(self._paid_at) > _MAX_COUNTED:
@@ -110,7 +110,7 @@ class Guesses:
             limit.count(key, monotonic())
 
     def was_not_computed(self, name: str, address: str) -> None:
-        """The computation was cut off."""
+        """The computation was interrupted."""
         self._both.count(self._mark(name, address), monotonic(), -1)
 
     def was_right(self, name: str, address: str) -> None:
@@ -130,7 +130,7 @@ class Guesses:
         return limits if both in self._known else [*limits, (self._name, self._mark(name))]
 
     def is_news(self, cause: str) -> bool:
-        """Whether it was not reported lately; it counts as reported now."""
+        """Whether it was not reported recently; it counts as reported now."""
         now = monotonic()
         if now < self._reported.get(cause, 0.0):
             return False
@@ -149,15 +149,15 @@ class LoginQueue:
 
 
 class Memory:
-    """Answers given lately, by keyed hash: neither passwords nor anything to guess them by.
+    """Cache of results by a keyed hash, from which passwords cannot be guessed.
 
-    Guessing keeps only the queue of that account and address busy. An empty queue costs nothing.
+    Guessing fills only the queue of that account and address.
     """
 
     def __init__(self) -> None:
         self._key = os.urandom(32)
         self.guesses = Guesses(self._mark)
-        #: Until when, by whether it was right: wrong ones push out no right one.
+        #: Whether it was right -> its hashes with their end; wrong ones never displace right ones.
         self._answers: dict[bool, OrderedDict[bytes, float]] = {
             True: OrderedDict(),
             False: OrderedDict(),
@@ -245,7 +245,7 @@ _memories: WeakKeyDictionary[Store, Memory] = WeakKeyDictionary()
 
 @cache
 def _nobody() -> str:
-    """What an unknown account's password is checked against, at the same cost."""
+    """The stored text for unknown accounts: checking it costs the same."""
     return nobodys_password()
 
 
@@ -261,7 +261,7 @@ def shown(name: str) -> str:
 
 
 def network_of(address: str) -> str:
-    """One client: an IPv4 address, or the /64 of IPv6, which one household has."""
+    """The network of one client: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
@@ -287,7 +287,7 @@ def _counted(address: str) -> str:
 
 
 def _alert(ctx: Context, memory: Memory, name: str, address: str, *, exists: bool) -> None:
-    """An alert, not at every guess. All unknown names are one cause."""
+    """Alert, but not at every guess. All unknown names are one cause."""
     cause = f"passwords-guessed:{name}" if exists else "passwords-guessed"
     if memory.guesses.is_news(cause):
         ctx.alert(

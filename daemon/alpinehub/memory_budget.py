@@ -1,6 +1,4 @@
-"""The memory that one worker may hold for request bodies, however many clients send, and however
-slowly.
-"""
+"""Limits the memory of one worker for request bodies, for any number of clients, slow ones too."""
 
 from __future__ import annotations
 
@@ -8,22 +6,23 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Of each body, not counted: no guest request and no poll is refused because others send much.
+#: The first bytes of each body are not counted, so that large bodies never make the worker refuse
+#: a guest request or a poll.
 FREE_BYTES = 64 * 1024
 
 
 class MemoryBudget:
-    """What one worker holds of bodies that are longer than FREE_BYTES."""
+    """The memory of one worker for bodies longer than FREE_BYTES."""
 
     def __init__(self, max_bytes: int, max_of_one: int | None = None) -> None:
-        """`max_of_one`: what one owner may hold at most."""
+        """`max_of_one`: the most bytes of one owner."""
         self._left = max_bytes
         self._max_of_one = max_of_one
         self._of_owner: Counter[object] = Counter()
 
     @contextmanager
     def allocation(self, owner: object = None) -> Iterator[Allocation]:
-        """The memory of one body; given back at the end of the block."""
+        """The memory of one body; released at the end of the block."""
         made = Allocation(self, owner)
         try:
             yield made
@@ -31,7 +30,7 @@ class MemoryBudget:
             made.grow_to(0)
 
     def take(self, owner: object, count: int) -> bool:
-        """Take so many bytes, or give back where it is negative. Returns whether it could."""
+        """Take `count` bytes, or release them if negative. Returns False over a limit."""
         held = self._of_owner[owner] + count
         if count > 0 and (
             count > self._left or (self._max_of_one is not None and held > self._max_of_one)
@@ -45,7 +44,7 @@ class MemoryBudget:
 
 
 class Allocation:
-    """What one body holds of the budget."""
+    """The memory of one body."""
 
     __slots__ = ("_budget", "_counted", "_owner")
 

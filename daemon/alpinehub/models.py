@@ -1,4 +1,4 @@
-"""Hotels, sources and logins as records: for code that needs no store, and no runtime."""
+"""Hotels, sources and logins as records, for code that needs neither store nor runtime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-#: What hotel software may do with a hotel, unless the operator takes it away.
+#: What hotel software may do with a hotel; the operator can disable each.
 Feature = Literal[
     "rooms",
     "categories",
@@ -33,15 +33,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     must not write the settings of a hotel from this record alone.
     """
 
-    #: Features taken away: `Feature`, or one of a newer program.
+    #: Disabled features: `Feature`, or one of a newer version.
     off: frozenset[str] = frozenset()
-    #: Hours after which hotel software that does not come is missed; 0: never.
+    #: Hours without a poll after which hotel software is stale; 0: never.
     stale_after_h: int | None = None
-    #: Who gets the alerts of this hotel; "": only the operator.
+    #: Recipients of the alerts of this hotel; "": only the operator.
     alert_email: str = ""
-    #: Of the daily report; "" is the hotel's own.
+    #: Language of the mails; "": the hotel's language.
     report_language: str = ""
-    #: Days for which something is kept, by the name of its setting.
+    #: Name of a retention setting -> days.
     retention: dict[str, int] = {}
 
 
@@ -81,7 +81,7 @@ class Hotel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """A rotated secret, taken beside the new one for a while: so a rotation has no gap."""
+    """The secret before a rotation, accepted for a while in addition to the new one."""
 
     sealed: bytes
     fingerprint: bytes
@@ -100,7 +100,7 @@ class Source:
     #: Sealed with the master key for the context SOURCE_SECRET.
     sealed: bytes
     fingerprint: bytes
-    #: The secret before the last rotation; None: it is not taken any more.
+    #: The secret before the last rotation; None: no longer accepted.
     before: Before | None = None
     options: Options = field(default_factory=Options)
 

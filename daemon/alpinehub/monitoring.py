@@ -1,5 +1,5 @@
-"""Monitoring of stale clients: hotel software that does not come, or does not acknowledge what it
-fetched. The operator is alerted once until it is back, the hotel by mail in its language.
+"""Monitoring of stale clients: hotel software that no longer polls, or does not acknowledge. The
+operator is alerted once until it is back; the hotel gets a mail in its language.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _HOUR_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contact:
-    """What is known of one account and one of its hotels."""
+    """The last contacts of one account for one of its hotels."""
 
-    #: When it last asked for guest requests.
+    #: When it last polled.
     came_at: int | None
     #: Guest requests are pushed to it, so it need not poll.
     is_pushed: bool = False
@@ -33,7 +33,7 @@ class Contact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staleness:
-    """What the software has not done, and since when."""
+    """What the software fails to do, and since when (microseconds since the epoch)."""
 
     what: Literal["poll", "acknowledge"]
     since_at: int
@@ -45,9 +45,9 @@ class Staleness:
 
 
 def staleness_of(contact: Contact, *, now_us: int, after_h: int) -> Staleness | None:
-    """What the operator should know; None: all is well, or not monitored (`after_h` 0).
+    """The staleness of a client; None: not stale, or not monitored (`after_h` 0).
 
-    Software that never came is missed only when something waits for it: it may not be set up yet.
+    Software that never polled is stale only if guest requests wait: it may not be set up yet.
     """
     if after_h <= 0:
         return None
@@ -94,7 +94,7 @@ _WORDS = {
     ),
     "en": _Words(
         subject="The hotel software does not take guest requests",
-        poll="The hotel software ({account}) has not come for {hours} hours.",
+        poll="The hotel software ({account}) has not polled for {hours} hours.",
         acknowledge="The hotel software ({account}) has not acknowledged guest requests for "
         "{hours} hours.",
         waiting="Waiting: {count}.",
@@ -105,7 +105,7 @@ _WORDS = {
 def mail_of(
     staleness: Staleness, *, language: str, hotel: str, account: str, hours: int
 ) -> tuple[str, str]:
-    """Subject and text of the mail to the hotel; English where its language is not spoken here."""
+    """Subject and text of the mail to the hotel; English if there is no text in its language."""
     words = _WORDS.get(language, _WORDS["en"])
     sentence = words.poll if staleness.what == "poll" else words.acknowledge
     lines = [
@@ -123,12 +123,12 @@ class ClientState:
     hotel: Hotel
     #: When the operator was alerted.
     stale_at: int | None
-    #: None: all is well.
+    #: None: not stale.
     staleness: Staleness | None
 
 
 async def watch(ctx: Context) -> None:
-    """One pass over all accounts and hotels that are not disabled. Raises: StoreUnavailable."""
+    """Check all accounts and hotels that are not disabled, once. Raises: StoreUnavailable."""
     default_h: int = ctx.settings["alpinehub"].stale_after_h
     for one in await ctx.store.read(partial(read_clients, default_h=default_h)):
         if (one.staleness is None) == (one.stale_at is None):
@@ -185,7 +185,7 @@ def _contact(row: Row) -> Contact:
 
 
 async def _note(tx: Tx, one: ClientState) -> None:
-    """The unit: remember that it was said, and write to the hotel if it wants to know."""
+    """The unit: record the alert, and send the mail to the hotel's alert_email."""
     stale_at = None if one.staleness is None else tx.now_us
     ids = {"account_id": one.account.id, "hotel_id": one.hotel.id}
     await tx.write("monitoring_note", **ids, stale_at=stale_at)

@@ -1,6 +1,6 @@
-"""multipart/form-data taken apart, bounded: RFC 7578 as browsers and hotel software write it.
+"""A bounded parser of multipart/form-data: RFC 7578 as browsers and hotel software write it.
 
-What a part means, and what is wrong with one, is for whoever asked for the form to say.
+The callers interpret the parts and report their mistakes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Fault = Literal["no_boundary", "malformed", "cut_off", "too_many_parts", "large_
 
 
 class Broken(Exception):
-    """A body that is no multipart/form-data as it should be; `fault` says why."""
+    """The body is not valid multipart/form-data; `fault` is the reason."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)
@@ -28,7 +28,7 @@ class Broken(Exception):
 class Part:
     """One part of a form."""
 
-    #: None: it has no name, or is no form-data.
+    #: None: it has no name, or is not form-data.
     name: bytes | None
     data: bytes
     #: It is a file: its Content-Disposition has a filename.
@@ -42,7 +42,7 @@ def media_type(content_type: str) -> str:
 
 def read_parts(body: bytes, content_type: str, *, most: int) -> list[Part]:
     """The parts in their order, `most` of them. Raises: Broken."""
-    # Imported here: a worker to which no form is posted does not carry it.
+    # Imported here: a worker without form posts saves its memory.
     from python_multipart.exceptions import FormParserError
     from python_multipart.multipart import MultipartParser, parse_options_header
 
@@ -54,8 +54,8 @@ def read_parts(body: bytes, content_type: str, *, most: int) -> list[Part]:
     callbacks = {f"on_{event}": getattr(collector, f"on_{event}") for event in (*events, "end")}
     try:
         parser = MultipartParser(boundary, callbacks)  # type: ignore[arg-type]
-        # It has a line for each body that is none, and anybody can send many of them; why one was
-        # refused is on the request's own line.
+        # It logs every invalid body, and anybody can send many; the reason is in the log line of
+        # the request.
         parser.logger.disabled = True
         parser.write(body)
         parser.finalize()
@@ -67,7 +67,7 @@ def read_parts(body: bytes, content_type: str, *, most: int) -> list[Part]:
 
 
 class _Collector:
-    """Makes the parts of one body of the parser's callbacks."""
+    """Makes the parts of one body from the parser's callbacks."""
 
     def __init__(self, most: int) -> None:
         self.parts: list[Part] = []

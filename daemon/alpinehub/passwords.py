@@ -7,10 +7,10 @@ import os
 from base64 import b64decode, b64encode
 from hashlib import scrypt
 
-#: 16 MiB and about 40 ms each: what a login costs, once per password and worker in a while.
+#: 16 MiB and about 40 ms: the cost of a login that is not cached (login.py).
 _LOG2_N, _R, _P = 14, 8, 1
 _SALT_BYTES, _KEY_BYTES = 16, 32
-#: What a stored text may ask for at most (128 MiB), should someone edit a row.
+#: Most memory for the parameters of a stored text (128 MiB), which may have been edited by hand.
 _MAX_MEMORY = 1 << 27
 
 
@@ -37,7 +37,7 @@ def hash_password_like(password: str, stored: str) -> str:
 
 
 def nobodys_password() -> str:
-    """A stored text that no password fits, of the same cost to check as any other."""
+    """A stored text that no password matches, and that costs the same to check as others."""
     salt, key = (b64encode(os.urandom(size)).decode() for size in (_SALT_BYTES, _KEY_BYTES))
     return f"scrypt${_LOG2_N}${_R}${_P}${salt}${key}"
 

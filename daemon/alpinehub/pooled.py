@@ -1,4 +1,4 @@
-"""How the hub calls the pool: what it has there may run twice, and can be done without it."""
+"""Calls of the pool: the hub's commands are idempotent, and the caller can do without the pool."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cordata.errors import DeadlineExceeded, PoolUnavailable, QueueTimeout
 
 T = TypeVar("T")
 
-#: A pool that gave no answer in time is not waited for again so soon: there may be many calls.
+#: Seconds without calls after the pool did not answer in time, so that not every call waits.
 _AWAY_S = 60.0
 
-#: Until when a pool counts as away, by its client.
+#: Pool client -> monotonic time until which the pool is not called.
 _away_until: WeakKeyDictionary[object, float] = WeakKeyDictionary()
 
 

@@ -1,4 +1,4 @@
-"""The normalised reservation: what every source is turned into and every output made from."""
+"""The normalised reservation: made from every source, and the base of every output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEAL_PLAN_CODES: dict[MealPlan, int] = {
 }
 
 
-#: The fields that say when somebody wants to come: they stand or fall together.
+#: The fields of the stay: they are given together or not at all.
 STAY = ("arrival", "departure", "arrival_latest", "nights", "alternatives")
 
 

@@ -1,12 +1,12 @@
 """Retention: deletes data after the days of the configuration, or of a hotel's own settings.
 
-Once a day the primary goes through each table from its oldest row to the newest that may be due, a
-window at a time, and deletes what is due in small units with pauses between. A run that takes too
-long continues there next time; a new primary begins again.
+Once a day the primary reads each table from its oldest row to the newest that may be due, a window
+at a time, and deletes the rows that are due in small units with pauses between them. A run that
+takes too long is continued by the next one; a new primary begins again.
 
     inbox_days ........... the text of a submission, once it was interpreted; its row stays
     review_days .......... a submission that waits for a person; there is an alert before
-    history_days ......... what became of a request
+    history_days ......... the history of a request
     reservation_days ..... a whole request, its stay being over and nothing waiting
     customer_days ........ a customer since their last request: erased (erasure.py)
     inbound_days ......... records of inbound messages, not their data
@@ -34,14 +34,14 @@ from alpinehub.reservations import decode
 from alpinehub.sql import encode_list
 from cordata import Context, Row, Store, Tx, from_us
 
-#: Rows of one look; rows, and persons, of one unit.
+#: Rows of one read; rows, and persons, of one unit.
 WINDOW, STEP, PERSONS = 5000, 200, 50
-#: Persons whose traces are looked for at once: all that is stored is read for them.
+#: Persons whose traces are searched at once: each search reads all that is stored.
 TRACED_AT_ONCE = 500
 _DAY_US = 86_400_000_000
-#: How long before the end an alert names the submissions that wait.
+#: How long before their deletion an alert names the waiting submissions.
 WARNED_US = 14 * _DAY_US
-#: Of one run, and between its units, in seconds.
+#: Longest run, and pause between its units, in seconds.
 _LONGEST_S, _PAUSE_S = 60.0, 0.05
 _BY = Reason(by="retention", spare_open=True)
 
@@ -49,15 +49,15 @@ _BY = Reason(by="retention", spare_open=True)
 _NEWEST = 2**62
 
 Cursor = int | str
-#: Ends the rows with these ids that are due still; how many. The moment is that of the look.
+#: Deletes the rows with these ids that are still due at a time. Returns how many.
 End = Callable[[Context, Sequence[Any], int], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of data that is kept for some days."""
+    """A kind of data with a retention in days."""
 
-    #: Of HubSettings and of `hotel.settings.retention`.
+    #: Name in HubSettings and in `hotel.settings.retention`.
     setting: str
     first: Cursor
     #: Queries: of the next rows after a cursor the last one, and how old the oldest is; and those
@@ -82,7 +82,7 @@ _passes: WeakKeyDictionary[Store, dict[str, _Pass]] = WeakKeyDictionary()
 
 
 async def retain(ctx: Context) -> dict[str, int]:
-    """One run; how many rows of each kind were deleted."""
+    """One run. Returns how many rows of each kind were deleted."""
     passes = _passes.setdefault(ctx.store, {})
     deadline = monotonic() + _LONGEST_S
     ended = {}
@@ -127,18 +127,18 @@ def _limit(before: Mapping[int, int], hotel_id: int | None) -> int:
 
 
 async def _look(kind: Kind, after: Cursor, before: int, tx: Tx) -> tuple[Cursor | None, list[Row]]:
-    """The end of the next window, None: nothing old is left; and its rows that are older."""
+    """The end of the next window (None: no old rows are left), and its rows that are older."""
     if not before:
         return None, []
     window = await tx.fetch_one(kind.window, after=after, limit=WINDOW)
     if window is None or window["last"] is None or window["oldest"] >= before:
-        return None, []  # what comes behind is not old, either
+        return None, []  # later rows are not old, either
     last = window["last"]
     return last, await tx.fetch_all(kind.old, after=after, last=last, before=before)
 
 
 async def _read_limits(ctx: Context, setting: str) -> Mapping[int, int]:
-    """By hotel, the moment before which data is deleted; without hotels that keep it for ever."""
+    """Hotel id -> time before which data is deleted; without hotels that keep it for ever."""
     general = int(getattr(ctx.settings["alpinehub"], setting))
     rows = await ctx.store.read(lambda tx: tx.fetch_all("customer_hotels"))
     limits = {}

@@ -15,16 +15,16 @@ class HubSettings:
     """[alpinehub]: the hub."""
 
     #: Make the hotel DEMO, its account demo/demo and its webhook secrets at start. Never in
-    #: production: everybody knows them.
+    #: production: these secrets are public.
     demo: bool = False
-    #: Addresses that get the daily report of every hotel, beside the hotel's own.
+    #: Addresses that get the daily report of every hotel, in addition to the hotel's own.
     report_to: tuple[str, ...] = ()
     #: Hours after which hotel software that does not poll, or does not acknowledge what it fetched,
-    #: is an alert, unless its hotel says otherwise; 0: never.
+    #: causes an alert, unless its hotel has another setting; 0: never.
     stale_after_h: int = 24
     #: Addresses that get the daily summary of all hotels.
     portfolio_to: tuple[str, ...] = ()
-    #: Its clock (at eight it is due), and its language: de, it or en.
+    #: Time zone of the summary (it is due at 8:00), and its language: de, it or en.
     portfolio_zone: str = "Europe/Rome"
     #: See portfolio_zone.
     portfolio_language: str = "de"
@@ -38,13 +38,13 @@ class HubSettings:
     form_per_minute: Annotated[float, Meta(ge=0, le=1_000_000)] = 5.0
     #: Of one form from all addresses; 0: no limit.
     form_per_hour: Annotated[int, Meta(ge=0, le=1_000_000)] = 600
-    #: Days for which something is kept, unless its hotel says otherwise; 0: for ever. Here: the
+    #: Days for which data is kept, unless its hotel has another setting; 0: for ever. Here: the
     #: text of a submission that was interpreted.
     inbox_days: int = 90
-    #: A submission that waits in the review list: then it is rejected and its text goes. An alert
-    #: tells of it two weeks before.
+    #: A submission that waits in the review list: then it is rejected and its text is deleted. An
+    #: alert names it two weeks before.
     review_days: int = 180
-    #: What became of a request: its history.
+    #: The history of a request.
     history_days: int = 730
     #: A whole request since its last change, when its stay is over and nothing of it waits.
     reservation_days: int = 0
@@ -54,7 +54,7 @@ class HubSettings:
     inbound_days: int = 90
 
     def __post_init__(self) -> None:
-        """Raises: ValueError for what is no address, as nobody would get what is sent there."""
+        """Raises: ValueError for an invalid setting."""
         if 0 < self.form_per_minute < 0.01:
             raise ValueError(
                 f"form_per_minute: must be 0 or at least 0.01, not {self.form_per_minute}"

@@ -1,4 +1,4 @@
-"""Sources of guest requests as the operator manages them; their secrets are sealed."""
+"""Management of the sources of guest requests; their secrets are sealed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from cordata import Context, CordataError, Row, Store, Tx
 SOURCE_SECRET = "alpinehub source"
 #: A header cannot carry more than visible ASCII without doubt about its encoding.
 _SECRET = re.compile(r"[\x21-\x7e]{1,256}")
-#: The webhooks there are.
+#: Kinds of webhooks.
 KINDS = ("generic", "wix", "google", "form")
-#: Those whose secret stands in the path, behind the hotel; our own log cuts the path there.
+#: Kinds with the secret in the path, after the hotel; the log shows the path without it.
 _IN_PATH = ("wix", "form")
-#: What can be chosen for a form, and what each may be.
+#: Options of a form and their allowed values.
 _OPTION = {
     "honeypot": re.compile(r"[\x21-\x7e]{0,64}"),
     "redirect": re.compile(r"(https?://[\x21-\x7e]{1,2000})?"),
@@ -38,7 +38,7 @@ async def add_source(
     secret: str,
     options: Mapping[str, str] | None = None,
 ) -> int:
-    """Add a source to a hotel; its id. Raises: Unusable; ConfigError without a master key."""
+    """Add a source. Returns its id. Raises: Unusable; ConfigError without a master key."""
     if kind not in KINDS:
         raise Unusable(f"there is no kind {kind!r}", hint=f"one of {', '.join(KINDS)}")
     if not 1 <= len(name) <= 64 or not name.isprintable():
@@ -65,7 +65,7 @@ async def add_source(
             now=tx.now_us,
         )
         if row is None:
-            raise Unusable("somebody else has just added this source", hint="try it again")
+            raise Unusable("this source was added by another command", hint="see `source list`")
         await tx.execute("bump_directory")
         return int(row["id"])
 
@@ -88,16 +88,16 @@ async def hotels_with_key(ctx: Context, hotel: str, key: str) -> list[str]:
 
 
 class Closed(NamedTuple):
-    """The sources whose secret this process cannot open."""
+    """The sources whose secret this process cannot unseal."""
 
     #: Each as `hotel/name`.
     names: list[str]
-    #: Whether no source is left whose secret opens.
+    #: Whether no secret of any source can be unsealed.
     is_all: bool
 
 
 async def sealed_elsewhere(ctx: Context) -> Closed:
-    """Sources whose secret another master key sealed, or all where there is no key."""
+    """Sources whose secret was sealed with another master key; all if there is no key."""
     rows = await ctx.store.read(lambda tx: tx.fetch_all("sealed_secrets"))
     closed = []
     for row in rows:
@@ -109,7 +109,7 @@ async def sealed_elsewhere(ctx: Context) -> Closed:
 
 
 def describe_closed(closed: Sequence[str]) -> str:
-    """What is wrong with sources of `sealed_elsewhere`, and what to do."""
+    """A message about the sources of `sealed_elsewhere`, with what to do."""
     names = ", ".join(closed[:10]) + (", ..." if len(closed) > 10 else "")
     count = f"{len(closed)} source{'' if len(closed) == 1 else 's'}"
     return (
@@ -121,8 +121,8 @@ def describe_closed(closed: Sequence[str]) -> str:
 async def set_secret(
     ctx: Context, hotel: str, name: str, secret: str, *, keep_s: int = 0
 ) -> dict[str, object]:
-    """Give a source another secret; the old one is taken for `keep_s` more, and ends within a
-    second without. The source. Raises: Unusable.
+    """Give a source another secret; the old one is accepted for another `keep_s` seconds, with 0 it
+    ends within a second. Returns the source. Raises: Unusable.
     """
     check_secret("", secret)
     sealed, fingerprint = _seal(ctx, secret)
@@ -190,7 +190,7 @@ async def set_source_disabled(store: Store, hotel: str, name: str, disabled: boo
 
 
 async def require_source(tx: Tx, hotel: str, name: str) -> Row:
-    """A source of a hotel, disabled ones too. Raises: Unusable naming the nearest name."""
+    """A source of a hotel, also a disabled one. Raises: Unusable with the nearest name."""
     await require_hotel(tx, hotel)
     row = await tx.fetch_one("get_source", hotel=hotel, name=name)
     if row is None:
@@ -203,7 +203,7 @@ async def require_source(tx: Tx, hotel: str, name: str) -> Row:
 
 
 def described(source: Row) -> dict[str, object]:
-    """A row of `get_source` for people: without what is sealed."""
+    """A row of `get_source` without the sealed secrets."""
     shown = ("id", "hotel", "name", "kind", "created_at", "changed_at", "disabled_at")
     return {
         **{name: source[name] for name in shown},
@@ -215,7 +215,7 @@ def described(source: Row) -> dict[str, object]:
 async def _require_new_secret(
     tx: Tx, hotel_id: int, fingerprint: bytes, *, source_id: int = 0
 ) -> None:
-    """Two sources of one hotel with one secret could not be distinguished."""
+    """Raises: Unusable if another source of the hotel has this secret."""
     other = await tx.fetch_one(
         "find_source_by_fingerprint",
         id=source_id,
@@ -228,12 +228,12 @@ async def _require_new_secret(
 
 
 def write_options(kind: str, options: Mapping[str, str], before: str | None) -> str | None:
-    """The JSON of `source.options` with some changed; None when all are the defaults.
+    """The JSON of `source.options` with some changed; None if all are the defaults.
 
-    What this program does not know of it stays. Raises: Unusable.
+    Options that this version does not know stay. Raises: Unusable.
     """
     if options and kind != "form":
-        raise Unusable(f"a source of kind {kind} has no options", hint="those of kind form have")
+        raise Unusable(f"a source of kind {kind} has no options", hint="only kind form has options")
     merged = json.loads(before or "{}")
     for name, value in options.items():
         if name not in OPTIONS:
@@ -241,7 +241,7 @@ def write_options(kind: str, options: Mapping[str, str], before: str | None) -> 
                 f"there is no option {name!r}", hint=nearest(name, list(OPTIONS)) or str(OPTIONS)
             )
         if not _OPTION[name].fullmatch(value):
-            raise Unusable(f"option {name}: {value!r} cannot be one")
+            raise Unusable(f"option {name}: {value!r} is not a valid value")
         merged[name] = value
     return json.dumps(merged) if merged else None
 
@@ -252,7 +252,7 @@ def new_secret() -> str:
 
 
 def path_of(kind: str, hotel: str, secret: str) -> str:
-    """Where a source posts to."""
+    """The path that a source posts to."""
     if kind in _IN_PATH:
         return f"/api/webhook/{kind}/{quote(hotel)}/{quote(secret, safe='')}"
     if kind == "google":  # without the hotel it is taken where no other has the key
@@ -265,7 +265,7 @@ def check_secret(kind: str, secret: str) -> None:
     if kind in _IN_PATH and not _PATH_SECRET.fullmatch(secret):
         raise Unusable(
             "a secret in a path has 20 to 128 letters, digits, - and _, a digit among them",
-            hint="let one be made",
+            hint="leave out --secret-stdin to have one generated",
         )
     if not _SECRET.fullmatch(secret):
         raise Unusable("a secret has 1 to 256 visible ASCII characters")

@@ -67,8 +67,8 @@ def test_nobody_is_missed_when_nobody_asked() -> None:
     [
         ("de", "Edelweiss: Die Hotelsoftware nimmt", "(pms) hat sich seit 25 Stunden nicht"),
         ("it", "Edelweiss: Il software dell'hotel non", "(pms) non si collega da 25 ore."),
-        ("en", "Edelweiss: The hotel software does", "(pms) has not come for 25 hours."),
-        ("fr", "Edelweiss: The hotel software does", "(pms) has not come for 25 hours."),
+        ("en", "Edelweiss: The hotel software does", "(pms) has not polled for 25 hours."),
+        ("fr", "Edelweiss: The hotel software does", "(pms) has not polled for 25 hours."),
     ],
 )
 def test_tell_speaks_the_hotels_language(language: str, subject: str, says: str) -> None:
