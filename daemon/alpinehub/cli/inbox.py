@@ -285,7 +285,7 @@ def accept(hub: Hub, id_: int) -> None:
 @click.option("--reason", required=True, help="Reason; stored with the submission.")
 @hub_options
 def reject(hub: Hub, id_: int, reason: str) -> None:
-    """Remove a submission from the review list: it is not sent to the hotel."""
+    """Reject a submission of the review list: no hotel sees it."""
     from alpinehub.inbox import actions
 
     hub.run(lambda ctx: actions.reject(ctx.store, id_, reason))

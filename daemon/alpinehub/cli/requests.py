@@ -128,7 +128,7 @@ def show_request(hub: Hub, id_: str, xml: str | None) -> None:
 @click.option("--account", metavar="NAME", help="For one account.  [default: all of the hotel]")
 @hub_options
 def resend(hub: Hub, id_: str, account: str | None) -> None:
-    """Deliver a guest request again, with the next poll of hotel software.
+    """Deliver a guest request again, with the next poll.
 
     It goes to accounts that acknowledged or rejected it, or for which it was cancelled. A
     cancellation goes only to accounts that received the request; an erased request goes to none.
