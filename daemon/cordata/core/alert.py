@@ -1,4 +1,4 @@
-"""Alerts by kind: how they are grouped, which text may leave the host, when a mail is due.
+"""Alerts: how they are grouped by kind, which text may leave the host, when a mail is due.
 
 error ──fingerprint──> group: count, pending ──due──> one mail for all groups that are due
                          ^                              │
@@ -15,14 +15,15 @@ from hashlib import blake2b
 
 import msgspec
 
-#: Longest title, a line; longest sample, some lines.
+#: Limits of a title, which is one line, and of a sample, which has several.
 TITLE_CHARS, SAMPLE_CHARS = 200, 2000
-#: Kinds that one mail reports; further ones are only counted in it.
-TOLD = 30
+#: Kinds that one mail describes; of further ones it has only the number.
+MAX_KINDS = 30
 
 _CUT = "…"
 _UNITS = "service|socket|timer|target"
-#: Patterns of personal data and secrets. The first ones match what later ones would match in part.
+#: Patterns of personal data and secrets. The order counts: a later pattern would match only a part
+#: of what an earlier one removes.
 _PRIVATE = (
     (re.compile(r"(\w+://)(?:[^\s/@]*@)?([^\s/?#\"'<>]+)[^\s\"'<>]*"), rf"\1\2/{_CUT}"),
     (re.compile(rf"[^\s<>\"'@=:,;()]+@[\w.-]+\.(?!(?:{_UNITS})\b)[A-Za-z]{{2,}}"), _CUT),
@@ -44,14 +45,14 @@ _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 def scrub(text: str, ids: Iterable[str] = ()) -> str:
-    """A text without what may be personal data or a secret: addresses, telephone numbers, quoted
+    """The text without what may be personal data or a secret: addresses, telephone numbers, quoted
     text, long numbers and ids, paths and queries of URLs.
 
-    What is one of `ids`, or part of one, stays, as a word of its own: it is known to be harmless.
-    The journal keeps the whole text. A name in a sentence cannot be recognised: alerts must
-    not have one.
+    A match stays if it is within one of `ids`, which are harmless, where that stands as a whole
+    word. The journal has the whole text. Names of people in a sentence cannot be recognised, so the
+    text of an alert must not contain any.
     """
-    text = text.encode(errors="backslashreplace").decode()  # a path may hold any byte
+    text = text.encode(errors="backslashreplace").decode()  # a path may contain any byte
     text = _CONTROLS.sub(" ", text[: 4 * SAMPLE_CHARS])
     known = _any_of(ids)
     for pattern, instead in _PRIVATE:
@@ -80,12 +81,12 @@ def _leave_out(
 
 
 def fingerprint(*parts: str) -> str:
-    """The short id of what belongs together: the same parts give the same one, on every host."""
+    """A short id of these parts in hex; the same parts give the same id on every host."""
     return blake2b("\0".join(parts).encode(errors="replace"), digest_size=6).hexdigest()
 
 
 class AlertGroup(msgspec.Struct, kw_only=True):
-    """Alerts of one kind. Moments are microseconds since the epoch."""
+    """Alerts of one kind. Times are microseconds since the epoch."""
 
     fingerprint: str
     #: Name of the cause: `dead-letter`, `app-silent:EDELW`, an exception and its place.
@@ -93,16 +94,16 @@ class AlertGroup(msgspec.Struct, kw_only=True):
     title: str
     #: The latest text, scrubbed.
     sample: str
-    #: Where it happened last: host and role.
+    #: Where the latest one happened: host and role.
     place: str
-    #: Mailed at once; others wait for more of their kind.
+    #: Mailed at once; other groups wait for more of their kind.
     urgent: bool
     count: int
-    #: Those that no mail has reported yet.
+    #: Alerts that no mail has reported yet.
     pending: int
     first_at: int
     last_at: int
-    #: Time of the first one that is not reported.
+    #: Time of the first alert that no mail has reported.
     since_at: int
     mailed_at: int | None = None
 
@@ -118,9 +119,7 @@ def group_of(
     key: str = "",
     ids: Sequence[str] = (),
 ) -> AlertGroup:
-    """One alert as a group; `key` is what it is told apart by, `cause` unless it is given; `ids`
-    as in `scrub`.
-    """
+    """A group with one alert. `key` decides its kind (default: `cause`); `ids` as in `scrub`."""
     text = scrub(text, ids)
     return AlertGroup(
         fingerprint=fingerprint(key or cause),
@@ -138,7 +137,7 @@ def group_of(
 
 
 def merge(group: AlertGroup, later: AlertGroup) -> None:
-    """Count what came later into a group."""
+    """Add a later group of the same kind to `group`."""
     if later.pending and not group.pending:
         group.since_at = later.since_at
     group.count += later.count
@@ -152,17 +151,17 @@ def merge(group: AlertGroup, later: AlertGroup) -> None:
 class AlertPace:
     """Limits of mails; times in microseconds."""
 
-    #: So many of a kind are due at once,
+    #: A group with so many pending alerts is due at once;
     count: int
-    #: and the first of them after so long.
+    #: with fewer, so long after the first of them.
     wait_us: int
-    #: No kind is mailed more often than this.
+    #: Least time between two mails about one kind.
     cooldown_us: int
-    #: Mails an hour, of whatever kind.
+    #: Limit of mails in an hour, about all kinds together.
     max_per_hour: int
 
     def due_at(self, group: AlertGroup) -> int:
-        """When a group with something pending is to be mailed."""
+        """When a group with pending alerts is to be mailed, in microseconds since the epoch."""
         soon = group.urgent or group.pending >= self.count
         at = group.since_at if soon else group.since_at + self.wait_us
         return at if group.mailed_at is None else max(at, group.mailed_at + self.cooldown_us)
@@ -178,34 +177,34 @@ def subject_of(groups: Sequence[AlertGroup]) -> str:
 
 def text_of(groups: Sequence[AlertGroup], pace: AlertPace) -> str:
     """The text of the mail about these groups."""
-    parts = [_paragraph(group) for group in groups[:TOLD]]
-    if len(groups) > TOLD:
-        parts.append(f"{len(groups) - TOLD} more kinds: cordata alerts list")
+    parts = [_paragraph(group) for group in groups[:MAX_KINDS]]
+    if len(groups) > MAX_KINDS:
+        parts.append(f"{len(groups) - MAX_KINDS} more kinds: cordata alerts list")
     parts.append(
-        f"Further ones of a kind within {pace.cooldown_us / 1e6:g} s are counted, and told "
-        f"later; at most {pace.max_per_hour} mails an hour.\n"
-        f"Look: cordata alerts list; cordata alerts show {groups[0].fingerprint}"
+        f"Alerts of the same kind within {pace.cooldown_us / 1e6:g} s are counted and reported "
+        f"later. At most {pace.max_per_hour} mails are sent an hour.\n"
+        f"For details: cordata alerts list; cordata alerts show {groups[0].fingerprint}"
     )
     return "\n\n".join(parts) + "\n"
 
 
 def _paragraph(group: AlertGroup) -> str:
     times = "once" if group.pending == 1 else f"{group.pending} times"
-    span = _moment(group.last_at)
+    span = _time(group.last_at)
     if group.pending > 1:
-        # A mail that failed is due later than it happened.
-        span = f"{_moment(min(group.since_at, group.last_at))} to {span}"
+        # After a mail that failed, `since_at` may be later than the last alert.
+        span = f"{_time(min(group.since_at, group.last_at))} to {span}"
     lines = [group.sample, f"  {times}, {span}, last at {group.place}"]
     lines.append(f"  {group.fingerprint}: {group.cause}, {group.count} in all")
     return "\n".join(lines)
 
 
-def _moment(us: int) -> str:
+def _time(us: int) -> str:
     return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def add_to(groups: dict[str, AlertGroup], more: Iterable[AlertGroup], limit: int) -> None:
-    """Count groups into others, `limit` kinds at most: what is beyond them is one of its own."""
+    """Merge `more` into `groups`. New kinds beyond `limit` go into one common group."""
     for group in more:
         key = group.fingerprint
         if key not in groups and len(groups) >= limit:
@@ -214,8 +213,8 @@ def add_to(groups: dict[str, AlertGroup], more: Iterable[AlertGroup], limit: int
                 group,
                 fingerprint=key,
                 cause="many",
-                title="more kinds of errors than are kept apart",
-                sample="more kinds of errors than are kept apart: see the journal",
+                title=f"more than {limit} kinds of errors",
+                sample=f"more than {limit} kinds of errors: see the journal",
             )
         if key in groups:
             merge(groups[key], group)

@@ -1,9 +1,9 @@
-"""The one commit that an attempt may make: it carries the mark by which a redelivery is known.
+"""Lets each attempt commit once: its `handled` mark, by which a redelivery is found, is in it.
 
-open --begin--> in its body --seal--> committing --> committed
+open --commit--> in its body --seal--> committing --> committed
   |                 |                     |
  end               end: seal raises      end: the end of the attempt waits
-  +--> HandlerEnded for every later begin
+  +--> HandlerEnded for every later commit
 """
 
 from __future__ import annotations
@@ -15,31 +15,33 @@ from cordata.errors import PermanentError
 
 
 class CommittedTwice(PermanentError):
-    """A handler is wrong: its second commit cannot be told from a redelivery."""
+    """A bug in a handler: it commits twice, and the second commit looks like a redelivery."""
 
 
 class HandlerEnded(PermanentError):
-    """A handler is wrong: a task that it started writes after the handler has ended."""
+    """A bug in a handler: a task that it started writes after the handler has ended."""
 
 
 class CommitGuard:
-    """Guards the commit of one attempt. A commit that failed may be tried again."""
+    """Guards the commit of one attempt. A failed commit may be tried again."""
 
-    __slots__ = ("_begun", "_committing", "_ended", "_settled", "committed")
+    __slots__ = ("_begun", "_committing", "_ended", "_on_commit_end", "committed")
 
     def __init__(self) -> None:
         self._begun = False
         self._committing = False
         self._ended = False
-        self._settled: Callable[[], object] | None = None
+        self._on_commit_end: Callable[[], object] | None = None
         #: Whether the effect is in the store.
         self.committed = False
 
     @contextmanager
     def commit(self, who: str, what: str) -> Iterator[None]:
-        """Around the commit. Raises: CommittedTwice for a second one, also beside the first: it
-        would find the mark, be taken for a redelivery, and be lost without a word. HandlerEnded
-        after the end of the attempt.
+        """The context of a commit; `who` and `what` are the handler and its event, for errors.
+
+        Raises: CommittedTwice for a second commit, also while the first is under way: it would find
+        the mark, be taken for a redelivery, and be lost silently. HandlerEnded after the end of the
+        attempt.
         """
         self._check_open(who)
         if self._begun:
@@ -57,30 +59,30 @@ class CommitGuard:
             self.committed = True
         finally:
             self._committing = False
-            if self._settled is not None:
-                self._settled()
+            if self._on_commit_end is not None:
+                self._on_commit_end()
 
     def seal(self, who: str) -> None:
-        """Within `commit`: from here on nothing of the handler's own is waited for.
+        """Within `commit`: from here on the handler awaits only the store.
 
         Raises: HandlerEnded when the attempt has ended meanwhile; then nothing may be committed.
         """
         self._check_open(who)
         self._committing = True
 
-    def end(self, settled: Callable[[], object]) -> bool:
-        """The attempt is over: nothing that comes later may commit.
+    def end(self, on_commit_end: Callable[[], object]) -> bool:
+        """End the attempt: no later commit is allowed.
 
-        False when a commit is under way; `settled` is called as soon as its outcome is known.
+        False when a commit is under way; `on_commit_end` is called as soon as its outcome is known.
         """
         self._ended = True
         if self._committing:
-            self._settled = settled
+            self._on_commit_end = on_commit_end
         return not self._committing
 
     def _check_open(self, who: str) -> None:
         if self._ended:
             raise HandlerEnded(
-                f"{who} writes after its handler has ended, when its outcome was told already",
+                f"{who} writes after its handler has ended",
                 hint="await everything that writes before the handler returns",
             )

@@ -1,9 +1,9 @@
-"""What becomes of one message in one consumer group after an attempt.
+"""The next state of a message in a consumer group after an attempt.
 
     ready ──claim──> claimed ──handled──> (gone; its mark in `handled` stays)
       ^                 │
-      ├──gave back──────┤   the worker stops: the attempt is not counted
-      ├──its owner died─┤   alone in its hands: counted; else a suspect, and claimed alone next
+      ├──given back─────┤   the worker stops: the attempt is not counted
+      ├──owner died─────┤   its only claim: counted; one of several: suspect, claimed alone next
       ├──failed─────────┤   attempts + 1, due again after a back-off
       │                 └──last attempt, or a permanent error──> dead
       └──retried by an operator────────────────────────────────┘
@@ -21,13 +21,13 @@ from typing import Any, TypeGuard
 
 from cordata.errors import CordataError, PermanentError, StoreUnavailable, TransactionTimeout
 
-#: A worker claims what it handles within this time.
-_HORIZON_S = 0.25
-#: Characters of an error's text that are kept.
+#: A worker claims as many messages as it handles within this time.
+_CLAIM_S = 0.25
+#: Characters of an error's text that are stored.
 ERROR_CHARS = 500
-#: The error of an attempt that ended with its process.
+#: The error of an attempt during which the process died.
 DIED = "ProcessDied: the process died while the handler ran"
-#: Failed attempts whose errors are kept; the oldest go first, the very first stays.
+#: Failed attempts that a history has: the first one and the latest ones.
 HISTORY_ENTRIES = 20
 
 
@@ -35,9 +35,9 @@ class Verdict(Enum):
     """What to do with a message."""
 
     DONE = "done"
-    #: Was not tried: as if it had never been claimed.
+    #: Not tried: give it back, as if it had never been claimed.
     BACK = "back"
-    #: Not its fault (the store was away): again after a pause, no attempt counted.
+    #: The store was not available: try again after a pause, count no attempt.
     DEFER = "defer"
     RETRY = "retry"
     DEAD = "dead"
@@ -45,7 +45,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One failed attempt, as kept in the message's history."""
+    """One failed attempt in the history of a message."""
 
     #: 1 is the first delivery.
     attempt: int
@@ -57,14 +57,15 @@ class Failure:
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Whether it would fail again however often it is tried."""
+    """Whether another attempt would fail, too."""
     return isinstance(error, PermanentError)
 
 
 def is_away(error: BaseException) -> TypeGuard[StoreUnavailable]:
-    """Whether the store was away for an attempt, which does not count then.
+    """Whether an attempt failed because the store was not available; it is not counted then.
 
-    It was there for a read that took too long: only the handler could make that one shorter.
+    A read that took too long is counted: the store was available, and only the handler can make the
+    read shorter.
     """
     return isinstance(error, StoreUnavailable) and not isinstance(error, TransactionTimeout)
 
@@ -77,15 +78,15 @@ def after_failure(attempt: int, *, retries: int, permanent: bool) -> Verdict:
 def error_text(error: BaseException) -> str:
     """`Type: message (hint)`, on one line and bounded, for a row that an operator reads.
 
-    Of characters that a store refuses (NUL, halves of surrogate pairs, as in undecodable file
-    names) their escapes are kept.
+    Characters that a store refuses (NUL; halves of surrogate pairs, as in file names that cannot be
+    decoded) are replaced by their escapes.
     """
     try:
         message = str(error)
         if isinstance(error, CordataError) and error.hint:
             message += f" ({error.hint})"
-    except Exception:  # noqa: BLE001 - an application's own class
-        message = "(its text cannot be had)"
+    except Exception:  # noqa: BLE001 - __str__ of an application's class
+        message = "(str() of the error failed)"
     message = " ".join(message.split()).replace("\0", "\\x00")
     text = f"{type(error).__name__}: {message}".encode("utf-8", "backslashreplace").decode()
     return text[:ERROR_CHARS].rstrip(": ")
@@ -101,8 +102,8 @@ def add_failure(history: str | None, failure: Failure) -> str:
 
 
 def read_failures(history: str | None) -> list[Mapping[str, Any]]:
-    """The failures in a history, the first first; none when the text is damaged, which is no reason
-    to show nothing of its message.
+    """The failures in a history, oldest first; none when the text is damaged, so that the message
+    can be shown anyway.
     """
     try:
         return list(json.loads(history or "[]"))
@@ -111,18 +112,18 @@ def read_failures(history: str | None) -> list[Mapping[str, Any]]:
 
 
 def prefetch_count(mean_s: float, *, concurrency: int, batch: int) -> int:
-    """Messages that one worker should hold: what it handles within _HORIZON_S.
+    """Messages that one worker should hold: as many as it handles within _CLAIM_S.
 
-    Fast handlers then get whole batches, slow ones leave the rest to other workers. `mean_s` is
-    the mean duration of one handler, 0 before the first.
+    A worker with fast handlers gets whole batches; one with slow handlers leaves the rest to other
+    workers. `mean_s` is the mean duration of one handler, 0 before the first.
     """
     if mean_s <= 0.0:
         return min(concurrency, batch)
-    return max(min(int(concurrency * _HORIZON_S / mean_s), batch), min(concurrency, batch))
+    return max(min(int(concurrency * _CLAIM_S / mean_s), batch), min(concurrency, batch))
 
 
 def mean_duration_s(mean_s: float, durations_s: Sequence[float]) -> float:
-    """The moving mean after further durations; the first ones count at once."""
+    """The moving mean after further durations; the very first duration is the mean."""
     for duration_s in durations_s:
         mean_s = duration_s if mean_s <= 0.0 else 0.9 * mean_s + 0.1 * duration_s
     return mean_s
@@ -134,11 +135,12 @@ def low_places(concurrency: int) -> int:
 
 
 def run_length(mean_s: float, *, batch: int) -> int:
-    """Messages of one key that a worker should claim together: what it handles within _HORIZON_S.
+    """Messages of one key that a worker should claim together: as many as it handles within
+    _CLAIM_S.
 
-    They are handled one after the other, so no other worker is kept from them meanwhile. `mean_s`
-    is the mean duration of one handler, 0 before the first.
+    Messages of one key are handled one after the other, so another worker could not handle them
+    sooner. `mean_s` is the mean duration of one handler, 0 before the first.
     """
     if mean_s <= 0.0:
         return 1
-    return max(1, min(int(_HORIZON_S / mean_s), batch))
+    return max(1, min(int(_CLAIM_S / mean_s), batch))

@@ -1,4 +1,4 @@
-"""Pictures within a mail, as they are stored with it."""
+"""Inline images of a mail, stored with it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ _TYPE = re.compile(r"image/[a-z0-9.+-]{1,32}\Z")
 
 
 class InlineImage(msgspec.Struct, frozen=True):
-    """A picture within a mail's HTML, which shows it as `<img src="cid:NAME">`."""
+    """An image within a mail's HTML, which refers to it by `<img src="cid:NAME">`."""
 
     #: Letters, digits, `.`, `_` and `-`.
     name: str
-    #: As in `image/png`.
+    #: Media type, for example `image/png`.
     type: str
     data: bytes
 
 
 def check_inline_images(inline: Iterable[InlineImage]) -> None:
-    """Raises: PermanentError when one has a name or type that no header can have."""
+    """Raises: PermanentError when a name or type is not valid in a header."""
     for one in inline:
         if not _NAME.match(one.name) or not _TYPE.match(one.type):
-            raise PermanentError(f"a picture needs a plain name and a type: {one.name!r}")
+            raise PermanentError(
+                f"inline image {one.name!r} needs a plain name and a media type (image/...)"
+            )
 
 
 def read_inline_images(text: str | None) -> list[InlineImage]:
-    """As the store has them."""
+    """The inline images in a mail's row (JSON); None: it has none."""
     return msgspec.json.decode(text, type=list[InlineImage]) if text else []

@@ -1,4 +1,4 @@
-"""Exponential backoff with jitter, so that what failed together is not tried again together."""
+"""Exponential backoff with jitter: attempts that fail together are not repeated together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Doubling stops here: 2**32 times any first pause is beyond every `longest_s`.
+#: Avoids overflow: 2**32 times any first pause is longer than every `longest_s`.
 _MAX_DOUBLINGS = 32
 
 

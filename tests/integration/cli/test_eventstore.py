@@ -96,7 +96,7 @@ def test_append_says_what_is_wrong_when_it_is_refused(tmp_path: Path) -> None:
     assert run(config, "events", "append", "account-7", "opened").returncode == 0
     for code, text, arguments in (
         (1, "is at version 1, not at 0 as expected", ("account-7", "opened", "--expected", "0")),
-        (1, "no name of a stream", ("account 7", "opened")),
+        (1, "not a valid stream name", ("account 7", "opened")),
         (2, "not JSON", ("account-7", "opened", "{")),
         (2, "a JSON object is needed", ("account-7", "opened", "[]")),
         (2, "is not NAME=VALUE", ("account-7", "opened", "--header", "by")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cordata.core.alert import (
-    TOLD,
+    MAX_KINDS,
     AlertGroup,
     AlertPace,
     add_to,
@@ -143,6 +143,6 @@ def test_text_tells_counts_and_moments_of_each_kind() -> None:
 
 
 def test_text_is_bounded_when_there_are_very_many_kinds() -> None:
-    text = text_of([group(f"kind {number}") for number in range(TOLD + 7)], PACE)
+    text = text_of([group(f"kind {number}") for number in range(MAX_KINDS + 7)], PACE)
     assert "7 more kinds: cordata alerts list" in text
-    assert f"kind {TOLD} went" not in text
+    assert f"kind {MAX_KINDS} went" not in text

@@ -39,7 +39,7 @@ def test_subscription_has_its_name_and_defaults() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"category": "account-7"}, "'account-7' is no category"),
+        ({"category": "account-7"}, "'account-7' is not a valid category"),
         ({"from_": "middle"}, "from_ must be"),
         ({"from_": -1}, "from_ must be"),
         ({"partitions": 0}, "partitions must be 1 to 256"),

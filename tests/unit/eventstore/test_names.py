@@ -32,7 +32,7 @@ def test_category_is_what_stands_before_the_first_hyphen(stream: str, category: 
     "stream", ["", "-7", "a b", "a\n", "a\x00b", " a", "a\u2028", "a\ud800", "x" * 201]
 )
 def test_name_is_refused_when_it_is_malformed(stream: str) -> None:
-    with pytest.raises(PermanentError, match="no name of a stream"):
+    with pytest.raises(PermanentError, match="not a valid stream name"):
         check_stream(stream)
 
 
@@ -68,7 +68,7 @@ def test_event_is_refused_when_it_is_too_big() -> None:
 
 @pytest.mark.parametrize("type", ["", "a\nb", "x" * 101])
 def test_event_is_refused_when_its_type_is_malformed(type: str) -> None:
-    with pytest.raises(PermanentError, match="no type of an event"):
+    with pytest.raises(PermanentError, match="not a valid event type"):
         check_event(type, 2, 2)
 
 
