@@ -1,6 +1,6 @@
-"""The event store: streams of events that are kept, and how far its subscriptions are.
+"""The event store: streams of events, and the positions of its subscriptions.
 
-These names are public; what the runtime has for its subscriptions is in the modules below.
+These names are public; the other modules of the package are for the runtime's subscriptions.
 """
 
 from cordata.eventstore.log import EventLog

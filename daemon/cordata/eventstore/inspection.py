@@ -1,4 +1,4 @@
-"""Subscriptions as an operator sees and corrects them: status, reset, resume, dead events, drop."""
+"""Subscriptions for operators: status, reset, resume, dead events, drop."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from cordata.eventstore.partition import (
 from cordata.process import Process, plain_name
 from cordata.store import Row, Store, Tx
 
-#: Events that are counted one by one; how many more there are is estimated.
+#: So many events are counted exactly; the number of further ones is estimated.
 _CAP = 100_000
-#: A look at what is going on waits so long for appends in flight.
+#: How long a status waits for appends in flight.
 _HEAD_S = 1.0
 _EVER = 2**63 - 1
-#: A reset that dies on its way leaves the workers waiting for so long at most.
+#: Workers wait so long at most when the process dies during a reset.
 _PAUSE_US = 60_000_000
 
 
-#: blocked: an operator is awaited; unserved: no worker takes part; retrying: an event fails.
+#: blocked: an operator has to act; unserved: no worker takes part; retrying: an event fails.
 State = Literal["blocked", "unserved", "retrying", "behind", "current"]
 
 
@@ -41,7 +41,7 @@ class PartitionStatus:
     position: int
     #: Events that are still to be handled.
     behind: int
-    #: The living process that has it.
+    #: The live process that owns it.
     owner: str | None
     attempts: int
     #: Position of the event that fails.
@@ -60,20 +60,21 @@ class SubscriptionStatus:
     name: str
     category: str
     state: State
-    #: Living processes that take part.
+    #: Live processes that take part.
     workers: int
-    #: Up to here everything is handled.
+    #: All events up to this position are handled.
     position: int
-    #: Up to here there is something that could be handled.
+    #: The newest position that can be handled now.
     head: int
     #: Events that are still to be handled.
     behind: int
-    #: There are many, and `behind` is no exact number.
+    #: Whether `behind` is an estimate, because there are many.
     estimated: bool
+    #: Number of blocked partitions.
     blocked: int
-    #: Events that were given up.
+    #: Number of dead events.
     dead: int
-    #: Where it began, at first or after the last reset.
+    #: The position where it began, first or after the last reset.
     origin: int
     created_at: int
     reset_at: int | None
@@ -82,7 +83,7 @@ class SubscriptionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadEvent:
-    """An event that a subscription gave up."""
+    """An event whose handling a subscription gave up: it counts as handled."""
 
     position: int
     stream: str
@@ -100,7 +101,7 @@ class DeadEvent:
 
 
 class Subscriptions:
-    """The subscriptions of a store, whether its workers run or not."""
+    """The subscriptions of a store. Works without running workers."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -108,7 +109,7 @@ class Subscriptions:
         self._log = EventLog(store)
 
     async def names(self) -> list[str]:
-        """All that ever began, sorted."""
+        """The names of all subscriptions, sorted; also of those that no code has any more."""
         rows = await self._store.read(lambda tx: tx.fetch_all("subscription.all"))
         return [row["name"] for row in rows]
 
@@ -120,7 +121,9 @@ class Subscriptions:
         after: str | None = None,
         limit: int = 50,
     ) -> tuple[list[SubscriptionStatus], str | None]:
-        """Those of which every given thing is true, by name, and `after` of the next page."""
+        """The subscriptions that match every given filter, by name, and `after` of the next page
+        (None: this was the last one).
+        """
         found: list[SubscriptionStatus] = []
         for name in await self.names():
             if len(found) > limit:
@@ -133,7 +136,7 @@ class Subscriptions:
         return found[:limit], found[limit - 1].name if len(found) > limit else None
 
     async def status(self, name: str) -> SubscriptionStatus | None:
-        """How far one is, as of now. None: there is none of this name."""
+        """The status of a subscription now. None: there is no such subscription."""
         head = await self._head()
         table = await self._partitions.look([name])
         after = min((one.position for one in table.states), default=0)
@@ -160,10 +163,16 @@ class Subscriptions:
         serving = sum(name in one.subscriptions for one in living.values())
         factor = _extrapolation(left, after, head, cap=_CAP)
         counts = {row["partition"]: round(row["count"] * factor) for row in left}
-        # A partition with nothing left is at the head, whenever its position was stored last.
-        there = head if factor == 1.0 else after
+        # A partition without further events is at the head, even if its stored position is older.
+        counted_to = head if factor == 1.0 else after
         found = [
-            _status_of(one, counts.get(one.partition, 0), living, served=serving > 0, there=there)
+            _status_of(
+                one,
+                counts.get(one.partition, 0),
+                living,
+                served=serving > 0,
+                counted_to=counted_to,
+            )
             for one in table.states
         ]
         return SubscriptionStatus(
@@ -191,14 +200,16 @@ class Subscriptions:
         partitions: int | None = None,
         clear: Callable[[Tx], Awaitable[None]] | None = None,
     ) -> int | None:
-        """Begin anew after a position, whatever the workers do meanwhile: what they run is refused
-        at its commit. `clear` runs in the same unit. Returns the position; None: there is
-        no such subscription. Raises: TransientError for "end" when appends in flight last too long.
+        """Make a subscription begin again after a position. Running handlers cannot commit then.
+
+        `partitions`: a new number of them; None: as before. `clear` runs in the same unit. Returns
+        the position; None: there is no such subscription. Raises: TransientError for "end" when
+        appends in flight last too long.
         """
         origin = 0 if to == "start" else await self._log.head() if to == "end" else to
-        # A unit of its own: handlers lock the rows of their tables first and that of their
-        # partition last, the reset the other way round. By the time it clears, none of them can
-        # commit any more, and no new one begins.
+        # In a separate unit, against a deadlock: handlers lock the rows of their tables first and
+        # that of their partition last, the reset the other way round. When the reset clears, no
+        # handler can commit any more, and no new one begins.
         await self._pause(name, _PAUSE_US)
         try:
             return await self._store.run(
@@ -219,9 +230,9 @@ class Subscriptions:
         await self._store.run(unit)
 
     async def resume(self, name: str, *, partition: int | None = None, skip: bool = False) -> int:
-        """Go on with blocked partitions: try the event again, or leave it out as a dead letter.
+        """Continue blocked partitions: try the event again, or `skip` it as a dead event.
 
-        Returns how many.
+        `partition`: only this one. Returns the number of partitions that continue.
         """
         table = await self._partitions.look([name])
         blocked = [
@@ -255,7 +266,9 @@ class Subscriptions:
     async def letters(
         self, name: str, *, before: int | None = None, limit: int = 50
     ) -> tuple[list[DeadEvent], int | None]:
-        """Events that a subscription gave up, the newest first, and `before` of the next page."""
+        """The dead events of a subscription, newest first, and `before` of the next page (None:
+        this was the last one).
+        """
         rows = await self._store.read(
             lambda tx: tx.fetch_all(
                 "subscription.letters",
@@ -264,12 +277,15 @@ class Subscriptions:
                 limit=limit + 1,
             )
         )
-        found = [_letter_of(row) for row in rows]
+        found = [_dead_event_of(row) for row in rows]
         more = len(found) > limit
         return found[:limit], found[limit - 1].position if more else None
 
     async def drop(self, name: str) -> bool:
-        """Forget one that no code has any more. Raises: PermanentError while a worker serves it."""
+        """Delete a subscription that no code has any more. False: there is no such subscription.
+
+        Raises: PermanentError while a worker serves it.
+        """
 
         async def unit(tx: Tx) -> bool:
             for row in await tx.fetch_all("process.all"):
@@ -301,7 +317,7 @@ async def _begin_anew(
     if known is None or newest is None:
         return None
     count = partitions or known["partitions"]
-    # Before the tables are cleared: a handler that commits after all is waited for, or refused.
+    # Before the tables are cleared: this waits for a handler that commits now, or makes it fail.
     await tx.execute("subscription.drop_partitions", subscription=name)
     await add_partitions(tx, name, count, origin, term=newest["term"] + 1)
     await tx.execute(
@@ -315,7 +331,7 @@ async def _begin_anew(
 
 
 def _extrapolation(left: Sequence[Row], after: int, head: int, *, cap: int) -> float:
-    """By how much there is more than was counted: 1.0 when all of it was."""
+    """The factor from the events counted to all events; 1.0 when all were counted."""
     if sum(row["seen"] for row in left) < cap:
         return 1.0
     reached: int = max(row["reached"] for row in left)
@@ -323,11 +339,11 @@ def _extrapolation(left: Sequence[Row], after: int, head: int, *, cap: int) -> f
 
 
 def _status_of(
-    one: PartitionState, behind: int, living: Container[str], *, served: bool, there: int
+    one: PartitionState, behind: int, living: Container[str], *, served: bool, counted_to: int
 ) -> PartitionStatus:
-    """One partition with so many events before it; `served`: some process takes part.
+    """A partition with `behind` events still to be handled; `served`: some process takes part.
 
-    With none before it everything up to `there` is handled.
+    If there are none, all events up to `counted_to` are handled.
     """
     state: State = "behind" if behind else "current"
     if one.attempts:
@@ -340,7 +356,7 @@ def _status_of(
     return PartitionStatus(
         partition=one.partition,
         state=state,
-        position=one.position if behind else max(one.position, there),
+        position=one.position if behind else max(one.position, counted_to),
         behind=behind,
         owner=one.owner if one.owner in living else None,
         attempts=one.attempts,
@@ -358,8 +374,7 @@ def _worst(found: Sequence[PartitionStatus]) -> State:
     return next((state for state in states if any(one.state == state for one in found)), "current")
 
 
-def _letter_of(row: Row) -> DeadEvent:
-    """From its row."""
+def _dead_event_of(row: Row) -> DeadEvent:
     history = read_failures(row["history"])
     plain = {name: row[name] for name in row.keys() if name != "history"}
     error = history[-1]["error"] if history else None

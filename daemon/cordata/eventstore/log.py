@@ -1,18 +1,18 @@
 """EventLog: all events in their common order, without missing one that commits late.
 
-Positions are handed out when an event is written, but seen when its transaction commits, which may
-be in another order: a reader that saw 7 and moved on would miss a 5 that commits later. Each look
-tells the highest position handed out so far and, asked *after* that, which transactions in flight
-have written events at all. A position at or below that mark belongs to one of these, or to one
-that has ended before. So once all of them have ended, whatever is below the mark and not to be
-seen will never be: it was rolled back.
+An event gets its position when it is written, but becomes visible when its transaction commits,
+maybe in another order: a reader that saw 7 and moved on would miss a 5 that commits later. Each
+look reads the mark, the highest position given so far, and *after* that the transactions in flight
+that have written events. Each position up to the mark belongs to one of these, or to a transaction
+that has ended. So once all of them have ended, a position up to the mark that is not visible was
+rolled back.
 
     look: mark 7, in flight {a, b}      safe 0
-    look: mark 9, in flight {b, c}      safe 0      of the first mark b is left
-    look: mark 9, in flight {c}         safe 7      of the first mark none is left
+    look: mark 9, in flight {b, c}      safe 0      b still blocks the mark 7
+    look: mark 9, in flight {c}         safe 7      a and b have ended
 
-Transactions that write no events hold nothing back, however long they run. On a store where one
-writes at a time nothing is ever in flight, and each look is safe at once.
+Transactions that write no events delay nothing, however long they run. On a store with one writer
+at a time nothing is ever in flight, and each mark is safe at once.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ EVENT_TOPIC = "event"
 log = logger("cordata.events")
 
 _LAST = 2**63 - 1
-#: Between looks while transactions in flight hold the safe position back.
+#: First and longest pause between looks while transactions in flight hold the safe position back.
 _FIRST_S, _LONGEST_S = 0.002, 0.1
-#: Marks that wait at once: more would only make the steps finer.
+#: Limit of the marks that wait: more would only make the steps smaller.
 _MARKS = 8
-#: Held back for so long, it is logged by which transaction.
+#: The transaction that holds the safe position back for so long is logged.
 _TELL_S = 10.0
 
 
 class SafePosition:
-    """Up to where every event is there for good, as one reader knows it; it never goes back."""
+    """The position up to which no event can appear later, as far as one reader knows."""
 
     def __init__(self) -> None:
         self.safe = 0
@@ -56,7 +56,9 @@ class SafePosition:
         return self._marks[0][1] if self._marks else frozenset()
 
     def look(self, position: int, in_flight: Collection[str]) -> int:
-        """Take in what was seen. Returns the safe position, for reads that begin after this."""
+        """Add one look: the mark and the transactions in flight. Returns the safe position, for
+        reads that begin later.
+        """
         now = frozenset(in_flight)
         if not now:
             self._marks.clear()
@@ -72,7 +74,7 @@ class SafePosition:
 
 
 class EventLog:
-    """Reads by category or as a whole; keep one per consumer, it knows how far is safe.
+    """Reads events of one category or of all. Keep one per consumer: it stores the safe position.
 
         log, position = EventLog(ctx.store), 0
         while True:
@@ -82,32 +84,32 @@ class EventLog:
             if not page.more:
                 await log.wait(60.0)
 
-    On PostgreSQL transactions commit in another order than their events got positions. A read goes
-    up to the position below which nothing is in flight, so what is read once stays complete. Only
-    transactions that append hold it back, which `[store] transaction_timeout_s` bounds.
+    On PostgreSQL transactions may commit in another order than their events got positions. A read
+    ends at the position below which nothing is in flight, so no event appears later among those
+    read. Only transactions that append hold it back, for `[store] transaction_timeout_s` at most.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._safe_position = SafePosition()
-        #: Since when the safe position is where it is, and whether the log said so.
+        #: The safe position, since when it has not moved, and whether a warning was logged.
         self._held_at, self._held_since, self._has_warned = -1, 0.0, False
 
     @property
     def held_back_by(self) -> frozenset[str]:
-        """The transactions that the last look found in the way; empty: nothing is."""
+        """The transactions that hold the safe position back, as of the last look."""
         return self._safe_position.waiting_for
 
     async def look(self) -> int:
-        """The position up to which every event can be read now. Never goes back, never waits."""
+        """The position up to which every event can be read now. Never decreases, never waits."""
         row = await self._store.read(_mark)
         safe = self._safe_position.look(row["position"], json.loads(row["in_flight"]))
         self._watch(safe)
         return safe
 
     async def head(self, *, timeout_s: float = 30.0) -> int:
-        """The position up to which every event can be read, all included that was committed when
-        this was called. Raises: TransientError when transactions in flight outlast the time.
+        """The position up to which every event can be read, including all that were committed
+        before the call. Raises: TransientError when transactions in flight outlast `timeout_s`.
         """
         row = await self._store.read(_mark)
         wanted = int(row["position"])
@@ -123,17 +125,17 @@ class EventLog:
     async def read(
         self, category: str | None = None, *, after: int = 0, limit: int = 100
     ) -> EventPage:
-        """Events after a position, in order; of all categories when none is named.
+        """Events after a position, in order; of all categories when `category` is None.
 
-        All that was committed before the call is there. Raises: PermanentError, TransientError as
-        `head`, StoreUnavailable.
+        Includes all that were committed before the call. Raises: PermanentError for a wrong
+        `limit`, TransientError as `head`, StoreUnavailable.
         """
         return await self.page(category, after=after, until=await self.head(), limit=limit)
 
     async def page(
         self, category: str | None, *, after: int, until: int, limit: int = 100
     ) -> EventPage:
-        """Events in `after` < position <= `until`, which must be a position that `look` gave."""
+        """Events with `after` < position <= `until`, which must be a position from `look`."""
         check_page(limit)
 
         async def unit(tx: Tx) -> list[Row]:
@@ -150,8 +152,8 @@ class EventLog:
     async def read_back(
         self, category: str | None = None, *, before: int | None = None, limit: int = 100
     ) -> EventPage:
-        """Events from the newest to the oldest, for a look at what is there now: one that commits
-        late may be missing between two that are shown.
+        """Events from the newest to the oldest. One that commits late may be missing between two
+        others: use it to show events, not to process them.
         """
         check_page(limit)
         start = _LAST if before is None else before
@@ -172,15 +174,15 @@ class EventLog:
         return await self._store.wait(EVENT_TOPIC, timeout_s)
 
     def _watch(self, safe: int) -> None:
-        """Log once which transactions hold back for long."""
+        """Log once which transactions hold the safe position back for long."""
         now, held = clock.monotonic(), self.held_back_by
         if not held or safe != self._held_at:
             self._held_at, self._held_since, self._has_warned = safe, now, False
         elif not self._has_warned and now - self._held_since >= _TELL_S:
             self._has_warned = True
             log.warning(
-                "events after position %d wait for transaction %s, which has appended something"
-                " and is not committed since more than %g s",
+                "events after position %d wait for transaction %s, which has appended events and"
+                " has not been committed for more than %g s",
                 safe,
                 ", ".join(sorted(held)),
                 _TELL_S,

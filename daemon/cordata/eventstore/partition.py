@@ -1,11 +1,10 @@
 """Partitions of subscriptions in the store: their owners, positions and failures.
 
-Ownership has two halves. A process has one row with a time until which it counts as alive (see
-cordata/process.py), so a fleet costs one small write per process now and then, however many
-partitions there are. Each partition names its owner and a term that grows whenever it changes
-hands; whatever moves its position names both in the same transaction, and changes nothing once
-they are no longer true. So time only decides when a partition may be claimed, never which
-process may write.
+Ownership has two parts. Each process has one row with the time until which it counts as alive (see
+cordata/process.py): one small write per process now and then, however many partitions there are.
+Each partition has its owner and a term that grows with every new owner. Every statement that moves
+the position of a partition is conditional on both, so it changes nothing after another process has
+taken the partition. Time decides when a partition may be claimed, never which process may write.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from cordata.errors import AlreadySeen, PartitionLost
 from cordata.process import Process
 from cordata.store import Store, Tx
 
-#: Notified when partitions are free, resumed, or begin anew.
+#: Notified when partitions become free, are resumed, or begin again.
 SUBSCRIPTION_TOPIC = "subscription"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to one partition; it ends when the partition gets a newer term."""
+    """The right to handle one partition; it ends when the partition gets a newer term."""
 
     subscription: str
     partition: int
@@ -32,7 +31,7 @@ class Claim:
     term: int
 
     def key(self) -> dict[str, object]:
-        """As parameters of every statement that needs the right."""
+        """The parameters of every statement that requires the claim."""
         return {
             "subscription": self.subscription,
             "partition": self.partition,
@@ -43,27 +42,27 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """How far one partition is. Times are microseconds since the epoch."""
+    """The row of one partition. Times are microseconds since the epoch."""
 
     subscription: str
     partition: int
-    #: All its events up to here are handled.
+    #: All its events up to this position are handled.
     position: int
     term: int
     owner: str | None
     #: The position of the event that failed last.
     failing: int | None
-    #: Failed attempts at that one.
+    #: Failed attempts to handle that event.
     attempts: int
     #: When the next attempt is due.
     next_at: int | None
     history: str | None
-    #: Since when it waits for an operator.
+    #: Since when it has waited for an operator.
     blocked_at: int | None
 
     @property
     def claim(self) -> Claim:
-        """The right of the owner that the row names."""
+        """The claim of the owner in this row."""
         return Claim(
             subscription=self.subscription,
             partition=self.partition,
@@ -74,11 +73,11 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTable:
-    """All subscriptions asked for, with their partitions and processes, at one moment."""
+    """Some subscriptions with their partitions, and all processes, at one moment."""
 
-    #: When it was read, the store's time in microseconds.
+    #: When it was read: the store's time, in microseconds since the epoch.
     at: int
-    #: Name of each subscription asked for -> number of its partitions.
+    #: Name of each subscription -> number of its partitions.
     partitions: Mapping[str, int]
     states: Sequence[PartitionState]
     processes: Sequence[Process]
@@ -101,8 +100,8 @@ class Partitions:
     async def add(
         self, name: str, category: str, partitions: int, origin: int
     ) -> KnownSubscription | None:
-        """Make a subscription known. One that is known keeps its number of partitions and their
-        positions; returns what was known of it, else None.
+        """Register a subscription. One that is registered already keeps its partitions and their
+        positions; it is returned as it was before. None: it is new.
         """
 
         async def unit(tx: Tx) -> KnownSubscription | None:
@@ -151,10 +150,10 @@ class Partitions:
     async def claim(
         self, owner: str, wanted: Mapping[str, Collection[int]], *, out_of: Mapping[str, int]
     ) -> list[PartitionState]:
-        """Claim partitions (subscription -> numbers) without a living owner. Returns those we got.
+        """Claim partitions (subscription -> numbers) without a live owner. Returns those claimed.
 
-        `out_of`: how many partitions each subscription was seen to have. Of one that has another
-        number by now nothing is taken: 3 of 8 is not 3 of 5.
+        `out_of`: subscription -> the number of its partitions when the caller chose. If a
+        subscription has another number by now, none of it is claimed: 3 of 8 is not 3 of 5.
         """
 
         async def unit(tx: Tx) -> list[PartitionState]:
@@ -174,7 +173,7 @@ class Partitions:
         return await self._store.run(unit)
 
     async def release(self, released: Sequence[tuple[Claim, int]]) -> None:
-        """Give partitions back, each with the position it got to."""
+        """Give partitions back, each with its position."""
 
         async def unit(tx: Tx) -> None:
             for claim, position in released:
@@ -184,7 +183,7 @@ class Partitions:
         await self._store.run(unit)
 
     async def store(self, positions: Sequence[tuple[Claim, int]]) -> None:
-        """Store how far partitions are. One that is another's by now is left alone."""
+        """Store the positions of partitions, except of those that another process owns by now."""
 
         async def unit(tx: Tx) -> None:
             for claim, position in positions:
@@ -220,7 +219,10 @@ class Partitions:
         await self._store.run(unit)
 
     async def bury(self, claim: Claim, position: int, *, attempts: int, history: str) -> None:
-        """The event at a position is a dead letter, and handled with that. Raises: as `advance`."""
+        """Store the event at a position as a dead event; it counts as handled.
+
+        Raises: as `advance`.
+        """
 
         async def unit(tx: Tx) -> None:
             await tx.execute(
@@ -237,17 +239,17 @@ class Partitions:
 
 
 async def advance(tx: Tx, claim: Claim, position: int) -> None:
-    """All events of a partition up to a position are handled, with what else the unit writes.
+    """Store within a unit that all events of a partition up to a position are handled.
 
-    Raises: PartitionLost when the partition is another's; AlreadySeen when it is further already,
-    as after an attempt that timed out while its commit was under way.
+    Raises: PartitionLost when another process owns the partition; AlreadySeen when its position is
+    there already, for example after an attempt that timed out while its commit was under way.
     """
     if not await tx.execute("subscription.advance", **claim.key(), position=position):
         await _refuse(tx, claim, position)
 
 
 async def add_partitions(tx: Tx, name: str, partitions: int, origin: int, *, term: int) -> None:
-    """The rows of a subscription that has none."""
+    """Add the partitions of a subscription that has none."""
     for number in range(partitions):
         await tx.write(
             "subscription.add_partition",
@@ -265,5 +267,5 @@ async def _refuse(tx: Tx, claim: Claim, position: int) -> None:
     if row is not None and (row["owner"], row["term"]) == (claim.owner, claim.term):
         raise AlreadySeen(f"event {position} was handled by {claim.subscription} before")
     raise PartitionLost(
-        f"partition {claim.partition} of {claim.subscription} is another process' now"
+        f"another process owns partition {claim.partition} of {claim.subscription} now"
     )

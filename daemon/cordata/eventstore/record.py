@@ -1,4 +1,4 @@
-"""Events on their way into a stream, and as they are read from it."""
+"""Records of events: new ones, stored ones, and pages of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NewEvent:
     type: str
     #: Anything that msgspec writes as a JSON object.
     payload: Mapping[str, Any] = field(default_factory=dict)
-    #: About the event rather than of it; `request_id` is added.
+    #: Metadata, for example who caused the event; `request_id` is added.
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -47,18 +47,18 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventPage:
-    """Some events in order, and where to go on."""
+    """Some events in order, and where to continue."""
 
     events: Sequence[StoredEvent]
-    #: Pass it as `after` (`before` when reading backwards) for the next page. Of a stream it is a
-    #: version, else a position. What was not asked for counts as read.
+    #: Pass it as `after` (`before` when reading backwards) for the next page. A version when a
+    #: stream is read, else a position. Events of other categories count as read.
     next: int
-    #: Whether this page filled its limit, so that there may be more.
+    #: Whether the page is full, so that there may be more.
     more: bool
 
 
 def stored(row: Row, *, attempt: int = 1) -> StoredEvent:
-    """An event from its row."""
+    """The event in a row."""
     headers = row["headers"]
     return StoredEvent(
         position=row["position"],

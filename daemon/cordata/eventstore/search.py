@@ -1,4 +1,4 @@
-"""Events by hand: narrowed down, page by page, and as they come."""
+"""Search for operators: events that match filters, page by page, or as they are appended."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from cordata.eventstore.record import EventPage, StoredEvent
 from cordata.eventstore.store import EventStore
 from cordata.store import Store
 
-#: Positions grow with time, but for transactions that last: at most by so much out of order.
+#: Events are in the order of time, except for long transactions: they may differ by so much.
 _SLACK_US = 60_000_000
 _WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Those events of which every given field is true; without any field, all."""
+    """A filter: the events that match every given field; without any field, all."""
 
     stream: str | None = None
     category: str | None = None
     type: str | None = None
-    #: Appended at this moment or later, microseconds since the epoch.
+    #: Appended at this time or later, in microseconds since the epoch.
     since: int | None = None
-    #: Appended earlier.
+    #: Appended before this time, in microseconds since the epoch.
     before: int | None = None
 
     def takes(self, event: StoredEvent) -> bool:
-        """Whether an event of the right stream or category is one of them."""
+        """Whether an event of the right stream or category matches the other fields."""
         at = to_us(event.created_at)
         return (
             self.type in (None, event.type)
@@ -41,7 +41,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Some of the wanted events."""
+    """One page of results."""
 
     events: list[StoredEvent]
     #: `after` of the next page: a version for a stream, else a position. None: that was all.
@@ -49,7 +49,7 @@ class Found:
 
 
 class Search:
-    """The events of a store. A filter may match few of millions, but every read is short."""
+    """The events of a store. A filter may match few of millions, but each single read is short."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -58,7 +58,7 @@ class Search:
     async def page(
         self, wanted: Wanted, *, after: int | None, limit: int, newest: bool = False
     ) -> Found:
-        """`limit` events at most from where the page before ended, the oldest (or newest) first."""
+        """At most `limit` events after the last page, oldest first, or `newest` first."""
         found: list[StoredEvent] = []
         place = after if newest or after is not None else await self._begin(wanted)
         while True:
@@ -75,12 +75,12 @@ class Search:
             place = page.next
 
     async def at(self, position: int) -> StoredEvent | None:
-        """The event at a position."""
+        """The event at a position; None: there is none."""
         page = await self._log.read_back(before=position + 1, limit=1)
         return next((event for event in page.events if event.position == position), None)
 
     async def tail(self, wanted: Wanted, after: int) -> AsyncGenerator[StoredEvent, None]:
-        """Every wanted event after a place, and from then on each that is appended."""
+        """Every event that matches after `after`, then those that are appended; never ends."""
         while True:
             page = await self._read(wanted, after, newest=False)
             for event in page.events:
@@ -91,7 +91,7 @@ class Search:
                 await self._log.wait(_WAIT_S)
 
     async def end(self, wanted: Wanted) -> int:
-        """The place behind everything that is there."""
+        """The end of what is stored, as `after` for `tail`."""
         stream = wanted.stream
         if stream is not None:
             return await self._store.read(lambda tx: EventStore(tx).version(stream))
@@ -112,7 +112,7 @@ class Search:
         return await self._log.read(wanted.category, after=place or 0, limit=MAX_PAGE)
 
     async def _begin(self, wanted: Wanted) -> int:
-        """A position before the first event that is young enough, found by halving."""
+        """A position before the first event since `wanted.since`, by binary search."""
         if wanted.since is None or wanted.stream is not None:
             return 0
         low, high = 0, await self._log.head()
@@ -127,7 +127,7 @@ class Search:
 
     @staticmethod
     def _past(wanted: Wanted, page: EventPage, *, newest: bool) -> bool:
-        """Whether what follows is all too old, or too young."""
+        """Whether all further events are too old (`newest`) or too new."""
         if not page.events:
             return True
         at = to_us(page.events[-1].created_at)

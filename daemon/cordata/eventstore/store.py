@@ -1,4 +1,4 @@
-"""EventStore: append to a stream and read it back, within a unit of work."""
+"""EventStore: append to streams and read them, within a unit of work."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from cordata.store import Tx
 
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 _LAST = 2**63 - 1
-#: Events that `read_all` holds at once: what a page may have at most.
+#: Events that `read_all` fetches at once: the largest page.
 _CHUNK = 500
 
 
 class EventStore:
-    """The streams, as one unit of work sees them.
+    """The streams, within one unit of work.
 
         async def deposit(tx: Tx) -> int:
             streams = EventStore(tx)
@@ -38,9 +38,9 @@ class EventStore:
             event = NewEvent(type="deposited", payload={"amount": 5})
             return await streams.append("account-7", [event], expected=version)
 
-    The events commit with whatever else the unit writes. To read many streams in their common
-    order, subscribe to their category, or use EventLog. Appending publishes nothing: an event for
-    other systems or for `@app.on` is a `tx.publish()` beside it.
+    The events commit together with everything else that the unit writes. To read many streams in
+    their common order, subscribe to their category, or use EventLog. `append` publishes nothing:
+    for other systems or `@app.on`, call `tx.publish()`, too.
     """
 
     __slots__ = ("_tx",)
@@ -51,11 +51,10 @@ class EventStore:
     async def append(self, stream: str, events: Sequence[NewEvent], *, expected: int | None) -> int:
         """Append 1 to 1000 events to a stream. Returns the version of the last one.
 
-        `expected` is the version of the stream's last event as the caller knows it: 0, there is no
-        such stream yet; None, whatever it is. An append waits for the commit of an
-        earlier one to the same stream. Raises: WrongExpectedVersion, nothing
-        is written then; PermanentError when a name is malformed or an event too big; TypeError
-        when msgspec cannot write a payload.
+        `expected` is the version of the stream's last event as the caller knows it; 0: there is no
+        such stream yet; None: any version. An append waits for the commit of an earlier one to the
+        same stream. Raises: WrongExpectedVersion, then nothing is written; PermanentError when a
+        name is malformed or an event too large; TypeError when msgspec cannot write a payload.
         """
         rows = self._rows(stream, events)
         version = await self._grow(stream, len(rows), expected)
@@ -65,11 +64,11 @@ class EventStore:
         return version
 
     async def read(self, stream: str, *, after: int = 0, limit: int = 100) -> EventPage:
-        """Events of a stream in order, from version `after` + 1 on, `limit` (500 at most) of them.
+        """One page of a stream: at most `limit` (1 to 500) events from version `after` + 1 on.
 
-        One page: `more` says whether there may be another, from `next` on; `read_all` reads them
-        all. `next` is the version of the last one, `after` when there is none. Raises:
-        PermanentError.
+        `more` says whether there may be another page, after version `next`: that of the last event
+        of this page, or `after` when there is none. `read_all` reads all pages. Raises:
+        PermanentError for a wrong `limit`.
         """
         check_page(limit)
         rows = await self._tx.fetch_all("event.of_stream", stream=stream, after=after, limit=limit)
@@ -78,9 +77,9 @@ class EventStore:
         return EventPage(events=found, next=end, more=len(found) == limit)
 
     async def read_all(self, stream: str, *, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """The whole stream in order, or from version `after` + 1 on, however long it is.
+        """All events of a stream in order, from version `after` + 1 on.
 
-        It is fetched page by page, so that not all of it is in memory at once.
+        They are fetched page by page, so a long stream is never in memory as a whole.
         """
         while True:
             page = await self.read(stream, after=after, limit=_CHUNK)
@@ -93,7 +92,7 @@ class EventStore:
     async def read_back(
         self, stream: str, *, before: int | None = None, limit: int = 100
     ) -> EventPage:
-        """The same from the newest (or from version `before` - 1) to the oldest."""
+        """As `read`, from the newest event (or version `before` - 1) to the oldest."""
         check_page(limit)
         start = _LAST if before is None else before
         rows = await self._tx.fetch_all(
@@ -111,7 +110,9 @@ class EventStore:
     def _rows(self, stream: str, events: Sequence[NewEvent]) -> list[dict[str, object]]:
         check_stream(stream)
         if not 1 <= len(events) <= MAX_EVENTS:
-            raise PermanentError(f"{len(events)} events in one append; 1 to {MAX_EVENTS} are taken")
+            raise PermanentError(
+                f"{len(events)} events in one append; 1 to {MAX_EVENTS} are allowed"
+            )
         shared = {
             "stream": stream,
             "category": category_of(stream),
@@ -125,19 +126,19 @@ class EventStore:
             payload, headers = _encode(event.payload), _encode(heads)
             check_event(event.type, len(payload), len(headers))
             if not payload.startswith(b"{"):
-                raise PermanentError(f"the payload of {event.type!r} is no JSON object")
+                raise PermanentError(f"the payload of {event.type!r} is not a JSON object")
             texts = {"payload": payload.decode(), "headers": headers.decode()}
             rows.append({**shared, "type": event.type, **texts})
         return rows
 
     async def _grow(self, stream: str, count: int, expected: int | None) -> int:
-        """Make the stream `count` longer. Its row is ours then until the commit."""
+        """Make the stream `count` longer and lock its row until the commit; its new version."""
         tx = self._tx
         if expected is None:
             row = await tx.fetch_one("event.extend", stream=stream, count=count)
             assert row is not None
             return int(row["version"])
-        # Looked at first: so an append that comes too late has written nothing when it fails.
+        # Read first, so that an append with a wrong version fails before it has written anything.
         actual = await self.version(stream)
         if actual == expected:
             if expected == 0:
