@@ -1,4 +1,4 @@
-"""What every store promises; the embedded one and PostgreSQL are held to it by one test suite."""
+"""The contract of every store; one test suite checks it on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats:
-    """Numbers of this process (the log is shared by all processes)."""
+    """Numbers of this process; those of the write-ahead log are of the whole store."""
 
     #: "ok", "full" or "unavailable".
     state: str
-    #: Why it is not ok.
+    #: Why it is not ok; "": it is.
     reason: str
     #: Units waiting for a commit.
     waiting: int
-    #: Since the start.
+    #: Commits since the start.
     commits: int
-    #: Since the start; units / commits is how many share a sync.
+    #: Units since the start; units / commits: how many share a commit.
     units: int
-    #: Live part of the write-ahead log; 0 where that is the server's own affair.
+    #: Live part of the write-ahead log; 0 on PostgreSQL, where the server manages it.
     wal_bytes: int = 0
-    #: The file of the log, which keeps its size.
+    #: Size of the log's file, which does not shrink by itself.
     wal_file_bytes: int = 0
 
 
 class Lease(Protocol):
-    """At most one process of the fleet holds it; each time it is taken, its term is a new one.
+    """A lock that at most one process of the fleet holds; each new holder gets a new term.
 
         lease = store.lease(holder="primary on host")
-        fence = await lease.try_acquire()      # None: another holds it; try again later
-        await store.run(unit, fence=fence)     # LeaseLost once another took it over
-        await lease.release()                  # a killed process releases by dying
+        fence = await lease.try_acquire()      # None: another process holds it; try again later
+        await store.run(unit, fence=fence)     # LeaseLost once another process has taken it
+        await lease.release()                  # not needed if the process dies
 
     Works before the first migration, since the primary takes the lease to migrate.
     """
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the lease, as far as it can know without asking."""
+        """Whether this process holds the lease, as far as it knows without asking the store."""
         ...
 
     @property
@@ -56,18 +56,18 @@ class Lease(Protocol):
         ...
 
     async def try_acquire(self) -> Fence | None:
-        """Take the lease if it is free, with a new term. Returns at once; None: another holds it.
+        """Take the lease if it is free, with a new term. Does not wait. None: it is not free.
 
         Raises: StoreUnavailable when the term cannot be stored; then the lease stays free.
         """
         ...
 
     async def check(self) -> None:
-        """See that the lease is still this process' own. Raises: LeaseLost, StoreUnavailable."""
+        """Check that this process still holds the lease. Raises: LeaseLost, StoreUnavailable."""
         ...
 
     async def release(self) -> None:
-        """Give the lease back, so that a standby takes over at its next try. Twice is fine."""
+        """Give the lease back, so that a standby gets it at its next try. Idempotent."""
         ...
 
 
@@ -86,10 +86,10 @@ class Store(Protocol):
         await self.close()
 
     def now_us(self) -> int:
-        """The wall time that the fleet agrees on, in microseconds since the epoch.
+        """The common wall time of the fleet, in microseconds since the epoch.
 
-        That of the host when embedded; of the server where hosts share one, whatever their own
-        clocks say. What is compared with a time in the tables is compared with this.
+        The host's time on SQLite, the server's time on PostgreSQL. Compare times in the tables only
+        with this one.
         """
         ...
 
@@ -101,31 +101,32 @@ class Store(Protocol):
     ) -> T:
         """Run a unit of work; return its result once it is on disk.
 
-        It may run more than once. It sees committed state and its own writes, never half of another
-        unit, on one snapshot: if a row that it changes has changed since, it runs again, reruns of
-        one process taking turns. On PostgreSQL a unique violation, or `rows=` that does not hold,
-        runs it again once; the second is a Conflict. Not covered is a decision about rows that it
-        only reads or does not find: that takes a constraint, one statement, or `lock=True`.
+        The unit may run more than once. It sees one snapshot: committed state and its own writes,
+        never half of another unit. If a row that it changes has changed since the snapshot, it runs
+        again; such reruns of one process take turns. On PostgreSQL it also runs again after a
+        unique violation or a wrong number of rows (`rows=`), but only once: the second is a
+        Conflict. Not covered is a decision about rows that it only reads or does not find: use a
+        constraint, one statement, or `lock=True`.
 
-        A unit that locks (on PostgreSQL also one with a query that says `-- newest`) sees the
-        newest state with each statement, since a snapshot would be older than what the holder of
-        the lock wrote. What it read before its last lock it reads again behind it, and runs again
-        if that has changed; what it changes as it read it later, it locks. It locks first, or it is
-        run twice. `cordata.testing.race` shows what two units make of each other.
+        A unit that locks (on PostgreSQL also one with a query marked `-- newest`) sees the newest
+        state with each statement, since a snapshot would be older than the writes of the previous
+        holder of the lock. After a lock, the store reads again what the unit has read before; if
+        that has changed, the unit runs again. Lock rows that are read later and changed. Lock
+        first: otherwise the unit may run twice. `cordata.testing.race` interleaves two units.
 
-        Cancelling is safe: it then ran wholly or not at all. Raises: what the unit raised; Conflict
-        when a constraint refused a statement; StoreFull, StoreUnavailable; LeaseLost in what the
-        primary runs, once another process is the primary; UnitMisuse when it awaited something else
-        than its tx.
+        Cancelling is safe: the unit then ran completely or not at all. Raises: what the unit
+        raised; Conflict when a constraint refused a statement; StoreFull, StoreUnavailable;
+        LeaseLost in code of the primary, once another process is the primary; UnitMisuse when the
+        unit awaited something other than its tx.
 
-        `batch`: for a unit that runs often and decides nothing that a constraint or `rows=` does
-        not check. It reads first (`fetch_one`, `fetch_all`), then writes (`write`, `insert`). On
+        `batch`: for a unit that runs often and whose every decision is checked by a constraint or
+        `rows=`. It reads first (`fetch_one`, `fetch_all`), then writes (`write`, `insert`). On
         PostgreSQL its reads see one state, that before the batch; its writes are sent and committed
-        together with those of other units that wait, in any order among the units. If one of its
-        statements fails, or `rows=` does not hold, the others are not concerned: it runs again in a
-        transaction of its own. So does, each time, a unit that does more than a batch can:
-        `execute`, a read after a write, `lock=True`, a query that writes. In tests
-        (`cordata.testing`) that is UnitMisuse. On SQLite a batched unit runs as any other.
+        together with those of other waiting units, in any order among the units. If one of its
+        statements fails, or `rows=` does not match, the other units are not affected: it runs again
+        in a separate transaction. A unit that does more than a batch can (`execute`, a read after a
+        write, `lock=True`, a query that writes) runs that way each time; in tests
+        (`cordata.testing`) it is UnitMisuse. On SQLite a batched unit runs like any other.
         """
         ...
 
@@ -138,13 +139,13 @@ class Store(Protocol):
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Tx]:
-        """A transaction of its own, for code that awaits other things between its statements.
+        """A transaction for code that awaits other things between its statements.
 
         It takes its locks at its first write and holds them for `transaction_timeout_s` at most.
-        From then on it sees one snapshot; if it collides with another transaction, all of it is
-        done once more. One with a `lock=True` query, which comes first, is as such a unit.
-        Raises: as `run`, TransactionTimeout; TransactionStale when what it was answered has
-        changed.
+        From then on it sees one snapshot. If it collides with another transaction, the store
+        repeats all its statements. With `lock=True`, which must come first, it sees the newest
+        state like a unit that locks. Raises: as `run`; TransactionTimeout; TransactionStale when
+        the repeated statements have other results.
         """
         ...
 
@@ -153,15 +154,15 @@ class Store(Protocol):
         ...
 
     async def wait(self, topic: str, timeout_s: float) -> bool:
-        """Wait to be woken: True, or False after the timeout. Costs nothing meanwhile.
+        """Wait until the topic is notified: True; False after the timeout. Does not poll.
 
-        A wake-up between two waits of a task counts for the second one, so: look at the tables,
-        then wait, again and again, in one task. Several tasks may wait for one topic.
+        A wake-up between two waits of a task ends the second one at once, so one task may read the
+        tables, then wait, in a loop. Several tasks may wait for one topic.
         """
         ...
 
     async def schema_current(self, chains: Sequence[Chain]) -> bool:
-        """Whether nothing is pending. Raises: SchemaError when the schema is too new for us."""
+        """Whether no migration is pending. Raises: SchemaError when the schema is too new."""
         return not await self.pending(chains)
 
     async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
@@ -169,9 +170,9 @@ class Store(Protocol):
         ...
 
     async def checkpoint(self, *, force: bool = False) -> object | None:
-        """Fold the write-ahead log back when it is over its limit; None: nothing was to do.
+        """Checkpoint the write-ahead log when it is over its limit; None: nothing was to be done.
 
-        `force`: in any case, and the log's file is cut, so that no deleted row is left in it.
+        `force`: in any case, and truncate its file, so that no deleted row remains in it.
 
         Raises: StoreUnavailable.
         """
@@ -187,12 +188,12 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Take nothing more, finish what waits, then close. Twice is fine."""
+        """Accept no more units, finish those that wait, then close. Idempotent."""
         ...
 
 
 class RuntimeStore(Store, Protocol):
-    """The same store with what only the runtime uses: leases, migrations, fenced writes."""
+    """A store with the methods that only the runtime uses: leases, migrations, fenced writes."""
 
     async def run(self, unit: Unit[T], *, batch: bool = False, fence: Fence | None = None) -> T:
         """As `Store.run`. Raises: also LeaseLost, when `fence` is stale."""
@@ -203,7 +204,7 @@ class RuntimeStore(Store, Protocol):
         ...
 
     def lease(self, *, holder: str, name: str = "primary") -> Lease:
-        """A lease; `holder` is for people."""
+        """A lease; `holder` is a text for people."""
         ...
 
     async def migrate(
@@ -213,9 +214,10 @@ class RuntimeStore(Store, Protocol):
         fence: Fence | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> list[Applied]:
-        """Apply what is pending, the runtime's own chain first; `progress(text)` before each.
+        """Apply the pending migrations, those of the runtime first. Returns them.
 
-        Each in a transaction of its own. Raises: SchemaError when the chains and the database do
-        not fit together or a script fails; LeaseLost; StoreUnavailable.
+        Each runs in a separate transaction; `progress(text)` is called before it. Raises:
+        SchemaError when chains and database do not match, or a script fails; LeaseLost;
+        StoreUnavailable.
         """
         ...

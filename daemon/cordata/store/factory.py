@@ -1,4 +1,4 @@
-"""Which store a `[store] url` means; what only one of them needs is imported for that one."""
+"""Opens the store of a `[store] url`; imports only the modules that this store needs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _DIALECTS = {"sqlite:": "sqlite", "postgresql:": "postgres", "postgres:": "postg
 
 
 def dialect_of(config: StoreConfig) -> str:
-    """The folder of the SQL files for a store. Raises: ConfigError for a url of neither, quoting
-    nothing of it.
+    """The folder of a store's SQL files. Raises: ConfigError for an unknown scheme; it does not
+    quote the url, which may contain a password.
     """
     for scheme, dialect in _DIALECTS.items():
         if config.url.startswith(scheme):
             return dialect
     raise ConfigError(
-        "[store] url is no store",
-        hint='"sqlite:", "sqlite:///path/to/file.db" or "postgresql://user@host/database"',
+        "[store] url is not the address of a store",
+        hint='use "sqlite:", "sqlite:///path/to/file.db" or "postgresql://user@host/database"',
     )
 
 
 def store_class(config: StoreConfig) -> type[SqliteStore] | type[PostgresStore]:
-    """The class, with its driver imported. Called before a process changes its user.
+    """The class of a store; imports its driver. Call it before the process changes its user.
 
     Raises: ConfigError.
     """
@@ -46,7 +46,7 @@ def store_class(config: StoreConfig) -> type[SqliteStore] | type[PostgresStore]:
 
 
 def check_url(config: StoreConfig, state_dir: Path) -> None:
-    """See that `[store] url` can be understood. Raises: ConfigError."""
+    """Check that `[store] url` is valid. Raises: ConfigError."""
     if dialect_of(config) == "postgres":
         from cordata.store.postgres.address import check
 
@@ -58,9 +58,9 @@ def check_url(config: StoreConfig, state_dir: Path) -> None:
 
 
 def missing_file(config: StoreConfig, state_dir: Path) -> Path | None:
-    """The file that opening it would make, in a directory that is there; None: it makes none.
+    """The file that opening the store would create in an existing directory; None: it creates none.
 
-    None also if there was a store before: opening it raises then. Raises: ConfigError.
+    None also if there was a store before: then opening it raises. Raises: ConfigError.
     """
     if dialect_of(config) == "postgres":
         return None
@@ -83,7 +83,7 @@ async def open_store(
     queries: Queries,
     password: str | None = None,
 ) -> RuntimeStore:
-    """Open the store of a configuration; `password` is for a server.
+    """Open the store of a configuration; `password` is for PostgreSQL.
 
     Raises: ConfigError for a bad url, StoreUnavailable.
     """

@@ -1,4 +1,4 @@
-"""Fence: the term under which a primary writes, and the rows of the terms."""
+"""Fencing: a primary writes under its term of the lease; a write of an older term is refused."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cordata.store.tx import Tx
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The term of a lease; a write with an older term than the newest is refused."""
+    """One term of a lease; it protects writes while it is the newest."""
 
     name: str
     term: int
 
 
 def is_accepted(term: int, newest: int | None) -> bool:
-    """Whether a write under this term is accepted: only while no newer one was taken."""
+    """Whether a write under this term is accepted: only while it is the newest term."""
     return term == newest
 
 
@@ -30,20 +30,20 @@ def require_newest(fence: Fence, newest: int | None) -> None:
 async def check_fence(tx: Tx, fence: Fence, *, lock_term: bool = False) -> None:
     """Raises: LeaseLost when the term is not the newest one.
 
-    `lock_term`: from now to its end a takeover waits for this transaction, where there is no single
-    writer that would order the two.
+    `lock_term`: lock the term's row, so that a takeover waits for the end of this transaction. (On
+    SQLite the single writer orders the two anyway.)
     """
     row = await tx.fetch_one("lease.hold" if lock_term else "lease.term", name=fence.name)
     require_newest(fence, None if row is None else row["term"])
 
 
 async def take_term(tx: Tx, name: str, *, holder: str) -> Fence:
-    """Begin a new term of a lease, whose lock this process has; `holder` is for people."""
+    """Begin a new term of a lease whose lock this process has; `holder` is a text for people."""
     row = await tx.fetch_one("lease.take", name=name, holder=holder, acquired_at=tx.now_us)
     assert row is not None
     return Fence(name, row["term"])
 
 
 async def end_term(tx: Tx, fence: Fence) -> None:
-    """Write down that the holder gave the lease back."""
+    """Store that the holder gave the lease back."""
     await tx.execute("lease.release", name=fence.name, term=fence.term, released_at=tx.now_us)

@@ -1,8 +1,8 @@
-"""Whether the store can be written: told once per change, tried again at a bounded cost.
+"""Whether the store can be written. Each change is logged once.
 
     ok --storage error--> full | unavailable --a write commits--> ok
 
-While it is not ok every write is refused at once, but for one attempt per pause.
+While it is not ok, every write is refused at once, except for one attempt per pause.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from cordata.errors import StoreFull, StoreUnavailable
 
 _log = log.logger("cordata.store")
 
-#: Between attempts while the store is not ok; doubles while it flaps, to `_PAUSE_MAX_S`.
+#: Pause between attempts while the store is not ok; doubles while it flaps, up to `_PAUSE_MAX_S`.
 _PAUSE_S = 0.5
 _PAUSE_MAX_S = 4.0
-#: A store that was ok for less than this had not recovered: it flaps.
+#: A store that fails again within this time after it was ok flaps.
 _STEADY_S = 5.0
 
 OnState = Callable[[str], None]
 
 
 class Health:
-    """`state` is "ok", "full" or "unavailable"."""
+    """The state of a store: `state` is "ok", "full" or "unavailable"."""
 
     def __init__(self, on_state: OnState | None = None) -> None:
         self.state = "ok"
-        #: Why it is not ok.
+        #: Why it is not ok; "": it is.
         self.reason = ""
         #: Called with the state at each change, on the loop's thread.
         self.on_state = on_state
         self._hint: str | None = None
         self._pause_s = _PAUSE_S
         self._next_deadline = 0.0
-        #: When it became ok, or ceased to be. At first: long ago, for a start is no flapping.
+        #: When it became ok or not ok. At first: long ago, so that a failure at the start is not
+        #: taken for flapping.
         self._since = float("-inf")
 
     @property
@@ -46,7 +47,9 @@ class Health:
         return self._pause_s
 
     def refusal(self, *, now: float | None = None) -> StoreUnavailable | None:
-        """None: go ahead (and when the store is not ok, this call is the attempt)."""
+        """The error for a write now. None: try it; if the store is not ok, it is the attempt of
+        this pause.
+        """
         if self.state == "ok":
             return None
         now = monotonic() if now is None else now
@@ -91,7 +94,7 @@ class Health:
         )
 
     def _change(self, state: str, reason: str, hint: str | None, now: float) -> None:
-        if "ok" in (state, self.state):  # another reason is no new trouble
+        if "ok" in (state, self.state):  # from full to unavailable it is the same failure
             self._since = now
         self.state, self.reason, self._hint = state, reason, hint
         if self.on_state is not None:
@@ -99,10 +102,10 @@ class Health:
 
 
 class HealthProbe:
-    """While the store takes no writes, tries one now and then, so that it heals without traffic."""
+    """Tries a write from time to time while the store is not ok: it recovers without traffic."""
 
     def __init__(self, health: Health, try_write: Callable[[], None]) -> None:
-        """`try_write` starts a write, and tells `health` what came of it."""
+        """`try_write` starts a write that calls `health.failed` or `health.succeeded`."""
         self._health = health
         self._try_write = try_write
         self._loop = asyncio.get_running_loop()
@@ -110,7 +113,7 @@ class HealthProbe:
         health.on_state = self._state_changed
 
     def stop(self) -> None:
-        """No more attempts."""
+        """Make no more attempts."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

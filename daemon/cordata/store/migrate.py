@@ -1,13 +1,13 @@
 """Migrations: numbered files per component, each applied once, in one transaction.
 
 `<package>/migrations/NNNN_name.sql` is for both dialects, `<package>/<dialect>/migrations/` for
-one. In a file for both a word in braces stands for what the dialects write differently (`{bigint}`,
+one. In a file for both, a word in braces is replaced by the term of the dialect (`{bigint}`,
 `{text}`: see WORDS), and `{a|b}` is `a` on SQLite and `b` on PostgreSQL.
 
-Numbers run from 0001 without gaps; a number's thousands are its major. Migrations of one major only
-add (expand), so an older program works on a newer schema of its own major: during an upgrade
-workers of both versions run side by side. What takes something away (contract) starts the next
-thousand, and older programs refuse that schema.
+Numbers run from 0001 without gaps; the thousands of a number are its major. Migrations of one major
+only add (expand), so an older program works on a newer schema of the same major: during an upgrade
+workers of both versions run side by side. A migration that removes something (contract) starts the
+next thousand; older programs refuse that schema.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORDS = {
     # Compared byte by byte, whatever the database's collation is.
     "text": ("TEXT", 'TEXT COLLATE "C"'),
     "bytes": ("BLOB", "BYTEA"),
-    # Behind the columns: a table in the order of its primary key, and any other one.
+    # After the columns: of a table in the order of its primary key, and of any other table.
     "keyed": (" STRICT, WITHOUT ROWID", ""),
     "strict": (" STRICT", ""),
 }
@@ -45,9 +45,9 @@ _MAJOR = 1000
 
 
 class SchemaError(ConfigError):
-    """The migrations in the program and those in the database do not fit together.
+    """The migrations in the program and those in the database do not match.
 
-    A person has to act: a restart would find the same, so the process ends with 78.
+    An operator has to act, a restart does not help: the process exits with 78.
     """
 
     code = "schema"
@@ -61,13 +61,13 @@ class Chain:
     package: str
 
 
-#: The runtime's own; always the first.
+#: The runtime's migrations; always the first.
 RUNTIME = Chain("cordata", "cordata.store.sql")
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One migration: applied, or to be applied."""
+    """One migration, applied or pending."""
 
     component: str
     number: int
@@ -120,7 +120,7 @@ def _load_chain(chain: Chain, dialect: str, problems: list[str]) -> list[Migrati
 
 
 def render(text: str, dialect: str) -> str:
-    """The text of a migration, as one dialect runs it."""
+    """The SQL of a migration in one dialect."""
     number = 0 if dialect == "sqlite" else 1
 
     def choose(match: re.Match[str]) -> str:
@@ -140,10 +140,10 @@ def _next_major(found: Sequence[Applied]) -> int:
 def pending(
     known: Sequence[Migration], applied: Sequence[Applied]
 ) -> tuple[list[Migration], list[Applied]]:
-    """Pending migrations, and those that the database has beyond the program (same major).
+    """Pending migrations, and those of the same major that only the database has.
 
-    Raises: SchemaError when a migration was renamed or has another text than the one that was
-    applied, or the schema is of a newer major.
+    Raises: SchemaError when the name or text of a migration differs from the one that was applied,
+    or the schema is of a newer major.
     """
     programs = {(m.component, m.number): m for m in known}
     newest: dict[str, int] = {}
@@ -153,7 +153,7 @@ def pending(
     problems, changed, newer = [], [], []
     for entry in applied:
         if entry.component not in newest:
-            continue  # another application's, or one that was removed
+            continue  # of another application, or of one that was removed
         own = programs.get((entry.component, entry.number))
         if own is not None and own.name != entry.name:
             problems.append(f"{entry} is in the database, {own.name!r} in the program")
@@ -173,7 +173,7 @@ def pending(
         raise SchemaError(
             "\n".join(changed),
             hint="restore the text, and write the change into a migration with the next number"
-            " (a database of your own for development: delete it)",
+            " (or delete the database, if you use it only for development)",
         )
     todo = [m for m in known if (m.component, m.number) not in done]
     for migration in todo:
@@ -194,7 +194,7 @@ async def read_applied(tx: Tx) -> list[Applied]:
 
 
 async def has_bootstrap(tx: Tx) -> Row | None:
-    """A row if `bootstrap` ran already."""
+    """A row if the tables of `bootstrap` exist; else None."""
     return await tx.fetch_one("migration.table")
 
 
@@ -208,7 +208,7 @@ class Schema:
         bootstrap: Callable[[], Awaitable[None]],
         apply_one: Callable[[Migration, Fence | None], Awaitable[bool]],
     ) -> None:
-        """`apply_one` applies one migration whole; False: another process was faster."""
+        """`apply_one` applies one migration in one transaction; False: another process did it."""
         self._dialect = dialect
         self._read = read
         self._bootstrap = bootstrap
@@ -217,7 +217,7 @@ class Schema:
         self._newer: list[Applied] = []
 
     async def bootstrap(self) -> None:
-        """Make the tables that the lease and the migrations themselves need."""
+        """Create the tables that the lease and the migrations need, if they are missing."""
         if await self._read(has_bootstrap) is None:
             await self._bootstrap()
 
@@ -239,7 +239,7 @@ class Schema:
         fence: Fence | None,
         progress: Callable[[str], None] | None,
     ) -> list[Applied]:
-        """Apply what is pending, each in a transaction of its own."""
+        """Apply the pending migrations, each in a separate transaction. Returns them."""
         await self.bootstrap()
         done: list[Applied] = []
         for migration in await self.pending(chains):

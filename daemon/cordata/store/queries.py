@@ -1,4 +1,4 @@
-"""Named SQL: SQL is SQL, in files, loaded once; parameters are checked before the driver is."""
+"""Named SQL statements in files, loaded once; parameters are checked before the driver runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NAME = re.compile(r"^--[ \t]*name:[ \t]*(\S*)[ \t]*$", re.MULTILINE)
 #: Options of the calls that take the parameters.
 _RESERVED = ("lock", "rows")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-#: On a line of its own in a statement whose unit has to see the newest state: one that locks, or
-#: that decides behind a lock.
+#: A line in a statement whose unit has to see the newest state: the statement locks, or its result
+#: decides something after a lock was taken.
 _NEWEST = re.compile(r"^--[ \t]*newest[ \t]*$", re.MULTILINE)
-#: On a line of its own in a statement that runs often.
+#: A line in a query that runs often.
 _PLAN = re.compile(r"^--[ \t]*plan:[ \t]*(\S*)[ \t]*$", re.MULTILINE)
 _VALID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
-#: What may hide a colon (literals, identifiers in quotes, comments), then a parameter.
+#: What may contain a colon (literals, quoted identifiers, comments), then a parameter.
 _TOKEN = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `[^`]*` | \[[^\]]*\] | --[^\n]* | /\*.*?\*/ | ::
       | :(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\[(?P<list>bigint|text)\])?""",
@@ -37,9 +37,9 @@ _TOKEN_POSTGRES = re.compile(
       | :(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\[(?P<list>bigint|text)\])?""",
     re.VERBOSE | re.DOTALL,
 )
-#: A row of values. Batched units that run the statement share one, with a row of each.
+#: A row of values. Batched units that run the same statement share one, with one row for each.
 _ROW = re.compile(r":row\(([^()]*)\)")
-#: A list of values, given as JSON: of any length, it is one prepared statement.
+#: A list of values, passed as JSON: one prepared statement for lists of every length.
 _LISTS = {
     "sqlite": "(SELECT value FROM json_each(:{name}))",
     "postgres": "(SELECT value::{type} FROM json_array_elements_text(:{name}::json))",
@@ -55,11 +55,11 @@ Bind = Callable[[Mapping[str, Any]], Sequence[object]]
 class Query:
     """One named statement; `params` are the distinct names of its parameters.
 
-    In `sql` each of them is a `?` on SQLite, once per occurrence; on PostgreSQL `$1`, `$2` and so
-    on, the same number wherever the same name stands. `id IN :ids[bigint]`, or `[text]`, takes a
-    list as JSON. `VALUES :row(a, b)` is `VALUES (:a, :b)`, and on PostgreSQL batched units that run
-    the statement share one, with a row for each; it has no other parameters. Of their `rows=` the
-    sum is checked, so such a statement changes that many rows at most for each row of values.
+    In `sql` each parameter is a `?` on SQLite, once per occurrence; on PostgreSQL `$1`, `$2` and so
+    on, the same number for the same name. `id IN :ids[bigint]`, or `[text]`, takes a list as JSON.
+    `VALUES :row(a, b)` is `VALUES (:a, :b)`; on PostgreSQL batched units that run the statement
+    share one, with one row for each. Such a statement has no other parameters. Of several `rows=`
+    only the sum is checked, so it must never change more rows than that for one row of values.
     """
 
     __slots__ = (
@@ -96,7 +96,7 @@ class Query:
                 return match[0]
             return _LISTS[dialect].format(name=match["name"], type=match["list"])
 
-        #: What stands before and behind its `:row(...)`, if it has one.
+        #: The SQL before and after its `:row(...)`, if it has one.
         self.around_row: tuple[str, str] | None = None
         if (row := _ROW.search(sql)) is not None:
             self.around_row = (sql[: row.start()], sql[row.end() :])
@@ -115,19 +115,20 @@ class Query:
 
         self.name = name
         self.source = source
-        #: Its plan is kept where a read is otherwise planned each time (`-- plan: kept`).
+        #: On PostgreSQL: whether its plan is cached; other reads are planned each time
+        #: (`-- plan: kept`).
         self.cached_plan = cached_plan
-        #: On PostgreSQL: its unit sees the newest state with each statement, not one snapshot
-        #: (`lock=True`, `-- newest`).
+        #: On PostgreSQL: whether its unit sees the newest state with each statement, instead of one
+        #: snapshot (`lock=True`, `-- newest`).
         self.newest = newest and numbered
         self.sql = token.sub(mark, sql)
         self.params = tuple(numbers)
         self.width = len(self.params)
-        #: Whether it is a query by its first words; a function that it calls may still write.
+        #: Whether its first word is that of a query; a function that it calls may still write.
         self.selects = _READS.match(token.sub(" ", sql)) is not None
-        #: Whether it only reads, as far as is known.
+        #: Whether it only reads (a function that it calls may still write).
         self.reads = self.selects and not self.newest
-        #: By position: an insert of six columns takes 1.3 us instead of 1.5 to 1.9 by name.
+        #: Mapping -> values by position: six columns take 1.3 us instead of 1.5 to 1.9 by name.
         self.bind: Bind = _binder(self.params if numbered else tuple(names))
 
     def for_update(self) -> Query:
@@ -138,7 +139,7 @@ class Query:
         return locking
 
     def rows(self, count: int) -> str:
-        """Of one with a `:row(...)`, on PostgreSQL: the statement for so many rows."""
+        """The SQL of a statement with `:row(...)` for `count` rows, on PostgreSQL."""
         assert self.around_row is not None
         width = self.width
         rows = [
@@ -181,7 +182,7 @@ def _binder(params: tuple[str, ...]) -> Bind:
 
 
 class _ByName(dict[str, Query]):
-    """A dict, so that a hit costs no Python call; a miss says which name is near."""
+    """A dict, so that a hit costs no Python call; a miss raises with the nearest name."""
 
     def __missing__(self, name: str) -> Query:
         near = difflib.get_close_matches(name, self, n=1, cutoff=0.5)
@@ -194,7 +195,7 @@ class Queries:
 
     def __init__(self, queries: Iterable[Query], dialect: str = "sqlite") -> None:
         """Raises: ConfigError naming both files when a name occurs twice."""
-        #: Raises ConfigError with the nearest known name for one that is in no file.
+        #: Raises ConfigError with the nearest known name for an unknown one.
         self.by_name: dict[str, Query] = _ByName()
         self._dialect = dialect
         self._inserts: dict[tuple[str, ...], Query] = {}
@@ -209,8 +210,8 @@ class Queries:
 
     @classmethod
     def load(cls, packages: Sequence[str], dialect: str) -> Queries:
-        """The queries of every `<package>/*.sql` and `<package>/<dialect>/*.sql`, the runtime's own
-        first.
+        """Load `<package>/*.sql` and `<package>/<dialect>/*.sql` of every package, and those of
+        the runtime.
 
         Raises: ConfigError with every problem found: package or folder missing, name missing,
         malformed or used twice, text before the first name, more than one statement.
@@ -232,7 +233,7 @@ class Queries:
     def insert(self, table: str, columns: Iterable[str]) -> Query:
         """The statement that adds one row; its parameters are the columns.
 
-        Raises: ConfigError when table or column are no plain names.
+        Raises: ConfigError when the name of the table or a column is not plain.
         """
         key = (table, *columns)
         query = self._inserts.get(key)
@@ -241,7 +242,7 @@ class Queries:
         return query
 
     def locking(self, name: str) -> Query:
-        """The query `name`, which locks the rows that it finds."""
+        """The query `name` as a statement that locks the rows found."""
         query = self.by_name[name]
         if self._dialect != "postgres":
             return query
@@ -254,7 +255,7 @@ class Queries:
 
 
 def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") -> list[Query]:
-    """The `-- name:` blocks of one file; what is wrong is appended to `problems`."""
+    """The `-- name:` blocks of one file; errors are appended to `problems`."""
     marks = list(_NAME.finditer(text))
     head = text[: marks[0].start()] if marks else text
     if _COMMENT.sub("", head).strip():
@@ -266,7 +267,7 @@ def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") 
         body = text[mark.end() : following.start() if following else len(text)]
         sql = _COMMENT.sub("", body).strip().removesuffix(";").rstrip()
         if not _VALID.match(name):
-            problems.append(f"{source}:{line}: {name!r} is no name for a query")
+            problems.append(f"{source}:{line}: {name!r} is not a valid name for a query")
         elif not sql:
             problems.append(f"{source}:{line}: query {name!r} is empty")
         elif ";" in (_TOKEN_POSTGRES if dialect == "postgres" else _TOKEN).sub("", sql):
@@ -274,7 +275,9 @@ def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") 
         else:
             plan = _PLAN.search(body)
             if plan is not None and plan[1] != "kept":
-                problems.append(f"{source}:{line}: {plan[1]!r} is no plan: `-- plan: kept` or none")
+                problems.append(
+                    f"{source}:{line}: plan {plan[1]!r} is unknown; use `-- plan: kept`"
+                )
             query = Query(
                 name,
                 sql,
@@ -297,7 +300,7 @@ def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") 
 def sql_folder(package: str, dialect: str) -> Path:
     """`<package>/<dialect>` on disk. Raises: ConfigError when either is missing.
 
-    Plain files, not importlib.resources: that costs every process start ten imports.
+    Plain files, since importlib.resources would cost ten imports at every process start.
     """
     folder = package_folder(package) / dialect
     if folder.is_dir():
@@ -320,7 +323,7 @@ def package_folder(package: str) -> Path:
 
 
 def split(script: str) -> list[str]:
-    """The statements of a PostgreSQL script without comments, to name one of them."""
+    """The statements of a PostgreSQL script without comments, to show one of them in an error."""
     bare = _TOKEN_POSTGRES.sub(_blank, script)
     ends = [match.end() for match in re.finditer(";", bare)]
     pieces = [script[a:b] for a, b in zip([0, *ends], [*ends, len(script)], strict=True)]

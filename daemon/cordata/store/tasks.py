@@ -1,6 +1,6 @@
-"""The tasks of one store, and how their callers get their errors.
+"""The tasks of one store, and the errors for their callers.
 
-Work that was started runs to its end, even when no caller waits for it any more.
+A task that was started runs to its end, even when no caller waits for it any more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class StoreTasks:
-    """A task group that lives as long as the store. No task of it fails: its future does."""
+    """A task group that is open as long as the store. A task never fails: its future does."""
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
@@ -24,15 +24,14 @@ class StoreTasks:
         self._loop = asyncio.get_running_loop()
 
     async def open(self) -> None:
-        """Before the first task."""
+        """Open the group, before the first task."""
         await self._group.__aenter__()
 
     def start(
         self, work: Coroutine[Any, Any, T], *, context: Context | None = None
     ) -> asyncio.Future[T]:
-        """Start some work, in a copy of the caller's context unless another one is given.
-
-        Cancelling the future leaves it running.
+        """Start a task, in a copy of the caller's context or in `context`. Returns its result as a
+        future; cancelling that does not cancel the task.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         task = self._group.create_task(_run(work, future), context=context)
@@ -48,12 +47,12 @@ class StoreTasks:
         return future
 
     async def wait(self) -> None:
-        """Wait until none is running; those that are started meanwhile count as well."""
+        """Wait until no task runs, including those that are started meanwhile."""
         while self._running:
             await asyncio.wait(self._running)
 
     async def close(self) -> None:
-        """Cancel what still runs and wait for its end."""
+        """Cancel the running tasks and wait for their end."""
         for task in self._running:
             task.cancel()
         await self._group.__aexit__(None, None, None)
@@ -70,7 +69,7 @@ async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
         if not future.done():
             _close(future)
         raise
-    except BaseException as error:  # noqa: BLE001 - the group must not fall with it
+    except BaseException as error:  # noqa: BLE001 - it must not end the task group
         fail_future(future, error)
     else:
         if not future.done():
@@ -79,21 +78,21 @@ async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
 
 def _close(future: asyncio.Future[T]) -> None:
     future.set_exception(StoreUnavailable("the store is closed"))
-    future.exception()  # its caller may be gone
+    future.exception()  # no warning of asyncio if no caller waits any more
 
 
 def fail_future(future: asyncio.Future[Any], error: BaseException) -> None:
-    """End a future with what a unit raised, if a caller still waits for it.
+    """Set the exception of a future to what a unit raised, if a caller still waits for it.
 
-    SystemExit and KeyboardInterrupt are a unit's failure as well: raised where units are run they
-    would end the process, and with it the units of all others.
+    SystemExit and KeyboardInterrupt are passed to the caller, too: raised in the task of the store
+    they would end the process, and with it the units of all other callers.
     """
     if future.done():
         return
     if isinstance(error, asyncio.CancelledError):
         future.cancel()
     elif isinstance(error, StopIteration | GeneratorExit):
-        # No future takes the one, and the other one closes all coroutines that wait for it.
+        # A future refuses StopIteration; GeneratorExit would close the coroutine that awaits it.
         replacement = RuntimeError(f"a unit raised {type(error).__name__}")
         replacement.__cause__ = error
         future.set_exception(replacement)
@@ -102,7 +101,7 @@ def fail_future(future: asyncio.Future[Any], error: BaseException) -> None:
 
 
 def own_error(error: CordataError) -> CordataError:
-    """An error object of its own for each caller, since a raised one keeps its traceback."""
+    """A copy of an error, one for each caller: a raised error object keeps its traceback."""
     if isinstance(error, StoreUnavailable):
         return type(error)(str(error), retry_after_s=error.retry_after_s, hint=error.hint)
     return type(error)(str(error), hint=error.hint)

@@ -1,4 +1,4 @@
-"""Topics: the waiters of this process, and when other processes are notified."""
+"""Topics: wakes the waiters of this process, and decides when other processes are notified."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
-#: Further wake-ups of a topic within this time travel together; the first one goes at once.
+#: The first wake-up of a topic is sent at once; further ones within this time are sent as one.
 _THROTTLE_S = 0.01
 
 
@@ -17,22 +17,22 @@ class Topic:
     __slots__ = ("_count", "_seen", "_taken", "_waiting")
 
     def __init__(self) -> None:
-        #: Wake-ups so far, and how many of them each task that waits again and again has seen.
+        #: Wake-ups so far, and the count after the last wait of each task.
         self._count = 0
         self._seen: WeakKeyDictionary[asyncio.Task[object], int] = WeakKeyDictionary()
-        #: How many of them tasks have seen that waited for the first time.
+        #: The same for a task that waits for the first time: the count after the last wait of any.
         self._taken = 0
         self._waiting: set[asyncio.Future[None]] = set()
 
     def wake(self) -> None:
-        """Wake all waiters; a task that does not wait now finds out at its next wait."""
+        """Wake all waiters; for a task that does not wait now, its next wait ends at once."""
         self._count += 1
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
 
     async def wait(self, timeout_s: float) -> bool:
-        """True when woken, False after the timeout."""
+        """Wait for a wake-up: True; False after the timeout."""
         task = asyncio.current_task()
         assert task is not None
         if self._seen.get(task, self._taken) < self._count:
@@ -62,7 +62,7 @@ def _time_out(future: asyncio.Future[None]) -> None:
 
 
 class Topics(ABC):
-    """The topics of one process; a store adds how other processes are woken."""
+    """The topics of one process; a subclass wakes other processes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -71,30 +71,30 @@ class Topics(ABC):
 
     @abstractmethod
     def broadcast(self, names: list[str]) -> None:
-        """Wake the other processes soon. A lost wake-up costs a waiter its timeout."""
+        """Wake the other processes soon. If it gets lost, their waiters end by their timeouts."""
 
     def topic(self, name: str) -> Topic:
-        """The topic of a name."""
+        """The topic with this name."""
         topic = self._topics.get(name)
         if topic is None:
             topic = self._topics[name] = Topic()
         return topic
 
     def notify(self, names: Iterable[str]) -> None:
-        """Wake the waiters of these topics, here now and in other processes soon."""
+        """Wake the waiters of these topics: in this process now, in others soon."""
         names = list(names)
         for name in names:
             self.topic(name).wake()
         self._broadcast_soon(names)
 
     def take_pending(self) -> list[str]:
-        """Take the topics that are still to be broadcast; the throttle does not send them then."""
+        """The topics that are still to be broadcast: the caller does it, not the throttle."""
         names = [name for name, again in self._throttled.items() if again]
         self._throttled.update(dict.fromkeys(names, False))
         return names
 
     def wake_all(self) -> None:
-        """Wake all waiters of this process: a wake-up may have been missed."""
+        """Wake all waiters of this process, after wake-ups may have been lost."""
         for topic in self._topics.values():
             topic.wake()
 

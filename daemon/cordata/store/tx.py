@@ -1,4 +1,4 @@
-"""Tx: what a unit of work may await, the same on every store."""
+"""Tx: the interface of a unit of work, the same on every store."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ before_write: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
 
 #: The statement that writes an event and its messages. On PostgreSQL its count is that of messages.
 PUBLISH = "queue.publish"
-#: Wakes the consumers of events, and the relays: one was published.
+#: Wakes consumers and relays: an event was published.
 QUEUE_TOPIC = "queue"
-#: The same: messages of events that were published before may be claimed (again).
+#: Wakes consumers and relays: messages of older events can be claimed (again).
 MESSAGE_TOPIC = "message"
 #: Wakes the mail service.
 MAIL_TOPIC = "mail"
@@ -39,11 +39,11 @@ CHECKPOINT_TOPIC = "checkpoint"
 #: The next step when a table or column is missing.
 MISSING_HINT = (
     "is it in a migration of the package that app.migrations() names? `cordata migrate --check`"
-    " tells what is pending"
+    " lists what is pending"
 )
 
-#: Event types that this process has published, 1,000 at most: services/unhandled_event.py warns of
-#: those without a group.
+#: Event types that this process has published, at most 1,000: services/unhandled_event.py warns
+#: about those without a group.
 published_types: set[str] = set()
 
 _encode = msgspec.json.Encoder(decimal_format="string").encode
@@ -60,20 +60,20 @@ class Row(Protocol):
 
 
 class Tx(ABC):
-    """One unit's view of the store, valid until the unit ends.
+    """A unit's access to the store, valid until the unit ends.
 
-    A statement that fails ends the unit: every later call raises the same error again and the
-    unit fails with it, even when it caught the first one. (PostgreSQL does so by itself. To learn
-    whether a row exists already, write `ON CONFLICT DO NOTHING` and look at the rows changed.)
+    A statement that fails ends the unit: every later call raises the same error again, and the
+    unit fails with it, even if it caught the first one. (PostgreSQL works this way. To learn
+    whether a row exists already, write `ON CONFLICT DO NOTHING` and check the number of rows.)
 
     `rows` (a number) and `lock` (a bool) are options: no parameter of a statement has these names.
-    They are typed Any, since a mapping of parameters that is passed with ** may hold anything.
+    They are typed Any, since a mapping of parameters passed with ** may contain any type.
     """
 
     __slots__ = ("failed", "now_us", "topics")
 
     def __init__(self, now_us: int) -> None:
-        #: Whom to wake after the commit.
+        #: Topics to notify after the commit.
         self.topics: set[str] = set()
         #: The error of the statement that ended the unit.
         self.failed: CordataError | None = None
@@ -82,7 +82,7 @@ class Tx(ABC):
 
     @abstractmethod
     async def execute(self, name: str, /, **params: object) -> int:
-        """Run a statement; the number of rows changed. Raises: Conflict, StoreUnavailable."""
+        """Run a statement. Returns how many rows changed. Raises: Conflict, StoreUnavailable."""
 
     @abstractmethod
     async def write(self, name: str, /, *, rows: Any = None, **params: object) -> None:
@@ -91,29 +91,29 @@ class Tx(ABC):
         `rows`: how many rows it must change; any other number ends the unit with a Conflict before
         anything is committed.
 
-        An error may be raised later, at the end of the unit at the latest, which fails with it. On
-        PostgreSQL it costs no round trip of its own.
+        An error may be raised later, at the end of the unit at the latest; the unit fails with it.
+        On PostgreSQL the statement costs no extra round trip.
         """
 
     @abstractmethod
     async def insert(self, table: str, /, **columns: object) -> None:
-        """Add one row to a table; the columns that are not given have their defaults.
+        """Add one row to a table; columns that are not given get their defaults.
 
-        As `write`: errors may come later. A key that exists already is a Conflict. On PostgreSQL
-        rows that batched units add to one table go out as one statement.
+        As `write`: errors may be raised later. A key that exists already is a Conflict. On
+        PostgreSQL the rows that batched units add to one table are sent as one statement.
         """
 
     @abstractmethod
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
-        """Run a statement once per mapping of parameters; the number of rows changed."""
+        """Run a statement once per mapping of parameters. Returns the number of rows changed."""
 
     @abstractmethod
     async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
         """The first row of a query, or None. A statement with RETURNING counts as a query.
 
-        `lock`: no other unit changes or locks the rows that the query finds until this one has
-        ended. On PostgreSQL FOR UPDATE is appended, unless the query locks by itself and has the
-        line `-- newest` in its file; on SQLite units run one at a time anyway.
+        `lock`: no other unit changes or locks the rows found until this unit has ended. On
+        PostgreSQL FOR UPDATE is appended, unless the query has the line `-- newest` in its file
+        (then it must lock itself); on SQLite units run one at a time anyway.
         """
 
     @abstractmethod
@@ -138,16 +138,18 @@ class Tx(ABC):
         of the current request. Groups with `App.on(key=True)` handle events of one `key` one at a
         time, in the order in which they were written.
 
-        Due at once, `delay_s` seconds from `now_us` on, or `at` a moment (aware datetime, or
-        microseconds since the epoch; one in the past is now): until then it costs nothing and
-        delays nothing. Of what is due the highest `priority` (a 32-bit number) goes first, then the
-        oldest. A priority below 0 is for background work: it takes a quarter of a group's slots at
-        most. Groups that want the order of keys know no priority.
+        The event is due at once, or `delay_s` seconds after `now_us`, or at the time `at` (aware
+        datetime, or microseconds since the epoch; a time in the past means now). Until then it
+        costs nothing and delays no other event. Of the messages that are due, the highest
+        `priority` (a 32-bit number) is handled first, then the oldest. A priority below 0 is for
+        background work: it uses at most a quarter of a group's slots. Groups with
+        `App.on(key=True)` ignore the priority.
 
         Returns the event id. Raises: Conflict when `event_id` exists already; TypeError when
-        msgspec cannot write the payload; PermanentError when the priority is none, the type has
-        none or more than 200 characters, the key has more than 1,024 bytes, one of them has a NUL
-        character, or both `at` and `delay_s` are given; ValueError for a naive datetime.
+        msgspec cannot write the payload; PermanentError when the priority is not a 32-bit number,
+        the type is empty or longer than 200 characters, the key is longer than 1,024 bytes, one of
+        them has a NUL character, or both `at` and `delay_s` are given; ValueError for a naive
+        datetime.
         """
         if not -(2**31) <= priority < 2**31:
             raise PermanentError(
@@ -173,8 +175,8 @@ class Tx(ABC):
         return event_id
 
     async def _write_event(self, **event: object) -> None:
-        """Write a row of `event`, and have consumers woken: where that is known, only if it made
-        messages.
+        """Write a row of `event`, and wake consumers after the commit (a store that knows that the
+        event has no messages does not wake them).
         """
         await self.write(PUBLISH, **event)
         self.topics.add(QUEUE_TOPIC)
@@ -189,18 +191,19 @@ class Tx(ABC):
     async def remembered(
         self, scope: str, key: str, answer: Callable[[], Awaitable[str]], *, body_hash: str
     ) -> str:
-        """The response that is stored under an idempotency key; else that of `answer()`, stored.
+        """The response stored under an idempotency key. If there is none: call `answer()`, store
+        its response, and return it.
 
-        `answer` runs within this unit and awaits nothing but its tx: what it writes, and its
-        response, are stored together or not at all, so a request that is sent again has its effect
-        once and gets the same response. `scope` tells callers apart who choose their keys
-        themselves. `body_hash` is that of the request: the same key means the same request. A key
-        is kept for `[engine] retention_s`.
+        `answer` runs within this unit and awaits nothing but its tx: its writes and its response
+        are stored together or not at all, so a repeated request has its effect once and gets the
+        same response. `scope` separates the keys of different callers. `body_hash` is the hash of
+        the request's body: a key must not be used for another body. A key is stored for
+        `[engine] retention_s`.
 
         Raises: PermanentError when scope or key have more than 1,024 bytes or a NUL character;
-        KeyReused when the key came with another body; what `answer` raises (then nothing is
-        remembered). When another unit stores the key at the same moment, `run` runs this one again,
-        and it finds what that one stored; in a `transaction()` that is a Conflict.
+        KeyReused when the key was used with another body; what `answer` raises (then nothing is
+        stored). When another unit stores the key at the same moment, `run` runs this unit again,
+        and it finds the stored response; in a `transaction()` that is a Conflict.
         """
         check_key(scope, "the scope of an idempotency key")
         check_key(key, "an idempotency key")
@@ -232,14 +235,14 @@ class Tx(ABC):
     ) -> str:
         """Write a mail; the primary sends it after the commit. Returns its Message-ID.
 
-        `to` are addresses, `user@host` or `Name <user@host>`. With a `message_id` (`<id@host>`)
-        that exists already nothing is written: a caller that derives it from its work (hotel and
-        day, for example) sends that mail once, however often it runs. `inline` are pictures that
-        the HTML shows. Raises: PermanentError when `to` is empty or one string, or a picture has no
-        plain name and type.
+        `to` are addresses, `user@host` or `Name <user@host>`. If a mail with this `message_id`
+        (`<id@host>`) exists already, nothing is written: a caller that makes it from its task
+        (hotel and day, for example) sends the mail once, even if it runs again. `inline` are the
+        images of the HTML. Raises: PermanentError when `to` is empty or a string, or an image has
+        no valid name or type.
         """
-        if isinstance(to, str) or not to:  # a string is a sequence of strings to a type checker
-            raise PermanentError("a mail needs a list of addresses to go to")
+        if isinstance(to, str) or not to:  # a type checker accepts a str as Sequence[str]
+            raise PermanentError("a mail needs a list of recipient addresses")
         if message_id is not None:
             check_key(message_id, "a Message-ID")
         if inline:
@@ -279,10 +282,10 @@ class UnitMisuse(CordataError):
 
 
 def foreign_await(coroutine: Any) -> UnitMisuse:
-    """The error for a unit that stands at something other than its tx; call it before it closes."""
+    """The error for a unit that awaits something other than its tx; call it before closing it."""
     frames = []
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
-        if not frame.f_globals.get("__name__", "").startswith("cordata."):  # a wrapper of ours
+        if not frame.f_globals.get("__name__", "").startswith("cordata."):  # not our own wrappers
             frames.append(frame)
         coroutine = coroutine.cr_await
     name = frames[0].f_code.co_qualname if frames else type(coroutine).__qualname__
@@ -294,7 +297,7 @@ def foreign_await(coroutine: Any) -> UnitMisuse:
 
 
 def new_id(now_us: int) -> str:
-    """32 hex digits that grow with time (UUID version 7): an index on them is appended to."""
+    """32 hex digits that grow with time (UUID version 7), so that an index grows at its end."""
     tail = os.urandom(10)
     head = (now_us // 1000).to_bytes(6, "big")
     return (head + bytes((0x70 | tail[0] & 0x0F, tail[1], 0x80 | tail[2] & 0x3F)) + tail[3:]).hex()

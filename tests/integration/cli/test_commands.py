@@ -141,7 +141,7 @@ def test_config_check_looks_at_what_a_start_would(tmp_path: Path) -> None:
     (tmp_path / "credentials/master-key").write_text("too short\n")
     result = cordata("config", "check", "--config", str(path))
     assert result.returncode == 78
-    assert "[store] url is no store" in result.stderr
+    assert "[store] url is not the address of a store" in result.stderr
     assert "master-key must be 64 hex digits" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -150,7 +150,7 @@ def test_config_check_names_a_bad_server_url_and_no_password(tmp_path: Path) -> 
     path = write_config(tmp_path, "[store]\nurl = 'postgresql://u:secret@h/d'\n")
     result = cordata("config", "check", "--config", str(path))
     assert result.returncode == 78
-    assert "[store] url holds a password" in result.stderr
+    assert "[store] url contains a password" in result.stderr
     assert "store-password" in result.stderr and "secret" not in result.stderr
 
 

@@ -61,7 +61,7 @@ def test_plan_is_kept_when_the_statement_says_so() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("-- name: q\n-- plan: keep\nSELECT 1", "'keep' is no plan"),
+        ("-- name: q\n-- plan: keep\nSELECT 1", "plan 'keep' is unknown"),
         ("SELECT 1;\n-- name: q\nSELECT 2;", "before the first"),
         ("SELECT 1;", "before the first"),
         ("-- name: q\n-- nothing\n", "'q' is empty"),

@@ -47,8 +47,8 @@ def test_transactions_go_through_the_proxy_and_sessions_past_it() -> None:
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("postgresql://u:secret@h/d", "holds a password"),
-        ("postgresql://h/d?password=secret", "holds a password"),
+        ("postgresql://u:secret@h/d", "contains a password"),
+        ("postgresql://h/d?password=secret", "contains a password"),
         ("postgresql://h/d?colour=secret", "parameter"),
         ("postgresql://h:secret/d", "port"),
     ],

@@ -1,1 +1,1 @@
-"""The shared store: PostgreSQL by psycopg 3, every host of a fleet at one database."""
+"""The PostgreSQL store, on psycopg 3: one database for all hosts of a fleet."""

@@ -1,4 +1,4 @@
-"""Where the server is: the url of `[store]` as libpq's parameters, and what we add to them."""
+"""The address of the server: the urls of `[store]` as libpq's parameters, with our defaults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cordata.config.sections import StoreConfig
 from cordata.errors import ConfigError
 
 SCHEMES = ("postgresql://", "postgres://")
-#: A server that is gone is noticed within some 15 s even by a connection that waits for nothing.
+#: An idle connection notices within about 15 s that the server is gone.
 _DEFAULTS: dict[str, Any] = {
     "keepalives_idle": 5,
     "keepalives_interval": 3,
@@ -17,9 +17,10 @@ _DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 10_000,
     "fallback_application_name": "cordata",
 }
-#: What libpq's words mean (it writes English, whatever the locale, in the wheels and in C).
+#: Part of libpq's error -> our text. (These texts are English in every locale, both in psycopg's
+#: wheels and in the C locale.)
 _REASONS = {
-    "percent-encoded": "a % without two hex digits behind it",
+    "percent-encoded": "a % without two hex digits after it",
     "query parameter": "it has a parameter that libpq does not know",
     "key/value separator": "a parameter is not NAME=VALUE",
     "]": "an address in brackets has no end",
@@ -29,10 +30,10 @@ _SHAPE = 'like "postgresql://user@host/database"; several hosts with commas betw
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Parameters of libpq for one kind of connection. Never printed: they may hold a password."""
+    """libpq's parameters for one kind of connection. Never printed: they may contain a password."""
 
     params: dict[str, Any]
-    #: Whether a proxy may stand between, so that a session is not ours beyond a transaction.
+    #: Whether a proxy may be in between, which gives us a session only for one transaction.
     proxied: bool
 
     def __repr__(self) -> str:
@@ -40,7 +41,7 @@ class Address:
 
 
 def addresses(config: StoreConfig, password: str | None) -> tuple[Address, Address]:
-    """For transactions and for sessions. Raises: ConfigError."""
+    """The addresses for transactions and for sessions. Raises: ConfigError."""
     session = config.session_url or config.url
     return (
         Address(_params(config.url, "url", password, config), bool(config.session_url)),
@@ -62,24 +63,24 @@ def check(config: StoreConfig) -> None:
 
 
 def _reason(text: str) -> str:
-    """The problem that libpq found, without quoting the url: it may hold a password."""
+    """The problem that libpq found, without quoting the url, which may contain a password."""
     return next((reason for part, reason in _REASONS.items() if part in text), "it cannot be read")
 
 
-def _complaint(given: dict[str, Any]) -> str | None:
+def _problem(given: dict[str, Any]) -> str | None:
     """The problem of a url that libpq can read, or None."""
     if "password" in given:
         return (
-            "holds a password, which `config show` would print: it belongs into the credential"
+            "contains a password, which `config show` would print: put it into the credential"
             " store-password"
         )
     ports = str(given.get("port", "")).split(",")
     if not all(not port or (port.isdecimal() and 0 < int(port[:9]) < 65_536) for port in ports):
-        return "has a port that is no number from 1 to 65535"
+        return "has a port that is not a number from 1 to 65535"
     hosts = f"{given.get('host', '')}{given.get('hostaddr', '')}"
-    # A password with a / in it ends the host, as libpq reads it, and leaves its @ to the database.
+    # For libpq, a / in a password ends the host, and the @ is then part of the database's name.
     if "@" in str(given.get("dbname", "")) or any(c.isspace() for c in hosts):
-        return "has an @ behind the host's end, or a space in a host"
+        return "has an @ after the end of the host, or a space in a host"
     return None
 
 
@@ -87,18 +88,18 @@ def _params(url: str, key: str, password: str | None, config: StoreConfig) -> di
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
-    if "\0" in url:  # libpq would read to there
+    if "\0" in url:  # libpq would ignore the rest
         raise ConfigError(f"[store] {key} has a NUL character")
     if not url.startswith(SCHEMES):
-        raise ConfigError(f"[store] {key} is no address of a PostgreSQL server", hint=_SHAPE)
+        raise ConfigError(f"[store] {key} is not the address of a PostgreSQL server", hint=_SHAPE)
     try:
         given: dict[str, Any] = conninfo_to_dict(url)
     except (psycopg.Error, ValueError) as error:
         raise ConfigError(f"[store] {key}: {_reason(str(error))}", hint=_SHAPE) from None
-    if (wrong := _complaint(given)) is not None:
+    if (wrong := _problem(given)) is not None:
         raise ConfigError(f"[store] {key} {wrong}", hint=_SHAPE)
     params = {**_DEFAULTS, **given}
-    # libpq takes whole seconds, and 1 as 2.
+    # libpq accepts whole seconds, and takes 1 for 2.
     params.setdefault("connect_timeout", max(2, round(config.connect_timeout_s)))
     params["client_encoding"] = "UTF8"
     if password is not None:

@@ -2,14 +2,14 @@
 
     run() -> queue -> reads of all, READ ONLY -> BEGIN, writes of all --counts right?--> COMMIT
                                 |                         |
-                                +-------------------------+-- a statement failed, or a unit does
-                                  not fit: it leaves, and runs alone; the others go on without it
+                                +-------------------------+-- a statement failed, or a unit cannot
+                                  be batched: it leaves and runs alone; the others continue
 
-While one batch is under way the next one gathers. What units ask for is sent together, so each
-arrow is one round trip. All reads of a batch see one state, that before its writes. The writes keep
-their order within a unit, but not among the units; rows that units insert into one table, or give
-to one statement with a `:row(...)`, go out as one statement. Nothing is known of a statement but
-what its call says: `insert`, `write` with its `rows=`, `fetch_*` without `lock`.
+While one batch is under way, the next one gathers. The statements of all units are sent together,
+so each arrow is one round trip. All reads of a batch see one state, that before its writes. The
+writes keep their order within a unit, but not among the units; rows that units insert into one
+table, or pass to one statement with a `:row(...)`, are sent as one statement. The batch does not
+parse SQL: it uses only the call, `insert`, `write` with `rows=`, `fetch_*` without `lock`.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from cordata.store.tx import PUBLISH, QUEUE_TOPIC
 
 log = logger("cordata.store")
 
-#: Batches of one process under way at once ...
+#: Limit of the batches of one process that run at once.
 _MAX_TASKS = 2
-#: ... the second one when so many units wait. A batch costs the server as much as several units
-#: do, so fewer of them had better wait for the first one.
+#: A second batch starts when so many units wait. A batch costs the server as much as several units,
+#: so it is cheaper to let fewer units wait for the first batch.
 _PLENTY = 24
 #: A unit takes part in so many batches that end without a commit; then it runs alone.
 _ATTEMPTS = 3
-#: The writes of a batch are sent so often, each time without the unit that failed; then all that
-#: are left wait for the next batch.
+#: The writes of a batch are sent so often, each time without the units that failed; then the
+#: remaining units wait for the next batch.
 _SENDS = 8
-#: Units that read more often, one after the other, or write more, run alone: others would wait.
+#: Units with more reads one after the other, or more writes, run alone: others would wait for them.
 _MAX_READS = 8
 _MAX_WRITES = 100
-#: Rows of one INSERT: few sizes, since each is a prepared statement. Below 8 rows one statement
-#: each costs the same; at 64 rows one for all costs 5.5 us a row instead of 8.
+#: Sizes of a merged INSERT in rows: few, since each is a prepared statement. Below 8 rows merging
+#: gains nothing; at 64 rows it costs 5.5 us a row instead of 8.
 _ROWS = (64, 32, 16, 8)
 
 
@@ -59,20 +59,20 @@ class _Member:
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
-        #: Batches that ended with it and without a commit.
+        #: Batches with this unit that ended without a commit.
         self.attempts = 0
-        #: What it waits for; None: it has ended.
+        #: The request that it waits for; None: it has ended.
         self.request: Request | None = None
         self.coroutine: UnitCoroutine | None = None
         self.tx: UnitTx
 
     def step(self, answer: object = None) -> None:
-        """Go on to the next request. Raises: what the unit raised."""
+        """Run the unit to its next request. Raises: what the unit raised."""
         assert self.coroutine is not None
         self.request = self.entry.context.run(self.coroutine.step, answer)
 
     def close(self) -> None:
-        """Leave the unit where it is."""
+        """Stop the unit where it is."""
         if self.coroutine is not None:
             self.coroutine.close()
             self.coroutine = None
@@ -94,7 +94,7 @@ class _Statement(NamedTuple):
 
 
 class _NotBatchable(Exception):
-    """The batch changed nothing and cannot go on; `failed` ran into an error."""
+    """The batch changed nothing and cannot continue; the units in `failed` caused the error."""
 
     def __init__(self, failed: Sequence[_Member]) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class _NotBatchable(Exception):
 
 
 class Batcher:
-    """The queue of batched units, and the lanes that serve it."""
+    """The queue of batched units, and the tasks that run batches from it."""
 
     def __init__(self, resources: Resources, runner: Runner, config: StoreConfig) -> None:
         self._resources = resources
@@ -110,7 +110,8 @@ class Batcher:
         self._max_batch = config.max_batch
         self._timeout_s = config.write_timeout_s
         self._loop = asyncio.get_running_loop()
-        #: That of whoever opened the store: no request's, whose identifiers a lane would bear.
+        #: The context at the start of the store, for its tasks: not that of a request, whose id
+        #: would be in their log lines.
         self._context = copy_context()
         self._queue: deque[_Member] = deque()
         self._task_count = 0
@@ -129,19 +130,19 @@ class Batcher:
         return len(self._queue) + self._under_way
 
     def start(self, entry: Entry) -> None:
-        """Have a unit run in the next batch; its caller is told by `entry.future`."""
+        """Queue a unit for the next batch; its result comes in `entry.future`."""
         self._queue.append(_Member(entry))
         if not self._task_count or (self._task_count < _MAX_TASKS and len(self._queue) >= _PLENTY):
-            self._start_lane()
+            self._start_task()
 
     def close(self) -> None:
-        """Refuse what has not begun, and what would begin again."""
+        """Refuse units that have not begun, and those that would run again."""
         self._closed = True
         for member in self._queue:
             member.entry.fail(StoreUnavailable("the store is closed"))
         self._queue.clear()
 
-    def _start_lane(self) -> None:
+    def _start_task(self) -> None:
         self._task_count += 1
         self._resources.tasks.start(self._serve(), context=self._context.copy())
 
@@ -166,12 +167,12 @@ class Batcher:
                     self._under_way -= len(members)
         finally:
             self._task_count -= 1
-            if self._queue and not self._closed and not self._task_count:  # it died of its batch
-                self._start_lane()
+            if self._queue and not self._closed and not self._task_count:  # after an exception
+                self._start_task()
             self.settled()
 
     def _take(self) -> list[_Member]:
-        """The next batch: those whose callers still wait, and have not waited too long."""
+        """The next batch: units whose callers still wait, and have not waited too long."""
         oldest = self._loop.time() - self._timeout_s
         taken: list[_Member] = []
         while self._queue and len(taken) < self._max_batch:
@@ -186,7 +187,7 @@ class Batcher:
         return taken
 
     def put_back(self, members: Iterable[_Member]) -> None:
-        """These take part in the next batch; after some attempts they run alone."""
+        """Put units back for the next batch; after some attempts they run alone."""
         for member in reversed([*members]):
             member.close()
             member.attempts += 1
@@ -200,7 +201,7 @@ class Batcher:
                 self._queue.appendleft(member)
 
     def leave(self, members: Iterable[_Member]) -> None:
-        """These run alone."""
+        """Run these units alone."""
         for member in members:
             member.close()
             if not member.entry.future.done():
@@ -208,7 +209,7 @@ class Batcher:
 
 
 class _Batch:
-    """One batch on one connection, which it gives back."""
+    """One batch on one connection, which it releases at its end."""
 
     def __init__(
         self, batcher: Batcher, resources: Resources, connection: Connection, timeout_s: float
@@ -220,13 +221,13 @@ class _Batch:
         self._settings = resources.connector.settings
         #: The transaction under way.
         self._transaction = Transaction(connection, self._settings, "batch_read")
-        #: Units that are neither answered nor sent elsewhere.
+        #: Units that are still in the batch: without a result, and not running elsewhere.
         self._members: list[_Member] = []
         #: Whether the events of this batch made messages.
         self._made_messages = False
 
     async def run(self, members: Sequence[_Member], deadline: float) -> None:
-        """Answer all of them, or see to it that they are answered."""
+        """Run the batch: each unit gets its result here, or runs again elsewhere."""
         self._members = [*members]
         try:
             try:
@@ -235,7 +236,7 @@ class _Batch:
                 self._resources.pool.release(self._connection)
             if doubt is not None:
                 await self._find_out(doubt, deadline)
-        except BaseException as error:  # the end of the store, or a mistake of ours
+        except BaseException as error:  # the end of the store, or a bug
             for member in self._members:
                 member.entry.fail(self._interrupted(error))
             if not isinstance(error, Exception):
@@ -244,7 +245,7 @@ class _Batch:
             log.error("a batch ended with %s at %s", type(error).__name__, where)
 
     async def _commit(self, deadline: float) -> InDoubt | None:
-        """Run the batch to its COMMIT; the doubt that is left, if any is."""
+        """Run the batch to its COMMIT. Returns InDoubt when its outcome is not known."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._read()
@@ -269,7 +270,7 @@ class _Batch:
         return None
 
     async def _read(self) -> None:
-        """Take every unit to its end, and answer those that write nothing.
+        """Run every unit to its end; those that wrote nothing get their results.
 
         Raises: _NotBatchable, ConnectionLost.
         """
@@ -324,7 +325,7 @@ class _Batch:
             self._step(member, request.answer((result,)))
 
     def _step(self, member: _Member, answer: object = None) -> None:
-        """Take a unit to its next read, or its end."""
+        """Run a unit to its next read, or to its end."""
         if member.entry.future.done():  # its caller went away
             member.close()
             self._members.remove(member)
@@ -342,13 +343,13 @@ class _Batch:
             self._let_go([member])
 
     def _end(self, member: _Member, error: BaseException) -> None:
-        """A unit raised something; nothing of it was sent."""
+        """Pass the exception of a unit to its caller; none of its writes was sent."""
         self._members.remove(member)
         self._batcher.units += 1
         member.entry.fail(error)
 
     async def _write(self) -> None:
-        """Send the writes and COMMIT, each time without the units that turned out not to fit.
+        """Send the writes and COMMIT, again and again without the units that failed.
 
         Raises: _NotBatchable, InDoubt, ConnectionLost.
         """
@@ -366,14 +367,14 @@ class _Batch:
                 return
             await transaction.roll_back()
             reads = Transaction(self._connection, self._settings, "batch_read")  # not begun
-            merge = False  # so that the next time tells whose row it was
+            merge = False  # so that the next failure shows which unit it is
             self._let_go(failed)
         raise _NotBatchable(())
 
     async def _send(
         self, transaction: Transaction, statements: Sequence[_Statement]
     ) -> Iterable[_Member] | None:
-        """Send these and COMMIT; the units that do not fit, if it is known which. None: committed.
+        """Send statements and COMMIT. Returns the units known to have failed; None: committed.
 
         Raises: _NotBatchable, InDoubt, ConnectionLost.
         """
@@ -408,7 +409,7 @@ class _Batch:
         return dict.fromkeys(owners[0] for owners in misfits)
 
     def _committed(self) -> None:
-        """All of the batch is on disk."""
+        """Pass on the results: the batch is on disk."""
         members, self._members = self._members, []
         topics = set[str]()
         for member in members:
@@ -423,7 +424,7 @@ class _Batch:
             self._resources.committed(topics)
 
     async def _find_out(self, doubt: InDoubt, deadline: float) -> None:
-        """Learn whether the batch was committed whose connection was lost meanwhile."""
+        """Find out whether the batch was committed after its connection was lost."""
         try:
             if await find_outcome(doubt, self._resources.pool, deadline):
                 self._committed()
@@ -435,7 +436,7 @@ class _Batch:
                 member.entry.fail(own_error(error))
 
     def _let_go(self, members: Iterable[_Member]) -> None:
-        """These leave the batch and run alone."""
+        """Remove units from the batch; they run alone."""
         members = [*members]
         for member in members:
             self._members.remove(member)
@@ -454,10 +455,10 @@ class _Batch:
 
 
 def arrange(members: Sequence[_Member], *, merge: bool) -> list[_Statement]:
-    """The writes of these units as they go out; rows for one table together, if `merge`.
+    """The writes of these units in the order of sending; `merge`: rows for one table together.
 
-    Units stand in the order of the first statements that they did not `insert`, so that batches
-    of two processes that change the same rows lock them in one order.
+    Units are sorted by their first statement that is not an `insert`, so that batches of two
+    processes that change the same rows lock them in the same order.
     """
     waiting = [(member, deque(member.tx.deferred)) for member in sorted(members, key=_first)]
     found: list[_Statement] = []
@@ -476,9 +477,9 @@ def arrange(members: Sequence[_Member], *, merge: bool) -> list[_Statement]:
 
 
 def _merged(like: Call, waiting: Sequence[tuple[_Member, deque[Call]]]) -> list[_Statement]:
-    """The statements for the rows of one kind that stand first in their units.
+    """The statements for rows of the same query that come next in their units.
 
-    Those with `rows=` are sent apart from those without: of a statement only the sum is known.
+    Rows with `rows=` are not merged with rows without: a statement returns only the sum.
     """
     query, counted = like.query, like.rows is not None
     rows: list[tuple[_Member, Call]] = []

@@ -1,11 +1,11 @@
 """One connection in libpq's pipeline mode: statements are sent together, results come together.
 
-    send() send() ... --sync()--> [Sync goes out] --all results--> list of Result
+    send() send() ... --sync()--> [Sync is sent] --all results--> list of Result
 
-psycopg finds the server (several hosts, passwords, TLS) and turns rows into Python values; the
-pipeline is driven from here. psycopg's own cursors cost 0.27 ms a unit more, poll ten times a
-second while they wait, cancel and then wait without a bound when they are interrupted, and forget
-all prepared statements at every ROLLBACK.
+psycopg finds the server (several hosts, passwords, TLS) and converts rows to Python values; this
+module drives the pipeline. psycopg's cursors cost 0.27 ms a unit more, poll ten times a second
+while they wait, wait without a limit for the end of a cancelled statement, and forget all prepared
+statements at every ROLLBACK.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 _IDLE = pq.TransactionStatus.IDLE
 #: The pool replaces a connection with more prepared statements than this.
 _MAX_PREPARED = 1000
-#: A long result may be read in several pieces; its end is seen behind the last one.
+#: A long result may come in several pieces, and its end after the last one.
 _READS_PER_EVENT = 2
 
-#: Called with payload and server process id of each notification.
+#: Called with payload and sender (process id on the server) of each notification.
 OnNotify = Callable[[str, int], None]
 
 
 class Connection:
     """A connection to the server; one task uses it at a time.
 
-    The socket is watched all the time, so that the loss of a server is noticed while nobody waits.
+    The socket is watched all the time, so that the loss of a server is noticed while idle, too.
     """
 
     def __init__(
@@ -47,27 +47,27 @@ class Connection:
         prepare: bool,
         on_notify: OnNotify | None = None,
     ) -> None:
-        """`prepare`: keep statements on the server, which not every proxy supports."""
-        self._raw = raw  # it would close the libpq connection if it were not referenced
+        """`prepare`: use prepared statements, which not every proxy supports."""
+        self._raw = raw  # referenced, since its finalizer closes the libpq connection
         self._pg = raw.pgconn
         self._prepare = prepare
         self._on_notify = on_notify
         self._loop = asyncio.get_running_loop()
         self._transformer = Transformer(raw)
         self.pid = self._pg.backend_pid
-        #: Which history its transaction ids belong to; see transaction.HISTORY.
+        #: The history of the server that its transaction ids belong to; see transaction.HISTORY.
         self.history = ""
         #: Loop time since when it has been idle, for the pool.
         self.idle_since = 0.0
-        #: Called once, on the loop, when the connection is lost while nobody waits for it.
+        #: Called once, on the loop, when the connection is lost while no task waits for it.
         self.on_lost: Callable[[], None] | None = None
         #: Why the connection cannot be used any more; "": it can.
         self.lost: str = ""
-        #: Names of prepared statements by their text. One that failed is forgotten, and its name
-        #: is not used again.
+        #: Text of each prepared statement -> its name. If Prepare fails, the entry is removed, and
+        #: the name is not used again.
         self._names: dict[str, bytes] = {}
         self._named = 0
-        #: What was sent since the last sync: None for a statement, its text for a Prepare.
+        #: Sent since the last sync: None for a statement, its text for a Prepare.
         self._sent: list[str | None] = []
         self._results: list[PGresult] = []
         self._syncing = False
@@ -82,22 +82,22 @@ class Connection:
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the server was last asked for something."""
+        """Seconds since the last Sync was sent to the server."""
         return self._loop.time() - self._synced_at
 
     @property
     def busy(self) -> bool:
-        """Whether results are still to come that nobody waits for any more."""
+        """Whether results are still to come (after `sync` was cancelled)."""
         return self._syncing or bool(self._sent)
 
     @property
     def idle(self) -> bool:
-        """Whether it is in no transaction and waits for nothing."""
+        """Whether it is in no transaction and no result is to come."""
         return not self.lost and not self.busy and self._pg.transaction_status == _IDLE
 
     @property
     def worn(self) -> bool:
-        """Whether it holds so many prepared statements that a new connection is better."""
+        """Whether it has so many prepared statements that the pool should replace it."""
         return len(self._names) > _MAX_PREPARED
 
     @property
@@ -106,12 +106,12 @@ class Connection:
         return not self.lost and self._pg.transaction_status != _IDLE
 
     def send(self, sql: str, args: Sequence[object] = (), *, prepare: bool = True) -> None:
-        """Queue a statement with `$1`, `$2`, ...; nothing is heard of it before `sync`.
+        """Queue a statement with `$1`, `$2`, ...; `sync` sends it and reports its errors.
 
-        Values go as text and the server infers their types, as it does for a literal in quotes.
-        `prepare=False`: plan it anew (a prepared statement without parameters keeps its first plan,
-        whatever `plan_cache_mode` says). Raises: StatementError for a value that no column can
-        hold; ConnectionLost.
+        Values are sent as text and the server infers their types, as for a quoted literal.
+        `prepare=False`: plan it again (a prepared statement without parameters keeps its first plan
+        in spite of `plan_cache_mode`). Raises: StatementError for a value that no column can
+        store; ConnectionLost.
         """
         values = [encode(value) for value in args]
         if self.lost:
@@ -128,23 +128,23 @@ class Connection:
                     self._sent.append(sql)
                     pg.send_prepare(name, sql.encode())
                 pg.send_query_prepared(name, values)
-        except Exception as error:  # noqa: BLE001 - whatever libpq raises, the connection is lost
+        except Exception as error:  # noqa: BLE001 - after any error the connection is unusable
             self._lose(str(error))
             raise ConnectionLost(self.lost) from None
         self._sent.append(None)
 
     async def sync(self) -> list[Result]:
-        """Send what is queued and wait for all results, one per statement.
+        """Send the queued statements and wait for their results, one per statement.
 
-        Being cancelled leaves it `busy`; see `settle`. Raises: ServerError for the first statement
-        that failed (those after it were skipped); ConnectionLost.
+        After cancelling, the connection is `busy`; see `settle`. Raises: ServerError for the first
+        statement that failed (those after it were skipped); ConnectionLost.
         """
         self._send_sync()
         await self._wait()
         return self._take_results()
 
     async def settle(self) -> None:
-        """Wait for results that nobody wants any more, and drop them. Raises: ConnectionLost."""
+        """Wait for the results after a cancelled `sync` and drop them. Raises: ConnectionLost."""
         if self._sent and not self._syncing and not self.lost:
             self._send_sync()
         await self._wait()
@@ -157,9 +157,9 @@ class Connection:
         return (await self.sync())[0]
 
     async def run_script(self, script: str) -> None:
-        """Run any number of statements as they are. Raises: ServerError, ConnectionLost.
+        """Run a text with any number of statements. Raises: ServerError, ConnectionLost.
 
-        The only way for statements that come in one text; no prepared ones survive it.
+        A pipeline cannot run several statements in one text, so this leaves the pipeline mode.
         """
         if self.lost:
             raise ConnectionLost(self.lost)
@@ -180,9 +180,9 @@ class Connection:
                 raise ServerError(fault_of(result), position)
 
     def close(self) -> None:
-        """Close it; the server rolls back what was open. Twice is fine."""
+        """Close it; the server rolls back an open transaction. Idempotent."""
         if not self.lost:
-            self._lose("closed", tell=False)
+            self._lose("closed", call_on_lost=False)
 
     def _send_sync(self) -> None:
         if self.lost:
@@ -227,7 +227,7 @@ class Connection:
             self._lose(str(error))
             return
         if self._pg.status == pq.ConnStatus.BAD:
-            # libpq found it closed as it wrote, and closed the socket: no event would ever come.
+            # libpq found the connection broken and closed the socket: no event will come any more.
             self._lose(self._pg.get_error_message())
             return
         if pending and not self._writing:
@@ -241,12 +241,12 @@ class Connection:
         pg = self._pg
         try:
             pg.consume_input()
-            if self._writing:  # room may have come with what was read
+            if self._writing:  # there may be room in the send buffer now
                 self._flush()
             if self._syncing:
                 self._read_results()
-            # After a reset by the server uvloop calls us once and never again, so whatever comes
-            # behind the data (the end, perhaps) has to be seen now.
+            # After a reset by the server uvloop calls this method only once, so everything after
+            # the data (perhaps the end of the stream) must be read now.
             for _ in range(_READS_PER_EVENT):
                 if self._syncing and not self.lost:
                     pg.consume_input()
@@ -264,7 +264,7 @@ class Connection:
         while not pg.is_busy():
             result = pg.get_result()
             if result is None:
-                if missing or not pipelined:  # no more of them at all
+                if missing or not pipelined:  # no more results
                     self._end_sync(lost=pipelined)
                     return
                 missing = True
@@ -297,7 +297,7 @@ class Connection:
                 text = notification.extra.decode("utf-8", "replace")
                 self._on_notify(text, notification.be_pid)
 
-    def _lose(self, reason: str, *, tell: bool = True) -> None:
+    def _lose(self, reason: str, *, call_on_lost: bool = True) -> None:
         if self.lost:
             return
         self.lost = " ".join(reason.split()) or "the connection is lost"
@@ -307,5 +307,5 @@ class Connection:
         self._pg.finish()
         waited = self._waiter is not None and not self._waiter.done()
         self._wake()
-        if tell and not waited and self.on_lost is not None:
+        if call_on_lost and not waited and self.on_lost is not None:
             self.on_lost()

@@ -1,4 +1,4 @@
-"""Making connections: find the server, see what it is, tell it our limits."""
+"""Makes connections: finds the server, checks its version, sends our settings."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LOOK = (
     f"SELECT {ASK} AS now_us, current_setting('server_version_num')::int AS version,"
     f" CASE WHEN pg_is_in_recovery() THEN '' ELSE {HISTORY} END AS history"
 )
-#: `idle_session_timeout` is of 14, and older ones are no longer maintained.
+#: `idle_session_timeout` came with 14, and older versions are no longer maintained.
 _OLDEST = 140_000
-#: What libpq's text says, since it gives no SQLSTATE for a connection that was refused.
+#: Part of libpq's error -> SQLSTATE, which libpq does not give for a refused connection.
 _TEXTS = {
     "too many clients": "53300",
     "remaining connection slots": "53300",
@@ -47,7 +47,7 @@ class Connector:
         self.settings = Settings(config, proxied=transactions.proxied)
 
     async def connect(self) -> Connection:
-        """For transactions; perhaps through a proxy. Raises: StoreUnavailable."""
+        """A connection for transactions, perhaps through a proxy. Raises: StoreUnavailable."""
         return await self._connect(
             self._transactions,
             prepare=self._config.prepared_statements,
@@ -55,11 +55,11 @@ class Connector:
         )
 
     async def connect_session(self, on_notify: OnNotify | None = None) -> Connection:
-        """A session of our own, never through a proxy. Raises: StoreUnavailable."""
+        """A separate session, never through a proxy. Raises: StoreUnavailable."""
         return await self._connect(self._sessions, prepare=False, own=False, on_notify=on_notify)
 
     async def measure(self, connection: Connection) -> None:
-        """Ask the server for its time."""
+        """Query the server's time, for the clock."""
         sent = clock.monotonic()
         row = (await connection.execute(f"SELECT {ASK} AS now_us")).rows()[0]
         self._clock.measured(row["now_us"], sent=sent, received=clock.monotonic())
@@ -72,7 +72,7 @@ class Connector:
         own: bool,
         on_notify: OnNotify | None = None,
     ) -> Connection:
-        """Twice, since a session may be ended before it has begun."""
+        """Connect, at most twice: a server that shuts down may end a new session at once."""
         try:
             return await self._connect_once(address, prepare, own, on_notify)
         except ConnectionLost:
@@ -122,12 +122,12 @@ class Connector:
         if row["version"] < _OLDEST:
             raise StoreUnavailable(
                 f"the database server is PostgreSQL {row['version'] // 10_000}",
-                hint="it takes 14 or newer",
+                hint="PostgreSQL 14 or newer is needed",
             )
 
 
 def store_unavailable(error: CordataError) -> StoreUnavailable:
-    """The error of a connection that was not made: always StoreUnavailable."""
+    """The error for a connection that could not be made, as StoreUnavailable and never as Busy."""
     if isinstance(error, StoreUnavailable) and not isinstance(error, Busy):
         return error
     return StoreUnavailable(str(error), hint=error.hint)

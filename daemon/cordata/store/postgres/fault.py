@@ -1,7 +1,7 @@
-"""PostgreSQL's errors as the caller gets them.
+"""Translates PostgreSQL's errors into cordata's.
 
 An error of the server has a primary message, which is about the schema, and details, which quote
-rows. Only the first is passed on, and not even that where it quotes a value (class 22).
+rows. Only the primary message is passed on, and not in class 22, where it quotes a value.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from cordata.store.tx import MISSING_HINT
 
 _TEXT_CHARS = 300
 _RETRY_SOON_S = 1.0
-#: Whose message may be passed on: about the schema or the server, never about a value.
-_TELLABLE = {"08", "0A", "23", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58"}
+#: SQLSTATE classes whose message is about the schema or the server, never about a value.
+_SHOWN = {"08", "0A", "23", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58"}
 _DISK_FULL = "53100"
 _READ_ONLY = "25006"
 CANCELED = "57014"
-#: Classes of an error that every other statement would meet as well.
+#: SQLSTATE classes of errors that every other statement would have, too.
 _SERVER = {"08", "53", "58", "28", "XX"}
 _SERVER_CODES = {_READ_ONLY, "3D000", "25P04", "42P05"}
-#: Nothing is wrong but the moment: serialisation, deadlock, a lock not to be had; a plan that a
-#: migration made stale, a prepared statement that a proxy lost.
+#: Another attempt may succeed: serialisation failure, deadlock, a lock that is not free; a
+#: prepared statement that a proxy lost.
 _AGAIN = {"40001", "40P01", "55P03", "26000"}
 _STALE_PLAN = "cached plan must not change result type"
 _PROXY_HINT = (
@@ -39,12 +39,12 @@ _PROXY_HINT = (
 )
 _HINTS = {
     _DISK_FULL: "free some space on the database server; nothing was written",
-    _READ_ONLY: "this is a standby; name all servers in [store] url, so that the primary is found",
+    _READ_ONLY: "this is a standby; list all servers in [store] url, so that the primary is found",
     "53300": "raise max_connections, lower [store] pool_size, or put PgBouncer in front",
     "42P05": _PROXY_HINT,
     "26000": _PROXY_HINT,
-    "28P01": "is the credential store-password (or ~/.pgpass of the service's user) there and right"
-    " for the user in [store] url? a unit reads it when it starts: restart it then",
+    "28P01": "check that the credential store-password (or ~/.pgpass of the service's user) exists"
+    " and is right for the user in [store] url; restart the unit after a change",
     "42P01": MISSING_HINT,
     "42703": MISSING_HINT,
     "28000": "see pg_hba.conf of the database server",
@@ -53,7 +53,7 @@ _HINTS = {
 
 
 class Fault(NamedTuple):
-    """The error of the server about a statement."""
+    """An error of the server: its SQLSTATE, its primary message, and the names in it."""
 
     sqlstate: str
     primary: str = ""
@@ -68,34 +68,36 @@ class Fault(NamedTuple):
 
     @property
     def collided(self) -> bool:
-        """Whether another transaction was in the way: a deadlock, a row changed meanwhile."""
+        """Whether it collided with another transaction: a deadlock, a row changed meanwhile."""
         return self.sqlstate in ("40001", "40P01")
 
     @property
     def lost_race(self) -> bool:
-        """Whether the key of a new row is there already: another unit may have just added it."""
+        """Whether the key of a new row exists already: another unit may have just added it."""
         return self.sqlstate == "23505"
 
     @property
     def session_ended(self) -> bool:
-        """Whether the server ended the session: it is shut down, or an operator ended it."""
+        """Whether the server ended the session: it shuts down, or an operator ended it."""
         return self.sqlstate[:3] == "57P"
 
     @property
     def stale_plan(self) -> bool:
-        """Whether the connection holds plans of a schema that has changed."""
+        """Whether the connection has lost its prepared statements, or their plans are out of date
+        after a migration.
+        """
         return self.sqlstate == "26000" or (
             self.sqlstate == "0A000" and self.primary == _STALE_PLAN
         )
 
     @property
     def read_only(self) -> bool:
-        """Whether this server takes no writes, and another one may."""
+        """Whether this server refuses writes; another one may accept them."""
         return self.sqlstate == _READ_ONLY
 
 
 class ServerError(Exception):
-    """A statement was refused by the server: the `position`-th of those sent together."""
+    """A statement failed on the server: number `position`, from 0, of those sent together."""
 
     def __init__(self, fault: Fault, position: int = 0) -> None:
         super().__init__(fault.sqlstate)
@@ -104,27 +106,27 @@ class ServerError(Exception):
 
 
 class ConnectionLost(Exception):
-    """The connection is gone; whether a COMMIT under way happened is not known."""
+    """The connection is lost; whether a COMMIT under way happened is not known."""
 
 
 class Busy(StoreUnavailable):
-    """No reason to refuse others: too much is going on, a lock is held, one connection broke."""
+    """A failure that does not make the store unhealthy: overload, a lock, one lost connection."""
 
 
 class ServerFull(StoreUnavailable):
-    """The server has no place for another connection."""
+    """The server has no free connection slot."""
 
 
 def translate(fault: Fault, what: str) -> CordataError:
-    """The error a caller gets for a failure of `what` (a query's name, or a step)."""
+    """The error for the caller; `what` failed (a query's name, or a step)."""
     code = fault.sqlstate
-    text = fault.primary[:_TEXT_CHARS] if code[:2] in _TELLABLE else "a value was refused"
+    text = fault.primary[:_TEXT_CHARS] if code[:2] in _SHOWN else "a value was refused"
     message = f"{what}: {text} ({code})"
     if code == _DISK_FULL:
         return StoreFull(f"{what}: the disk of the database is full", hint=_HINTS[code])
     if code == CANCELED:
         return Busy(f"{what}: took too long, or waited too long for a lock")
-    if code in _AGAIN or code[:3] == "57P":  # a session was ended; the next one will tell more
+    if code in _AGAIN or code[:3] == "57P":  # a session was ended: the next one shows why
         return Busy(message, retry_after_s=_RETRY_SOON_S, hint=_HINTS.get(code))
     if code == "53300":
         return ServerFull(message, hint=_HINTS[code])
@@ -135,13 +137,13 @@ def translate(fault: Fault, what: str) -> CordataError:
     if code[:2] == "23":
         column = f"{fault.table}.{fault.column}" if fault.column else fault.table
         return Conflict(message, constraint=fault.constraint or column)
-    if code[:2] in _TELLABLE:
+    if code[:2] in _SHOWN:
         return StatementError(message, hint=_HINTS.get(code))
     return PermanentError(message)
 
 
 def is_storage(error: BaseException | None) -> bool:
-    """Whether every other unit would fail as well, so that the store is not ok."""
+    """Whether every other unit would fail, too, so that the store is not ok."""
     return isinstance(error, StoreUnavailable) and not isinstance(error, Busy | Unclear)
 
 
@@ -151,15 +153,15 @@ def lost(reason: str) -> StoreUnavailable:
 
 
 def cut(reason: str) -> Busy:
-    """The error for a connection that was lost; whether the server is gone the next one tells."""
+    """The error for a lost connection; whether the server is gone shows with the next one."""
     return Busy(_about_server(reason), retry_after_s=_RETRY_SOON_S)
 
 
 def closed_in_commit() -> Unclear:
-    """The error for units whose COMMIT was under way when the store had to be closed."""
+    """The error for units whose COMMIT was under way when the store was closed."""
     return Unclear(
         "the store was closed during a commit, and whether it happened is not known",
-        hint="look before doing it again",
+        hint="check before you do it again",
     )
 
 

@@ -1,19 +1,19 @@
-"""The lease of the primary: a lock that dies with its session, and a term that outlives it.
+"""The lease of the primary: an advisory lock that ends with its session, and a term that remains.
 
-    holder      checks every second; trusts itself for 5 s after the last check that it began
-    server      ends a session that says nothing for 7 s, and the lock with it
-    standby     waits in the queue for the lock, which costs nothing, and is told when it has it
+    holder      checks every second; holds the lease for 5 s after it sent the last successful check
+    server      ends a session that sends nothing for 7 s, and its lock with it
+    standby     waits in the server's queue for the lock
 
-    clock of the holder   asked ─────────────5 s─────────────> trusts itself no more
-    clock of the server      heard ────────────────7 s────────────────> ends the session, its lock
-                             (later than `asked`)
+    clock of the holder   sent ──────────────5 s─────────────> the lease has ended
+    clock of the server      received ─────────────7 s────────────────> ends the session, its lock
+                             (later than `sent`)
 
-A holder counts from the moment it *asked* for its last proof, the server from the moment it *heard*
-that, which is later. So a holder that is cut off or suspended stops two seconds before another can
-begin, whatever the network does in between and however far the two clocks are apart; a proxy that
-keeps answering for a dead host deceives keepalives, not this. The two seconds are for clocks that
-run at different speeds, and for what a holder has begun and not finished. What it sent before and
-what arrives after that is refused by its term.
+The holder counts from the time it *sent* its last successful check, the server from the time it
+*received* that, which is later. So a holder that is disconnected or suspended stops two seconds
+before another can begin, however slow the network is and however different the two clocks are. (A
+proxy that answers for a dead host deceives keepalives, but not this check.) The two seconds allow
+for clocks of different speed, and for work that the holder has begun. A write that arrives later is
+refused because of its term.
 
     nothing --try_acquire--> locked --term taken--> held --lost, released--> nothing
        |  ^                    ^  |
@@ -38,28 +38,28 @@ from cordata.store.postgres.reader import Reader
 from cordata.store.postgres.runner import Runner
 from cordata.store.tasks import StoreTasks
 
-#: How often a holder asks for a proof.
+#: Pause between the checks of a holder.
 CHECK_S = 1.0
-#: How long one proof is good for, by the monotonic clock of the holder.
+#: How long one check is valid, by the monotonic clock of the holder.
 TRUST_S = 5.0
-#: A session that says nothing for so long is ended by the server, by its clock.
+#: The server ends a session that sends nothing for so long, by the server's clock.
 SILENT_S = 7.0
 #: lock_not_available: the queue was too long.
 _NOT_AVAILABLE = "55P03"
-#: A session that answers nothing is given up.
+#: A session that does not answer for so long is closed.
 _ANSWER_S = 4.0
-#: So long in the queue at a time: a statement that waits keeps old rows from being removed.
+#: Longest wait in the queue at a time: a waiting statement blocks vacuum.
 _QUEUE_S = 10.0
-#: A lock that came while no caller asks for the lease any more is given back after so long.
+#: A lock that came from the queue is given back if no caller asks for the lease within this time.
 _CLAIM_S = 1.0
-#: The server's word that the lock is ours may be so much behind another's that it is free.
-_WORD_S = 0.02
+#: When a caller learns that the lease is free, the lock may come from the queue so much later.
+_GRANT_S = 0.02
 _KEY = "hashtextextended('cordata lease ' || $1, 0)"
 _LOCK = f"SELECT pg_try_advisory_lock({_KEY}) AS locked"
 _WAIT = f"SELECT pg_advisory_lock({_KEY})"
 _UNLOCK = f"SELECT pg_advisory_unlock({_KEY})"
-#: The last four end the session of a host that died while the server was speaking to it, or while
-#: it waited in the queue.
+#: The last four end the session of a host that died while the server was sending to it, or while it
+#: waited in the queue.
 _WATCHED = (
     f"SELECT set_config('idle_session_timeout', '{SILENT_S * 1000:.0f}', false),"
     f" set_config('lock_timeout', '{_QUEUE_S * 1000:.0f}', false),"
@@ -72,7 +72,7 @@ _WATCHED = (
 
 
 class SessionLease(Lease):
-    """Held: this process' session has the lock and proved it a moment ago."""
+    """Held while this process's session has the lock and its last check is valid."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class SessionLease(Lease):
         holder: str,
         name: str,
     ) -> None:
-        """`connect` makes a session of its own."""
+        """`connect` makes a session for this lease."""
         self._connect = connect
         self._runner = runner
         self._reader = reader
@@ -93,20 +93,20 @@ class SessionLease(Lease):
         self._tasks = tasks
         self._holder = holder
         self._name = name
-        #: The session, while the lock is waited for and while it is held.
+        #: The session that waits for the lock or has it.
         self._session: Connection | None = None
         self._locked = False
         self._fence: Fence | None = None
-        #: Monotonic time until which the lock is ours without a further proof.
+        #: Monotonic time until which the last check is valid.
         self._deadline = 0.0
         #: Held while the state changes.
         self._busy = asyncio.Lock()
-        #: Set when the session is to be left alone.
+        #: Set to end the background task.
         self._stop = asyncio.Event()
-        #: Set when the lock came from the queue; when it was asked for since.
+        #: Set when the lock came from the queue; set when a caller has asked for the lease.
         self._came = asyncio.Event()
         self._claimed = asyncio.Event()
-        #: What is done with the session in the background: the queue, then the checks.
+        #: The background task: it waits in the queue, then makes the checks.
         self._background: asyncio.Future[None] | None = None
 
     @property
@@ -172,10 +172,10 @@ class SessionLease(Lease):
                 await self._let_go()
 
     async def _lock(self) -> bool:
-        """Get the lock if it is free; else wait in the queue for it from now on."""
+        """Take the lock if it is free; else let the session wait for it in the queue."""
         if self._background is not None and not self._background.done():
-            try:  # it may have come with the word that made the caller ask
-                async with asyncio.timeout(_WORD_S):
+            try:  # the caller may know that the lease is free a moment before the lock comes
+                async with asyncio.timeout(_GRANT_S):
                     await self._came.wait()
             except TimeoutError:
                 pass
@@ -204,7 +204,7 @@ class SessionLease(Lease):
         return bool(locked)
 
     async def _attend(self, session: Connection) -> None:
-        """Wait in the queue until the lock is there, then keep it."""
+        """Wait in the queue for the lock, then check the session as long as it is held."""
         try:
             if not self._locked:
                 await session.execute(_WAIT, (self._name,))
@@ -212,7 +212,7 @@ class SessionLease(Lease):
                 self._locked = True
                 self._came.set()
             due = clock.monotonic() + _CLAIM_S
-            while await self._unasked(CHECK_S):
+            while not await self._is_stopped(CHECK_S):
                 if not self._claimed.is_set() and clock.monotonic() >= due:
                     break  # the caller that waited has gone
                 self._deadline = trusted_until(await _prove(session))
@@ -225,17 +225,17 @@ class SessionLease(Lease):
             pass
         session.close()
 
-    async def _unasked(self, seconds: float) -> bool:
-        """Whether so much time passed without the session being asked for."""
+    async def _is_stopped(self, timeout_s: float) -> bool:
+        """Wait for the stop; False after the timeout."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(timeout_s):
                 await self._stop.wait()
         except TimeoutError:
-            return True
-        return False
+            return False
+        return True
 
     async def _let_go(self) -> None:
-        """Unlock and forget the session. The server unlocks by itself when it cannot be told."""
+        """Unlock and close the session. If that fails, the server unlocks at the session's end."""
         locked, self._locked, self._fence = self._locked, False, None
         self._stop.set()
         background, self._background = self._background, None
@@ -244,7 +244,7 @@ class SessionLease(Lease):
             return
         try:
             if not locked:
-                session.close()  # what waits in the queue is told by that
+                session.close()  # this also ends a wait in the queue
             if background is not None:
                 await background
             if locked:
@@ -257,19 +257,19 @@ class SessionLease(Lease):
 
 
 def trusted_until(asked: float) -> float:
-    """Until when a proof is good that was asked for at this moment, and that came."""
+    """Until when a successful check is valid that was sent at `asked` (monotonic)."""
     return asked + TRUST_S
 
 
 def is_trusted(deadline: float, now: float) -> bool:
-    """Whether a holder may begin something in the lease's name; both by its own clock."""
+    """Whether the holder may still begin something as the primary; both are monotonic times."""
     return now < deadline
 
 
 async def _prove(session: Connection) -> float:
-    """See that the session lives; the monotonic time when it was asked.
+    """Check that the session is alive. Returns the monotonic time of sending.
 
-    By a mere Sync: a sign of life for the server, and no transaction.
+    Sends only a Sync: the server counts it as activity, and it needs no transaction.
     """
     async with asyncio.timeout(_ANSWER_S):
         sent = clock.monotonic()

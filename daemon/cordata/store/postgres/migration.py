@@ -1,4 +1,4 @@
-"""Running a migration script on PostgreSQL, whole or not at all, by one process at a time."""
+"""Runs migration scripts on PostgreSQL: each in one transaction, one process at a time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cordata.store.postgres.fault import ConnectionLost, ServerError, cut, trans
 from cordata.store.queries import Queries, split, sql_folder
 
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))"
-#: A statement that must lock a table gives way to those that use it, instead of keeping all others
-#: waiting behind it; the migration is tried again.
+#: While a statement waits for a table's lock, all later users of the table wait behind it. So it
+#: gives up after this time; the migration is tried again.
 _LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '5s', true)"
 
 
 class Migrator:
-    """Runs scripts, each on a session of its own, since they may change its settings."""
+    """Runs scripts, each on a separate session, since they may change its settings."""
 
     def __init__(
         self,
@@ -32,12 +32,12 @@ class Migrator:
         self._now_us = now_us
 
     async def bootstrap(self) -> None:
-        """Make the tables that come before all migrations, if they are missing."""
+        """Create the tables that come before all migrations, if they are missing."""
         script = (sql_folder(RUNTIME.package, "postgres") / "bootstrap.sql").read_text("utf-8")
         await self._in_transaction("bootstrap", lambda connection: connection.run_script(script))
 
     async def apply_one(self, migration: Migration, fence: Fence | None) -> bool:
-        """Apply one migration and note it. False: another process was faster.
+        """Apply one migration and record it. False: another process has applied it.
 
         Raises: SchemaError naming file and statement; LeaseLost; StoreUnavailable.
         """

@@ -1,10 +1,10 @@
-"""The session of this process: LISTEN for its wake-ups, NOTIFY for the others', the time.
+"""The session of this process for wake-ups (LISTEN, NOTIFY) and for the server's time.
 
     connecting --LISTEN--> listening --lost--> connecting (then all waiters are woken)
 
-NOTIFY is sent after the commit, on this connection, not within the transaction: commits that
-notify queue up behind one lock of the whole server until each is on disk, so no two of them would
-share a sync. What gets lost when a process dies between the two costs a waiter its timeout.
+NOTIFY is sent after the commit, on this connection, and not within the transaction: commits with
+NOTIFY hold one lock of the whole server until they are on disk, so no two of them would share a
+sync. If a process dies between commit and NOTIFY, the waiters end by their timeouts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _log = log.logger("cordata.store")
 
 _CHANNEL = "cordata"
 _NOTIFY = f"SELECT pg_notify('{_CHANNEL}', topic) FROM json_array_elements_text($1::json) AS topic"
-#: The time is asked for so often, which also shows whether the session is still there.
+#: The server's time is measured so often, which also shows whether the session is alive.
 _MEASURE_S = 60.0
-#: The server answers at once, or it is gone.
+#: A server that does not answer within this time is taken for dead.
 _ANSWER_S = 10.0
 _FINISH_S = 1.0
 #: Between attempts to connect.
@@ -34,7 +34,7 @@ _BACKOFF = Backoff(0.2, 3.0, least=0.5)
 
 
 class Notifier(Topics):
-    """One connection that listens, made anew whenever it is lost."""
+    """One connection that listens; it is replaced when it is lost."""
 
     def __init__(self, connector: Connector) -> None:
         super().__init__(asyncio.get_running_loop())
@@ -49,7 +49,7 @@ class Notifier(Topics):
 
     @property
     def pid(self) -> int:
-        """The server's process for it; 0 while there is none."""
+        """The server's process id of the session; 0 while there is none."""
         return 0 if self._connection is None else self._connection.pid
 
     async def open(self) -> None:
@@ -71,7 +71,7 @@ class Notifier(Topics):
         self._connection = connection
 
     async def run(self) -> None:
-        """Keep listening and sending while the store is open."""
+        """Listen and send while the store is open."""
         attempt = 0
         try:
             while True:
@@ -95,7 +95,7 @@ class Notifier(Topics):
         self._something.set()
 
     async def finish(self) -> None:
-        """Send what is still to be sent, if that can be done soon."""
+        """Send the remaining notifications, for at most _FINISH_S."""
         self.broadcast(self.take_pending())
         self._sent.clear()
         try:
@@ -107,7 +107,7 @@ class Notifier(Topics):
             pass
 
     async def _serve(self) -> None:
-        """Tell and measure until the connection is lost."""
+        """Send notifications and measure the time until the connection is lost."""
         connection = self._connection
         assert connection is not None
         due = self._loop.time() + _MEASURE_S
@@ -138,5 +138,5 @@ class Notifier(Topics):
         self._connection = None
 
     def _on_notify(self, name: str, pid: int) -> None:
-        if pid != self.pid:  # what this process said it has woken its own for
+        if pid != self.pid:  # `Topics.notify` has woken the waiters of this process already
             self.topic(name).wake()

@@ -1,12 +1,12 @@
-"""The connections of one process.
+"""The connection pool of one process.
 
-Not psycopg_pool, for what happens when the server is gone: there it shows as a timeout, after
-`timeout` seconds and without the reason, while background tasks try on; here whoever needs a
-connection makes it and gets the reason at once. It also resets each connection by cursors, which
-`Connection` does without. Borrowing costs 4 us of processor time here and 14 to 30 us there, a
-SELECT on `Connection` 60 to 80 us and on psycopg's own 190 to 320 us (tests/bench/store_pool.py).
-Connections are made when needed and kept as a stack, so that a process with little to do keeps few
-of them.
+Why not psycopg_pool: when the server is gone, its callers get a timeout after `timeout` seconds,
+without the reason, while background tasks try to connect; here the task that needs a connection
+makes it and gets the reason at once. It also resets each connection by cursors, which `Connection`
+does not need. To acquire a connection costs 4 us of processor time here and 14 to 30 us there, a
+SELECT on `Connection` 60 to 80 us and on psycopg's 190 to 320 us (tests/bench/store_pool.py).
+Connections are made when needed and reused last in, first out, so that a process with little load
+has few of them.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from cordata.errors import StoreUnavailable
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import Busy, ServerFull
 
-#: A connection that was not needed for so long is closed, but for one.
+#: Connections that are idle for so long are closed, except for one.
 _IDLE_S = 60.0
 #: A server without a free connection slot is not asked again for so long.
 _FULL_S = 2.0
 
 
 class Pool:
-    """At most `size` connections; those that wait for one are served in order."""
+    """At most `size` connections; tasks that wait for one are served in order."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], *, size: int) -> None:
         self._connect = connect
         self._size = size
         self._loop = asyncio.get_running_loop()
         self._idle: list[Connection] = []
-        #: Those in use and those being made.
+        #: Connections in use and those being made.
         self._taken = 0
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        #: Why there are fewer than `size`, and until when no further one is tried.
+        #: The error of a full server, and the loop time until which no new connection is tried.
         self._full: ServerFull | None = None
         self._full_until = 0.0
-        #: Counts up when all connections became worthless; older ones are closed when given back.
+        #: Grows when all connections are to be replaced; older ones are closed at their release.
         self._generation = 0
         self._generations: dict[Connection, int] = {}
         self._closed = False
@@ -60,7 +60,7 @@ class Pool:
             self.release(connection)
 
     async def acquire(self, deadline: float) -> Connection:
-        """A connection that the caller gives back. Raises: StoreUnavailable."""
+        """A connection; the caller must `release` it. Raises: StoreUnavailable."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
         while self._idle:
@@ -80,10 +80,10 @@ class Pool:
         try:
             connection = await self._connect()
         except ServerFull as error:
-            self._taken -= 1  # another attempt would fail as well now
+            self._taken -= 1  # no waiter takes the slot: its attempt would fail, too
             if not self._generations:
                 raise
-            # The server is full, but some of its connections are ours: use those for a while.
+            # The server is full, but this pool has some connections: use those for a while.
             self._full, self._full_until = error, self._loop.time() + _FULL_S
             return await self._queue(deadline)
         except BaseException:
@@ -108,14 +108,14 @@ class Pool:
             message = f"all {len(self._generations)} connections are in use"
             if self._full is not None and self._loop.time() < self._full_until + _FULL_S:
                 raise Busy(f"{message}; {self._full}", hint=self._full.hint) from None
-            raise Busy(message, hint="raise [store] pool_size if the server can bear it") from None
+            raise Busy(message, hint="raise [store] pool_size, if the server allows it") from None
         except asyncio.CancelledError:
             self._unqueue(future)
             raise
         return await self._make(deadline) if connection is None else connection
 
     def _unqueue(self, future: asyncio.Future[Connection | None]) -> None:
-        """The waiter went away; what it was given already goes to the next."""
+        """Remove a waiter that was cancelled; a connection or slot it got goes to the next one."""
         if future in self._waiting:
             self._waiting.remove(future)
         elif future.done() and not future.cancelled():
@@ -144,7 +144,7 @@ class Pool:
             self._timer = self._loop.call_later(_IDLE_S, self._trim)
 
     def _free_slot(self) -> None:
-        """A connection less: the first who waits may make another one."""
+        """Free the slot of a closed connection: the first waiter may make a new one."""
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
@@ -153,12 +153,12 @@ class Pool:
         self._taken -= 1
 
     def replace_all(self) -> None:
-        """Replace every connection: the server behind them is of no use any more."""
+        """Replace every connection, because they cannot be used any more."""
         self._generation += 1
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close those that are idle: the server has ended one, perhaps it ends all."""
+        """Close idle connections: the server has ended one and perhaps ends all."""
         for connection in self._idle:
             self._close(connection)
         self._idle.clear()
@@ -181,7 +181,7 @@ class Pool:
             self._timer = self._loop.call_later(_IDLE_S, self._trim)
 
     def close(self) -> None:
-        """Close all that are idle now, the others when they are given back."""
+        """Close idle connections now, the others at their release."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,8 +1,8 @@
-"""Looks whether the server is there: for writes while the store is not ok, for a read that waits.
+"""Probes the server: with writes while the store is not ok, with a connection during a slow read.
 
-A store that takes no writes is tried now and then, so that it heals without traffic. A read may
-rightly take long, and a server that hangs looks just the same from within: its kernel acknowledges
-what is sent. So a read that has waited for a while has a new connection made.
+A store that is not ok is tried from time to time, so that it recovers without traffic. A slow read
+looks the same as a server that hangs, since the kernel of a hanging server still acknowledges data.
+So after a while the probe makes a new connection during the read.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from cordata.store.postgres.runner import Again, Resources
 from cordata.store.postgres.transaction import Transaction
 from cordata.store.postgres.unit import UnitTx
 
-#: Needs what a unit needs: a server that takes writes, and room for a table to grow (256 KiB of
-#: it). A temporary one that is rolled back again leaves nothing behind.
+#: Needs the same as a unit: a server that accepts writes, and disk space (256 KiB). The temporary
+#: table is rolled back, so nothing remains of it.
 _WRITE = (
     "CREATE TEMPORARY TABLE cordata_probe ON COMMIT DROP AS"
     " SELECT repeat('x', 1000) AS filler FROM generate_series(1, 256)"
@@ -29,14 +29,14 @@ _ASK_AFTER_S = 2.0
 
 
 class WriteProbe:
-    """The write that a HealthProbe tries."""
+    """The test write of a HealthProbe."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._busy = False
 
     def start(self) -> None:
-        """Try it in the background, unless that is under way; its result changes the health."""
+        """Try it in the background, unless one is under way; its result changes the health."""
         if not self._busy:
             self._busy = True
             self._resources.tasks.start(self._probe())
@@ -60,7 +60,7 @@ class WriteProbe:
             judged = resources.judge(error, UnitTx(resources.queries, 0))
             if isinstance(judged, Again):
                 judged = judged.error
-            if not isinstance(judged, PermanentError):  # no right to make such a table, say
+            if not isinstance(judged, PermanentError):  # for example no right to make a table
                 resources.failed(judged)
                 return
         finally:
@@ -74,12 +74,12 @@ class _Wait:
     def __init__(self, timeout: asyncio.Timeout) -> None:
         self.timeout = timeout
         self.over = False
-        #: Why there will be none.
+        #: Why no answer will come.
         self.gone: StoreUnavailable | None = None
 
 
 class LivenessProbe:
-    """Asks once for all that wait, again after each `_ASK_AFTER_S`."""
+    """Connects once for all waiting callers, again after each `_ASK_AFTER_S`."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -88,9 +88,9 @@ class LivenessProbe:
 
     @asynccontextmanager
     async def limit(self, deadline: float) -> AsyncIterator[None]:
-        """At most until `deadline` (loop time), and not if the server is gone.
+        """Limits the block: until `deadline` (loop time), and not longer if the server is gone.
 
-        Raises: TimeoutError; StoreUnavailable when the server did not even take a connection.
+        Raises: TimeoutError; StoreUnavailable when the server did not accept a connection.
         """
         wait = _Wait(asyncio.timeout_at(deadline))
         timer = self._loop.call_later(_ASK_AFTER_S, self._begin, wait)
@@ -122,7 +122,7 @@ class LivenessProbe:
     async def _ask(self) -> StoreUnavailable | None:
         try:
             connection = await self._resources.connector.connect()
-        except ServerFull:  # which is an answer, too
+        except ServerFull:  # the server has answered, so it is alive
             return None
         except StoreUnavailable as error:
             self._resources.failed(error)

@@ -1,11 +1,11 @@
 """Reads: each unit on one snapshot, never waiting for a writer.
 
-Most reads are one statement, and one statement is a snapshot by itself: it goes with its settings,
-but without BEGIN and COMMIT, in one round trip. A unit that turns out to want a second statement is
-run again in a transaction, and its function goes there directly from then on.
+Most reads are one statement, and one statement is a snapshot by itself: it is sent with its
+settings, but without BEGIN and COMMIT, in one round trip. If a unit sends a second statement, it
+runs again in a transaction, and its function uses a transaction from then on.
 
-A read is planned each time, which may cost more than all the rest of a join. One that runs often
-says `-- plan: kept` in its file; it never reads a table through because that was small once.
+A read is planned each time, which may cost more than running a join. A query that runs often has
+`-- plan: kept` in its file; its cached plan has no sequential scan from when a table was small.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cordata.store.tx import Unit
 T = TypeVar("T")
 
 _ATTEMPTS = 3
-#: The server stops a read by itself; one that does not answer then is gone.
+#: The server ends a slow read itself; if it does not answer so much later, it is taken for dead.
 _GRACE_S = 1.0
 #: So many functions are remembered.
 _MAX_FUNCTIONS = 1000
@@ -43,7 +43,7 @@ class Reader:
         self._settings = resources.connector.settings
         self._loop = asyncio.get_running_loop()
         self._liveness = LivenessProbe(resources)
-        #: Code of units that want more than one statement.
+        #: Code objects of units that send more than one statement.
         self._long: set[object] = set()
 
     async def read(self, unit: Unit[T]) -> T:
@@ -60,7 +60,7 @@ class Reader:
                 if attempt == _ATTEMPTS:
                     self._resources.failed(again.error)
                     raise again.error from None
-            except ReadTimeout:  # the server may be well, and the statement slow
+            except ReadTimeout:  # the server may be ok, and only the statement slow
                 raise
             except StoreUnavailable as error:
                 self._resources.failed(error)
@@ -87,7 +87,7 @@ class Reader:
         finally:
             if ended or not connection.busy:
                 self._resources.pool.release(connection)
-            else:  # its caller went away
+            else:  # its caller was cancelled
                 self._resources.tasks.start(self._clear(connection, deadline))
 
     async def _run(self, connection: Connection, unit: Unit[Any]) -> Any:
@@ -106,7 +106,7 @@ class Reader:
         return ReadTx(self._resources.queries, self._resources.clock.now_us())
 
     async def _one(self, connection: Connection, unit: Unit[Any], tx: ReadTx) -> tuple[bool, Any]:
-        """Run a unit of at most one statement; (False, None) when it wants more."""
+        """Run a unit of at most one statement; (False, None) when it sends a second one."""
         coroutine = UnitCoroutine(unit, tx)
         try:
             request = coroutine.step()
@@ -114,7 +114,7 @@ class Reader:
                 (call,) = request.calls
                 kept = call.query.cached_plan and self._prepared
                 try:
-                    # One transaction, since no Sync stands between: its settings end with it.
+                    # No Sync in between: both are one transaction, and the settings end with it.
                     self._settings.send_read(connection, kept=kept)
                     connection.send(call.query.sql, call.args, prepare=kept or bool(call.args))
                     reply: Any = request.answer((await connection.sync())[1:])
@@ -143,7 +143,7 @@ class Reader:
     async def _guard(
         self, tx: ReadTx, connection: Connection, read: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Run a read; what fails leaves the connection idle or closed. Raises: _Failed."""
+        """Run a read; after an error the connection is idle or closed. Raises: _Failed."""
         try:
             return await read()
         except asyncio.CancelledError:
@@ -160,7 +160,7 @@ class Reader:
         return self._resources.judge(error, tx)
 
     async def _clear(self, connection: Connection, deadline: float) -> None:
-        """Wait for what is still under way, so that the connection can be used again."""
+        """Wait for the statements under way, so that the connection can be used again."""
         try:
             async with asyncio.timeout_at(deadline + _GRACE_S):
                 await connection.settle()
@@ -173,7 +173,7 @@ class Reader:
 
 
 class _Failed(Exception):
-    """A read failed with `error`, and its connection was seen to."""
+    """A read failed with `error`; its connection is idle or closed."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))

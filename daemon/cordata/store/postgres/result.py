@@ -1,4 +1,4 @@
-"""What goes in and what comes out: parameters as text, rows as dicts, failures as faults."""
+"""Converts between Python and libpq: parameters to text, rows to dicts, errors to faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from psycopg.abc import Transformer
     from psycopg.pq.abc import PGresult
 
-#: Status of a statement that failed, or was skipped since one before it did.
+#: Status of a statement that failed, or was skipped because an earlier one had failed.
 FAILED = (
     pq.ExecStatus.FATAL_ERROR,
     pq.ExecStatus.PIPELINE_ABORTED,
@@ -56,7 +56,7 @@ class Result:
 
 
 def encode(value: object) -> bytes | None:
-    """A parameter as text. Raises: StatementError when PostgreSQL has nothing like it."""
+    """A parameter as text. Raises: StatementError when PostgreSQL cannot store it."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -66,7 +66,7 @@ def encode(value: object) -> bytes | None:
             return value.encode()
         except UnicodeEncodeError as error:
             raise StatementError("a text with half a surrogate pair cannot be stored") from error
-    if isinstance(value, int):  # a bool too: the tables know 0 and 1
+    if isinstance(value, int):  # includes bool, as 0 and 1
         return b"%d" % value
     if isinstance(value, float):
         return repr(value).encode()

@@ -1,12 +1,12 @@
-"""One transaction on one connection: how it begins, and what became of its COMMIT.
+"""One transaction on one connection: its BEGIN, its settings, and the outcome of its COMMIT.
 
     BEGIN + id + statements --sync--> ... --commit--> committed
                                              | connection lost meanwhile
                                              +--> InDoubt --pg_xact_status--> committed or not
 
-BEGIN travels with the first statements. So does, unless it only reads, the question for the
-transaction's id: a connection that is lost during COMMIT leaves open whether it happened, and only
-by that id another connection can ask. Once it is known, COMMIT travels with the last statements.
+BEGIN is sent with the first statements, and so is, unless the transaction only reads, the query for
+its id: when the connection is lost during COMMIT, only with that id another connection can find out
+whether it happened. Once the id is known, COMMIT is sent with the last statements.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.result import Result
 
 #: snapshot: all statements see one state; changing a row that has changed since fails (40001).
-#: newest: each statement sees the newest state. batch: as newest, and it waits for nothing for
-#: long, since what one unit waits for all units of the batch wait for. read, batch_read: READ ONLY
-#: on one snapshot.
+#: newest: each statement sees the newest state. batch: as newest, with short timeouts, since all
+#: units of the batch wait for the lock or statement of one. read, batch_read: READ ONLY on one
+#: snapshot.
 Kind = Literal["snapshot", "newest", "batch", "read", "batch_read"]
 
 _BEGIN: dict[Kind, str] = {
@@ -35,15 +35,15 @@ _BEGIN: dict[Kind, str] = {
     "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     "batch_read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 }
-#: Settings of a session, or of one transaction where a proxy shares sessions out ($3).
+#: Settings of a session; with a proxy, which shares sessions, of one transaction ($3 = 'true').
 _SETTINGS = (
     "SELECT set_config('statement_timeout', $1, $3 = 'true'),"
     " set_config('idle_in_transaction_session_timeout', $2, $3 = 'true'),"
-    # "off" would answer before the commit is on disk; every other value promises at least that.
+    # With "off" a COMMIT would return before it is on disk; all other values wait for the disk.
     " set_config('synchronous_commit', replace(current_setting('synchronous_commit'),"
     " 'off', 'on'), $3 = 'true'),"
-    # Plans are kept. So that none is kept which reads a table through because it was small once,
-    # reading through is the last resort (whose price must not look like one worth compiling).
+    # Plans are cached. A cached plan with a sequential scan, made while a table was small, would
+    # stay when it has grown: so scans are only the last resort. Their high cost must not start JIT.
     " set_config('plan_cache_mode', 'auto', $3 = 'true'),"
     " set_config('enable_seqscan', 'off', $3 = 'true'), set_config('jit', 'off', $3 = 'true')"
 )
@@ -52,7 +52,7 @@ _READ_KEPT = (
     "SELECT set_config('statement_timeout', $1, true),"
     " set_config('transaction_read_only', 'on', true)"
 )
-#: Any other read is planned each time, for some 0.1 ms, and may read a table through.
+#: Any other read is planned each time, which costs about 0.1 ms, and may use a sequential scan.
 _READ_PLANNED = (
     f"{_READ_KEPT}, set_config('plan_cache_mode', 'force_custom_plan', true),"
     " set_config('enable_seqscan', 'on', true)"
@@ -63,14 +63,14 @@ _BATCH_ID = (
     "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),"
     " pg_current_xact_id()::text AS xid"
 )
-#: A batch waits for a lock for so long: the commits of other batches that lock the same rows take
-#: less, on a busy machine, too.
+#: Lock timeout of a batch: longer than the commits of other batches that lock the same rows take,
+#: even on a busy machine.
 _BATCH_LOCK_S = 0.25
-#: The statements that belong in a batch take a hundredth of it.
+#: Statement timeout of a batch; usual statements take a hundredth of it.
 _BATCH_STATEMENT_S = 1.0
-#: What a transaction id is worth something with. A failover begins a new timeline. A crash gives
-#: ids away again that never reached the disk; it also resets the statistics, which an orderly
-#: restart does not.
+#: A transaction id is valid only within one history of the server. A failover begins a new
+#: timeline. After a crash, ids that were not on disk are used again; a crash also resets the
+#: statistics, an orderly restart does not.
 HISTORY = (
     "substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || ' '"
     " || coalesce((SELECT stats_reset::text FROM pg_stat_bgwriter), '')"
@@ -78,12 +78,12 @@ HISTORY = (
 _STATUS = f"SELECT pg_xact_status($1::xid8) AS status, {HISTORY} AS history"
 #: SQLSTATE: the id lies in the future of this server.
 _FUTURE_ID = "22023"
-#: A transaction that waits for nothing but its client may do so a little longer than allowed.
+#: The server's timeout for idle transactions is so much longer than `transaction_timeout_s`.
 _GRACE_S = 1.0
 _ROLLBACK_S = 2.0
 #: Pauses between questions for the outcome of a commit.
 _ASK_AGAIN_S = 0.2
-#: SQLSTATE classes of a COMMIT that says no: everything else leaves open what happened.
+#: SQLSTATE classes with which a COMMIT certainly failed; after others its outcome is not known.
 _REFUSED = {"23", "40", "53", "25"}
 
 
@@ -97,10 +97,10 @@ class InDoubt(Exception):
 
 
 class Settings:
-    """What the server is told before the statements of a transaction, or of a whole session.
+    """The settings that are sent before the statements of a session or of one transaction.
 
-    The server itself ends what takes too long, and a transaction whose host died. Where a proxy
-    shares its sessions out, settings live for one transaction only and are sent with each.
+    With them the server ends slow statements, and transactions whose host died. A proxy that shares
+    sessions keeps settings for one transaction only, so they are sent with each.
     """
 
     def __init__(self, config: StoreConfig, *, proxied: bool) -> None:
@@ -112,7 +112,7 @@ class Settings:
         self._batch = (_to_ms(_BATCH_LOCK_S), _to_ms(limit_s))
 
     def send_session(self, connection: Connection) -> None:
-        """Queue the settings of a session of our own."""
+        """Queue the settings of a session that no proxy shares."""
         connection.send(_SETTINGS, (self._write, self._idle, "false"))
 
     def send_read(self, connection: Connection, *, kept: bool = False) -> None:
@@ -120,7 +120,9 @@ class Settings:
         connection.send(_READ_KEPT if kept else _READ_PLANNED, (self._read,))
 
     def send_begin(self, connection: Connection, kind: Kind) -> int:
-        """Queue BEGIN and the settings; the number of statements. The last one tells the id."""
+        """Queue BEGIN and the settings. Returns the number of statements; the last one returns the
+        transaction's id, except for reads.
+        """
         connection.send(_BEGIN[kind])
         if self.proxied:
             connection.send(_SETTINGS, (self._write, self._idle, "true"))
@@ -136,7 +138,7 @@ class Settings:
 
 
 def _to_ms(seconds: float) -> str:
-    """As settings of the server have it."""
+    """Seconds as the server's settings need them: milliseconds, at least 1."""
     return str(max(1, round(seconds * 1000)))
 
 
@@ -167,7 +169,7 @@ class Transaction:
         self._queued += 1
 
     def follow(self, before: Transaction) -> None:
-        """Commit a transaction that only read on this connection, and begin behind it."""
+        """Commit `before`, which only read on this connection, in the same round trip."""
         if before._begun:
             self.connection.send("COMMIT")
             self._own_statements += 1
@@ -208,7 +210,7 @@ class Transaction:
             raise
         except ServerError as error:
             if error.position < last:
-                raise  # behind it nothing ran
+                raise  # so COMMIT did not run
             if self._xid and error.fault.sqlstate[:2] not in _REFUSED:
                 raise InDoubt(self._xid, self.connection.history) from None
             raise ServerError(error.fault, -1) from None
@@ -251,5 +253,5 @@ async def find_outcome(doubt: InDoubt, pool: Pool, deadline: float) -> bool:
         await asyncio.sleep(_ASK_AGAIN_S)
     raise Unclear(
         "the connection was lost during a commit, and whether it happened is not known",
-        hint="look before doing it again",
+        hint="check before you do it again",
     )

@@ -1,4 +1,4 @@
-"""SQLite's errors as cordata's: what is full, what is broken, what the data refused."""
+"""Translates SQLite's errors into cordata's: disk full, file broken, constraint violated."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ DIRECTORY_HINT = (
 
 
 class Contended(StoreUnavailable):
-    """Another has the file for too long: a process its lock, or a program its own transaction.
+    """Another process holds the lock, or another program a transaction, for too long.
 
-    Neither disk nor file is at fault, so it says nothing about the health of the store.
+    Disk and file are not at fault, so the store is not unhealthy.
     """
 
 
@@ -83,15 +83,15 @@ def is_storage(error: BaseException) -> bool:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether another connection holds what this one wants."""
+    """Whether another connection holds a lock that this one needs."""
     return result_code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def after_commit(error: CordataError) -> CordataError:
-    """The error for the callers of units, when that of their transaction may be of its COMMIT.
+    """The error for the callers of units whose COMMIT may have failed with `error`.
 
-    After some of these the whole transaction is in the log: a process that finds it there after a
-    crash takes it as committed, unless a later commit has overwritten it.
+    After some errors the whole transaction is in the log: a process that finds it there after a
+    crash takes it as committed, unless a later commit has overwritten it. Then it is Unclear.
     """
     cause = error.__cause__
     if not isinstance(error, StoreUnavailable) or result_code(cause) not in _IN_THE_LOG:
@@ -99,7 +99,7 @@ def after_commit(error: CordataError) -> CordataError:
     return Unclear(
         f"{error}; whether the unit was committed is not known",
         retry_after_s=error.retry_after_s,
-        hint="look before doing it again",
+        hint="check before you do it again",
     )
 
 
@@ -130,7 +130,7 @@ def translate(error: sqlite3.Error, what: str, *, folder: Path | None = None) ->
 
 
 def home(cursor: sqlite3.Cursor) -> Path | None:
-    """Where the database of a cursor is; None when it cannot tell."""
+    """The directory of a cursor's database; None when it is not known."""
     try:
         row = cursor.connection.execute("PRAGMA database_list").fetchone()
     except sqlite3.Error:
@@ -139,7 +139,7 @@ def home(cursor: sqlite3.Cursor) -> Path | None:
 
 
 def _foreign(folder: Path | None) -> str:
-    """Whose the files are that this process may not write; "" when that is not the reason."""
+    """A hint with the owner of the files that this process must not write; "" if there are none."""
     if folder is None:
         return ""
     for path in (folder, *sorted(folder.glob("*.db*"))):
@@ -175,9 +175,9 @@ def _no_room(folder: Path | None) -> bool:
 def is_of_statement(
     error: sqlite3.Error, sql: str, args: Sequence[Any], connection: sqlite3.Connection
 ) -> bool:
-    """Whether a statement cannot run whatever its values are, so that the error quotes none.
+    """Whether a statement is wrong with all values, so that the error quotes none of them.
 
-    SQLite prepares it again for EXPLAIN, and fails at that without having seen a value.
+    Then EXPLAIN fails with the same error; it only prepares the statement.
     """
     if str(error).startswith("Error binding parameter"):  # which type cannot be stored
         return True
@@ -189,6 +189,6 @@ def is_of_statement(
 
 
 def as_statement_error(error: PermanentError) -> StatementError:
-    """The same, as an error that may be shown."""
+    """The same error as a StatementError, whose text may be shown."""
     missing = "no such table" in str(error) or "no such column" in str(error)
     return StatementError(str(error), hint=MISSING_HINT if missing else None)
