@@ -3,15 +3,15 @@
     reading --first write: BEGIN, read again, compare--> writing --leave--> commit
        |                      | changed           |  ^       | too long
        |                      v               collided |     rolled back, TransactionTimeout
-       leave: nothing to do   TransactionStale <-- all of it once more, each answer compared
+       leave: nothing to do   TransactionStale <-- replayed, each answer compared
 
 Until its first write it holds neither a connection nor a lock: each statement sees the newest
-committed state. With the first write it begins and reads again what it had read; only if all of it
-is unchanged does it go on. From there on it sees one snapshot (READ COMMITTED from its first
-locking query on, as `runner.py` explains). If a row that it is going to change has changed
-meanwhile, the server refuses. Then, and after a deadlock or a lost connection, everything is done
-once more in a new transaction and every answer compared with the one that the caller has seen; only
-one that differs is TransactionStale.
+committed state. The first write begins a transaction, which repeats all reads and continues only if
+their results are unchanged. From then on it sees one snapshot (READ COMMITTED from its first
+locking query on, as `runner.py` explains). If a row that it changes has changed since the snapshot,
+the server refuses. Then, and after a deadlock or a lost connection, all statements are replayed in
+a new transaction, and every answer is compared with the one that the caller has seen;
+TransactionStale if one differs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ holding: ContextVar[ReplayedTx | None] = ContextVar("cordata_store_holding", def
 
 Read = Callable[[Callable[[Tx], Awaitable[Any]]], Awaitable[Any]]
 
-#: Replays at most, unless transactions collided; the pauses between them grow.
+#: Limit of the replays, except after collisions; the pauses between them grow.
 _REPLAYS = 6
 _PAUSE_S = 0.01
 
@@ -78,9 +78,9 @@ class ReplayedTx(UnitTx):
         self._held = _Held(resources, slots, config)
         self._read = read
         self._fence = fence
-        #: What was read before the first write, to be read again then.
+        #: Reads before the first write, to be repeated with it.
         self._reads: list[tuple[Call, list[Row]]] = []
-        #: What was asked since, with what was deferred before it, and the answer.
+        #: Since then: the deferred calls before each request, the request, its answer.
         self._answered: list[tuple[list[Call], Request, Any]] = []
         #: Whether a query locks, so that each statement sees the newest state.
         self._newest = False
@@ -88,12 +88,12 @@ class ReplayedTx(UnitTx):
         self._one_at_a_time = asyncio.Lock()
 
     def holds_locks_of(self, resources: Resources) -> bool:
-        """Whether it is past its first write, in that store."""
+        """Whether it has begun to write, in the store with these resources."""
         over = isinstance(self.failed, TransactionTimeout)
         return self._held.began and not over and self._resources is resources
 
     async def leave(self, *, commit: bool) -> None:
-        """After the body. Raises: what makes the commit impossible."""
+        """End the transaction after its block. Raises: the error that prevents the commit."""
         try:
             if commit and self.failed is None and self.deferred:
                 await self.ask(Request((), "count"))
@@ -113,7 +113,7 @@ class ReplayedTx(UnitTx):
             await self.ask(Request((), "count"))
 
     async def ask(self, request: Request) -> Any:
-        """The answer to a request. Raises: what failed, which ends the transaction."""
+        """The answer to a request. Raises: the error of a statement; it ends the transaction."""
         if not self._held.began and request.wants == "rows" and request.calls[0].query.reads:
             try:
                 return await self._read_before(request)
@@ -146,7 +146,7 @@ class ReplayedTx(UnitTx):
         return rows
 
     async def _begin_for(self, calls: Sequence[Call]) -> None:
-        """Have a transaction in which these calls see what they must."""
+        """Begin or replay, if these calls need a transaction or the newest state."""
         newest = any(call.query.newest for call in calls)
         if not self._held.began:
             self._newest = newest
@@ -158,8 +158,8 @@ class ReplayedTx(UnitTx):
                 await self._replay_until_it_stands()
             except TransactionStale as error:
                 self.failed = UnitMisuse(
-                    f"{calls[-1].query.name!r} must see the newest state, too late: {error}",
-                    hint="lock before the first write, or give that the line `-- newest`",
+                    f"{calls[-1].query.name!r} needs the newest state too late: {error}",
+                    hint="lock before the first write, or add the line `-- newest` to that query",
                 )
                 raise self.failed from None
 
@@ -181,9 +181,9 @@ class ReplayedTx(UnitTx):
         holding.set(self)
 
     async def _check_in(self) -> None:
-        """BEGIN, the fence, and what was read before; `failed` if the server refuses.
+        """BEGIN, check the fence, repeat the reads; `failed` if the server refuses.
 
-        Raises: what speaks against going on.
+        Raises: LeaseLost, TransactionStale, StoreUnavailable.
         """
         transaction = await self._held.begin("newest" if self._newest else "snapshot")
         calls: list[Call] = []
@@ -206,18 +206,18 @@ class ReplayedTx(UnitTx):
         return self.call(self._queries.by_name[name], params)
 
     def _compare(self, found: Sequence[Sequence[Row]]) -> None:
-        """Raises: TransactionStale when what was read before the first write has changed."""
+        """Raises: TransactionStale when a read before the first write has another result now."""
         for (call, before), rows in zip(self._reads, found, strict=False):
             if list(rows) != before:
                 raise self._stale(call)
 
     async def _answer(self, deferred: Sequence[Call], request: Request) -> Any:
-        """The answer to a request, with what was deferred before it; `failed` if there is none.
+        """Send deferred calls and a request. Returns its answer; `failed` if there is none.
 
         Raises: TransactionStale.
         """
         self.deferred = [*deferred]
-        # A lock may have come after a wait, in which what was read before has changed.
+        # While it waited for a lock, the rows that were read before may have changed.
         first = not self._answered and all(
             call.query.selects for call in (*deferred, *request.calls)
         )
@@ -236,10 +236,10 @@ class ReplayedTx(UnitTx):
     async def _replay_until_it_stands(
         self, pending: tuple[Sequence[Call], Request] | None = None
     ) -> Any:
-        """Everything once more while it fails; the answer to what is pending.
+        """Replay until it succeeds. Returns the answer to the pending request.
 
         Transactions that collided take turns within this process, as long as there is time.
-        Raises: what failed, if that makes no sense.
+        Raises: the error, if a replay cannot help.
         """
         reply: Any = None
         while self.failed is not None:
@@ -254,10 +254,10 @@ class ReplayedTx(UnitTx):
         return reply
 
     async def _replay(self, pending: tuple[Sequence[Call], Request] | None = None) -> Any:
-        """Everything once more in a new transaction, and what is pending; its answer.
+        """Replay all in a new transaction, then send the pending request. Returns its answer.
 
-        `failed` if it collides again. Raises: TransactionStale when an answer is another one now;
-        what _check_in raises.
+        `failed` if it collides again. Raises: TransactionStale when an answer differs now; the
+        errors of _check_in.
         """
         if isinstance(self.cause, ServerError) and self.cause.fault.stale_plan:
             self._resources.pool.replace_all()
@@ -291,7 +291,7 @@ class ReplayedTx(UnitTx):
         return isinstance(self.cause, ConnectionLost)
 
     async def _commit(self) -> None:
-        """Commit, if need be after having done everything once more. Raises: what failed."""
+        """Commit, after a replay if necessary. Raises: the error that prevents it."""
         try:
             while True:
                 try:
@@ -307,7 +307,7 @@ class ReplayedTx(UnitTx):
             await self._held.roll_back()
 
     def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
-        """As in UnitTx; what breaks once the time is over is no news."""
+        """As in UnitTx; after a timeout, errors that it causes do not replace it."""
         if isinstance(self.failed, TransactionTimeout):
             return self.failed
         return super().fail(error, name)
@@ -333,13 +333,13 @@ class ReplayedTx(UnitTx):
 
 
 class _Held:
-    """Slot, connection and timer, which a transaction has from its first write to its end."""
+    """Slot, connection and timer of a transaction, from its first write to its end."""
 
     def __init__(self, resources: Resources, slots: asyncio.Semaphore, config: StoreConfig) -> None:
         self._resources = resources
         self._slots = slots
         self.timeout_s = config.transaction_timeout_s
-        #: For a slot and a connection.
+        #: Limit of the wait for a slot and for a connection.
         self._wait_s = config.write_timeout_s
         self._loop = asyncio.get_running_loop()
         #: Whether it is past its first write.
@@ -375,7 +375,7 @@ class _Held:
         self._timer = self._loop.call_later(self.timeout_s, time_out)
 
     async def begin(self, kind: Kind) -> Transaction:
-        """A new transaction, on a new connection if need be; what was done so far is undone.
+        """A new transaction, on a new connection if necessary; the old one is rolled back.
 
         Raises: StoreUnavailable.
         """
@@ -390,7 +390,7 @@ class _Held:
         return self._transaction
 
     async def roll_back(self) -> None:
-        """Undo everything and give all of it back. Legal when nothing was taken, and twice."""
+        """Roll back, and release timer, connection and slot. Idempotent."""
         try:
             if self._transaction is not None:
                 await self._transaction.roll_back()
@@ -403,9 +403,9 @@ class _Held:
                 self._slots.release()
 
     async def commit(self, tx: UnitTx) -> None:
-        """Commit, and know it; what was taken is still to be given back, with `roll_back`.
+        """Commit, and find out whether it happened. `roll_back` is still needed to release all.
 
-        Raises: Again when nothing happened and all may be done once more; what makes it impossible.
+        Raises: Again when it did not happen and a replay may help; the error that prevents it.
         """
         resources, transaction = self._resources, self.transaction
         if self._timer is not None:

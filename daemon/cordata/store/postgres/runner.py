@@ -1,21 +1,21 @@
-"""Units of work, each in a transaction of its own, as many at once as half of the connections.
+"""Runs units of work, each in a separate transaction, on at most half of the connections at once.
 
-    run() -> waits for a slot -> BEGIN, statements, COMMIT -> answer
+    run() -> waits for a slot -> BEGIN, statements, COMMIT -> result
                                    |
-                                   +-- it changed nothing, and may simply run again (`Again`)
+                                   +-- nothing was changed, and it may run again (`Again`)
 
-Each sees one snapshot (REPEATABLE READ): if a row that it changes has changed since, it runs again.
-A unit that locks (`lock=True`, `-- newest`) sees the newest state with each statement (READ
-COMMITTED): behind a lock that it waited for, a snapshot would be older than what the holder of the
-lock wrote, and the server objects only if the holder changed the locked row itself. What such a
-unit read before the lock is read once more behind it; if it has changed, the unit runs again.
+A unit sees one snapshot (REPEATABLE READ): if a row that it changes has changed since, it runs
+again. A unit that locks (`lock=True`, `-- newest`) sees the newest state with each statement (READ
+COMMITTED): after waiting for a lock, a snapshot would be older than the writes of the lock's last
+holder, and the server fails only if these changed the locked row itself. The store reads again
+after the lock what the unit has read before; if that has changed, the unit runs again.
 
-| what happened | then |
+| event | action |
 |---|---|
-| a row changed since the snapshot; deadlock | again, until the time is up; such reruns take turns |
-| a key is there already; `rows=` does not hold | again, once: it may see now what was in the way |
-| connection lost before COMMIT, server restarting, stale plan | again, some times |
-| connection lost during COMMIT | the outcome is asked for; if there was none: again |
+| a row changed since the snapshot; deadlock | run again until the time is up; reruns take turns |
+| a key exists already; `rows=` does not match | run again, once: it may see the other unit's row |
+| connection lost before COMMIT, server restarting, stale plan | run again, `_ATTEMPTS` times |
+| connection lost during COMMIT | query the outcome; if it was not committed, run again |
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ from cordata.store.queries import Queries
 from cordata.store.tasks import StoreTasks, fail_future
 from cordata.store.tx import Row, Unit, before_write
 
-#: A unit runs so many times at most; one that others are in the way of, as long as there is time.
+#: Most runs of a unit; one that collides with others is run again as long as there is time.
 _ATTEMPTS = 6
-#: Between them, times a random number and the attempt's: whoever met does not meet again.
+#: Pause between runs, times a random number and that of the attempt, to avoid another collision.
 _PAUSE_S = 0.01
-#: The server ends a statement after `write_timeout_s`; one that does not answer then is gone.
+#: The server ends a statement after `write_timeout_s`; if it is silent for so much longer, it is
+#: taken for dead.
 GRACE_S = 1.0
 
 
@@ -65,19 +66,19 @@ class Again(Exception):
     def __init__(self, error: CordataError, *, collided: bool = False, once: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
-        #: Whether another transaction was in the way.
+        #: Whether it collided with another transaction.
         self.collided = collided
-        #: Whether a second time is the last one.
+        #: Whether it may run again only once.
         self.once = once
 
 
 class _SeesSnapshot(Exception):
-    """The unit has to see the newest state from here on, and its transaction sees a snapshot."""
+    """The unit must see the newest state from now on, but its transaction has a snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What those that run units share."""
+    """The shared parts of everything that runs units."""
 
     pool: Pool
     tasks: StoreTasks
@@ -85,22 +86,22 @@ class Resources:
     queries: Queries
     clock: FleetClock
     health: Health
-    #: What runs again because another transaction was in the way takes turns, or it would meet it
-    #: once more.
+    #: Held by a unit that runs again after a collision: such units take turns, so that they do not
+    #: collide with each other again.
     turn: asyncio.Lock
     #: Called with the topics of a unit after its commit.
     committed: Callable[[set[str]], None]
 
     def failed(self, error: BaseException) -> None:
-        """A transaction failed with `error`; the store may be the reason."""
+        """Report the error of a transaction: if it is the store's fault, the health changes."""
         if is_storage(error) and isinstance(error, StoreUnavailable):
             self.health.failed(error)
 
     def overdue(self, transaction: Transaction, limit_s: float) -> StoreUnavailable:
-        """The error for a transaction that did not come to its end in time.
+        """The error for a transaction that did not end in time.
 
-        The server ends a statement after `limit_s`: only one that did not even do that is to
-        blame, and not a lock, so that others are refused as well.
+        A live server ends a statement after `limit_s`, for example one that waits for a lock. So
+        only a server that was silent for that long makes the store unhealthy.
         """
         message = f"no answer within {limit_s:g} s"
         if silent := transaction.connection.silent_s >= limit_s:
@@ -110,9 +111,9 @@ class Resources:
         return lost(message) if silent else Busy(message)
 
     def judge(self, error: BaseException, tx: UnitTx) -> BaseException:
-        """What is raised for what ended a transaction; Again when it may simply be run again.
+        """Translate the error that ended a transaction; Again when the unit may run again.
 
-        What makes the connections of the pool useless has them replaced.
+        Replaces the connections of the pool if the error makes them useless.
         """
         cause = tx.cause if error is tx.failed else error
         if isinstance(cause, ConnectionLost):
@@ -134,19 +135,19 @@ class Resources:
 
 
 class Entry:
-    """A unit and whoever waits for it."""
+    """A unit of work, and the future of its caller."""
 
     __slots__ = ("attempt_allowed", "context", "fence", "future", "since", "unit")
 
     def __init__(self, unit: Unit[Any], fence: Fence | None, *, attempt_allowed: bool) -> None:
-        """`attempt_allowed`: it is the attempt made now and then while the store is not ok."""
+        """`attempt_allowed`: it is the one attempt per pause while the store is not ok."""
         loop = asyncio.get_running_loop()
         self.unit = unit
         self.fence = fence
         self.attempt_allowed = attempt_allowed
         self.context = copy_context()
         self.future: asyncio.Future[Any] = loop.create_future()
-        #: Loop time at which it came.
+        #: Loop time of its arrival.
         self.since = loop.time()
 
     def answer(self, value: object) -> None:
@@ -160,7 +161,7 @@ class Entry:
 
 
 class Runner:
-    """Runs units one by one, each on a connection of its own."""
+    """Runs units, each on a separate connection."""
 
     def __init__(self, resources: Resources, config: StoreConfig) -> None:
         self._resources = resources
@@ -177,12 +178,12 @@ class Runner:
         self.commits = 0
 
     def start(self, entry: Entry) -> None:
-        """Have a unit run; its caller is told by `entry.future`."""
+        """Start a unit; its result comes in `entry.future`."""
         self.waiting += 1
         self._resources.tasks.start(self._serve(entry), context=entry.context)
 
     def close(self) -> None:
-        """Refuse what has not begun."""
+        """Refuse units that have not begun."""
         self._closed = True
 
     async def _serve(self, entry: Entry) -> None:
@@ -216,9 +217,10 @@ class Runner:
     async def run_now(
         self, unit: Unit[Any], fence: Fence | None = None, entry: Entry | None = None
     ) -> Any:
-        """Run a unit in the caller's own task, whatever the state of the store; its result.
+        """Run a unit in the task of the caller, in every state of the store. Returns its result.
 
-        `entry`: of a caller that waits elsewhere. If they go away before the COMMIT, it is undone.
+        `entry`: of a caller in another task. If they are cancelled before the COMMIT, the unit is
+        rolled back.
         """
         deadline = self._loop.time() + self._timeout_s + GRACE_S
         attempt, collided, newest = 0, False, False
@@ -264,7 +266,7 @@ class Runner:
                     run = _UnitRun(transaction, UnitCoroutine(unit, tx, fence), newest=newest)
                     value = await run.to_end()
                     if entry is not None and entry.future.done():
-                        raise Busy("nobody waits for the unit any more")
+                        raise Busy("the unit's caller was cancelled")
                     await run.commit()
             except InDoubt as caught:
                 doubt = caught
@@ -308,12 +310,13 @@ class _UnitRun:
         self._newest: bool | None = True if newest else None
         if newest:
             transaction.kind = "newest"
-        #: What it read in that state before it wrote anything: to be read again behind a lock.
+        #: Reads of the newest state before the first write, to be repeated after a lock.
         self._read: list[tuple[Call, list[Row]]] = []
         self._wrote = False
 
     async def to_end(self) -> Any:
-        """Run the unit to its end, all but what `commit` sends; what it returned.
+        """Run the unit to its end, without its deferred writes, which `commit` sends. Returns its
+        result.
 
         Raises: what the unit raised, which is `tx.failed` with its cause when a statement failed;
         _SeesSnapshot; Again.
@@ -329,7 +332,7 @@ class _UnitRun:
         return coroutine.value
 
     async def commit(self) -> None:
-        """What was deferred, and COMMIT.
+        """Send the deferred writes and COMMIT.
 
         Raises: InDoubt; `tx.failed` with its cause when a statement failed; ServerError,
         ConnectionLost.
@@ -375,7 +378,7 @@ class _UnitRun:
     def _choose_isolation(self, calls: Sequence[Call]) -> bool:
         """Whether one of these calls must see the newest state.
 
-        Raises: _SeesSnapshot when that is known too late.
+        Raises: _SeesSnapshot when the transaction has a snapshot already.
         """
         newest = any(call.query.newest for call in calls)
         if self._newest is None and calls:
@@ -387,7 +390,7 @@ class _UnitRun:
 
 
 async def pause_before_write(calls: Sequence[Call]) -> None:
-    """Wait in a race of a test, before the first of these that writes or locks."""
+    """Wait before calls that write or lock, if a test interleaves units (`race`)."""
     pause = before_write.get()
     if pause is not None and not all(call.query.reads for call in calls):
         await pause()
@@ -396,7 +399,8 @@ async def pause_before_write(calls: Sequence[Call]) -> None:
 async def answer(
     transaction: Transaction, tx: UnitTx, request: Request, *, also: Sequence[Call] = ()
 ) -> Any:
-    """The answer to a request, with what was deferred before it, and the rows of `also`.
+    """Send the deferred calls, those of the request, and `also`. Returns the answer to the request
+    and the rows of each call in `also`.
 
     An error is returned, not raised; it has ended the unit (`tx.failed`).
     """

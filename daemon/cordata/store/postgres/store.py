@@ -1,4 +1,4 @@
-"""The shared store: one PostgreSQL database for every process of every host."""
+"""The PostgreSQL store: one database for every process of every host."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class PostgresStore(Store):
         self._runner = Runner(self._resources, config)
         self._batcher = Batcher(self._resources, self._runner, config)
         self._reader = Reader(self._resources, config)
-        #: Transactions open at once; some connections are always left for what is quick.
+        #: Limit of open transactions; some connections are always left for units and reads.
         self._slots = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
         self._probe = HealthProbe(self._health, WriteProbe(self._resources).start)
         self._notifier = Notifier(self._connector)
-        #: Of leases; closed with the store, also those that wait for their lock.
+        #: Sessions of leases; closed with the store, also while they wait for their lock.
         self._sessions: list[Connection] = []
         migrator = Migrator(self._connector.connect_session, queries, self._clock.now_us)
         self._schema = Schema(self.dialect, self.read, migrator.bootstrap, migrator.apply_one)
@@ -168,7 +168,7 @@ class PostgresStore(Store):
         return [Applied(m.component, m.number, m.name) for m in todo]
 
     async def checkpoint(self, *, force: bool = False) -> None:
-        """Nothing: the server sees to its log."""
+        """Do nothing: the server makes its own checkpoints."""
 
     @property
     def waiting(self) -> int:

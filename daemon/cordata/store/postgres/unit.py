@@ -1,10 +1,10 @@
 """A unit of work on PostgreSQL: a coroutine that stops at each statement whose result it needs.
 
-    coroutine --Request--> whoever runs it --count or rows--> coroutine
+    coroutine --Request--> runner or batch --count or rows--> coroutine
 
-A unit's tx does no IO. It hands out a `Request` and waits; `runner.py` answers the requests of one
-unit in a transaction of its own, `batch.py` those of many units together. `write` and `insert` wait
-for nothing: their statements stay in `deferred` until the next request, or the end of the unit.
+A unit's tx does no IO. It yields a `Request` and waits; `runner.py` answers the requests of one
+unit in a separate transaction, `batch.py` those of many units together. `write` and `insert` do not
+wait: their statements stay in `deferred` until the next request, or the end of the unit.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Request:
         return (yield self)
 
     def answer(self, results: Sequence[Result]) -> Any:
-        """What the unit gets for the results of its calls."""
+        """The value for the unit, from the results of its calls."""
         if self.wants == "rows":
             return results[0].rows()
         if self.wants == "results":
@@ -65,11 +65,11 @@ class UnitTx(Tx):
     def __init__(self, queries: Queries, now_us: int) -> None:
         super().__init__(now_us)
         self._queries = queries
-        #: What the server did when a statement failed, behind `failed`.
+        #: The server's error or lost connection that `failed` was made from.
         self.cause: ServerError | ConnectionLost | None = None
         #: Whether a statement changed another number of rows than its `rows=` says.
         self.miscounted = False
-        #: Written with `write` or `insert`, not sent yet.
+        #: Calls of `write` and `insert` that were not sent yet.
         self.deferred: list[Call] = []
 
     def call(self, query: Query, params: Mapping[str, Any], *, rows: int | None = None) -> Call:
@@ -89,7 +89,7 @@ class UnitTx(Tx):
         return await request
 
     async def defer(self, call: Call) -> None:
-        """Have a statement sent later."""
+        """Queue a statement to be sent later."""
         self.deferred.append(call)
 
     async def execute(self, name: str, /, **params: object) -> int:
@@ -134,7 +134,7 @@ class UnitTx(Tx):
                 raise self.failed
 
     def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
-        """A statement failed, and the unit with it; the error for the unit."""
+        """End the unit, because statement `name` failed. Returns the error for the unit."""
         if isinstance(error, StatementError):  # a value that cannot be sent
             self.failed = StatementError(f"{name}: {error}" if name else str(error))
         elif isinstance(error, CordataError):
@@ -160,7 +160,7 @@ class ReadTx(UnitTx):
         return super().call(query, params)
 
     def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
-        """As in UnitTx; every server refuses to write for a read."""
+        """As in UnitTx; here `read_only` comes from a query that writes, not from a standby."""
         if isinstance(error, ServerError) and error.fault.read_only:
             self.failed = cannot_write(name)
             return self.failed
@@ -187,7 +187,7 @@ def find_unsendable(calls: Iterable[Call]) -> str:
 
 
 class UnitCoroutine:
-    """A unit on its way from one request to the next."""
+    """A running unit, which stops at each request."""
 
     __slots__ = ("_coroutine", "tx", "value")
 
@@ -199,10 +199,11 @@ class UnitCoroutine:
         self.value: Any = None
 
     def step(self, answer: object = None) -> Request | None:
-        """Go on with the answer to the last request (None at first); None: the unit has ended.
+        """Continue with the answer to the last request (None at first). Returns the next request;
+        None: the unit has ended.
 
-        An answer that is an error is raised in the unit, which is over with it even if it goes
-        on. Raises: what the unit raised; UnitMisuse when it awaits something else than its tx.
+        An answer that is an error is raised in the unit, which fails even if it catches it. Raises:
+        what the unit raised; UnitMisuse when it awaits something other than its tx.
         """
         try:
             with require_awaits():
@@ -227,7 +228,7 @@ class UnitCoroutine:
         raise misuse
 
     def close(self) -> None:
-        """Leave the unit where it is; what it raises on its way out changes nothing."""
+        """Stop the unit where it is; exceptions from its cleanup are ignored."""
         with contextlib.suppress(BaseException):
             self._coroutine.close()
 
