@@ -7,7 +7,7 @@ SELECT fingerprint, cause, title, sample, place, urgent, count, pending, first_a
 FROM alert WHERE pending > 0 ORDER BY since_at, fingerprint LIMIT :limit;
 
 -- name: alert.told
--- What was counted meanwhile stays pending.
+-- Alerts that were counted meanwhile stay pending.
 UPDATE alert SET pending = pending - :pending, since_at = :now, mailed_at = :now, mail_id = :mail_id
 WHERE fingerprint = :fingerprint AND pending >= :pending;
 

@@ -1,4 +1,4 @@
--- Where each backfill stands.
+-- The cursor and progress of each backfill.
 
 -- name: backfill.get
 SELECT cursor, steps, done_at FROM backfill WHERE name = :name;

@@ -18,7 +18,7 @@ WHERE CAST(:group AS text) IS NULL OR g."group" = :group
 ORDER BY g."group";
 
 -- name: group.absent
--- Those that no process has had since then.
+-- Groups that no process has registered since then.
 SELECT "group", present_at FROM consumer_group WHERE present_at < :before ORDER BY "group";
 
 -- name: group.handled_types

@@ -1,5 +1,5 @@
--- What an operator looks at and corrects. Lists go from the newest to the oldest, page by page; none
--- of them reads a payload.
+-- Queries of the CLI, to list and correct events and messages. Lists go from the newest to the
+-- oldest, page by page; none of them reads a payload.
 
 -- name: inspection.span
 -- The lowest and the highest position: how long a walk is.
@@ -85,7 +85,7 @@ WHERE e.id = :event_id AND g.type = e.type AND g.broker = 'redis' AND g.since < 
 ORDER BY 1;
 
 -- name: inspection.make_due
--- What waits for its time.
+-- Scheduled messages.
 UPDATE message SET state = 'ready', next_at = :now_us
 WHERE event_id IN :event_ids[text] AND state IN ('ready', 'scheduled') AND next_at > :now_us;
 
@@ -151,7 +151,7 @@ WHERE event_id IN :event_ids[text] AND "group" = :group AND state = 'dead'
     AND dead_at <= :not_after;
 
 -- name: inspection.mark_dropped
--- So that it is not given to the group again.
+-- The mark that prevents another delivery to the group.
 INSERT INTO handled (event_id, "group", attempts, handled_at)
 SELECT event_id, "group", attempts, :now_us FROM message
 WHERE event_id IN :event_ids[text] AND "group" = :group AND state = 'dead'

@@ -14,8 +14,8 @@ SELECT period, state FROM job_run WHERE job = :job AND scope = :scope
 ORDER BY period DESC LIMIT 1;
 
 -- name: job.claim
--- One row changed: it is ours. Else somebody runs it, or has run it. Of several who claim at once
--- each waits for the one before and then sees its claim. `dead` is a process that is known dead.
+-- One row changed: this process may run it. None: another process runs it or has run it. Concurrent
+-- claims wait for each other, and each sees the one before. `dead` is a process known to be dead.
 INSERT INTO job_run (job, scope, period, state, owner, started_at)
 VALUES (:job, :scope, :period, 'running', :owner, :now_us)
 ON CONFLICT (job, scope, period) DO UPDATE SET

@@ -1,4 +1,4 @@
--- Processes that hold something: a row and a lease each.
+-- Processes that claim messages or partitions: each has a row, which is its lease.
 
 -- name: process.get
 SELECT id, expires_at FROM process WHERE id = :id;

@@ -1,4 +1,5 @@
--- The queue: groups, claims, settling, processes. What differs is in sqlite/ and postgres/.
+-- The queue: groups, claims, acknowledgements, processes. Statements that differ between the dialects
+-- are in sqlite/ and postgres/.
 --
 --     publish --> ready --claim--> claimed --done----> (gone; its mark is in handled)
 --        |         ^ ^               |
@@ -22,7 +23,7 @@ SELECT type, keyed, broker, caught_up FROM consumer_group WHERE "group" = :group
 UPDATE consumer_group SET present_at = :now_us WHERE "group" IN :groups[text];
 
 -- name: queue.catch_up
--- What was published behind `since` and has not reached the group.
+-- Events published after `since` of which the group has neither a message nor a mark.
 INSERT INTO message (event_id, "group", position, key, priority, state, next_at)
 SELECT e.id, g."group", e.position, CASE WHEN g.keyed THEN e.key END, e.priority,
        CASE WHEN e.due_at > :now_us THEN 'scheduled' ELSE 'ready' END, e.due_at
@@ -43,7 +44,7 @@ ON CONFLICT DO NOTHING;
 UPDATE consumer_group SET caught_up = true WHERE "group" = :group;
 
 -- name: queue.rekey
--- The group wants the order of keys from now on, or no longer.
+-- Switches the order of keys of a group on or off.
 UPDATE message SET
     key = CASE WHEN :keyed THEN (SELECT e.key FROM event AS e WHERE e.id = message.event_id) END
 WHERE "group" = :group AND state <> 'dead';
@@ -100,7 +101,7 @@ UPDATE message SET state = 'dead', dead_at = :now_us, history = :history, owner 
 WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
 
 -- name: queue.bury_handled
--- Its effect is committed and its row is gone, and yet an operator has to look at it.
+-- A dead letter although its effect is committed and its row is deleted: an operator has to check it.
 INSERT INTO message (event_id, "group", position, priority, state, next_at, attempts, history,
     dead_at)
 SELECT e.id, :group, e.position, e.priority, 'dead', :now_us, :attempts, :history, :now_us
@@ -108,7 +109,7 @@ FROM event AS e WHERE e.id = :event_id
 ON CONFLICT DO NOTHING;
 
 -- name: queue.give_back
--- It was not tried.
+-- Gives back a message that was not tried.
 UPDATE message SET state = 'ready', attempts = attempts - 1, owner = NULL
 WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
 
@@ -125,7 +126,7 @@ UPDATE message SET
 WHERE owner = :owner AND state = 'claimed';
 
 -- name: queue.owners
--- Processes that hold something; there are few.
+-- All processes with a lease; there are few.
 SELECT DISTINCT owner FROM message WHERE state = 'claimed';
 
 -- name: queue.depth
@@ -135,7 +136,7 @@ SELECT (SELECT count(*) FROM message WHERE "group" IN :groups[text] AND (state =
        (SELECT count(*) FROM message WHERE state = 'dead') AS dead;
 
 -- name: queue.hurry
--- What waits for its next attempt is due now.
+-- Makes messages due now that wait for their next attempt.
 UPDATE message SET next_at = :now_us
 WHERE "group" IN :groups[text] AND attempts > 0 AND state IN ('ready', 'scheduled')
     AND next_at > :now_us;

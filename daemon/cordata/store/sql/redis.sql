@@ -1,4 +1,4 @@
--- The broker on Redis: what of it is in the store. `entry` is the id of a stream's entry as a number.
+-- The rows of the Redis broker in the store. `entry` is the id of a stream's entry as a number.
 
 -- name: redis.server
 SELECT run_id, epoch, recheck_to FROM redis_server;
@@ -25,7 +25,7 @@ SELECT type, (SELECT max(s.entry) FROM redis_sent AS s WHERE s.type = stream.typ
 FROM stream WHERE type IS NOT NULL;
 
 -- name: redis.relayed
--- They are in their streams: the relay's messages are done.
+-- Deletes the relay's messages of events that are in their streams.
 DELETE FROM message WHERE event_id IN :ids[text] AND "group" = 'redis' AND claim = :claim;
 
 -- name: redis.page
@@ -70,7 +70,7 @@ SELECT event_id FROM handled WHERE event_id IN :ids[text] AND "group" = :group
 UNION SELECT event_id FROM message WHERE event_id IN :ids[text] AND "group" = :group;
 
 -- name: redis.waiting
--- What waits for a relay.
+-- Messages that wait for a relay.
 SELECT event_id FROM message WHERE "group" = 'redis' ORDER BY event_id LIMIT :limit;
 
 -- name: redis.drop_waiting

@@ -1,4 +1,4 @@
--- What the primary deletes, in small batches, on both stores.
+-- Retention on both stores: the primary deletes in small batches.
 
 -- name: retention.page
 -- Positions grow with time, so old events are a range at the front; no index on the age is needed.
@@ -11,11 +11,11 @@ SELECT e.position, e.id, e.created_at,
 FROM event AS e WHERE e.position > :after ORDER BY e.position LIMIT :limit;
 
 -- name: retention.lock
--- A replay locks its events, too. On PostgreSQL what is asked behind it sees what they wrote.
+-- A replay locks its events, too. On PostgreSQL the queries after this one see its writes.
 SELECT id FROM event WHERE id IN :event_ids[text] ORDER BY position;
 
 -- name: retention.closed
--- Those that no group has before it.
+-- Events without an open message.
 SELECT e.id FROM event AS e
 WHERE e.id IN :event_ids[text]
     AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.event_id = e.id);

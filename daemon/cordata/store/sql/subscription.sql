@@ -1,7 +1,7 @@
--- Subscriptions to the event store: their partitions, who owns them, how far they are.
+-- Subscriptions to the event store: their partitions, with owners and positions.
 
 -- name: subscription.add
--- No row changed: it is known already.
+-- No row changed: it is registered already.
 INSERT INTO subscription (name, category, partitions, origin, created_at)
 VALUES (:name, :category, :partitions, :origin, :now_us)
 ON CONFLICT (name) DO NOTHING;
@@ -41,8 +41,8 @@ SET owner = NULL, position = CASE WHEN position > :position THEN position ELSE :
 WHERE subscription = :subscription AND partition = :partition AND owner = :owner AND term = :term;
 
 -- name: subscription.advance
--- No row changed: it was handled before, or the partition is another's. What failed after this
--- position stays known.
+-- No row changed: the event was handled before, or another process owns the partition. A failure
+-- after this position stays stored.
 UPDATE subscription_partition
 SET position = :position,
     attempts = CASE WHEN failing > :position THEN attempts ELSE 0 END,

@@ -1,1 +1,1 @@
-"""The embedded store: one SQLite file."""
+"""The SQLite store: one file."""

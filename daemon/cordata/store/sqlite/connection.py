@@ -1,4 +1,4 @@
-"""Opening the database file: its settings, its mode, and whether it is still the file we opened."""
+"""Opens the database file with our settings, and checks that it has not been replaced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _WRITER_CACHE_KIB = 4096
 _READER_CACHE_KIB = 2048
 _STATEMENTS = 512
-#: A foreign program (sqlite3 in a shell) may hold a write transaction for so long.
+#: How long to wait for the write transaction of another program (sqlite3 in a shell).
 _FOREIGN_MS = 5000
 
 _SETTINGS = (
@@ -37,19 +37,21 @@ _SETTINGS = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA temp_store = MEMORY",  # savepoint journals of a batch stay off the disk
     "PRAGMA trusted_schema = OFF",
-    "PRAGMA secure_delete = ON",  # what is deleted is no longer in the file; Debian's default
+    "PRAGMA secure_delete = ON",  # overwrite deleted rows in the file; Debian's default
 )
 
 
 def database_path(url: str, state_dir: Path) -> Path:
-    """The file of a `[store] url`. Raises: ConfigError that quotes nothing of it."""
+    """The file of a `[store] url`. Raises: ConfigError, which does not quote the url."""
     if "\0" in url:
         raise ConfigError("[store] url has a NUL character")
     if url == "sqlite:":
         return state_dir / "cordata.db"
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         return Path(url.removeprefix("sqlite://"))
-    raise ConfigError("[store] url is no file", hint='"sqlite:" or "sqlite:///path/to/file.db"')
+    raise ConfigError(
+        "[store] url does not name a file", hint='use "sqlite:" or "sqlite:///path/to/file.db"'
+    )
 
 
 class Database:
@@ -64,10 +66,10 @@ class Database:
         self._identity = (0, 0)
 
     def anchor(self) -> sqlite3.Connection | None:
-        """A connection if the file is there and ready; None when `create` has to come first.
+        """A connection if the file exists and is ready; None when `create` has to come first.
 
-        Keep it until another one is open: the last one to close would fold the log back without
-        the write lock. Raises: StoreUnavailable when it is no database.
+        Keep it until another one is open: closing the last connection makes a checkpoint, which
+        needs the write lock. Raises: StoreUnavailable when the file is not a database.
         """
         if not self.path.exists():
             return None
@@ -87,15 +89,15 @@ class Database:
         return connection
 
     def create(self, *, lost: bool) -> None:
-        """Make the file, or make it ready; under the write lock.
+        """Create the file, or make it ready; under the write lock.
 
-        `lost`: it was there before. Raises: StoreUnavailable with the next step.
+        `lost`: it existed before. Raises: StoreUnavailable with the next step.
         """
         there = self.path.exists()
         if lost and not (there and self.path.stat().st_size):
             raise StoreUnavailable(
                 f"{self.path} is {'empty' if there else 'gone'}, although it was in use before",
-                hint=f"restore it from a backup, or start anew by deleting {self.lock_path}",
+                hint=f"restore it from a backup, or delete {self.lock_path} for an empty database",
             )
         if not there:
             try:
@@ -120,7 +122,7 @@ class Database:
         self._remember()
 
     def open(self, *, write: bool) -> sqlite3.Connection:
-        """A connection with our settings that never waits. Raises: StoreUnavailable."""
+        """A connection with our settings, which never waits for locks. Raises: StoreUnavailable."""
         self.check()
         connection = self._connect()
         try:
@@ -136,10 +138,10 @@ class Database:
         return connection
 
     def check(self) -> None:
-        """See that the path still leads to the file we know; a write elsewhere would be lost.
+        """Check that the path still names the same file; a write to the old one would be lost.
 
-        Another file in its place is refused until the next start: SQLite would apply the old
-        file's log to it, whoever opened it first. Raises: StoreUnavailable.
+        Another file in its place is refused until the next start: SQLite would apply the old file's
+        log to it. Raises: StoreUnavailable.
         """
         if self._stat() != self._identity:
             name = self.path.name
@@ -165,7 +167,7 @@ class Database:
         except OSError as error:
             raise StoreUnavailable(
                 f"{self.path} cannot be read: {error.strerror}",
-                hint="put the file back; the store takes it up by itself",
+                hint="put the file back; the store then continues by itself",
             ) from error
         return status.st_dev, status.st_ino
 
@@ -188,7 +190,7 @@ class Database:
 
 
 class WriteConnection:
-    """The one connection of this process that writes, for the holder of the write lock.
+    """The only connection of this process that writes; each use takes the write lock.
 
         begin --> statements --> commit, or roll_back
         call(a function that blocks)
@@ -241,7 +243,7 @@ class WriteConnection:
 
         def commit() -> None:
             self.execute("COMMIT")
-            self._lock.release_file()  # before the loop has its turn: other processes wait for it
+            self._lock.release_file()  # here and not on the loop: other processes wait for it
 
         committing = self._thread.call(commit)
         try:
@@ -251,16 +253,16 @@ class WriteConnection:
                 await asyncio.wait([committing])
                 committing.result()
         except StoreUnavailable:
-            self.close()  # nobody knows what it still believes to be on disk
+            self.close()  # its cache may differ from the file
             raise
         self._health.succeeded()
         self._lock.release()
 
     def roll_back(self, error: BaseException | None = None) -> None:
-        """Undo the transaction, if there still is one, and give the lock back.
+        """Undo the transaction, if it is still open, and give the lock back.
 
-        `error` is why. Where the file is at fault the store is not healthy, and the connection is
-        opened anew: after a chown, say, a new one can write.
+        `error` is the reason. If the file is at fault, the store becomes unhealthy, and the next
+        use opens a new connection, which can write after a chown, for example.
         """
         if self.in_transaction():
             try:
@@ -271,7 +273,7 @@ class WriteConnection:
         self._lock.release()
 
     async def call(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Call a function that blocks with the connection, alone; not to be cancelled.
+        """Call a blocking function with the connection, under the lock; must not be cancelled.
 
         Raises: StoreUnavailable; what the function raises.
         """
@@ -286,7 +288,7 @@ class WriteConnection:
             self.roll_back()
 
     def open(self) -> sqlite3.Connection:
-        """The connection, opened anew if need be. Raises: StoreUnavailable."""
+        """The connection; opens it if necessary. Raises: StoreUnavailable."""
         self._database.check()
         if self._connection is None:
             self._connection = self._database.open(write=True)
@@ -307,7 +309,7 @@ class WriteConnection:
             raise self._database.unavailable(error, statement) from error
 
     def in_transaction(self) -> bool:
-        """False after SQLite rolled back by itself, as it does when the disk is full."""
+        """Whether one is open; SQLite itself rolls back when the disk is full."""
         return self._connection is not None and self._connection.in_transaction
 
     def _note(self, error: BaseException | None) -> None:
@@ -316,7 +318,7 @@ class WriteConnection:
             self._health.failed(error)
 
     def _begin_slowly(self) -> None:
-        """In the thread: begin while a program that does not know the lock has a transaction."""
+        """In the thread: begin while another program, which does not use the lock, writes."""
         self.execute(f"PRAGMA busy_timeout = {_FOREIGN_MS}")
         try:
             self.execute("BEGIN IMMEDIATE")
@@ -324,7 +326,7 @@ class WriteConnection:
             self.execute("PRAGMA busy_timeout = 0")
 
     def close(self) -> None:
-        """Close it, with the lock held: the last connection of all folds the log back."""
+        """Close it, under the lock: closing the last connection makes a checkpoint."""
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):

@@ -1,4 +1,4 @@
-"""The lease of the primary: a file lock that dies with its process, and a term that outlives it."""
+"""The lease of the primary: a file lock that ends with its process, and a term that remains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cordata.store.sqlite.fault import DIRECTORY_HINT
 
 
 class FileLease(Lease):
-    """Held: `<state>/<name>.lock` is locked by this process, and the row's term is its own."""
+    """Held while this process locks `<state>/<name>.lock` and its term is the newest."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class FileLease(Lease):
         holder: str,
         name: str,
     ) -> None:
-        """`make_tables` makes those that the lease needs, which comes before the migrations."""
+        """`make_tables` creates the tables of the lease, which is taken before the migrations."""
         self._store = store
         self._make_tables = make_tables
         self._path = state_dir / f"{name}.lock"

@@ -20,7 +20,7 @@ from cordata.store.sqlite.thread import CallThreads
 
 
 class FileLock:
-    """flock on one file; the kernel gives it back when its process dies."""
+    """flock on one file; the kernel releases it when the process dies."""
 
     def __init__(self, path: Path) -> None:
         """Raises: StoreUnavailable when the file cannot be opened or made."""
@@ -44,11 +44,11 @@ class FileLock:
 
     @property
     def marked(self) -> bool:
-        """Whether a database was ever made beside this file."""
+        """Whether a database was ever created beside this file."""
         return os.fstat(self._fd).st_size > 0
 
     def mark(self) -> None:
-        """Note that the database exists, so that its loss is told from a first start."""
+        """Record that the database exists, to distinguish its loss from a first start."""
         os.pwrite(self._fd, b"The database beside this file is in use.\n", 0)
 
     def close(self) -> None:
@@ -95,9 +95,9 @@ class LockQueue:
         self._timeout_s = timeout_s
         #: Held by the task that has the file lock or is the next to get it.
         self._first = asyncio.Lock()
-        #: This process has the file lock.
+        #: Whether this process has the file lock.
         self._locked = False
-        #: A thread that waits for the file lock; stays when its task has given up.
+        #: A thread that waits for the file lock, even after its task has given up.
         self._waiting: asyncio.Future[None] | None = None
 
     async def acquire(self) -> None:
@@ -119,12 +119,12 @@ class LockQueue:
             ) from None
 
     def release(self) -> None:
-        """Give the lock back, and the next task its turn. Call it once for each `acquire`."""
+        """Release the lock to the next task. Call it once for each `acquire`."""
         self.release_file()
         self._first.release()
 
     def release_file(self) -> None:
-        """Let other processes have the lock; from any thread. `release` is still to be called."""
+        """Release only the file lock, to other processes; from any thread. Call `release` later."""
         if self._locked:
             self._locked = False
             self._lock.release()

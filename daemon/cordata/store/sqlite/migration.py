@@ -1,7 +1,7 @@
-"""Running a migration script on SQLite, whole or not at all.
+"""Runs migration scripts on SQLite: each in one transaction.
 
-A file may say `-- foreign_keys: off` in a line of its own, as SQLite wants it for rebuilding a
-table; then all foreign keys are checked before the commit.
+A file may have the line `-- foreign_keys: off`, which SQLite needs for rebuilding a table; then all
+foreign keys are checked before the commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_FOREIGN_KEYS = re.compile(r"^--[ \t]*foreign_keys:[ \t]*off[ \t]*$", re.MULT
 
 
 def bootstrap(connection: sqlite3.Connection) -> None:
-    """Make the tables that come before all migrations, if they are missing. In a thread."""
+    """Create the tables that come before all migrations, if they are missing. In a thread."""
     path = sql_folder(RUNTIME.package, "sqlite") / "bootstrap.sql"
     connection.execute("BEGIN IMMEDIATE")
     for statement in statements(path.read_text("utf-8")):
@@ -96,7 +96,7 @@ def _check_foreign_keys(connection: sqlite3.Connection, migration: Migration) ->
 
 
 def statements(script: str) -> Iterator[str]:
-    """The statements of a script; SQLite itself says where one ends (triggers hold semicolons).
+    """The statements of a script; SQLite finds their ends, since triggers contain semicolons.
 
     Raises: SchemaError when the last one does not end.
     """

@@ -1,8 +1,8 @@
 """Reads: each unit on a snapshot of its own, never waiting for a writer.
 
-A read is first tried on the loop's thread with a budget of 3 ms, and run again in a reader thread
-if that was not enough: by key it is over in 20 us. With threads alone a webhook, which reads twice,
-costs 15 % more of the processor (four workers, Python 3.13).
+A read is tried on the loop's thread for up to 3 ms (a read by key takes 20 us), and run again in a
+reader thread if that was not enough. With threads alone, a webhook, which reads twice, costs 15 %
+more processor time (four workers, Python 3.13).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cordata.store.tx import Unit
 T = TypeVar("T")
 
 _BUDGET_S = 0.003
-#: Steps of SQLite's machine between looks at the clock: some 50 us.
+#: Steps of SQLite's virtual machine between checks of the time: about 50 us.
 _STEPS = 1000
 
 
@@ -40,7 +40,7 @@ class Snapshots:
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         self._deadline = 0.0
-        #: The last unit was stopped at its deadline.
+        #: Whether the last unit was stopped at its deadline.
         self.stopped = False
 
     def read(self, unit: Unit[T], budget_s: float) -> T:
@@ -78,7 +78,7 @@ class Snapshots:
         return self._cursor
 
     def _look(self) -> bool:
-        """Called by SQLite now and then, in a ROLLBACK too; true stops the statement."""
+        """Called by SQLite every `_STEPS`, in a ROLLBACK too; true stops the statement."""
         overdue = clock.monotonic() > self._deadline
         self.stopped = self.stopped or overdue
         return overdue
@@ -115,12 +115,12 @@ class Reader:
         self._inline = Snapshots(database, queries, wait_ms=0)
         self._timeout_s = timeout_s
         self._threads = CallThreads(loop, "store-read", threads)
-        #: As many as there are threads, which take one for each read.
+        #: One for each thread; a read takes one and puts it back.
         self._idle = [Snapshots(database, queries, wait_ms=1000) for _ in range(threads)]
         self._closed = False
 
     def connect(self) -> None:
-        """Open the first connection, so that a file of no use shows. Raises: StoreUnavailable."""
+        """Open the first connection, to check the file. Raises: StoreUnavailable."""
         self._inline.connect()
 
     async def read(self, unit: Unit[T]) -> T:
@@ -141,7 +141,7 @@ class Reader:
                 self._close_idle()
 
     def close(self) -> None:
-        """Close the connections; one that a thread uses is closed by it."""
+        """Close the connections; a thread closes the one that it uses after its read."""
         self._closed = True
         self._inline.close()
         self._close_idle()

@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file, WAL, every commit synced, every process under one lock."""
+"""The SQLite store: one file, WAL, every commit synced, one write lock for all processes."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ class SqliteStore(Store):
         runtime_dir: Path,
         queries: Queries,
     ) -> Self:
-        """Open the database file, and make it when this is the first start.
+        """Open the database file; create it at the first start.
 
-        Does not wait when the file exists. Raises: StoreUnavailable with the next step when it
-        is missing though it was in use, damaged or not ours; ConfigError for a bad url.
+        Does not wait when the file exists. Raises: StoreUnavailable with the next step when the
+        file is lost, damaged or not accessible; ConfigError for a bad url.
         """
         database = Database(database_path(config.url, state_dir))
         store = cls(config, database, queries, state_dir, runtime_dir)
@@ -158,7 +158,7 @@ class SqliteStore(Store):
 
     @asynccontextmanager
     async def transaction(self, *, fence: Fence | None = None) -> AsyncIterator[Tx]:
-        """As in Store. Its lock is the write lock, and it stands for all of the fleet."""
+        """As in Store. Its lock is the write lock, so no other process writes meanwhile."""
         self._check_open()
         tx = TransactionTx(self._access, fence)
         try:
@@ -210,7 +210,7 @@ class SqliteStore(Store):
         return self._writer.waiting
 
     def stats(self) -> StoreStats:
-        """As in Store; the size of the log is read for it: some 15 us."""
+        """As in Store; reads the size of the log, which takes about 15 us."""
         return StoreStats(
             state=self._health.state,
             reason=self._health.reason,
@@ -228,7 +228,7 @@ class SqliteStore(Store):
         self._closed = True
         await self._tasks.wait()
         self._probe.stop()
-        # The last connection of all folds the log back as it closes: a checkpoint, so locked.
+        # Closing the last connection makes a checkpoint, which needs the lock.
         locked = False
         try:
             async with asyncio.timeout(_CLOSE_WAIT_S):
@@ -247,9 +247,9 @@ class SqliteStore(Store):
         await self._tasks.close()
 
     def _call(self, function: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        """Call a function that blocks with the write connection, alone.
+        """Call a blocking function with the write connection, under the lock.
 
-        Cancelling leaves the call to its end.
+        Cancelling does not stop the call.
         """
         return asyncio.shield(self._tasks.start(self._connection.call(function)))
 

@@ -1,6 +1,7 @@
-"""Daemon threads for calls that block; each result comes back as a future of the loop.
+"""Threads for blocking calls; each result is a future of the loop.
 
-Daemons, since a wait for the write lock cannot be cut short and must not hold up the exit.
+They are daemon threads: a wait for the write lock cannot be interrupted and must not delay the
+exit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 class CallThreads:
-    """A fixed number of threads that share one queue of calls; each starts when it is needed."""
+    """At most `count` threads with one queue of calls; each thread starts when it is needed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str, count: int = 1) -> None:
         self._loop = loop
@@ -27,11 +28,11 @@ class CallThreads:
         self._queue: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None] = (
             SimpleQueue()
         )
-        #: Calls that were given and have not returned.
+        #: Calls that have not returned.
         self.busy = 0
 
     def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """Call a function in a thread. Cancelling the future leaves the call to its end."""
+        """Call a function in a thread. Cancelling the future does not stop the call."""
         future: asyncio.Future[T] = self._loop.create_future()
         if self.busy >= len(self._threads) < self._count:
             thread = threading.Thread(
@@ -44,7 +45,7 @@ class CallThreads:
         return future
 
     async def run(self, function: Callable[[], T]) -> T:
-        """As `call`; being cancelled waits for the end of the call first."""
+        """As `call`; when cancelled, it waits for the end of the call first."""
         future = self.call(function)
         try:
             return await asyncio.shield(future)
@@ -53,7 +54,7 @@ class CallThreads:
             raise
 
     def stop(self) -> None:
-        """End the threads after the calls that they have; waits only when they have none."""
+        """End the threads after their calls; waits for them only if no call is left."""
         for _ in self._threads:
             self._queue.put(None)
         if not self.busy:

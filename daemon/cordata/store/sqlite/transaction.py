@@ -4,10 +4,10 @@
        |                          | changed                | too long
        leave: nothing to do       TransactionStale         rolled back, TransactionTimeout
 
-Until its first write it holds nothing, neither lock nor snapshot: each statement sees the newest
-committed state. With the first write it takes the lock and reads again what it had read; only if
-all of it is unchanged does it go on. So whatever it decided on is true at the moment it commits,
-and a handler that waits a minute for another service keeps no log from starting over.
+Until its first write it has neither lock nor snapshot: each statement sees the newest committed
+state. The first write takes the lock, repeats all reads, and continues only if their results are
+unchanged. So its decisions are still right when it commits, and a handler that waits a minute for
+another service does not block the restart of the log.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class TransactionTx(Tx):
         super().__init__(clock.now_us())
         self._access = access
         self._fence = fence
-        #: From the first write to the end.
+        #: The Tx that writes, from the first write to the end.
         self._writing: SqliteTx | None = None
         self._timer: asyncio.TimerHandle | None = None
-        #: What was read before the first write, to be read again then.
+        #: Reads before the first write, to be repeated with it: name, parameters, rows.
         self._reads: list[tuple[str, dict[str, Any], list[Row]]] = []
 
     def holds_lock_of(self, connection: WriteConnection) -> bool:
-        """Whether it is past its first write, in that store."""
+        """Whether it has begun to write, in the store of this connection."""
         return self._writing is not None and self._access.connection is connection
 
     async def execute(self, name: str, /, **params: object) -> int:
@@ -99,7 +99,7 @@ class TransactionTx(Tx):
         return await (await self._for_writing()).fetch_all(name, **params)
 
     async def leave(self, *, commit: bool) -> None:
-        """After the body. Raises: what makes the commit impossible."""
+        """End the transaction after its block. Raises: the error that prevents the commit."""
         writing = self._end()
         if writing is None:
             failed = self.failed
@@ -143,7 +143,7 @@ class TransactionTx(Tx):
         return writing
 
     async def _check(self, writing: SqliteTx) -> None:
-        """See that what was read is still true."""
+        """Raises: LeaseLost for a stale fence; TransactionStale when a read has changed."""
         if self._fence is not None:
             await check_fence(writing, self._fence)
         for name, params, rows in self._reads:
@@ -168,7 +168,7 @@ class TransactionTx(Tx):
         self._access.connection.roll_back()
 
     def _end(self) -> SqliteTx | None:
-        """Write no more; None: nothing was written."""
+        """Stop the timer. Returns the Tx that writes; None: nothing was written."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

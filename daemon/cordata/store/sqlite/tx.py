@@ -1,4 +1,4 @@
-"""SqliteTx: each call is done when it returns; none is ever scheduled."""
+"""SqliteTx: a Tx whose calls run at once, without the event loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SqliteTx(Tx):
         self._cursor = cursor
         self._all = queries
         self._queries = queries.by_name
-        #: Whether a statement ran that is not known to only read.
+        #: Whether a statement ran that may have written.
         self.wrote = False
 
     def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
@@ -68,7 +68,7 @@ class SqliteTx(Tx):
         self._run(self._all.insert(table, columns), columns)
 
     async def _write_event(self, **event: object) -> None:
-        """As in Tx. The messages are rows of a trigger: only `total_changes` counts them."""
+        """As in Tx. A trigger adds the messages, and only `total_changes` counts these rows."""
         connection = self._cursor.connection
         before = connection.total_changes
         await self.write(PUBLISH, **event)

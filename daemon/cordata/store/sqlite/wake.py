@@ -29,7 +29,7 @@ class WakeUps(Topics):
     """The topics of one process and its socket to the others."""
 
     def __init__(self, runtime_dir: Path, loop: asyncio.AbstractEventLoop) -> None:
-        """Without a usable runtime directory only this process is woken; a log line says so."""
+        """Without a usable runtime directory it wakes only this process, and logs a warning."""
         super().__init__(loop)
         self._folder = runtime_dir / "wake"
         self._socket: socket.socket | None = None
@@ -48,7 +48,7 @@ class WakeUps(Topics):
             self._timer = loop.call_later(_LOOK_S, self.look)
 
     def look(self) -> None:
-        """Bind anew when the socket was deleted (the runtime directory was cleaned, say)."""
+        """Bind again when the socket was deleted (for example by a cleaner of /run)."""
         self._timer = self._loop.call_later(_LOOK_S, self.look)
         if self._socket is None or (self._folder / self._name).exists():
             return
@@ -92,7 +92,7 @@ class WakeUps(Topics):
             try:
                 self._socket.sendto(data, path)
             except BlockingIOError:
-                pass  # its queue is full of wake-ups: it will look anyway
+                pass  # its queue is full of wake-ups, so it will read the tables anyway
             except ConnectionRefusedError:  # its process is dead
                 with contextlib.suppress(OSError):
                     os.unlink(path)

@@ -31,7 +31,7 @@ _SALTS_AT = 8
 _READERS_MS = 100
 #: Commits between looks at the size of the log: 10 us each.
 _LOOK_EVERY = 8
-#: A writer makes a checkpoint itself when the log is so many times over its limit.
+#: A writer makes a checkpoint itself when the log is larger than so many times its limit.
 _FAR_OVER = 4
 #: A writer that found a reader in the way leaves the log alone for a while.
 _PAUSE_S = 1.0
@@ -41,7 +41,7 @@ _PAUSE_S = 1.0
 class Checkpoint:
     """The result of a checkpoint."""
 
-    #: Frames are all in the database file and the log starts over; False: a reader was in the way.
+    #: Whether all frames are in the database file and the log restarts; False: a reader blocked it.
     complete: bool
     #: Size of the live part before.
     wal_bytes: int
@@ -56,7 +56,7 @@ class Wal:
         self._finished: bytes | None = None
 
     def file_bytes(self) -> int:
-        """Size of the file, whatever of it is alive."""
+        """Size of the file, including its unused part."""
         try:
             return self._path.stat().st_size
         except OSError:
@@ -153,7 +153,7 @@ class Checkpointer:
         return await asyncio.shield(self._tasks.start(self._run(truncate=force)))
 
     def committed(self) -> None:
-        """Look at the log now and then; wake the primary, or act if that was not enough."""
+        """Check the log after some commits; wake the primary, or make a checkpoint if necessary."""
         self._commits += 1
         if self._commits % _LOOK_EVERY:
             return

@@ -4,9 +4,9 @@
                          ^                 |
                          +--savepoint each-+ a unit failed that had written: once more, from BEGIN
 
-Units run on the loop's thread: in another one each statement would have to win the interpreter
-back from a busy loop, with the lock of all processes in its hands. There is no flush timer: while
-one commit is under way the next batch gathers.
+Units run on the loop's thread: in another thread each statement would wait for the interpreter lock
+of a busy loop while it holds the lock of all processes. There is no flush timer: the next batch
+gathers while one commit is under way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cordata.store.sqlite.tx import SqliteTx, drive
 from cordata.store.tasks import StoreTasks, fail_future, own_error
 from cordata.store.tx import Tx, Unit
 
-#: After so many storage errors in a row what waits is refused, not tried one by one.
+#: After so many storage errors in a row the waiting units are refused, not tried one by one.
 _GIVE_UP_AFTER = 3
 
 
@@ -40,7 +40,7 @@ class Entry:
         self.fence = fence
         self.future = future
         self.context: Context = copy_context()
-        #: Its shared transaction failed: the next one is its own.
+        #: Whether it must run in a transaction of its own, because its shared one failed.
         self.alone = False
         self.value: Any = None
         self.error: BaseException | None = None
@@ -68,9 +68,9 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Entry] = deque()
         self._batch: list[Entry] = []
-        #: Whom to wake after the commit of the batch.
+        #: Topics to notify after the commit of the batch.
         self._topics: set[str] = set()
-        #: A task waits for the write lock, to take what is in the queue.
+        #: Whether a task waits for the write lock, to run the units in the queue.
         self._asked = False
         #: Storage errors in a row.
         self._failures = 0
@@ -107,7 +107,7 @@ class Writer:
         return entry.future
 
     def _ask(self) -> None:
-        """Start the task of the next batch: it begins behind what the loop has ready now."""
+        """Start the task of the next batch; it runs after the loop's tasks that are ready now."""
         if self._queue and not self._asked:
             self._asked = True
             self._tasks.start(self._write())
@@ -214,7 +214,7 @@ class Writer:
         self._committed(self._topics)
 
     def _failed(self, batch: list[Entry], error: CordataError) -> None:
-        """The shared transaction failed: its units run again one by one, unless it is hopeless."""
+        """After a failed shared transaction: run its units again one by one, or refuse them."""
         if len(batch) > 1 and self._failures < _GIVE_UP_AFTER:
             self._connection.roll_back()
             for entry in reversed(batch):
@@ -230,8 +230,8 @@ class Writer:
                 self._queue.clear()
 
     def _refuse(self, entries: Iterable[Entry], error: BaseException) -> None:
-        if not isinstance(error, CordataError):  # a mistake of ours, or the end of the loop
-            error = StoreUnavailable("the store failed inside; see the log")
+        if not isinstance(error, CordataError):  # a bug, or the end of the loop
+            error = StoreUnavailable("the store had an internal error; see the log")
         for entry in entries:
             if not entry.future.done():
                 entry.future.set_exception(own_error(error))

@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS migration (
     PRIMARY KEY (component, number)
 );
 
--- term only grows: it is the fencing token of DESIGN contract 4.
+-- term only grows: it is the fencing token.
 CREATE TABLE IF NOT EXISTS lease (
     name        TEXT   NOT NULL PRIMARY KEY,
     holder      TEXT   NOT NULL,
