@@ -37,7 +37,7 @@ def test_name_is_refused_when_it_is_malformed(stream: str) -> None:
 
 
 def test_category_is_refused_when_it_is_the_name_of_a_stream() -> None:
-    with pytest.raises(PermanentError, match="no category"):
+    with pytest.raises(PermanentError, match="not a valid category"):
         check_category("account-7")
 
 

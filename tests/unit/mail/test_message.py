@@ -70,7 +70,7 @@ def test_message_shows_a_picture_beside_its_html() -> None:
     ],
 )
 def test_picture_needs_a_name_and_type_that_a_header_can_have(picture: InlineImage) -> None:
-    with pytest.raises(PermanentError, match="picture"):
+    with pytest.raises(PermanentError, match="inline image"):
         check_inline_images([picture])
 
 

@@ -66,8 +66,8 @@ def test_plan_is_kept_when_the_statement_says_so() -> None:
         ("SELECT 1;", "before the first"),
         ("-- name: q\n-- nothing\n", "'q' is empty"),
         ("-- name: q\nSELECT 1; SELECT 2;", "more than one statement"),
-        ("-- name: 1q\nSELECT 1;", "'1q' is no name"),
-        ("-- name:\nSELECT 1;", "'' is no name"),
+        ("-- name: 1q\nSELECT 1;", "'1q' is not a valid name"),
+        ("-- name:\nSELECT 1;", "'' is not a valid name"),
     ],
 )
 def test_file_is_refused_with_its_line_when_it_is_wrong(text: str, problem: str) -> None:
