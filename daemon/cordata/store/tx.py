@@ -242,7 +242,7 @@ class Tx(ABC):
         no valid name or type.
         """
         if isinstance(to, str) or not to:  # a type checker accepts a str as Sequence[str]
-            raise PermanentError("a mail needs a list of recipient addresses")
+            raise PermanentError("a mail needs a list of addresses of its recipients")
         if message_id is not None:
             check_key(message_id, "a Message-ID")
         if inline:
