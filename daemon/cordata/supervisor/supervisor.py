@@ -26,7 +26,7 @@ from cordata.supervisor import listen as listening
 from cordata.supervisor.child import START_TIMEOUT_S, Child, children, outcome
 from cordata.supervisor.notify import NotifySocket
 from cordata.supervisor.preload import Interrupted, has_threads, preload
-from cordata.supervisor.spawn import Forked, Start, become, execute, fork
+from cordata.supervisor.spawn import Forked, Start, become, execute, fork, leave
 from cordata.systemd import Notifier, listen_fds
 
 log = logger("cordata.server")
@@ -97,7 +97,10 @@ class Supervisor:
         # Outside of the handler: errors of the child would else have `Forked` as their context.
         assert self._program is not None
         become(forked)
-        self._program(forked.start.arguments)
+        try:
+            self._program(forked.start.arguments)
+        except SystemExit as end:
+            leave(end)
 
     def _supervise(self) -> int:
         try:

@@ -73,6 +73,18 @@ def test_a_forked_worker_imports_nothing_of_the_runtime_by_itself(tmp_path: Path
         assert running.wait() == 0
 
 
+def test_a_fork_calls_at_its_end_what_the_application_registered(tmp_path: Path) -> None:
+    environment = {"AT_IMPORT": f"atexit:{tmp_path / 'end'}"}
+    with server(tmp_path, app=UNSHAREABLE, workers=1, environment=environment) as running:
+        worker = running.get("/facts")
+        assert worker["imported_by"] == running.process.pid
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+    ended = {path.name for path in tmp_path.glob("end-*")}
+    assert {f"end-{worker['pid']}", f"end-{running.process.pid}"} < ended
+    assert len(ended) == 3  # the primary, too
+
+
 @pytest.mark.parametrize("what", ["thread", "open:{}/file"])
 def test_children_are_executed_when_the_import_makes_what_a_fork_has_not(
     tmp_path: Path, what: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
@@ -14,6 +15,8 @@ match os.environ["AT_IMPORT"].split(":", 1):
         threading.Thread(target=threading.Event().wait, daemon=True).start()
     case ["open", path]:
         file = open(path, "w")
+    case ["atexit", path]:
+        atexit.register(lambda: Path(f"{path}-{os.getpid()}").touch())
     case ["fail"]:
         raise RuntimeError("no more of this")
     case ["exit"]:
