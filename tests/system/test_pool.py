@@ -166,7 +166,7 @@ def test_member_of_the_group_calls_and_nobody_else_does(pooled: Host) -> None:
     assert as_anna.stdout == "1\n"
     bruno = ["setpriv", "--reuid=bruno", "--regid=bruno", "--init-groups"]
     as_bruno = pooled.run(*bruno, *argv, check=False)
-    assert as_bruno.returncode == 1 and "is not for this user" in as_bruno.stderr
+    assert as_bruno.returncode == 1 and "permission denied" in as_bruno.stderr
     pooled.sh("userdel anna; userdel bruno")
 
 

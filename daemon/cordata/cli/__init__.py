@@ -11,26 +11,26 @@ import click
 from cordata import __version__
 from cordata.terminal import LazyGroup, run_command
 
-#: name -> (where, line in the list of `cordata --help`)
+#: name -> (`module:attribute` of the command, its line in the list of `cordata --help`)
 _COMMANDS = {
     "server": ("cordata.cli.server:server", "Run primary and workers in the foreground."),
-    "new": ("cordata.cli.new:new", "Make a small working application."),
+    "new": ("cordata.cli.new:new", "Create a small working application."),
     "worker": ("cordata.cli.role:worker", "Run one worker (worker@.service)."),
     "primary": ("cordata.cli.role:primary", "Run the primary (primary.service)."),
-    "pool": ("cordata.cli.pool:pool", "Look at the pool's processes, replace them."),
+    "pool": ("cordata.cli.pool:pool", "Show the pool's processes, replace them."),
     "call": ("cordata.cli.call:call", "Run one command of the pool."),
     "job": ("cordata.cli.job:job", "Run a job once (its timer's service)."),
     "alert": ("cordata.cli.alerts:alert", "Report a failed unit (alert@.service)."),
-    "alerts": ("cordata.cli.alerts:alerts", "Look at alerts, by kind."),
-    "outbox": ("cordata.cli.outbox:outbox", "Look at events that were written."),
-    "dlq": ("cordata.cli.dlq:dlq", "Look at dead letters, replay or drop them."),
-    "group": ("cordata.cli.group:group", "See consumer groups, rename or remove them."),
+    "alerts": ("cordata.cli.alerts:alerts", "List, show and clear alerts."),
+    "outbox": ("cordata.cli.outbox:outbox", "List, show, replay and purge published events."),
+    "dlq": ("cordata.cli.dlq:dlq", "List dead letters, replay or drop them."),
+    "group": ("cordata.cli.group:group", "List consumer groups, rename or remove them."),
     "events": ("cordata.cli.events:events", "Append to, read and follow the event store."),
     "subscriptions": (
         "cordata.cli.subscriptions:subscriptions",
-        "See how far subscriptions are, reset them.",
+        "Show the progress of subscriptions, reset them.",
     ),
-    "migrate": ("cordata.cli.migrate:migrate", "Migrate the store, or see what is pending."),
+    "migrate": ("cordata.cli.migrate:migrate", "Migrate the store, or list pending migrations."),
     "config": ("cordata.cli.config:config", "Check or show the configuration."),
     "credentials": ("cordata.cli.credentials:credentials", "Create the master key, list secrets."),
 }
@@ -40,7 +40,7 @@ _COMMANDS = {
     cls=LazyGroup,
     lazy=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="""Exit codes: 0 done, 1 failed, 2 wrong usage, 69 something a job needs is unavailable
+    epilog="""Exit codes: 0 done, 1 failed, 2 wrong usage, 69 a dependency of a job is unavailable
 (try again soon), 75 another process runs the job, or the pool cannot take the call now (a later try
 may succeed), 78 the configuration cannot be used, 130 ended by Ctrl-C.""",
 )
@@ -50,10 +50,10 @@ may succeed), 78 the configuration cannot be used, 130 ended by Ctrl-C.""",
 def cordata() -> None:
     """Run a Python service as a rope team on systemd.
 
-    The configuration is --config, else $CORDATA_CONFIG, else ./cordata.toml, which no other user
-    may be able to change, else /etc/cordata/cordata.toml.
+    The configuration file is --config, else $CORDATA_CONFIG, else ./cordata.toml (refused if
+    another user can change it), else /etc/cordata/cordata.toml.
 
-    On a server the units call these commands; on a workstation start with
+    On a server, systemd units call these commands; on a workstation, start with
 
     \b
       cordata new myapp
@@ -62,9 +62,9 @@ def cordata() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """The program. Exit codes: see `run_command`; 69 and 75 are those of commands for which another
-    try makes sense.
+    """Run the program and exit. Exit codes: those of `run_command`, and 69 and 75 of commands that
+    may succeed when they are tried again.
     """
-    # A missed watchdog is SIGABRT; this is how it leaves a trace of every thread.
+    # When the watchdog expires, systemd sends SIGABRT; this prints the stack of every thread.
     faulthandler.enable()
     run_command(lambda: cordata, "cordata", argv)

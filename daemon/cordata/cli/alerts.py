@@ -1,4 +1,4 @@
-"""`cordata alerts list|show|clear`, and `cordata alert UNIT`, what alert@.service runs."""
+"""`cordata alerts list|show|clear`, and `cordata alert UNIT`, which alert@.service runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _COLUMNS = ("fingerprint", "title", "count", "pending", "last_at", "mail", "mail
 
 @click.group()
 def alerts() -> None:
-    """Errors by kind: errors with one cause are one alert with a count.
+    """Alerts: errors with the same cause are one alert with a count.
 
-    ALERT is the id that the list and the mails show. The journal has every single error.
+    ALERT is the id shown in the list and in mails. The journal has every single error.
     """
 
 
@@ -46,8 +46,9 @@ def list_(operator: Operator, limit: int) -> int:
     """List alerts, the latest first.
 
     PENDING counts occurrences that no mail has reported yet. MAIL is the state of the primary's
-    last mail about the alert, and MAILED when the mail server took it; both are empty for alerts
-    that a process mailed at once. With an invalid configuration the valid parts of it are used.
+    last mail about the alert, MAILED the time at which the mail server accepted it; both are empty
+    for alerts that a process mailed at once. If the configuration is invalid, its valid parts are
+    used.
     """
     rows = operator.run_salvaged(
         lambda ctx: ctx.store.read(lambda tx: tx.fetch_all("alert.list", limit=limit))
@@ -60,12 +61,12 @@ def list_(operator: Operator, limit: int) -> int:
     short_help="Show one with its text.",
     epilog="""Example: cordata alerts show 0a1b2c3d4e5f
 
-Exit codes: 0 done, 1 there is no such alert.""",
+Exit codes: 0 done, 1 no such alert.""",
 )
 @click.argument("fingerprint", metavar="ALERT")
 @operator_options
 def show(operator: Operator, fingerprint: str) -> int:
-    """Show one alert with the text of the latest of its kind."""
+    """Show one alert with the text of its latest occurrence."""
     row = operator.run_salvaged(
         lambda ctx: ctx.store.read(lambda tx: tx.fetch_one("alert.show", fingerprint=fingerprint))
     )
@@ -81,25 +82,25 @@ def show(operator: Operator, fingerprint: str) -> int:
 
 
 @alerts.command(
-    short_help="Forget alerts that are dealt with.",
+    short_help="Delete alerts that are resolved.",
     epilog="""Examples:
 
 \b
   cordata alerts clear 0a1b2c3d4e5f
   cordata alerts clear --all
 
-Exit codes: 0 done, 1 an alert that was named is not there.""",
+Exit codes: 0 done, 1 a named alert does not exist.""",
 )
 @click.argument("fingerprints", metavar="[ALERT]...", nargs=-1)
 @click.option("--all", "all_", is_flag=True, help="All alerts.")
 @operator_options
 def clear(operator: Operator, fingerprints: tuple[str, ...], all_: bool) -> int:
-    """Forget alerts: their counts, and what was to be mailed about them. The next one of a kind is
-    its first again.
+    """Delete alerts with their counts and unsent reports. The next error with that cause starts a
+    new alert.
     """
 
     if bool(fingerprints) == all_:
-        raise click.UsageError("which? ALERT... or --all")
+        raise click.UsageError("name alerts (ALERT...) or add --all")
     cleared, missing = operator.run(
         lambda ctx: ctx.store.run(partial(_clear, fingerprints=fingerprints))
     )
@@ -132,17 +133,17 @@ def _record(row: Row) -> dict[str, object]:
   systemctl start alert@worker@0.service     (what OnFailure= does)
   cordata alert worker@0.service
 
-Exit codes: 0 it is in the journal and mailed if a mail was due, 1 the mail could not be sent: the
-primary sends it when the server is back."""
+Exit codes: 0 the failure is in the journal, and mailed if a mail was due; 1 the mail could not be
+sent: the primary sends it when the mail server is back."""
 )
 @click.argument("unit")
 @config_option
 @debug_option
 def alert(unit: str, config: str | None, debug: bool) -> int:
-    """Say that UNIT failed: in the journal, and by mail at most once per cool-down.
+    """Report that UNIT failed: in the journal, and by mail at most once per cool-down.
 
-    Needs neither the store nor a valid configuration, which may be the reason of the failure.
-    The primary stores it afterwards, see `cordata alerts list`.
+    Needs neither the store nor a valid configuration, since these may be the cause of the failure.
+    The primary stores the alert afterwards, see `cordata alerts list`.
     """
     from cordata import events
     from cordata.alert import Alerter, Spool
@@ -173,14 +174,16 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     )
     sent = alerter.alert(unit, text, message_id=events.UNIT_FAILED)
     pending = 1 if later or not alerter.mails else 0
-    leave(unit, text, Spool(directories), pending=pending, environ=os.environ)
+    spool_alert(unit, text, Spool(directories), pending=pending, environ=os.environ)
     return 0 if sent else 1
 
 
-def leave(unit: str, text: str, spool: Spool, *, pending: int, environ: Mapping[str, str]) -> None:
-    """Leave it to the primary: it stores the alert, and mails it if it is `pending`.
+def spool_alert(
+    unit: str, text: str, spool: Spool, *, pending: int, environ: Mapping[str, str]
+) -> None:
+    """Write the alert into the spool, from which the primary stores it; it mails it if `pending`.
 
-    What failed in another way is another alert: the count of one is how often just that happened.
+    Another result, exit code or status is another alert, so each count is of one kind of failure.
     """
     from cordata import clock
     from cordata.core.alert import group_of
@@ -189,7 +192,7 @@ def leave(unit: str, text: str, spool: Spool, *, pending: int, environ: Mapping[
     place, now_us = f"{socket.gethostname()} {unit}", clock.now_us()
     how = ("MONITOR_SERVICE_RESULT", "MONITOR_EXIT_CODE", "MONITOR_EXIT_STATUS")
     key = "\0".join([unit, *(environ.get(name, "") for name in how)])
-    invocation = environ.get("MONITOR_INVOCATION_ID", "")  # no secret, and only useful as a whole
+    invocation = environ.get("MONITOR_INVOCATION_ID", "")  # not a secret, and useless if masked
     group = group_of(
         unit,
         text,
@@ -203,17 +206,17 @@ def leave(unit: str, text: str, spool: Spool, *, pending: int, environ: Mapping[
     try:
         spool.add([group])
     except OSError as error:
-        logger("cordata.alert").error("the alert cannot be kept for the primary: %s", error)
+        logger("cordata.alert").error("cannot spool the alert for the primary: %s", error)
 
 
 def describe(unit: str, environ: Mapping[str, str]) -> str:
-    """The text about a failure, from the MONITOR_* variables of the manager (systemd.exec(5))."""
+    """The alert's text, from the MONITOR_* variables that systemd sets (systemd.exec(5))."""
     result = environ.get("MONITOR_SERVICE_RESULT", "")
     code = environ.get("MONITOR_EXIT_CODE", "")
     status = environ.get("MONITOR_EXIT_STATUS", "")
     invocation = environ.get("MONITOR_INVOCATION_ID", "")
     what = f": {result}" if result else ""
-    if result == "success":  # the manager looked when it was on its next start
+    if result == "success":  # systemd had restarted the unit before it set the variables
         what, code = ", and was started again", ""
     if code:
         what += f" ({code}, status {status})" if status else f" ({code})"

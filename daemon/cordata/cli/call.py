@@ -26,33 +26,35 @@ if TYPE_CHECKING:
   jq .order basket.json | cordata call price --file - --session 3f2a
   cordata call export --json '{"year": 2026}' --stream
 
-The result is printed as JSON, bytes in it as base64; with --stream one line for each part, as it
-comes.
+The result is printed as JSON, with bytes as base64; with --stream, each part on a line as it
+arrives.
 
-Ctrl-C cancels: a call that waits is never run, a command that runs is notified and may go on until
-its deadline; with --hard its process is killed if that does not end it.
+Ctrl-C cancels: a waiting call is never run, a running command is notified and may go on until its
+deadline; with --hard, its process is killed if the command does not end.
 
-Exit codes: 0 done, 1 the call failed, 2 wrong usage, 75 no child can take it now (none answers, all
-are busy, too many calls, the command is refused for a while), 78 the configuration cannot be used,
-130 Ctrl-C."""
+Exit codes: 0 done, 1 the call failed, 2 wrong usage, 75 no child can take the call now (none
+answers, all are busy, too many calls wait, the command is refused for a while), 78 the
+configuration cannot be used, 130 Ctrl-C."""
 )
 @click.argument("command")
 @click.option("--json", "text", metavar="JSON", help="The payload.  [default: null]")
-@click.option("--file", "file", type=click.File("rb"), help="A file with it; - reads stdin.")
-@click.option("--session", metavar="ID", default="", help="The session that it belongs to.")
+@click.option("--file", "file", type=click.File("rb"), help="File with the payload; - reads stdin.")
+@click.option("--session", metavar="ID", default="", help="Session of the call.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="For waiting and running.  [default: the command's own, else call_timeout_s of its pool]",
+    help="For waiting and running.  [default: the command's, else call_timeout_s of its pool]",
 )
-@click.option("--idempotent", is_flag=True, help="It may run twice: again if its process dies.")
+@click.option(
+    "--idempotent", is_flag=True, help="It may run twice: run it again if its process dies."
+)
 @click.option("--priority", type=click.IntRange(0, 9), default=0, help="Higher goes first.")
-@click.option("--stream", is_flag=True, help="Print parts as they come.")
-@click.option("--hard", is_flag=True, help="Ctrl-C has its process killed if it does not end.")
+@click.option("--stream", is_flag=True, help="Print parts as they arrive.")
+@click.option("--hard", is_flag=True, help="On Ctrl-C, kill its process if it does not end.")
 @state_dir_option
 @config_option
-@click.option("--debug", is_flag=True, help="Show tracebacks: of what a command raised, its own.")
+@click.option("--debug", is_flag=True, help="Show tracebacks, also those of the command.")
 def call(
     command: str,
     text: str | None,
@@ -73,7 +75,7 @@ def call(
     from cordata.pool.client.values import check_call
 
     payload = _payload(text, file)
-    # Not given, it is as @app.command says.
+    # Without the option, `idempotent` of @app.command applies.
     options["idempotent"] = options["idempotent"] or None
     loaded = placed(load_runtime(config), state_dir)
     path = pool_directory(loaded)
@@ -81,19 +83,20 @@ def call(
     timeout_s = options["timeout"] or timeout_of(command)
     deadline = monotonic() + options["timeout"] if options["timeout"] else None
     try:
-        # Wrong usage is told at once.
+        # Wrong usage is reported before waiting for a worker.
         check_call(command, options["session"], timeout_s, None, options["priority"])
         wait_until_listening(loaded, timeout_s)
-        # Whichever pool's children know the command run it: this configuration may be another one.
+        # The children of any pool that know the command run it: the workers may run with another
+        # configuration than this one.
         with SyncClient(path, timeout=timeout_of, hard_cancel=hard) as client:
             _run(client, command, payload, stream=stream, options=options)
     except CordataError as error:
-        # What a command raised, it raised in its process: our own frames say nothing of it.
+        # A command raises in its child process: the frames of this process do not show where.
         code = report(error, debug=debug and not isinstance(error, CommandFailed))
         for line in _more(error, debug=debug):
             click.echo(line, err=True)
         return EXIT_TRY_AGAIN if _may_work_later(error) else code
-    except ValueError as error:  # of an option, before anything is sent
+    except ValueError as error:  # an invalid option; nothing was sent
         raise click.UsageError(str(error)) from None
     except KeyboardInterrupt:
         click.echo(_cancelled(command, deadline, hard=hard), err=True)
@@ -102,9 +105,9 @@ def call(
 
 
 def _cancelled(command: str, deadline: float | None, *, hard: bool) -> str:
-    """The message after Ctrl-C: what it did, and how long the command may still run.
+    """The message after Ctrl-C: what was cancelled, and how long the command may still run.
 
-    `deadline`: monotonic; None: the command's own, which only its child knows.
+    `deadline`: monotonic seconds; None: the command's default, which only its child knows.
     """
     text = f"cancelled: if {printable(command)} has begun, it is notified"
     if hard:
@@ -128,12 +131,12 @@ def _more(error: CordataError, *, debug: bool) -> list[str]:
     if isinstance(error, CommandUnknown) and not error.hint:
         return ["hint: `cordata pool status` shows the names of all"]
     if isinstance(error, SessionNotFound):
-        return ["hint: `cordata pool sessions` lists them; programs make them, and their time ends"]
+        return ["hint: `cordata pool sessions` lists them; programs create them, and they expire"]
     return []
 
 
 def _payload(text: str | None, file: IO[bytes] | None) -> object:
-    """The payload that the options give. Raises: click.UsageError."""
+    """The payload given by --json or --file. Raises: click.UsageError."""
     from cordata.pool.client.values import from_json
 
     if text is not None and file is not None:
@@ -150,7 +153,7 @@ def _payload(text: str | None, file: IO[bytes] | None) -> object:
 def _run(
     client: SyncClient, command: str, payload: object, *, stream: bool, options: dict[str, Any]
 ) -> None:
-    """Print the result, or each part at once."""
+    """Run the command and print its result, or with `stream` each part as it arrives."""
     parts = (
         client.stream(command, payload, **options)
         if stream
@@ -165,9 +168,9 @@ def _show(value: object) -> None:
 
     try:
         line = msgspec.json.encode(value)
-    except (TypeError, ValueError, RecursionError):  # a key or a value that JSON does not have
+    except (TypeError, ValueError, RecursionError):  # a key or a value that JSON cannot represent
         line = msgspec.json.encode(repr(value))
-    click.echo(line)  # by click: that a disk is full is then told as for any other command
+    click.echo(line)  # not print(): `run_command` recognizes a full disk by click's frames
 
 
 def _may_work_later(error: CordataError) -> bool:

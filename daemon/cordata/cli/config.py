@@ -34,10 +34,10 @@ def config() -> None:
 )
 @shared
 def check(config: str | None, app: str | None, debug: bool) -> int:
-    """Check the file, the application and what it registers. Exit 78 names every problem.
+    """Check the file, the application and what it registers. Exit code 78: all problems are named.
 
-    Warns of events that are published and that no group handles, and of what the application finds
-    wrong in the store, the hub's secrets that this master-key does not open for example.
+    Warns of events that are published but handled by no group, and of problems that the application
+    finds in the store, for example secrets of the hub that this master-key cannot open.
     """
     from cordata.app_loader import load
     from cordata.factory import check_start, missing_state
@@ -48,15 +48,17 @@ def check(config: str | None, app: str | None, debug: bool) -> int:
         text = f"warning: {place} publishes {type_!r}, which no group of this application handles"
         click.echo(text, err=True)
     if (state := missing_state(loaded.config)) is not None:
-        click.echo(f"note: [paths] state {state} does not exist; the service makes it", err=True)
+        click.echo(f"note: [paths] state {state} does not exist; the service creates it", err=True)
     else:
-        _look_into_store(loaded)
+        _check_store(loaded)
     click.echo(f"{loaded.document.path or 'defaults (no file)'}: ok")
     return 0
 
 
-def _look_into_store(loaded: Loaded) -> None:
-    """Warn of what the application's checks find. A store that cannot be asked is no mistake."""
+def _check_store(loaded: Loaded) -> None:
+    """Print a warning for each problem that the application's checks find. If the store cannot be
+    opened, print a note: the configuration may be correct all the same.
+    """
     from cordata.errors import CordataError
 
     # A user who may not read the secrets cannot check them.
@@ -69,17 +71,17 @@ def _look_into_store(loaded: Loaded) -> None:
     try:
         found = run_in(loaded.config, loaded.app, ask)
     except CordataError as error:
-        click.echo(f"note: the store was not looked into: {error}", err=True)
+        click.echo(f"note: the store was not checked: {error}", err=True)
         return
     for text in found:
         click.echo(f"warning: {text}", err=True)
 
 
 def unhandled_events(app: App, spec: str) -> Iterator[tuple[str, str]]:
-    """Where the application publishes a type that it does not handle, and the type.
+    """Yields (`file:line`, type) for each place that publishes a type without a handler.
 
-    Finds `publish("type", ...)`, also by a name of the module, in the modules of the packages of
-    `spec` that are imported; not a type that is put together when the program runs.
+    Finds `publish("type", ...)` and `publish(NAME, ...)` in the imported modules of the package of
+    `spec` (`module:attribute`); not a type that is computed when the program runs.
     """
     package = spec.partition(":")[0].partition(".")[0]
     handled = {one.type for one in app.handlers}
@@ -96,7 +98,7 @@ def unhandled_events(app: App, spec: str) -> Iterator[tuple[str, str]]:
 
 
 def _text_of(node: ast.expr, module: object) -> str | None:
-    """The text that an expression stands for, if it is a literal or a name of the module."""
+    """The string that an expression means, if it is a literal or a name of the module."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -110,7 +112,7 @@ def _text_of(node: ast.expr, module: object) -> str | None:
 
 
 @config.command(
-    short_help="Print every setting as it is in effect.",
+    short_help="Print the effective value of every setting.",
     epilog="""Examples:
 
 \b
@@ -119,7 +121,7 @@ def _text_of(node: ast.expr, module: object) -> str | None:
 )
 @shared
 def show(config: str | None, app: str | None, debug: bool) -> int:
-    """Print every setting as it is in effect; defaults are marked, secrets masked."""
+    """Print the effective value of every setting; defaults are marked, secrets masked."""
     from cordata.app_loader import load
     from cordata.config.show import lines
     from cordata.systemd import Credentials

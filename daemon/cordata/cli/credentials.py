@@ -1,4 +1,4 @@
-"""`cordata credentials`: the master key and what else is in the directory of secrets."""
+"""`cordata credentials init|list`: creates the master key, lists the credentials by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def credentials() -> None:
 )
 @shared
 def init(config: str | None, app: str | None, debug: bool) -> int:
-    """Create the credential master-key if it is missing. Never replaces one."""
+    """Create the credential master-key if it is missing. It is never replaced."""
     from cordata.app_loader import load_runtime
     from cordata.systemd.credentials import create
     from cordata.vault import MASTER_KEY, new_key
@@ -30,14 +30,14 @@ def init(config: str | None, app: str | None, debug: bool) -> int:
     if create(directory, MASTER_KEY, new_key()):
         click.echo(f"created {directory / MASTER_KEY}; keep a copy: sealed secrets need it")
     else:
-        click.echo(f"{directory / MASTER_KEY} exists, left as it is")
+        click.echo(f"{directory / MASTER_KEY} exists and is not changed")
     return 0
 
 
 @credentials.command("list", epilog="Example: cordata credentials list")
 @shared
 def list_(config: str | None, app: str | None, debug: bool) -> int:
-    """List the secrets that are there, by name."""
+    """List the names of the existing credentials."""
     from cordata.app_loader import load_runtime
     from cordata.systemd import Credentials
 

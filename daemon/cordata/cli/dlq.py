@@ -24,7 +24,7 @@ _CHOICE = "--type, --group, --error, --since, --before or --all"
 def dlq() -> None:
     """Dead letters: events that a consumer group gave up after its last retry.
 
-    EVENT is an event's id. An event may be the dead letter of several groups: --group names one.
+    EVENT is an event's id. An event may be a dead letter of several groups: --group selects one.
     """
 
 
@@ -39,7 +39,7 @@ def dlq() -> None:
   cordata dlq list --since 2026-01-31 --before 2026-01-31T12:00
   cordata dlq list --limit 200 --json
 
-Exit codes: 0 done, 1 --id names an event that is no dead letter.""",
+Exit codes: 0 done, 1 the event of --id is not a dead letter.""",
 )
 @choosing(*_NARROWING, "event_id")
 @paging
@@ -47,8 +47,8 @@ Exit codes: 0 done, 1 --id names an event that is no dead letter.""",
 def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> int:
     """List dead letters, the latest first, with the kind of their last error.
 
-    Payload and error text, which may hold personal data, are shown by `cordata dlq show`. What
-    `--json` prints as next is the POSITION of the next page.
+    Payload and error text, which may contain personal data, are shown by `cordata dlq show`. The
+    value of "next" in the JSON output is the POSITION of the next page.
     """
     from cordata.broker.inspection import DeadLetters
 
@@ -71,7 +71,7 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
   cordata dlq show 0190b2c4d5e67f8090a1b2c3d4e5f607
   cordata dlq show 0190b2c4d5e67f8090a1b2c3d4e5f607 --group shop.send_voucher --json
 
-Exit codes: 0 done, 1 it is no dead letter.""",
+Exit codes: 0 done, 1 EVENT is not a dead letter.""",
 )
 @click.argument("event_id", metavar="EVENT")
 @choosing("group")
@@ -83,7 +83,7 @@ def show(operator: Operator, event_id: str, choice: Choice) -> int:
 
     letters = operator.run(lambda ctx: DeadLetters(ctx.store).find(event_id, group=choice.group))
     if not letters and not operator.json:
-        click.echo(f"error: {event_id} is no dead letter", err=True)
+        click.echo(f"error: {event_id} is not a dead letter; see `cordata dlq list`", err=True)
     shown = [asdict(letter) for letter in letters]
     if not operator.json:
         for letter in shown:
@@ -96,7 +96,7 @@ def show(operator: Operator, event_id: str, choice: Choice) -> int:
 
 
 @dlq.command(
-    short_help="Give them back to their group.",
+    short_help="Return them to their group.",
     epilog="""Examples:
 
 \b
@@ -104,29 +104,29 @@ def show(operator: Operator, event_id: str, choice: Choice) -> int:
   cordata dlq replay --group shop.send_voucher --error TimeoutError
   cordata dlq replay --all
 
-Exit codes: 0 done, 1 an event that was named is no dead letter, 130 stopped by Ctrl-C.""",
+Exit codes: 0 done, 1 a named event is not a dead letter, 130 stopped by Ctrl-C.""",
 )
 @choosing("event_ids", *_NARROWING, "all")
 @operator_options
 def replay(operator: Operator, choice: Choice) -> int:
-    """Give dead letters back to the group that failed, with all its retries before it.
+    """Return dead letters to the group that failed, with all its retries available again.
 
-    Correct the cause of the failure first. Other groups of the event are left alone, the history
-    stays, and the group does not do again what it has committed already.
+    Correct the cause of the failure first. Other groups of the event are not affected, the history
+    stays, and effects that the group has committed are not repeated.
     """
     choice.check(_CHOICE)
-    return _settle(operator, "replay", "given back to their groups", choice)
+    return _settle(operator, "replay", "returned to their groups", choice)
 
 
 @dlq.command(
-    short_help="Delete them for good.",
+    short_help="Delete them permanently.",
     epilog="""Examples:
 
 \b
   cordata dlq drop 0190b2c4d5e67f8090a1b2c3d4e5f607 --group shop.send_voucher
   cordata dlq drop --type page.viewed --before 1w --yes
 
-Exit codes: 0 done, 1 an event that was named is no dead letter, or not confirmed, 130 stopped by
+Exit codes: 0 done, 1 a named event is not a dead letter, or not confirmed, 130 stopped by
 Ctrl-C.""",
 )
 @choosing("event_ids", *_NARROWING, "all")
@@ -136,7 +136,7 @@ def drop(operator: Operator, choice: Choice, yes: bool) -> int:
     """Delete dead letters: their group never handles these events."""
 
     choice.check(_CHOICE)
-    confirm("Delete these dead letters for good?", yes=yes)
+    confirm("Delete these dead letters permanently?", yes=yes)
     return _settle(operator, "drop", "dropped", choice)
 
 

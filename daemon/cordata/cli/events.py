@@ -41,26 +41,26 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _COLUMNS = ("position", "stream", "version", "type", "created_at")
-#: Events of one unit when many are appended.
+#: Events appended in one transaction with --lines.
 _BATCH = 100
-#: For the first byte of a pipe whose writer starts together with us.
+#: Time to wait for the first byte of a pipe, whose writer starts together with this process.
 _FED_S = 0.2
 
 
 @click.group()
 def events() -> None:
-    """The event store: what happened, in streams, for ever.
+    """The event store: streams of events, which are never changed or deleted.
 
-    A STREAM is named category-id, as account-7. Its events have versions 1, 2, 3, ...; positions
-    order the events of all streams.
+    A STREAM is named category-id, for example account-7. Its events have versions 1, 2, 3, ...;
+    positions order the events of all streams.
     """
 
 
-def _narrowing(function: F) -> F:
+def _filters(function: F) -> F:
     """Add STREAM, --category, --type."""
     for option in (
-        click.option("--type", "type_", metavar="TYPE", help="Of this type."),
-        click.option("--category", metavar="CATEGORY", help="Of all streams of this category."),
+        click.option("--type", "type_", metavar="TYPE", help="Only events of this type."),
+        click.option("--category", metavar="CATEGORY", help="All streams of this category."),
         click.argument("stream", metavar="[STREAM]", required=False),
     ):
         function = option(function)
@@ -76,7 +76,7 @@ def _narrowing(function: F) -> F:
   cordata events append account-7 closed --expected 12 --header reason=merger
   cordata events append account-7 --lines < old.jsonl
 
-Exit codes: 0 done, 1 the stream has another version than the expected one.""",
+Exit codes: 0 done, 1 the stream is not at the expected version.""",
 )
 @click.argument("stream")
 @click.argument("type_", metavar="[TYPE]", required=False)
@@ -85,7 +85,7 @@ Exit codes: 0 done, 1 the stream has another version than the expected one.""",
     "--expected",
     type=click.IntRange(min=0),
     metavar="VERSION",
-    help="Only if this is the stream's version; 0: only if there is no such stream yet.",
+    help="Only if the stream is at this version; 0: only if the stream does not exist yet.",
 )
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="May be repeated.")
 @click.option("--lines", is_flag=True, help="Read events from stdin, one JSON object a line.")
@@ -99,11 +99,11 @@ def append(
     headers: tuple[str, ...],
     lines: bool,
 ) -> int:
-    """Append one event to a stream, or with --lines many. PAYLOAD is a JSON object, - for stdin;
-    without it the event has an empty one.
+    """Append one event to a stream, or many with --lines. PAYLOAD is a JSON object, or - to read it
+    from stdin; without PAYLOAD it is empty.
 
-    A line has "type" and, if wanted, "payload" and "headers". Lines are appended in units of 100:
-    after an error in the middle those before it are there, and --expected tells where to go on.
+    A line has "type" and optionally "payload" and "headers". Lines are appended in transactions of
+    100: after an error, the earlier ones are committed; the stream's version shows how many.
     """
 
     if lines == (type_ is not None):
@@ -125,16 +125,22 @@ def append(
   cordata events read --newest --payload
   cordata events read --at 4711
 
-Exit codes: 0 done, 1 there is no event --at that position.""",
+Exit codes: 0 done, 1 no event at the position of --at.""",
 )
-@_narrowing
-@click.option("--since", callback=moment, metavar="TIME", help="From then on: 90s, 2d, a date.")
-@click.option("--before", callback=moment, metavar="TIME", help="Before then.")
-@click.option("--at", type=click.IntRange(min=1), metavar="POSITION", help="The one event there.")
-@click.option("--newest", is_flag=True, help="The newest first.")
-@click.option("--payload", is_flag=True, help="Whole, with payload and headers. --json always is.")
+@_filters
+@click.option(
+    "--since", callback=moment, metavar="TIME", help="Since this time: 90s or 2d ago, or a date."
+)
+@click.option("--before", callback=moment, metavar="TIME", help="Before this time.")
+@click.option(
+    "--at", type=click.IntRange(min=1), metavar="POSITION", help="Only the event at this position."
+)
+@click.option("--newest", is_flag=True, help="Newest first.")
+@click.option("--payload", is_flag=True, help="Show payload and headers, as --json always does.")
 @limit_option
-@click.option("--after", type=click.IntRange(min=0), metavar="NUMBER", help="Go on after a page.")
+@click.option(
+    "--after", type=click.IntRange(min=0), metavar="NUMBER", help="Start after it: the next page."
+)
 @operator_options
 def read(
     operator: Operator,
@@ -149,10 +155,10 @@ def read(
     limit: int,
     after: int | None,
 ) -> int:
-    """Read the events of a stream, of a category, or all, in their order.
+    """Read the events of a stream, of a category, or all, in order.
 
-    Payloads may hold personal data, so people see them with --payload only. NUMBER is a version
-    when a STREAM is named, else a position.
+    Payloads may contain personal data, so the list shows them with --payload only. NUMBER is a
+    version if a STREAM is given, else a position.
     """
     from cordata.eventstore.search import Found, Search, Wanted
 
@@ -180,7 +186,7 @@ def read(
 
 
 @events.command(
-    short_help="Follow events as they come.",
+    short_help="Follow new events.",
     epilog="""Examples:
 
 \b
@@ -190,18 +196,18 @@ def read(
 
 Exit codes: 0 ended by Ctrl-C or --count.""",
 )
-@_narrowing
+@_filters
 @click.option(
     "--lines",
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
     metavar="N",
-    help="So many that are there already.",
+    help="First print the last N events.",
 )
-@click.option("--from", "origin", metavar="PLACE", help="start, or after this position or version.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many.")
-@click.option("--payload", is_flag=True, help="With payload. --json has it always.")
+@click.option("--from", "origin", metavar="PLACE", help="start, or a position or version.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N events.")
+@click.option("--payload", is_flag=True, help="Show payloads, as --json always does.")
 @operator_options
 def tail(
     operator: Operator,
@@ -215,7 +221,7 @@ def tail(
 ) -> int:
     """Print the last events (--lines) and then each new one, until Ctrl-C.
 
-    With --json one object a line.
+    --json prints one object per line. --from prints all events after PLACE, in place of --lines.
     """
     from cordata.eventstore.search import Wanted
 
@@ -267,7 +273,7 @@ def _number(text: str) -> int:
 
 
 def _row(event: StoredEvent) -> dict[str, Any]:
-    """As a row of the store has it."""
+    """The event as a row for `cordata.terminal`: microseconds; payload and headers as JSON."""
     from cordata.clock import to_us
 
     return {
@@ -282,7 +288,7 @@ def _row(event: StoredEvent) -> dict[str, Any]:
 
 
 def _line_of(event: StoredEvent, *, payload: bool, json_: bool) -> str:
-    """One event on one line."""
+    """One event as one line of text or JSON."""
     if json_:
         return json.dumps(as_record(_row(event)), ensure_ascii=False)
     at = f"{event.created_at:%Y-%m-%d %H:%M:%S}Z"
@@ -294,9 +300,9 @@ def _line_of(event: StoredEvent, *, payload: bool, json_: bool) -> str:
 def _append_one(
     stream: str, type: str, payload: str | None, headers: Iterable[str], *, expected: int | None
 ) -> Callable[[Context, Counter], Awaitable[Done]]:
-    """Append one event. Raises: click.UsageError."""
+    """Read the payload; returns the function that appends the event. Raises: click.UsageError."""
     if payload is None and _is_fed():
-        raise click.UsageError("stdin is read with - as PAYLOAD only; for an empty one say '{}'")
+        raise click.UsageError("to read PAYLOAD from stdin give -, for an empty one give '{}'")
     text = sys.stdin.read() if payload == "-" else payload or "{}"
     from cordata.eventstore import NewEvent
 
@@ -312,14 +318,14 @@ def _append_one(
 def _append_lines(
     stream: str, *, expected: int | None
 ) -> Callable[[Context, Counter], Awaitable[Done]]:
-    """Append what stdin holds, one JSON object a line, in units of _BATCH."""
+    """Returns the function that appends the lines of stdin, _BATCH events per transaction."""
 
     async def act(ctx: Context, counter: Counter) -> Done:
         lines = _Lines()
         new = (_event(line) for line in lines)
         count, version, at = 0, 0, expected
         while batch := list(islice(new, _BATCH)):
-            # From the second unit on no other append may come between.
+            # From the second transaction on, another process must not have appended in between.
             version = at = await _append(ctx, stream, batch, at)
             count += len(batch)
             counter(count, lines.share)
@@ -329,21 +335,21 @@ def _append_lines(
 
 
 def _is_fed() -> bool:
-    """Whether stdin holds something: a file that is not empty, a pipe with data in it.
+    """Whether stdin has data: a file that is not empty, or a pipe that has data within _FED_S.
 
-    It does not wait for the end of a pipe that stays open, as that of a supervisor.
+    Does not wait for the end of a pipe that stays open, for example that of a supervisor.
     """
     try:
         stdin = sys.stdin.fileno()
         if os.isatty(stdin) or not select.select([stdin], [], [], _FED_S)[0]:
             return False
         return bool(os.read(stdin, 1))
-    except (AttributeError, OSError, ValueError):  # closed
+    except (AttributeError, OSError, ValueError):  # stdin is closed
         return False
 
 
 class _Lines:
-    """The lines of stdin, and how much of it that is."""
+    """The JSON objects on stdin, one per line, and the share of stdin read so far."""
 
     def __init__(self) -> None:
         status = os.fstat(sys.stdin.fileno())
@@ -358,7 +364,7 @@ class _Lines:
 
     @property
     def share(self) -> float:
-        """0 to 1; 0 while it is unknown."""
+        """0 to 1; 0 if stdin is not a file."""
         return self._read / self._size if self._size else 0.0
 
 
@@ -380,12 +386,12 @@ def _event(line: Mapping[str, Any]) -> NewEvent:
 
     payload, headers = line.get("payload", {}), line.get("headers", {})
     if not (isinstance(payload, dict) and isinstance(headers, dict)):
-        raise click.UsageError("payload and headers of a line are JSON objects")
+        raise click.UsageError("payload and headers of a line must be JSON objects")
     return NewEvent(type=str(line.get("type", "")), payload=payload, headers=headers)
 
 
 def _object(text: str, where: str = "") -> Mapping[str, Any]:
-    """Raises: click.UsageError when it is no JSON object."""
+    """Parse a JSON object. Raises: click.UsageError if it is none, with `where` before the text."""
     try:
         value = json.loads(text)
     except ValueError as error:

@@ -23,10 +23,10 @@ _COLUMNS = (
 
 @click.group()
 def group() -> None:
-    """Consumer groups: what each has before it; rename, remove.
+    """Consumer groups: list them with their open messages, rename, remove.
 
-    A group gets the events of its type from the first start of a worker that has its handler, until
-    it is removed here, whether workers run or not. GROUP is its name: by default
+    A group receives the events of its type from the first start of a worker with its handler until
+    it is removed here, whether workers run or not. GROUP is its name, by default
     application.function.
     """
 
@@ -42,10 +42,10 @@ def group() -> None:
 )
 @operator_options
 def list_(operator: Operator) -> int:
-    """List all groups, by name: their messages by state, and when a process last had them.
+    """List all groups, by name: their messages by state, and when a process last served them.
 
-    Ready and scheduled messages wait, claimed ones are held by a worker. Of a group that
-    gets its events through Redis those of its stream are not counted.
+    Ready and scheduled messages wait, claimed ones are with a worker. For a group that receives its
+    events through Redis, the messages in its stream are not counted.
     """
     from cordata.broker.inspection import Groups
 
@@ -55,33 +55,33 @@ def list_(operator: Operator) -> int:
 
 
 @group.command(
-    short_help="Give one another name.",
+    short_help="Rename one.",
     epilog="""Example: cordata group rename shop.send_voucher shop.mail_voucher
 
-Exit codes: 0 done, 1 no such group, or a worker holds messages of it, 130 stopped by
+Exit codes: 0 done, 1 no such group, or a worker has claimed messages of it, 130 stopped by
 Ctrl-C.""",
 )
 @click.argument("old")
 @click.argument("new")
 @operator_options
 def rename(operator: Operator, old: str, new: str) -> int:
-    """Give a group another name, because its handler has one in the next version of the program.
+    """Rename a group whose handler has another name in the next version of the application.
 
-    Its messages, its dead letters and what it has handled go with it. Stop the workers that have
-    it, rename it, then start those of the next version. If they were started before, both groups
-    become one, and what either has handled is not handled again.
+    Its messages, dead letters and marks of handled events are moved. Stop the workers that serve
+    the group, rename it, then start those of the next version. If these were started before, the
+    two groups are merged, and an event that either has handled is not handled again.
     """
     from cordata.broker.inspection import Groups
 
     async def act(ctx: Context, counter: Counter) -> Done:
         count = await Groups(ctx.store).rename(old, new, progress=counter)
-        return Done(count=count, note=f"; {old} is {new} now")
+        return Done(count=count, note=f"; {old} is now {new}")
 
     return operator.carry_out("messages moved", act)
 
 
 @group.command(
-    short_help="Remove one that no code has any more.",
+    short_help="Remove one that the code no longer declares.",
     epilog="""Example: cordata group remove shop.send_voucher
 
 Exit codes: 0 done, 1 no such group, or not confirmed, 130 stopped by Ctrl-C.""",
@@ -90,9 +90,9 @@ Exit codes: 0 done, 1 no such group, or not confirmed, 130 stopped by Ctrl-C."""
 @yes_option
 @operator_options
 def remove(operator: Operator, name: str, yes: bool) -> int:
-    """Delete a group with its messages and dead letters: it never handles them.
+    """Delete a group with its messages and dead letters, which are never handled then.
 
-    Stop the workers that have it first: one that starts with its handler adds it again.
+    First stop the workers that serve it: a worker that starts with its handler adds it again.
     """
     from cordata.broker.inspection import Groups
 
@@ -109,4 +109,4 @@ def remove(operator: Operator, name: str, yes: bool) -> int:
 def _question(found: Group) -> str:
     open_count = found.ready + found.scheduled + found.claimed
     what = f"{open_count:,} events to handle and {found.dead:,} dead letters"
-    return f"Remove {found.group} with {what} for good?"
+    return f"Remove {found.group} with {what} permanently?"

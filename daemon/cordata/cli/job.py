@@ -1,4 +1,4 @@
-"""`cordata job NAME`: what a timer's service runs."""
+"""`cordata job NAME`, which the service of a timer runs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from cordata.services.job import JobResult
 
 _SCHEMA_TRIES, _SCHEMA_PAUSE_S = 300, 0.2
-#: As the job's service has them, which is not loaded before the arguments are in order.
+#: The values of `services.job`, which is not imported before the arguments are checked.
 EXIT_AWAY, _EXIT_BUSY = 69, 75
-#: From worst to best: 69 first, since another try soon may succeed.
+#: Of several exit codes the first in this order wins: 69, since another try soon may succeed.
 _WORST = (EXIT_AWAY, EXIT_CONFIG, EXIT_FAILED, _EXIT_BUSY, 0)
 
 
@@ -36,20 +36,17 @@ _WORST = (EXIT_AWAY, EXIT_CONFIG, EXIT_FAILED, _EXIT_BUSY, 0)
   cordata job daily-report portfolio-report
   cordata job daily-report --scope DEMO --period 2026-01-31 --force
 
-At the end a line for each NAME says what was done, or that nothing was due. A run that --scope and
---period name is done whether it is due or not. A job that fails does not keep the next from
-running.
+At the end, a line for each NAME says what ran, or that nothing was due. With --scope and --period
+the run is made whether it is due or not. If a job fails, the next one runs all the same.
 
-Exit codes: 0 all that was due has run, or nothing was; 1 a run failed, the next call tries it
-again; 69 a run failed since something is away, the store for example: try again soon; 75 another
-process runs one of them. Of several the one that comes first of 69, 78, 1, 75, 0."""
+Exit codes: 0 all due runs are done, or none was due; 1 a run failed, the next call tries it again;
+69 a run failed because a dependency is unavailable, for example the store: try again soon; 75
+another process runs one of them. With several jobs, the first that applies of 69, 78, 1, 75, 0."""
 )
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--scope", help="Only this scope.")
-@click.option("--period", help="Only this period; with --scope: this run, due or not.")
-@click.option(
-    "--force", is_flag=True, help="With --scope and --period: run it again if it is done."
-)
+@click.option("--period", help="Only this period; with --scope, even if it is not due.")
+@click.option("--force", is_flag=True, help="With --scope and --period: run again even if done.")
 @shared
 def job(
     names: tuple[str, ...],
@@ -60,7 +57,7 @@ def job(
     app: str | None,
     debug: bool,
 ) -> int:
-    """Run each job NAME: each due (scope, period) once, whoever calls, however often."""
+    """Run each job NAME: each due (scope, period) once, however often and from wherever called."""
     from cordata.systemd import install_hooks, install_logging, set_level
 
     if len(names) > 1 and (scope is not None or period is not None or force):
@@ -84,7 +81,7 @@ def job(
         report(error, debug=debug)
         return EXIT_AWAY
     except asyncio.CancelledError:
-        # Die of the signal, as the manager expects of a service that it stops.
+        # End by the signal: systemd counts SIGTERM of a service that it stops as a clean exit.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
         raise
@@ -92,7 +89,7 @@ def job(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """The runs of a job that were asked for."""
+    """The options that select the runs of a job."""
 
     scope: str | None
     period: str | None
@@ -104,34 +101,36 @@ def _role(names: tuple[str, ...]) -> str:
 
 
 def _what_was_done(result: JobResult, *, force: bool) -> str:
-    """The number of runs by result; empty when there was none."""
+    """The number of runs by result, as text; empty if there was none."""
     again = "" if force else " (again with --force)"
     counts = (
         (len(result.ran), "ran"),
         (len(result.failed), "failed (the next call tries again)"),
-        (len(result.busy), "in the hands of another process"),
+        (len(result.busy), "running in another process"),
         (len(result.done), f"done before{again}"),
     )
     return ", ".join(f"{count:,} {what}" for count, what in counts if count)
 
 
 async def _why_nothing(ctx: Context, name: str, scope: str | None, *, has_due: bool) -> str:
-    """For a call that found nothing to run."""
+    """The text for a call that found nothing to run."""
     from cordata.services.job import latest_run
 
     if has_due and scope is None:
-        return "nothing is due in any scope; with --scope it says what ran last"
+        return "nothing is due in any scope; --scope shows what ran last"
     latest = await latest_run(ctx, name, scope or "")
     where = f" for {scope}" if scope else ""
     if latest is None:
-        return f"nothing is due{where}, and nothing ever ran"
+        return f"nothing is due{where}, and it has never run"
     period, state = latest
     one = f"--scope '{scope or ''}' --period {period}"
     return f"nothing is due{where}; {period} is {state} ({one} --force runs it again)"
 
 
 async def _wait_for_schema(ctx: Context) -> None:
-    """A timer may be due at boot, while the primary still migrates. Raises: TransientError."""
+    """Wait up to a minute: at boot a timer may be due while the primary migrates. Raises:
+    TransientError.
+    """
     for attempt in range(_SCHEMA_TRIES):
         if await ctx.schema_current():
             return
@@ -145,8 +144,8 @@ async def _wait_for_schema(ctx: Context) -> None:
 
 
 async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, debug: bool) -> int:
-    """Run one after another and say what was done. Returns the exit code; raises: TransientError
-    when there is no store for any of them.
+    """Run the jobs one after another and print a line for each. Returns the exit code. Raises:
+    TransientError if the store is unavailable.
     """
     from cordata.connection import become_owner
     from cordata.factory import open_context, read_vault, store_password
@@ -160,14 +159,12 @@ async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, 
         become_owner(loaded.config.paths.state)
         async with open_context(loaded.config, loaded.app, vault=vault, password=password) as ctx:
             await _wait_for_schema(ctx)
-            codes = [await _run_apart(ctx, loaded, name, wanted, debug=debug) for name in names]
+            codes = [await _run_one(ctx, loaded, name, wanted, debug=debug) for name in names]
     return min(codes, key=_WORST.index)
 
 
-async def _run_apart(
-    ctx: Context, loaded: Loaded, name: str, wanted: _Wanted, *, debug: bool
-) -> int:
-    """One job's exit code: what it raises is told here, and the next one runs."""
+async def _run_one(ctx: Context, loaded: Loaded, name: str, wanted: _Wanted, *, debug: bool) -> int:
+    """Run one job. Returns its exit code; an error is reported here, so that the next job runs."""
     try:
         code, said = await _run(ctx, loaded, name, wanted)
     except TransientError as error:
@@ -182,7 +179,7 @@ async def _run_apart(
 
 
 async def _run(ctx: Context, loaded: Loaded, name: str, wanted: _Wanted) -> tuple[int, str]:
-    """Run one job. Returns its exit code, and a sentence about it."""
+    """Run one job. Returns its exit code, and a sentence about what ran."""
     from cordata.services.job import run_job
 
     task = loaded.app.jobs[name]

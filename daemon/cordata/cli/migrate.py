@@ -1,4 +1,4 @@
-"""`cordata migrate [--check]`: the migrations, without starting a primary."""
+"""`cordata migrate [--check]`: runs or lists the migrations without starting a primary."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
   cordata migrate --check
   systemctl stop primary && cordata migrate && systemctl start primary
 
-Exit codes: 0 the schema is current, 1 --check found something pending, or it failed, 78 program
-and database do not fit together."""
+Exit codes: 0 the schema is current, 1 --check found pending migrations, or the command failed, 78
+the schema does not fit this version of the program."""
 )
 @click.option("--check", is_flag=True, help="Only list pending migrations.")
 @app_option
@@ -35,7 +35,7 @@ def migrate(operator: Operator, check: bool, app: str | None) -> int:
     """Bring the store's schema up to date and register the consumer groups, as the primary does
     at each start.
 
-    Not beside a running primary: restart that instead.
+    If a primary runs, restart it instead: it holds the lease that migrations need.
     """
     from cordata.app_loader import load
 

@@ -1,4 +1,4 @@
-"""`cordata new NAME`."""
+"""`cordata new NAME`: creates an application from the template of `cordata.scaffold`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ import click
   cordata new myapp
   cordata new bookings --dir /srv/bookings
 
-Exit codes: 0 made, 1 the directory is there already, or cannot be written, 2 not a name."""
+Exit codes: 0 created, 1 the directory is not empty, or cannot be written, 2 NAME is not allowed."""
 )
 @click.argument("name")
 @click.option(
     "--dir",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to make it.  [default: ./NAME]",
+    help="Directory to create.  [default: ./NAME]",
 )
 def new(name: str, directory: Path | None) -> int:
-    """Make a small working application: handler, job, function for the pool, command, tests.
+    """Create a small working application: handler, job, pool command, CLI command, tests.
 
-    NAME is that of the application and of its Python package. Nothing that is there is overwritten.
+    NAME is the name of the application and of its Python package. No file is overwritten.
     """
     from cordata.scaffold import BadName, make
 
@@ -39,7 +39,7 @@ def new(name: str, directory: Path | None) -> int:
         raise click.BadParameter(str(error), param_hint="NAME") from None
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
-    click.echo(f"{place}: {len(made)} files. What is next:\n")
+    click.echo(f"{place}: {len(made)} files created. Next:\n")
     config = shlex.quote(os.fspath(place / "cordata.toml"))
     click.echo(f"  cordata server --config {config} --workers 2")
     click.echo('  curl -sS http://127.0.0.1:8080/orders --json \'{"item": "boots"}\'')

@@ -1,4 +1,4 @@
-"""Shared parts of operator commands: opening the store, long work, printing results."""
+"""Shared by operator commands: opening the store, long work with progress, printing results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 state_dir_option = click.option(
     "--state-dir",
     type=click.Path(file_okay=False),
-    help="What `cordata server` got as --state, instead of [paths].",
+    help="The --state directory of a `cordata server`, instead of [paths].",
 )
 _OPTIONS = (
     click.option("--json", "json_", is_flag=True, help="Print JSON."),
@@ -40,10 +40,11 @@ class Done:
     """The result of a command."""
 
     count: int
-    #: Events that were named and for which there was nothing to do.
+    #: Ids of named events for which there was nothing to do.
     missing: Sequence[str] = ()
-    #: Further numbers, by name, and how people read them.
+    #: Further numbers for the JSON output, by name.
     more: Mapping[str, int] = field(default_factory=dict)
+    #: The same as text, which follows the count.
     note: str = ""
 
 
@@ -57,9 +58,9 @@ class Operator:
     debug: bool
 
     def run(self, act: Callable[[Context], Awaitable[T]]) -> T:
-        """Open the store, act, close it; the application is not imported.
+        """Open the store, await `act`, close the store; the application is not imported.
 
-        Raises: CordataError; click.UsageError for a position that is none.
+        Raises: CordataError; click.UsageError if --after is not a position.
         """
         from cordata.app import App
         from cordata.app_loader import load_runtime
@@ -71,7 +72,7 @@ class Operator:
             raise click.UsageError(str(error)) from None
 
     def run_salvaged(self, act: Callable[[Context], Awaitable[T]]) -> T:
-        """`run` with what is valid of the configuration: for what one looks at when it is not."""
+        """`run` with the valid parts of the configuration, for commands that help to repair it."""
         from cordata.app import App
         from cordata.app_loader import salvage
         from cordata.config import find_file
@@ -82,14 +83,14 @@ class Operator:
         return run_in(self.place(salvage(find_file(self.config), warn)), App("operator"), act)
 
     def place(self, config: Config) -> Config:
-        """The configuration with the directories of `cordata server --state`, if one is named."""
+        """The configuration, with the directories below --state-dir if that is given."""
         return placed(config, self.state_dir)
 
     def carry_out(self, what: str, act: Callable[[Context, Counter], Awaitable[Done]]) -> int:
-        """Do long work, show how far it is, and print what was done. Returns the exit code.
+        """Do long work, show its progress, and print what was done. `what` follows the count.
 
-        1 when an event that was named had nothing to do, 130 when Ctrl-C ended it between two
-        units.
+        Returns the exit code: 1 if there was nothing to do for a named event, 130 if Ctrl-C ended
+        the work between two transactions.
         """
         interrupted = False
         with Counter(what) as counter:
@@ -105,17 +106,17 @@ class Operator:
         for event_id in done.missing:
             click.echo(f"error: nothing to do for {event_id}", err=True)
         if interrupted:
-            text = "stopped by Ctrl-C: these are done, the rest is as it was"
-            click.echo(f"{text}; the same command goes on with it", err=True)
+            text = "stopped by Ctrl-C: these are done, the rest is unchanged"
+            click.echo(f"{text}; the same command continues", err=True)
         return EXIT_INTERRUPTED if interrupted else 1 if done.missing else 0
 
     def say(self, record: Mapping[str, object], sentence: str) -> None:
-        """Print what was done: a sentence, or a JSON object."""
+        """Print what was done: `sentence`, or with --json `record`."""
         show_json(dict(record)) if self.json else click.echo(sentence)
 
 
 def operator_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --json, --state-dir, --config and --debug, which the command gets as `operator`."""
+    """Add --json, --state-dir, --config and --debug; the command receives them as `operator`."""
 
     @functools.wraps(function)
     def packed(
@@ -131,7 +132,7 @@ def operator_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def placed(config: Config, state_dir: str | None) -> Config:
-    """The configuration with the directories of `cordata server --state`."""
+    """The configuration with the directories that `cordata server --state` uses; None: its own."""
     if state_dir is None:
         return config
     directory = Path(state_dir).absolute()
@@ -147,7 +148,7 @@ def placed(config: Config, state_dir: str | None) -> Config:
 def run_in(
     config: Config, app: App, act: Callable[[Context], Awaitable[T]], *, need_schema: bool = True
 ) -> T:
-    """Open the store of a loaded configuration, act, close it. Raises: CordataError."""
+    """Open the store of a loaded configuration, await `act`, close it. Raises: CordataError."""
     from cordata.connection import connect
 
     async def main() -> T:
@@ -158,7 +159,7 @@ def run_in(
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on only if the answer is yes. Raises: click.UsageError without a terminal."""
+    """Ask the user. Raises: click.Abort unless the answer is yes, UsageError without a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():

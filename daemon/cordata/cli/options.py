@@ -37,7 +37,7 @@ def shared(function: F) -> F:
 
 
 limit_option = click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most."
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Rows at most."
 )
 _PAGING = (
     limit_option,
@@ -54,7 +54,7 @@ def paging(function: F) -> F:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which entries or dead letters a command is about."""
+    """The events or dead letters that a command is to act on, as its options choose them."""
 
     event_ids: tuple[str, ...] = ()
     event_id: str | None = None
@@ -67,7 +67,7 @@ class Choice:
     all: bool = False
 
     def filter(self, now_us: int, **more: Any) -> Filter:
-        """The filter that the options make. Imports the broker."""
+        """The options as a filter; `now_us`: store time, for `2d`. Imports the broker."""
         from cordata.broker.inspection import Filter
 
         same = ("event_id", "state", "type", "group", "error")
@@ -78,17 +78,17 @@ class Choice:
         return Filter(**(chosen | more))
 
     def check(self, options: str) -> None:
-        """Either events by id, or what the options choose. Raises: click.UsageError."""
+        """Require ids or other options, whose names `options` has. Raises: click.UsageError."""
         given = [self.type, self.error, self.since, self.before]
-        # With ids --group says which of an event's messages; without, it is a choice of its own.
+        # With ids, --group selects one of an event's messages; without, it is a filter like others.
         given += [self.group] if not self.event_ids else []
         narrowed = any(one is not None for one in given)
         if self.event_ids and (narrowed or self.all):
             raise click.UsageError(f"either EVENT... or {options}, not both")
         if not (self.event_ids or narrowed or self.all):
-            raise click.UsageError(f"which? EVENT..., {options}")
+            raise click.UsageError(f"name events (EVENT...) or add {options}")
         if narrowed and self.all:
-            raise click.UsageError("--all takes no other choice beside it")
+            raise click.UsageError("--all cannot be combined with other filters")
 
 
 _STATES = ("pending", "relayed", "dead", "done")
@@ -96,23 +96,23 @@ _TIME: dict[str, Any] = {"callback": moment, "metavar": "TIME"}
 #: The option behind each field of a Choice.
 _CHOICES: dict[str, Callable[..., Any]] = {
     "event_ids": click.argument("event_ids", metavar="[EVENT]...", nargs=-1),
-    "event_id": click.option("--id", "event_id", metavar="EVENT", help="Of this event."),
-    "state": click.option("--state", type=click.Choice(_STATES), help="In this state."),
-    "type": click.option("--type", metavar="TYPE", help="Of this event type."),
-    "group": click.option("--group", metavar="GROUP", help="Of this consumer group."),
+    "event_id": click.option("--id", "event_id", metavar="EVENT", help="Only this event."),
+    "state": click.option("--state", type=click.Choice(_STATES), help="Only in this state."),
+    "type": click.option("--type", metavar="TYPE", help="Only of this event type."),
+    "group": click.option("--group", metavar="GROUP", help="Only of this consumer group."),
     "error": click.option(
-        "--error", metavar="KIND", help="With this last error, for example KeyError."
+        "--error", metavar="KIND", help="Only with this last error, for example KeyError."
     ),
     "since": click.option(
-        "--since", help="From then on: 90s, 30m, 1h, 2d, 1w ago, or a date or time in UTC.", **_TIME
+        "--since", help="Since: 90s, 30m, 1h, 2d or 1w ago, or a date or time in UTC.", **_TIME
     ),
-    "before": click.option("--before", help="Before then: written as for --since.", **_TIME),
-    "all": click.option("--all", is_flag=True, help="All of them."),
+    "before": click.option("--before", help="Before this time, as for --since.", **_TIME),
+    "all": click.option("--all", is_flag=True, help="All."),
 }
 
 
 def choosing(*names: str) -> Callable[[F], Callable[..., Any]]:
-    """Add the options of these fields of a Choice, which the command gets as `choice`."""
+    """Add the options of these fields of Choice; the command receives them as `choice`."""
 
     def decorate(function: F) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -20,17 +20,18 @@ _COLUMNS = ("event_id", "type", "state", "priority", "created_at", "due_at", "ha
 
 @click.group()
 def outbox() -> None:
-    """Events that were published: look, make due, publish again, delete what is done.
+    """Published events: list them, make them due, publish them again, delete those that are done.
 
-    An event is pending until every consumer group of its type has handled it. It is relayed while
-    it is on its way to a group through Redis, dead when a group gave it up and no other one has it
-    before it, else done; then it is kept for [engine] retention_s. EVENT is an event's id.
+    An event is pending until every consumer group of its type has handled it, relayed while it is
+    on its way to a group through Redis, dead if a group gave it up and no other group still has to
+    handle it, else done. Done events are deleted after [engine] retention_s. EVENT is an event's
+    id.
     """
 
 
 @outbox.command(
     "list",
-    short_help="List events, the newest first.",
+    short_help="List events, newest first.",
     epilog="""Examples:
 
 \b
@@ -39,16 +40,17 @@ def outbox() -> None:
   cordata outbox list --type reservation.received --since 2026-01-31 --limit 200 --json
   cordata outbox list --group shop.send_voucher --state dead
 
-Exit codes: 0 done, 1 --id names an event that is not there.""",
+Exit codes: 0 done, 1 the event of --id does not exist.""",
 )
 @choosing("state", "type", "group", "since", "before", "event_id")
 @paging
 @operator_options
 def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> int:
-    """List events, the newest first, without their payload.
+    """List events, newest first, without their payload.
 
-    --group: those that this group has before it or has handled. --since and --before go by when the
-    event was written. What `--json` prints as next is the POSITION of the next page.
+    --group selects events that this group has handled or still has to handle. --since and --before
+    compare the time of publishing. The value of "next" in the JSON output is the POSITION of the
+    next page.
     """
     from cordata.broker.inspection import Outbox
 
@@ -67,38 +69,38 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
     short_help="Show one event with its payload.",
     epilog="""Example: cordata outbox show 0190b2c4d5e67f8090a1b2c3d4e5f607
 
-Exit codes: 0 done, 1 there is no such event.""",
+Exit codes: 0 done, 1 no such event.""",
 )
 @click.argument("event_id", metavar="EVENT")
 @operator_options
 def show(operator: Operator, event_id: str) -> int:
-    """Show one event with its payload, and what became of it in each group."""
+    """Show one event with its payload, and its state in each group."""
     from cordata.broker.inspection import Outbox
 
     entry = operator.run(lambda ctx: Outbox(ctx.store).get(event_id))
     if entry is None:
-        click.echo(f"error: no event {event_id} in the outbox", err=True)
+        click.echo(f"error: no event {event_id}; see `cordata outbox list`", err=True)
         return 1
     show_record(asdict(entry), json_=operator.json)
     return 0
 
 
 @outbox.command(
-    short_help="Make due now what waits.",
+    short_help="Make waiting events due now.",
     epilog="""Examples:
 
 \b
   cordata outbox retry 0190b2c4d5e67f8090a1b2c3d4e5f607
   cordata outbox retry --type reservation.received --before 1h
 
-Exit codes: 0 done, 1 an event that was named does not wait, 130 stopped by Ctrl-C.""",
+Exit codes: 0 done, 1 a named event is not waiting, 130 stopped by Ctrl-C.""",
 )
 @choosing("event_ids", "type", "group", "since", "before", "all")
 @operator_options
 def retry(operator: Operator, choice: Choice) -> int:
-    """Make due now what waits for its time: after a failure, or because it was published for later.
+    """Make events due now that wait for a retry, or that were published for a later time.
 
-    Dead letters do not wait: `cordata dlq replay` gives them back.
+    Dead letters do not wait: use `cordata dlq replay` for them.
     """
     from cordata.broker.inspection import Filter, Outbox
 
@@ -130,27 +132,27 @@ Exit codes: 0 done, 1 no such event, no such group, or not confirmed, 130 stoppe
 @choosing("event_ids", "type", "since", "before", "all")
 @click.option("--group", metavar="GROUP", help="To this consumer group only.")
 @click.option(
-    "--again", is_flag=True, help="With --group: also what it has handled, effects and all."
+    "--again", is_flag=True, help="With --group: also events it has handled; effects are repeated."
 )
 @yes_option
 @operator_options
 def replay(operator: Operator, choice: Choice, group: str | None, again: bool, yes: bool) -> int:
     """Publish events again, under the same event id, to the groups that handle their type now.
 
-    Groups that have handled or claimed an event, or have it as a dead letter, are left alone: this
-    is for groups that came later. --again has one group handle anew what it has handled: mails,
-    calls and whatever else it did are done once more.
+    Meant for groups that were added later: groups that have handled or claimed an event, or have it
+    as a dead letter, do not get it again. With --again, one group also handles the events that it
+    has handled: its mails, calls and other effects are repeated.
     """
     choice.check("--type, --since, --before or --all")
     if again and group is None:
         raise click.UsageError("--again is for one group: add --group GROUP")
     if again:
-        confirm(f"Have {group} do ONCE MORE all that it has done for these events?", yes=yes)
+        confirm(f"Let {group} REPEAT the effects of all these events?", yes=yes)
 
     async def act(ctx: Context, counter: Counter) -> Done:
         return await _replay(ctx, choice, group, again, counter)
 
-    return operator.carry_out("looked at", act)
+    return operator.carry_out("checked", act)
 
 
 async def _replay(
@@ -171,7 +173,7 @@ async def _replay(
         wanted = choice.filter(ctx.now_us())
         total = await box.replay(wanted, group=group, again=again, progress=counter)
     note = (
-        f": {plural(total.messages, 'message')} published again, {total.left:,} left as they are"
+        f": {plural(total.messages, 'message')} published again, {total.left:,} not"
         if total.events
         else ""
     )
@@ -184,7 +186,7 @@ async def _replay(
 
 
 @outbox.command(
-    short_help="Delete what is done.",
+    short_help="Delete events that are done.",
     epilog="""Examples:
 
 \b
@@ -198,16 +200,16 @@ Exit codes: 0 done, 1 not confirmed, 130 stopped by Ctrl-C.""",
     callback=moment,
     metavar="TIME",
     required=True,
-    help="Handled before then: 90s, 1h, 2d, 1w ago, or a date or time in UTC.",
+    help="Handled before: 90s, 1h, 2d or 1w ago, or a date or time in UTC.",
 )
 @choosing("type")
 @yes_option
 @operator_options
 def purge(operator: Operator, choice: Choice, before: Moment, yes: bool) -> int:
-    """Delete events that all their groups had handled before a time.
+    """Delete events that all their groups handled before a time.
 
-    What a group has not handled yet, or has as a dead letter, stays. Retention deletes by itself
-    what is older than [engine] retention_s.
+    Events that a group has not handled yet, or has as a dead letter, stay. Events older than
+    [engine] retention_s are deleted automatically.
     """
     from cordata.broker.inspection import Outbox
 

@@ -1,4 +1,4 @@
-"""`cordata pool`: what an operator sees and does of the workers' children and of sessions."""
+"""`cordata pool status|sessions|drain|recycle`: the workers' child processes and the sessions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cordata.terminal import printable, report, show_json, show_page, show_table
 if TYPE_CHECKING:
     from cordata.pool import SyncClient
 
-#: sysexits(3) EX_TEMPFAIL: nobody answers, now.
+#: sysexits(3) EX_TEMPFAIL: no worker answers at the moment.
 EXIT_TRY_AGAIN = 75
-#: A worker that is there answers at once.
+#: A running worker answers at once.
 _TIMEOUT_S = 10.0
-#: Of `recycle --wait`: how often it looks; how long a worker that starts again may be away.
-_LOOK_S, _AWAY_S = 0.1, 30.0
+#: Of `recycle --wait`: seconds between checks; how long a worker that restarts may be away.
+_CHECK_S, _AWAY_S = 0.1, 30.0
 _POOL_COLUMNS = ("pool", "workers", "ready", "busy", "drained", "other", "waiting")
 _COLUMNS = (
     "worker",
@@ -47,29 +47,30 @@ _SESSION_COLUMNS = ("id", "bytes", "expires_in_s", "ttl_s", "affinity", "worker"
   cordata pool drain 2; cordata pool drain 2 --undo
   cordata pool recycle 0
 
-Exit codes: 0 done, 1 failed, or not for this user, 2 wrong usage, 75 no worker with child processes
-answers, 78 the configuration cannot be used. Only root and the user of the workers may order.""",
+Exit codes: 0 done, 1 failed, or not allowed for this user, 2 wrong usage, 75 no worker with child
+processes answers, 78 the configuration cannot be used. Only root and the user of the workers may
+drain and recycle.""",
 )
 def pool() -> None:
-    """Look at the workers' child processes, and replace them."""
+    """Show the workers' child processes and sessions; drain and replace children."""
 
 
 @pool.command(epilog="Example: cordata pool status --json | jq .pools")
 @operator_options
 def status(operator: Operator) -> int:
-    """Show workers with their children, and what these run."""
+    """Show the workers, their children, and the command that each child runs."""
     return _ask(operator, lambda client: client.status(), _show_status)
 
 
 @pool.command(
-    short_help="List sessions, without what they hold.",
+    short_help="List sessions, without their data.",
     epilog="Example: cordata pool sessions --limit 20 --after 3f2a",
 )
 @limit_option
-@click.option("--after", metavar="ID", default="", help="Go on behind this session.")
+@click.option("--after", metavar="ID", default="", help="Start after this session: the next page.")
 @operator_options
 def sessions(operator: Operator, limit: int, after: str) -> int:
-    """List sessions, their size, and when they end; what they hold is not shown."""
+    """List sessions, their size, and when they expire; their data is not shown."""
 
     def act(client: SyncClient) -> dict[str, Any]:
         found = client.list_sessions(after=after, limit=limit)
@@ -87,10 +88,10 @@ def sessions(operator: Operator, limit: int, after: str) -> int:
 
 @pool.command(epilog="Example: cordata pool drain 2")
 @click.argument("worker")
-@click.option("--undo", is_flag=True, help="Give it calls again.")
+@click.option("--undo", is_flag=True, help="Send it calls again.")
 @operator_options
 def drain(operator: Operator, worker: str, undo: bool) -> int:
-    """Give WORKER no more calls; the current one goes on."""
+    """Send no more calls to WORKER; running ones end normally."""
     text = "gets calls again" if undo else "gets no more calls"
     return _ask(
         operator,
@@ -104,11 +105,11 @@ def drain(operator: Operator, worker: str, undo: bool) -> int:
 @click.option(
     "--wait",
     is_flag=True,
-    help="Wait until the new child takes calls; it is replaced without this, too.",
+    help="Wait until the new children take calls.",
 )
 @operator_options
 def recycle(operator: Operator, worker: str, wait: bool) -> int:
-    """Replace WORKER's children as soon as others are warm."""
+    """Replace WORKER's children, each as soon as its replacement is warm."""
 
     def act(client: SyncClient) -> dict[str, Any]:
         return _recycle_and_wait(client, worker) if wait else dict(client.recycle(worker))
@@ -118,7 +119,7 @@ def recycle(operator: Operator, worker: str, wait: bool) -> int:
             pids = ", ".join(map(str, answer["children"]))
             click.echo(f"worker {worker} has child {pids}")
         else:
-            click.echo(f"worker {worker} replaces its child as soon as another one is warm")
+            click.echo(f"worker {worker} replaces its children as soon as new ones are warm")
 
     return _ask(operator, act, show)
 
@@ -136,7 +137,7 @@ def _ask(
     from cordata.pool import SyncClient
 
     config = operator.place(load_runtime(operator.config))
-    # A worker takes orders from its own user and from root; no file of root's is left behind.
+    # Workers accept admin requests from their user and from root; root must leave no own files.
     become_owner(config.paths.state)
     path = pool_directory(config)
     try:
@@ -151,7 +152,7 @@ def _ask(
 
 
 def _show_status(answer: Mapping[str, Any]) -> None:
-    """Print pools, workers with their children, commands, and why a child does not start."""
+    """Print pools, workers with their children, commands, and errors of children at their start."""
     workers = answer["workers"]
     show_table(_pools(workers), _POOL_COLUMNS)
     click.echo()
@@ -219,10 +220,10 @@ def _child(worker: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any
 
 
 def _recycle_and_wait(client: SyncClient, worker: str) -> dict[str, Any]:
-    """Have the children replaced, and wait for that; gives the pids of both.
+    """Replace the children and wait until it is done. Returns the pids of the former and the new.
 
-    Meanwhile stderr hears why no child starts. Raises: PoolError; what it raises once it waits
-    says nothing of the replacement, which goes on.
+    Prints to stderr why no new child starts. Raises: PoolError; an error during the wait does not
+    stop the replacement.
     """
     from cordata.errors import PoolUnavailable
 
@@ -232,11 +233,11 @@ def _recycle_and_wait(client: SyncClient, worker: str) -> dict[str, Any]:
     seen = time.monotonic()
     said = ""
     while True:
-        time.sleep(_LOOK_S)
+        time.sleep(_CHECK_S)
         now, found = time.monotonic(), _look(client, worker)
         if found is None:
             if now >= seen + _AWAY_S:
-                raise PoolUnavailable(f"worker {worker!r} does not answer any more")
+                raise PoolUnavailable(f"worker {worker!r} no longer answers")
             continue
         seen = now
         warm, why = _warm(found), found["start_error"]
@@ -244,12 +245,12 @@ def _recycle_and_wait(client: SyncClient, worker: str) -> dict[str, Any]:
             return {"worker": worker, "former": former, "children": warm}
         if why and why != said:
             said = why
-            text = f"still waiting: no other child of worker {worker} starts: {why}"
+            text = f"still waiting: no new child of worker {worker} starts: {why}"
             click.echo(printable(text), err=True)
 
 
 def _look(client: SyncClient, worker: str) -> dict[str, Any] | None:
-    """The status of a worker; None: it does not answer."""
+    """The status of a worker; None if it does not answer."""
     for one in client.status()["workers"]:
         if one["worker"] == worker:
             return dict(one)

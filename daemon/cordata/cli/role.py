@@ -1,4 +1,4 @@
-"""`cordata worker N`, `cordata primary`: the long-running roles, as the units call them."""
+"""`cordata worker N`, `cordata primary`: the long-running roles, which systemd units run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cordata.cli.options import shared
 
 
 def _instance(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    # It becomes part of file names, and `[worker.N]` is looked up by it.
+    # The value becomes part of file names, and is the N of `[worker.N]`.
     if not value.isascii() or not value.isdecimal():
         raise click.BadParameter("must be a number, as in worker@0")
     return value
@@ -16,11 +16,11 @@ def _instance(ctx: click.Context, parameter: click.Parameter, value: str) -> str
 
 @click.command(epilog="Example: cordata server --workers 1, or systemctl start worker@0")
 @click.argument("instance", metavar="N", callback=_instance)
-@click.option("--test-mode", is_flag=True, help="Process what is there, then exit.")
+@click.option("--test-mode", is_flag=True, help="Handle all open work, then exit.")
 @click.option(
     "--wait-for-config",
     is_flag=True,
-    help="With an invalid configuration answer 503 until a reload, instead of ending with 78.",
+    help="If the configuration is invalid, answer 503 until a reload instead of exiting with 78.",
 )
 @shared
 def worker(
@@ -31,7 +31,7 @@ def worker(
     app: str | None,
     debug: bool,
 ) -> int:
-    """Run worker N on the sockets the service manager passed."""
+    """Run worker N on the sockets that the service manager passes."""
     from cordata.errors import ConfigError
 
     try:
@@ -46,14 +46,14 @@ def worker(
     from cordata.wiring.event_loop import run_on_uvloop
     from cordata.wiring.worker import run_without_config
 
-    usable = salvage(config, lambda problem: None)  # told with the error
+    usable = salvage(config, lambda problem: None)  # the error names the problems
     return run_on_uvloop(lambda: run_without_config(usable, instance, invalid))
 
 
 @click.command(epilog="Example: systemctl start primary")
 @shared
 def primary(config: str | None, app: str | None, debug: bool) -> int:
-    """Run the primary: migrations, then the work that only one may do."""
+    """Run the primary: migrations, then the work that only one process may do."""
     return run("primary", config=config, app=app, debug=debug)
 
 

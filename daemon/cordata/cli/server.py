@@ -17,11 +17,15 @@ from cordata.cli.options import shared
   cordata server --workers 4 --listen 127.0.0.1:8080 --listen /run/shop.sock --state ./data
   cordata server --workers 4 --test-mode
 
-It prints one line `ready URL` when all are ready. Exit codes: 0 all ended cleanly, 1 one crashed,
-or in test mode something ended in the dead letter, 78 the configuration cannot be used."""
+Prints the line `ready URL` when all processes are ready. Exit codes: 0 all ended cleanly, 1 one
+crashed, or in test mode an event became a dead letter, 78 the configuration cannot be used."""
 )
 @click.option(
-    "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="How many."
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Number of workers.",
 )
 @click.option(
     "--listen",
@@ -32,28 +36,26 @@ or in test mode something ended in the dead letter, 78 the configuration cannot 
 @click.option(
     "--state",
     type=click.Path(file_okay=False),
-    help="Directory for all that this server keeps, instead of [paths].",
+    help="Directory for all files of this server, instead of [paths].",
 )
 @click.option(
     "--test-mode",
     is_flag=True,
-    help="Handle what is there and what follows from it, wait for no retry, then exit.",
+    help="Handle open events and those that they cause, without waiting for retries, then exit.",
 )
-@click.option(
-    "--restart", is_flag=True, help="Start children that end again: crashed or terminated."
-)
+@click.option("--restart", is_flag=True, help="Restart processes that crash or are terminated.")
 @click.option(
     "--watchdog",
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="A child silent for this long is ended with a trace; 0: never.",
+    help="Abort a process that sends no watchdog ping for this long; 0: never.",
 )
 @click.option(
     "--no-preload",
     is_flag=True,
-    help="Import the application in each process, not once for all.",
+    help="Import the application in each process instead of once before forking.",
 )
 @shared
 def server(
@@ -70,14 +72,14 @@ def server(
 ) -> int:
     """Run primary and workers in the foreground, as systemd would.
 
-    INT, TERM or HUP stops them in order: the workers within 35 s, then the primary likewise.
+    SIGINT, SIGTERM or SIGHUP stops the workers, then the primary; each step takes at most 35 s.
     """
     from cordata.cli import main
     from cordata.config import choose_app, find_file, open_document
     from cordata.supervisor import Supervisor
     from cordata.systemd import install_hooks, install_logging
 
-    # Said once, and before anything is made; each child would say it again.
+    # Report an error here, before any file is created: else each child would report it.
     choose_app(open_document(find_file(config)), app)
     install_logging("debug" if debug else "info", role="server")
     install_hooks()

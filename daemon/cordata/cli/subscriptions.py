@@ -30,21 +30,21 @@ _COLUMNS = ("name", "category", "state", "workers", "partitions", "behind", "blo
 _PARTS = ("partition", "state", "position", "behind", "attempts", "failing", "next_at", "owner")
 _DEAD = ("position", "stream", "version", "type", "attempts", "dead_at", "error")
 _STATES = ("blocked", "unserved", "retrying", "behind", "current")
-#: How often progress is shown, and when for the first time.
+#: Seconds between two lines of progress, and until the second one.
 _EVERY_S, _FIRST_S = 1.0, 0.2
-#: The rate is that of so many seconds: it follows what changes, and does not jump.
+#: The rate is the average of this many seconds: long enough not to jump.
 WINDOW_S = 10.0
-#: Unserved for so long: not merely between two workers.
+#: After this long, an unserved subscription is reported: it is not just changing its worker.
 _UNSERVED_S = 3.0
 
 
 @click.group()
 def subscriptions() -> None:
-    """Subscriptions to the event store: their progress, reset, resume after a failure.
+    """Subscriptions to the event store: show progress, reset, resume after a failure.
 
-    NAME is that of the code: by default application.function. A subscription is current when it has
-    handled everything, behind when there is more, retrying when an event fails, blocked when it
-    waits for an operator, unserved when no worker takes part.
+    NAME is the name in the code, by default application.function. A subscription is current if it
+    has handled all events, behind if not, retrying while an event fails, blocked while it waits for
+    an operator, unserved if no worker serves it.
     """
 
 
@@ -57,15 +57,15 @@ def subscriptions() -> None:
   cordata subscriptions list
   cordata subscriptions list --state blocked --json""",
 )
-@click.option("--state", type=click.Choice(_STATES), help="In this state.")
-@click.option("--category", metavar="CATEGORY", help="To this category.")
+@click.option("--state", type=click.Choice(_STATES), help="Only in this state.")
+@click.option("--category", metavar="CATEGORY", help="Only those of this category.")
 @limit_option
 @click.option("--after", metavar="NAME", help="Start after this name: the next page.")
 @operator_options
 def list_(
     operator: Operator, state: str | None, category: str | None, limit: int, after: str | None
 ) -> int:
-    """List all subscriptions that ever began, by name."""
+    """List all subscriptions that were ever started, by name."""
     from cordata.eventstore.inspection import Subscriptions
 
     found, following = operator.run(
@@ -79,7 +79,7 @@ def list_(
 
 
 @subscriptions.command(
-    short_help="Show how far one is.",
+    short_help="Show the progress of one.",
     epilog="""Examples:
 
 \b
@@ -87,15 +87,15 @@ def list_(
   cordata subscriptions status shop.balances --follow
   cordata subscriptions status shop.balances --follow --json
 
-Exit codes: 0 done, 1 there is no such subscription.""",
+Exit codes: 0 done, 1 no such subscription.""",
 )
 @click.argument("name")
-@click.option("--follow", is_flag=True, help="Go on every second, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Repeat every second, until Ctrl-C.")
 @operator_options
 def status(operator: Operator, name: str, follow: bool) -> int:
-    """Show how far a subscription and each of its partitions is, and what fails.
+    """Show the progress of a subscription and of each partition, and errors.
 
-    The text of an error may quote what an event holds.
+    The text of an error may quote data of an event.
     """
     from cordata.eventstore.inspection import Subscriptions
     from cordata.process import plain_name
@@ -125,15 +125,15 @@ def status(operator: Operator, name: str, follow: bool) -> int:
 
 
 @subscriptions.command(
-    short_help="Begin anew.",
+    short_help="Start again from a position.",
     epilog="""Examples:
 
 \b
   cordata subscriptions reset shop.balances --to start --wait
   cordata subscriptions reset shop.mailer --to end --yes
 
-Exit codes: 0 done, 1 there is no such subscription; with --wait also when it got blocked, 130 when
-Ctrl-C ended the waiting.""",
+Exit codes: 0 done, 1 no such subscription, or with --wait it is blocked, 130 Ctrl-C ended the
+waiting.""",
 )
 @click.argument("name")
 @click.option(
@@ -141,17 +141,17 @@ Ctrl-C ended the waiting.""",
     metavar="PLACE",
     default="start",
     show_default=True,
-    help="start, end, or a position: the events after it are handled.",
+    help="start, end, or a position: events after it are handled.",
 )
-@click.option("--wait", is_flag=True, help="Show how far it is, until it has handled everything.")
+@click.option("--wait", is_flag=True, help="Show progress until all events are handled.")
 @app_option
 @yes_option
 @operator_options
 def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, yes: bool) -> int:
-    """Let a subscription begin anew at a place, with the partitions that the code says.
+    """Start a subscription again from PLACE, with the number of partitions that the code declares.
 
-    Its reset function, if it has one, clears its tables in the same unit of work, its dead letters
-    are deleted. Workers may go on meanwhile: what they are handling is refused.
+    In the same transaction its reset function, if any, clears its tables, and its dead letters are
+    deleted. Workers need not be stopped: what they commit for it meanwhile is refused.
     """
     from cordata.app_loader import load
     from cordata.eventstore.inspection import Subscriptions
@@ -160,7 +160,7 @@ def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, y
     loaded = load(operator.config, app)
     settings = operator.place(loaded.config)
     subscription: Subscription | None = loaded.app.subscriptions.get(name)
-    if not (yes or subscription):  # before the operator is asked
+    if not (yes or subscription):  # report an unknown name before asking
         status = run_in(settings, loaded.app, lambda ctx: Subscriptions(ctx.store).status(name))
         if status is None:
             return _unknown(name)
@@ -169,7 +169,7 @@ def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, y
 
 
 @subscriptions.command(
-    short_help="Go on after a failure.",
+    short_help="Continue after a failure.",
     epilog="""Examples:
 
 \b
@@ -180,18 +180,18 @@ Exit codes: 0 done, 1 nothing is blocked.""",
 )
 @click.argument("name")
 @click.option("--partition", type=click.IntRange(min=0), metavar="NUMBER", help="Only this one.")
-@click.option("--skip", is_flag=True, help="Leave the failing event out, as a dead letter.")
+@click.option("--skip", is_flag=True, help="Skip the failing event: it becomes a dead letter.")
 @yes_option
 @operator_options
 def resume(operator: Operator, name: str, partition: int | None, skip: bool, yes: bool) -> int:
-    """Let blocked partitions go on, with all their retries.
+    """Let blocked partitions continue, with all retries available again.
 
     Correct the cause of the failure first.
     """
     from cordata.eventstore.inspection import Subscriptions
 
     if skip:
-        confirm(f"Leave out the events at which {name} is blocked?", yes=yes)
+        confirm(f"Skip the events at which {name} is blocked?", yes=yes)
     count = operator.run(
         lambda ctx: Subscriptions(ctx.store).resume(name, partition=partition, skip=skip),
     )
@@ -200,7 +200,7 @@ def resume(operator: Operator, name: str, partition: int | None, skip: bool, yes
 
 
 @subscriptions.command(
-    short_help="List events that one gave up.",
+    short_help="List events that one skipped.",
     epilog="""Examples:
 
 \b
@@ -208,15 +208,17 @@ def resume(operator: Operator, name: str, partition: int | None, skip: bool, yes
   cordata subscriptions dead shop.mailer --payload --limit 5""",
 )
 @click.argument("name")
-@click.option("--payload", is_flag=True, help="Whole, with payload and every attempt.")
+@click.option("--payload", is_flag=True, help="Show payload and every attempt.")
 @limit_option
-@click.option("--after", type=click.IntRange(min=0), metavar="POSITION", help="Go on after a page.")
+@click.option(
+    "--after", type=click.IntRange(min=0), metavar="POSITION", help="Start after it: the next page."
+)
 @operator_options
 def dead(operator: Operator, name: str, payload: bool, limit: int, after: int | None) -> int:
-    """List the events that a subscription left out, the newest first, with the kind of the error.
+    """List the events that a subscription skipped, newest first, with the kind of the error.
 
-    They are those of a subscription with on_error="dead", and what `resume --skip` left out. A
-    reset handles them again with all others.
+    Events are skipped after their last retry by a subscription with on_error="dead", and by `resume
+    --skip`. After a reset they are handled again like all others.
     """
     from cordata.eventstore.inspection import Subscriptions
 
@@ -230,23 +232,23 @@ def dead(operator: Operator, name: str, payload: bool, limit: int, after: int | 
 
 
 @subscriptions.command(
-    short_help="Forget one that no code has any more.",
+    short_help="Delete one that the code no longer declares.",
     epilog="""Example: cordata subscriptions drop shop.old_balances
 
-Exit codes: 0 done, 1 there is no such subscription, or a worker serves it.""",
+Exit codes: 0 done, 1 no such subscription, or a worker serves it.""",
 )
 @click.argument("name")
 @yes_option
 @operator_options
 def drop(operator: Operator, name: str, yes: bool) -> int:
-    """Delete the positions and dead letters of a subscription. Its own tables stay."""
+    """Delete the positions and dead letters of a subscription. The tables that it wrote stay."""
     from cordata.eventstore.inspection import Subscriptions
 
-    confirm(f"Forget how far {name} is?", yes=yes)
+    confirm(f"Delete the positions and dead letters of {name}?", yes=yes)
     dropped = operator.run(lambda ctx: Subscriptions(ctx.store).drop(name))
     if not dropped:
         return _unknown(name)
-    operator.say({"dropped": name}, f"{name} is forgotten")
+    operator.say({"dropped": name}, f"{name} is deleted")
     return 0
 
 
@@ -268,28 +270,28 @@ def _place_of(text: str) -> Place:
         return "end"
     if text.isascii() and text.isdecimal() and len(text) < 19:
         return int(text)
-    raise click.UsageError(f"--to {text!r} is neither start nor end nor a position")
+    raise click.UsageError(f"--to {text!r} is not start, end or a position")
 
 
 def _question(name: str, place: Place, subscription: Subscription | None) -> str:
-    """The question before a reset, with what it does."""
+    """The question before a reset, with its effects."""
     if subscription is None:
-        tables = "This application does not declare it: nothing of what it wrote is cleared."
+        tables = "This application does not declare it: the data that it wrote stays."
     elif subscription.clear is None:
-        tables = "It has no reset function: what it wrote stays, and what comes is added to it."
+        tables = "It has no reset function: the data that it wrote stays, new data is added to it."
     else:
-        tables = "Its reset function clears what it wrote."
+        tables = "Its reset function clears the data that it wrote."
     handled = {
         "start": "Every event is handled again.",
-        "end": "Events that it has not handled yet never will be.",
-    }.get(str(place), f"Every event after position {place} is handled again, no other.")
+        "end": "Events that it has not handled yet are skipped.",
+    }.get(str(place), f"Every event after position {place} is handled again, the others not.")
     return f"{tables} {handled} Reset {name}?"
 
 
 def _run_reset(
     config: Config, app: App, name: str, place: Place, *, wait: bool, json_: bool
 ) -> int:
-    """Reset, and with `wait` follow it to its end. Returns the exit code."""
+    """Reset, and with `wait` show progress to the end. Returns the exit code."""
     from cordata.eventstore.inspection import Subscriptions
 
     subscription = app.subscriptions.get(name)
@@ -304,7 +306,7 @@ def _run_reset(
         if position is None or not wait:
             return position, None
         if not json_:
-            click.echo(f"{name} begins anew after position {position}", err=True)
+            click.echo(f"{name} starts again after position {position}", err=True)
         return position, await _follow(ctx, name, json_=json_, until_done=True)
 
     position, status = run_in(config, app, act)
@@ -314,7 +316,7 @@ def _run_reset(
     if json_ and status is None:
         show_json({"name": name, "position": position})
     elif status is None:
-        click.echo(f"{name} begins anew after position {position}")
+        click.echo(f"{name} starts again after position {position}")
     elif not json_:
         click.echo(f"{name} is {status.state} at position {status.position}")
     if blocked and status is not None:
@@ -326,11 +328,11 @@ def _run_reset(
 async def _follow(
     ctx: Context, name: str, *, json_: bool, until_done: bool
 ) -> SubscriptionStatus | None:
-    """Show how far a subscription is: on stderr, on a terminal with a bar; with `json_` as lines on
-    stdout.
+    """Show the progress of a subscription: on stderr, on a terminal as a bar; with `json_` as lines
+    on stdout.
 
-    With `until_done` it returns once everything is handled, or what is left is blocked; else at
-    Ctrl-C only. None: there is no such subscription.
+    With `until_done`, returns when all events are handled or the remaining ones are blocked; else
+    only Ctrl-C ends it. Returns the last status; None if there is no such subscription.
     """
     from cordata import clock
     from cordata.eventstore.inspection import Subscriptions
@@ -359,16 +361,16 @@ async def _follow(
                 unserved_since = now if unserved_since is None else unserved_since
                 if now - unserved_since >= _UNSERVED_S:
                     bar.say(
-                        f"no worker serves {name}: start one, or stop waiting by Ctrl-C; the reset"
-                        " stands"
+                        f"no worker serves {name}: start one, or stop waiting with Ctrl-C; the"
+                        " reset is done"
                     )
-                    unserved_since = math.inf  # said once
+                    unserved_since = math.inf  # print it once
             await asyncio.sleep(every_s)
             every_s = _EVERY_S
 
 
 def _is_over(status: SubscriptionStatus) -> bool:
-    """Whether workers will do nothing more by themselves."""
+    """Whether all events are handled, but for those of blocked partitions."""
     return not any(one.behind for one in status.partitions if one.blocked_at is None)
 
 
@@ -399,14 +401,14 @@ def _progress_text(status: SubscriptionStatus, progress: Progress) -> str:
 
 
 class Progress:
-    """Rate and remaining time of long work, to which more may be added meanwhile."""
+    """Rate and remaining time of long work; more work may be added meanwhile."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
         self._most = 0
 
     def update(self, now: float, left: int) -> None:
-        """Note how much is left at `now` (monotonic seconds)."""
+        """Record the number of events left at `now` (monotonic seconds)."""
         self._samples.append((now, left))
         while len(self._samples) > 2 and self._samples[1][0] <= now - WINDOW_S:
             self._samples.popleft()
@@ -422,13 +424,13 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """Share of the largest number left so far that is done, 0 to 1."""
+        """The share that is done, 0 to 1, of the largest number of events left so far."""
         left = self._samples[-1][1] if self._samples else 0
         return 1.0 - left / self._most if self._most else 1.0
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds until nothing is left, at this rate; None when it is unknown."""
+        """Seconds to the end at this rate; None if there is no progress."""
         left = self._samples[-1][1] if self._samples else 0
         if not left:
             return 0.0

@@ -138,7 +138,7 @@ def test_call_says_that_nobody_answers_when_there_is_no_pool(tmp_path: Path) -> 
     result = cordata("call", "sum", "--timeout", "0.1", "--state-dir", str(tmp_path))
     assert result.returncode == 75
     told = r"there is no .*/run/pool yet, waiting up to 0.1 s\nhint: start workers, .*\n"
-    assert re.fullmatch(told + "error: nobody answered in .*\n", result.stderr)
+    assert re.fullmatch(told + "error: no worker answered in .*\n", result.stderr)
 
 
 @pytest.mark.parametrize("stale", [False, True], ids=["none", "stale"])
@@ -183,7 +183,7 @@ def test_call_fails_at_once_when_there_is_not_even_a_state_directory(tmp_path: P
     result = cordata("call", "sum", "--state-dir", str(tmp_path / "no such"))
     assert (result.returncode, result.stdout) == (75, "")
     missing = re.escape(str(tmp_path / "no such"))
-    told = rf"error: nobody answered in .*: there is no directory {missing}\nhint: start .*\n"
+    told = rf"error: no worker answered in .*: there is no directory {missing}\nhint: start .*\n"
     assert re.fullmatch(told, result.stderr)
 
 

@@ -243,7 +243,7 @@ def test_subscription_is_seen_reset_resumed_and_rebuilt(tmp_path: Path) -> None:
 
         result = run(config, "subscriptions", "reset", "bank.balances", "--wait", "--yes")
         assert result.returncode == 0, result
-        assert "begins anew after position 0" in result.stderr
+        assert "starts again after position 0" in result.stderr
         assert "is current at position 5" in result.stdout
         assert sum(sums(config).values()) == 10
         assert run(config, "subscriptions", "reset", "bank.mailer", "--yes").returncode == 0
@@ -314,11 +314,11 @@ def test_unknown_subscription_is_exit_1(tmp_path: Path) -> None:
 def test_reset_asks_with_what_it_does(tmp_path: Path) -> None:
     config = prepared(tmp_path)
     asked = run(config, "subscriptions", "reset", "bank.balances").stderr
-    assert "clears what it wrote. Every event is handled again. Reset bank.balances?" in asked
+    assert "clears the data that it wrote. Every event is handled again. Reset bank.balances?" in asked
     asked = run(config, "subscriptions", "reset", "bank.mailer", "--to", "7").stderr
-    assert "no reset function" in asked and "after position 7 is handled again, no other" in asked
+    assert "no reset function" in asked and "after position 7 is handled again, the others not" in asked
     asked = run(config, "subscriptions", "reset", "bank.mailer", "--to", "end").stderr
-    assert "never will be" in asked
+    assert "are skipped" in asked
 
 
 def test_test_mode_handles_every_event_that_is_there_and_tells_of_those_given_up(

@@ -34,10 +34,8 @@ def test_job_says_what_it_did(tmp_path: Path) -> None:
     assert said(*named) == "daily: 1 done before (again with --force)\n"
     assert said(*named, "--force") == "daily: 1 ran\n"
     # With scopes: nobody has a run, one has none yet, one has.
-    assert said("idle") == (
-        "idle: nothing is due in any scope; with --scope it says what ran last\n"
-    )
-    assert said("idle", "--scope", "x") == "idle: nothing is due for x, and nothing ever ran\n"
+    assert said("idle") == ("idle: nothing is due in any scope; --scope shows what ran last\n")
+    assert said("idle", "--scope", "x") == "idle: nothing is due for x, and it has never run\n"
     assert said("idle", "--scope", "x", "--period", "p1") == "idle: 1 ran\n"
     assert "nothing is due for x; p1 is done (--scope 'x'" in said("idle", "--scope", "x")
     assert said("halves", code=1) == "halves: 1 ran, 1 failed (the next call tries again)\n"

@@ -115,9 +115,9 @@ def test_replay_has_one_group_do_it_again_when_it_is_told_to(state: Path) -> Non
         assert told(config, "outbox", "replay", "--type", "order.made")["left"] == 2
         again = (*replay, "--group", "shop.pack", "--again", "--config", str(config))
         asked = cordata(*again)
-        assert asked.returncode == 2 and "ONCE MORE" in asked.stderr
+        assert asked.returncode == 2 and "REPEAT" in asked.stderr
         done = cordata(*again, "--yes")
-        assert done.stdout == "1 looked at: 1 message published again, 0 left as they are\n"
+        assert done.stdout == "1 checked: 1 message published again, 0 not\n"
         until(config, *packed, true=lambda items: len(items) == 2)
         unknown = cordata("outbox", "replay", "--all", "--group", "x", "--config", str(config))
         assert (

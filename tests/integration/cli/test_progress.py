@@ -105,7 +105,7 @@ def test_bar_is_shown_and_ctrl_c_ends_between_two_units(tmp_path: Path) -> None:
     assert code == 130, terminal.shown
     done = int(out.removesuffix(" due now\n").replace(",", ""))
     assert 0 < done < COUNT and done % 200 == 0
-    assert "stopped by Ctrl-C: these are done, the rest is as it was" in terminal.shown
+    assert "stopped by Ctrl-C: these are done, the rest is unchanged" in terminal.shown
     assert "Traceback" not in terminal.shown
     # Each unit is whole, and the same command does the rest; no bar where there is no terminal.
     rest = cordata(*command)
@@ -120,7 +120,7 @@ _DONE = "DELETE FROM message"
 @pytest.mark.parametrize(
     ("command", "dead", "what"),
     [
-        ("outbox replay --all --yes", False, "looked at"),
+        ("outbox replay --all --yes", False, "checked"),
         ("outbox purge --before 0s --yes", False, "deleted"),
         ("dlq replay --all", True, "given back"),
         ("dlq drop --all --yes", True, "dropped"),
