@@ -1,4 +1,4 @@
-"""[pool]: the pool of warm processes, and `[pool.NAME]`: what a named pool does differently."""
+"""[pool]: settings of the pool of warm processes; `[pool.NAME]`: those of a named pool."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-#: Keys that may stand in `[pool.NAME]`: what bounds one queue. The rest is the whole pool's.
+#: Keys allowed in `[pool.NAME]`: limits of one queue. The other keys are for all pools.
 OF_ONE_POOL = frozenset(
     {
         "call_timeout_s",
@@ -34,34 +34,34 @@ class PoolConfig:
     queue_timeout_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
     #: Calls that wait in one client process at most; above it PoolSaturated at once.
     max_waiting: Annotated[int, Meta(ge=1, le=10_000_000)] = 10_000
-    #: The same in bytes of their messages.
+    #: The same limit, in bytes of their messages.
     max_waiting_bytes: Annotated[int, Meta(ge=1024, le=2**40)] = 268_435_456
     #: How often a call declared idempotent is run again when its child died.
     retries: Annotated[int, Meta(ge=0, le=100)] = 3
-    #: `[pool.NAME]` only: instances whose children it has. A worker is in one pool.
+    #: `[pool.NAME]` only: worker instances whose children are in it. A worker is in one pool.
     workers: tuple[str, ...] = ()
     #: `[pool.NAME]` only: commands that run there, by name or `prefix*`.
     commands: tuple[str, ...] = ()
     #: Largest message of the protocol, so the largest payload and result.
     max_frame_bytes: Annotated[int, Meta(ge=1024, le=2**30)] = 16_777_216
-    #: A session that is not used for this long is deleted, unless it was made with another time.
+    #: A session that is not used for this long is deleted, unless it was created with another TTL.
     session_ttl_s: Annotated[float, Meta(ge=0.001, le=315_360_000)] = 3600.0
-    #: "hint": the session's worker if it is free; "strict_queue": wait for it; "strict_fail":
-    #: refuse when it is not free.
+    #: "hint": prefer the session's worker if it is free; "strict_queue": wait for it;
+    #: "strict_fail": refuse the call if it is not free.
     affinity: Literal["hint", "strict_queue", "strict_fail"] = "hint"
     #: Sessions at most.
     max_sessions: Annotated[int, Meta(ge=1, le=100_000_000)] = 100_000
-    #: One session's data and 64 bytes for each name; less than max_frame_bytes: it travels in one.
+    #: One session's data plus 64 bytes for each name; below max_frame_bytes, as it is one frame.
     max_session_bytes: Annotated[int, Meta(ge=1, le=2**30)] = 1_048_576
     #: All sessions' data.
     max_sessions_bytes: Annotated[int, Meta(ge=1, le=2**40)] = 268_435_456
-    #: What all sessions share, in one frame at most: a new child gets all of it at once.
+    #: Globals, which all sessions share; at most one frame: a new child receives them in one.
     max_globals_bytes: Annotated[int, Meta(ge=1, le=2**30)] = 16_777_216
     #: A command that killed this many children in a row is refused ...
     poison_limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 3
     #: ... for this long.
     poison_pause_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
-    #: After a hard cancel the child may still end the call by itself; then it is killed.
+    #: After a hard cancel the command may take this long to end; then its child is killed.
     cancel_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 5.0
     #: The same after the call's deadline.
     kill_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 2.0
@@ -69,15 +69,15 @@ class PoolConfig:
     unread_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
     #: A worker waits this long for its child before it says READY.
     child_start_timeout_s: Annotated[float, Meta(ge=0.001, le=3600)] = 2.0
-    #: Imports and @app.child_init of a child; then it is killed and the next one started.
+    #: Limit for imports and @app.child_init of a child; above it the child is killed and replaced.
     init_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
-    #: How often a child without a call is asked for a sign of life.
+    #: Seconds between two health checks of an idle child.
     health_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
-    #: It has this long to answer.
+    #: Longest wait for the answer to a health check.
     health_timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 5.0
     #: Calls after which a child is replaced; 0: no limit.
     max_calls: Annotated[int, Meta(ge=0, le=2**53)] = 0
-    #: The same by age; workers take up to a tenth less or more, so that not all go at once.
+    #: The same by age; each worker varies it by up to a tenth, so that not all restart at once.
     max_age_s: Annotated[float, Meta(ge=0, le=315_360_000)] = 0.0
     #: The same by the resident memory of the child itself.
     max_rss_bytes: Annotated[int, Meta(ge=0, le=2**50)] = 0
@@ -89,7 +89,7 @@ class PoolConfig:
     http: tuple[str, ...] = ()
 
 
-#: The pool of workers and commands that no other one names.
+#: The pool of the workers and commands that no [pool.NAME] names.
 DEFAULT_POOL = "default"
 
 

@@ -1,10 +1,10 @@
-"""cordata.toml to frozen sections; every problem of the file is named in one ConfigError.
+"""Reads cordata.toml into frozen sections; one ConfigError names all problems of the file.
 
     find_file -> open_document -> Document -> choose_app (what to import) -> build -> Config
                   + conf.d/*.toml beside the file
 
-msgspec converts each value to the type of its field and checks its limits. Here is what it does not
-know: unknown keys, required ones, sections that override others, and the words of each problem.
+msgspec converts each value to the type of its field and checks its limits. This module adds unknown
+and required keys, sections that override others, and the text of each problem.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cordata.errors import ConfigError
 from cordata.log import frames
 
 DEFAULT_FILE = Path("/etc/cordata/cordata.toml")
-#: Beside the configuration file; for settings that packages of applications bring.
+#: Directory beside the configuration file, for settings in the packages of applications.
 DROP_INS = "conf.d"
 _MAX_BYTES = 1_048_576
 _RUNTIME_SECTIONS = frozenset(declared.name for declared in fields(Config))
@@ -41,7 +41,7 @@ class Document:
     path: Path | None
     #: The drop-ins' keys and, over them, the file's own.
     tables: Mapping[str, Any] = field(default_factory=dict)
-    #: The drop-ins that count, by file; each wins over those before it.
+    #: The drop-ins in effect, by file; each overrides those before it.
     drop_ins: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)
     #: The keys of the file alone, if there are drop-ins.
     own: Mapping[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Document:
         return {} if found is None else found
 
     def source(self, section: str, key: str) -> Path | None:
-        """The file that a key was read from; without a key, the one that has the section."""
+        """The file that a key was read from; for key "", the file that has the section."""
         if _has(self.own, section, key):
             return self.path
         found = [path for path, tables in self.drop_ins.items() if _has(tables, section, key)]
@@ -82,10 +82,10 @@ def is_section(kind: object) -> bool:
 
 
 def find_file(option: str | Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """--config, else $CORDATA_CONFIG, else ./cordata.toml, else the default file if there is one.
+    """--config, else $CORDATA_CONFIG, else ./cordata.toml, else the default file, else None.
 
-    Raises: ConfigError when a file was named and does not exist, and when another user may change
-    ./cordata.toml, its drop-ins or what lies beside it.
+    Raises: ConfigError if a named file does not exist, or if another user can write to
+    ./cordata.toml, its drop-ins or their directories.
     """
     named = option or environ.get("CORDATA_CONFIG")
     if named:
@@ -102,13 +102,12 @@ def find_file(option: str | Path | None, environ: Mapping[str, str] = os.environ
 
 
 def _check_trust(path: Path, *, named: Path) -> None:
-    """A file that was not named is read only where no other user but root may change it.
+    """Refuse a file that was not named if another user than root can change it.
 
-    It names code that is imported, often from beside it. Without this check, a user who may write
-    to a directory could have their code run by every user, root included, who calls a command
-    there. Only the group of this process may write, too: with umask 002 each user has one of their
-    own. A link counts as a file: its target may belong to any user, but not what lies beside the
-    link. Raises: ConfigError.
+    The file names code to import, often from its own directory. Without this check, a user who can
+    write to a directory could run code as every user, root included, who calls a command there. The
+    group of this process may have write permission: with umask 002, each user has a group of their
+    own. The target of a symbolic link is checked like a file. Raises: ConfigError.
     """
     places = ((path, path.lstat()), (path, path.stat()), (path.parent, path.parent.stat()))
     for place, found in places:
@@ -118,7 +117,7 @@ def _check_trust(path: Path, *, named: Path) -> None:
         elif may_write & stat.S_IWOTH:
             why = f"every user may write to {place}"
         elif may_write & stat.S_IWGRP and found.st_gid != os.getegid():
-            why = f"a group of users may write to {place}"
+            why = f"a group of other users may write to {place}"
         else:
             continue
         raise ConfigError(
@@ -135,12 +134,12 @@ def _user(uid: int) -> str:
 
 
 def open_document(path: Path | None, app: str | None = None) -> Document:
-    """Read and parse the file and its drop-ins; None gives an empty document.
+    """Read and parse the file and its drop-ins; without a path, return an empty document.
 
-    Every key of the file wins over that of a drop-in. A drop-in that names an application counts
-    only if that one runs: `app`, else the file's [app] import, else the one that drop-ins name. So
-    the settings of a package's application are not in the way of another one. Raises: ConfigError,
-    also when drop-ins name several applications and nothing decides.
+    The file's keys override those of drop-ins. A drop-in that names an application is used only if
+    that application runs: `app`, else the file's [app] import, else the one that drop-ins name. So
+    the settings of one packaged application do not affect another. Raises: ConfigError, also if
+    drop-ins name several applications and neither `app` nor the file selects one.
     """
     if path is None:
         return Document(path=None)
@@ -190,7 +189,7 @@ def _app_of(tables: Mapping[str, Any]) -> str | None:
 
 
 def _merged(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of both, those of `high` where both have one; tables are merged in turn."""
+    """The keys of both tables; a value of `high` overrides that of `low`. Merges nested tables."""
     merged = dict(low)
     for key, value in high.items():
         below = merged.get(key)
@@ -200,8 +199,8 @@ def _merged(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choose_app(document: Document, app: str | None) -> AppConfig:
-    """[app] alone: what has to be imported before the rest can be checked; with `app` instead of
-    its import. Raises: ConfigError, also where neither names an application.
+    """The checked section [app], needed before the application and its sections can be checked;
+    `app` replaces its `import`. Raises: ConfigError, also if neither names an application.
     """
     check = _Check(document)
     section: AppConfig = check.section("app", AppConfig)
@@ -231,9 +230,8 @@ def build(
 ) -> Config:
     """The checked configuration.
 
-    `settings` are the section types the application declares; None when it was not imported:
-    then sections that are not the runtime's are left unchecked. Raises: ConfigError with all
-    problems.
+    `settings` are the section types that the application declares; None if it was not imported:
+    then unknown sections are ignored. Raises: ConfigError with all problems.
     """
     check = _Check(document)
     kinds = {name: kind for name, kind in get_type_hints(Config).items() if is_section(kind)}
@@ -254,7 +252,7 @@ def build(
 
 
 def paths_from_environment(paths: PathsConfig, environ: Mapping[str, str]) -> PathsConfig:
-    """The directories that systemd (or `cordata server`) names win over the file's."""
+    """`paths`, overridden by the directories that systemd or `cordata server` sets."""
     state = environ.get("STATE_DIRECTORY", "").split(":")[0]
     runtime = environ.get("CORDATA_RUNTIME")
     credentials = environ.get("CREDENTIALS_DIRECTORY")
@@ -266,15 +264,15 @@ def paths_from_environment(paths: PathsConfig, environ: Mapping[str, str]) -> Pa
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word most like the given one: there always is one to offer."""
-    import difflib  # 3 ms, and only for a mistake
+    """The known word most similar to the given one, however different it is."""
+    import difflib  # takes 3 ms, and is needed for errors only
 
     known = list(known)
     return (difflib.get_close_matches(word, known, n=1, cutoff=0.0) or known[:1])[0]
 
 
 class _Check:
-    """One pass over a document; defaults stand in for what is wrong, so that the pass goes on."""
+    """One pass over a document; defaults replace invalid values, so that all problems are found."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -288,7 +286,7 @@ class _Check:
         self.problems.append(f"{file}: {where}{text}")
 
     def section(self, name: str, kind: type[Any]) -> Any:
-        """`[name]` as its dataclass; None if a required key is missing or its own check fails."""
+        """`[name]` as its dataclass; None if a required key is missing or __post_init__ raises."""
         table = self.document.table(name)
         if not isinstance(table, Mapping):
             self.add(name, "", f"must be a section, not {_describe(table)}")
@@ -333,7 +331,7 @@ class _Check:
         table: Any = self.document.table(name)
         if section == "pool":
             for word in table.keys() & {declared.name for declared in fields(whole)} - OF_ONE_POOL:
-                self.add(name, word, "is for all pools; it belongs to [pool]")
+                self.add(name, word, "applies to all pools: set it in [pool]")
         override = replace(whole, **(self._values(name, type(whole), table) or {}))
         for word, text in section_problems(name, override):
             if word in table:
@@ -372,7 +370,7 @@ class _Check:
         return msgspec.convert(value, kind, dec_hook=self._path)
 
     def _path(self, kind: type[Any], value: object) -> Path:
-        """Paths, which msgspec does not know; other classes are none that TOML can give."""
+        """Convert a path for msgspec. Raises: ValueError for any other class."""
         if issubclass(kind, Path) and isinstance(value, str) and value:
             return self._base / Path(value).expanduser()
         raise ValueError
@@ -383,7 +381,7 @@ def _is_required(declared: Field[Any]) -> bool:
 
 
 def _is_override(section: str, key: str, value: object) -> bool:
-    """Whether it is a section of one instance, or of one pool, within the section of all."""
+    """Whether `section.key` is `[worker.N]` or `[pool.NAME]`."""
     if section == "pool":
         return isinstance(value, Mapping)
     return section == "worker" and key.isdecimal() and isinstance(value, Mapping)
@@ -391,7 +389,7 @@ def _is_override(section: str, key: str, value: object) -> bool:
 
 def _expected(kind: Any) -> str:
     """The expected kind of a value, in the terms of TOML."""
-    from msgspec import inspect  # 6 ms, and only for a mistake
+    from msgspec import inspect  # takes 6 ms, and is needed for errors only
 
     def words(type_: inspect.Type) -> str:
         match type_:
@@ -424,12 +422,12 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def _describe(value: object) -> str:
-    """A value as the error text shows it: short, and in TOML's words."""
+    """A value for an error text: at most 60 characters, in the terms of TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
         return "a table"
     text = repr(value)
     if any(sign in text for sign in ("://", "@", "=")):
-        return "a text like an address"  # which may hold a password
+        return "a text like an address"  # it may contain a password
     return text if len(text) <= 60 else text[:57] + "..."

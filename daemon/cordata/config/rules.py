@@ -1,4 +1,4 @@
-"""Rules of the runtime's settings that a type cannot say, each as (key, problem) of a section."""
+"""Rules for the runtime's settings that types cannot express; problems are (key, text) pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cordata.config.pool import PoolConfig
 from cordata.config.sections import HttpConfig, MailConfig, WorkerConfig
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-#: A name, an address, one in brackets. A port is a setting of its own.
+#: A host name or an address, also in brackets. The port is another setting.
 _HOST = re.compile(r"[\w.-]*|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]?")
 _ADDRESS = re.compile(r"[^<>]*<[^<>\s@]+@[^<>\s@]+>|[^<>\s@]+@[^<>\s@]+")
 _POOL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -27,7 +27,7 @@ _ORDERED = (
 
 
 def section_problems(name: str, section: object) -> Iterator[tuple[str, str]]:
-    """Problems of a section or of an override: `name` is "worker", "worker.2" or "pool.report"."""
+    """Problems of a section or an override; `name` is for example "worker" or "worker.2"."""
     for declared in fields(section):  # type: ignore[arg-type]
         value = getattr(section, declared.name)
         items = value if isinstance(value, tuple) else (value,)
@@ -49,14 +49,14 @@ def section_problems(name: str, section: object) -> Iterator[tuple[str, str]]:
 
 def _mail_problems(mail: MailConfig) -> Iterator[tuple[str, str]]:
     if not _HOST.fullmatch(mail.host) and not _CONTROL.search(mail.host):
-        text = "must be the name or address of a server alone; [mail] port is its port"
+        text = "must be only the name or address of a server; set the port with [mail] port"
         yield "host", text
     if not _ADDRESS.fullmatch(mail.sender) and not _CONTROL.search(mail.sender):
         yield "sender", "must be an address, user@host or Name <user@host>"
 
 
 def _proxy_problems(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    import ipaddress  # 5 ms, for those who set it
+    import ipaddress  # takes 5 ms, and the default does not need it
 
     for entry in names:
         try:
@@ -69,7 +69,7 @@ def _proxy_problems(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 def pool_problems(
     pool: PoolConfig, pools: Mapping[str, PoolConfig]
 ) -> Iterator[tuple[str, str, str]]:
-    """(section, key, problem) of what [pool] and the sections [pool.NAME] say together."""
+    """Problems that concern [pool] and the sections [pool.NAME] together: (section, key, text)."""
     if pool.max_session_bytes >= pool.max_frame_bytes:
         text = f"must be less than max_frame_bytes ({pool.max_frame_bytes})"
         yield "pool", "max_session_bytes", text

@@ -1,8 +1,8 @@
-"""What can be configured: one frozen dataclass per consumer, its TOML section by the same name.
+"""All settings: one frozen dataclass for each section of cordata.toml.
 
-To add a setting, add a field: `#:` comment with unit and reason of the default, and the values it
-may have as its type. Every number has limits (`msgspec.Meta`): outside of them the setting cannot
-work, or would keep a processor busy with nothing else. What a type cannot say is in `rules`.
+To add a setting, add a field: a `#:` comment with unit and reason of the default, and a type that
+allows the valid values only. Every number has limits (`msgspec.Meta`): outside of them the setting
+would not work, or would load a processor for nothing. Rules that types cannot express: `rules`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AppConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """[worker]: what each worker runs. `[worker.N]` overrides single keys for worker@N."""
+    """[worker]: the services of each worker. `[worker.N]` overrides single keys for worker@N."""
 
     #: Any of "http", "engine", "pool".
     services: tuple[Literal["http", "engine", "pool"], ...] = ("http", "engine", "pool")
@@ -50,22 +50,22 @@ class HttpConfig:
     max_header_bytes: Annotated[int, Meta(ge=256, le=65_536)] = 32768
     #: Header lines; above it 431.
     max_headers: Annotated[int, Meta(ge=1, le=10_000)] = 100
-    #: Body of a request, after which 413.
+    #: Body of a request; above it 413.
     max_body_bytes: Annotated[int, Meta(ge=1, le=2**40)] = 10_485_760
     #: From accept (or the last response: idle keep-alive) to the first byte.
     first_byte_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
     #: From the first byte to the end of the headers; above it 408.
     header_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 10.0
-    #: Longest silence within a body; above it 408, as when it brings less than 512 bytes/s.
+    #: Longest time without data within a body; above it 408, as for less than 512 bytes/s.
     body_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 20.0
-    #: From the end of the request, or the last the application took of its body, to the start of
-    #: the response: above it 504. The longest time that a client reads nothing of its response, and
-    #: what the application gets to notice that its client left.
+    #: From the end of the request, or the application's last read of its body, to the start of the
+    #: response: above it 504. Also the longest time that a client may read nothing of its response,
+    #: and that the application may take to end after its client disconnected.
     response_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
-    #: After SIGTERM responses say `Connection: close` this long, then idle connections are closed.
+    #: After SIGTERM, responses have `Connection: close` for this long; then idle connections close.
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = 0.5
-    #: Addresses or networks whose X-Forwarded-For/-Proto/-Host are believed, or Forwarded where
-    #: none of those is there; "unix" for unix sockets.
+    #: Addresses or networks whose X-Forwarded-For/-Proto/-Host are trusted, or Forwarded if none of
+    #: those is sent; "unix" for unix sockets.
     trusted_proxies: tuple[str, ...] = ("unix",)
     #: One INFO line per accepted request.
     access_log: bool = False
@@ -73,7 +73,7 @@ class HttpConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """[store]: where the data is."""
+    """[store]: the database."""
 
     #: `sqlite:` (file in the state directory), `sqlite:///path`, or `postgresql://host/database`.
     url: str = "sqlite:"
@@ -81,22 +81,22 @@ class StoreConfig:
     write_timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 10.0
     #: Longest time `ctx.transaction()` may hold its locks.
     transaction_timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 5.0
-    #: Longest time a read may take: while it runs, the log or old rows cannot be cleared away.
+    #: Longest time of a read: while it runs, the WAL cannot be reset, or old rows vacuumed.
     read_timeout_s: Annotated[float, Meta(ge=0.05, le=86_400)] = 30.0
-    #: SQLite: threads for reads of one process.
+    #: SQLite: reader threads of one process.
     readers: Annotated[int, Meta(ge=1, le=64)] = 2
     #: Units that share one commit at most.
     max_batch: Annotated[int, Meta(ge=1, le=10_000)] = 256
     #: Units waiting for a commit at most; above it StoreUnavailable at once.
     max_waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
-    #: The primary checkpoints when the WAL is larger; writers do when it is four times as large.
+    #: SQLite: the primary checkpoints when the WAL is larger; writers at four times the size.
     wal_limit_bytes: Annotated[int, Meta(ge=32_768, le=2**40)] = 16_777_216
-    #: PostgreSQL: connections of one process at most, beside one or two that listen. At least one
-    #: for a transaction that stays open and one for what must not wait for it.
+    #: PostgreSQL: connections of one process at most, besides one or two for LISTEN. At least two:
+    #: one for a transaction that stays open, one for work that must not wait for it.
     pool_size: Annotated[int, Meta(ge=2, le=1000)] = 10
-    #: PostgreSQL: where sessions go when `url` leads to a proxy that pools transactions.
+    #: PostgreSQL: URL for connections that need a session, if `url` is a transaction-pooling proxy.
     session_url: str = ""
-    #: PostgreSQL: longest time to reach one server; whole seconds, 2 at least.
+    #: PostgreSQL: longest time to connect to one server; rounded to whole seconds, at least 2.
     connect_timeout_s: Annotated[float, Meta(ge=0.1, le=3600)] = 5.0
     #: PostgreSQL: false for a proxy that cannot keep them (PgBouncer before 1.21).
     prepared_statements: bool = True
@@ -104,15 +104,15 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """[broker]: what carries events to the handlers."""
+    """[broker]: the transport of events to the handlers."""
 
     #: `store:` (the store's own tables), `redis://host:port/db`, `rediss://...` (TLS) or
     #: `redis+sentinel://host:port,host:port/NAME/db`. The password is the credential
     #: `redis-password`, that of the Sentinels `sentinel-password`.
     url: str = "store:"
-    #: Redis: begins every key. One installation has one, so that several can share a Redis.
+    #: Redis: prefix of every key. With different prefixes, installations can share a Redis.
     prefix: str = "cordata"
-    #: Redis: longest wait for an answer; then it counts as gone.
+    #: Redis: longest wait for an answer; then Redis counts as unavailable.
     timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 5.0
 
 
@@ -126,22 +126,21 @@ class EngineConfig:
     concurrency: Annotated[int, Meta(ge=1, le=1000)] = 16
     #: A worker that has not renewed its lease for this long counts as dead.
     claim_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
-    #: Without a wake-up the tables are looked at this often.
+    #: Seconds between polls of the tables when no wake-up arrives.
     poll_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 5.0
     #: First and longest pause before a message is tried again; doubles each time, with jitter.
     retry_min_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 1.0
     #: See retry_min_s.
     retry_max_s: Annotated[float, Meta(ge=0.001, le=2_592_000)] = 300.0
-    #: Events that all groups have handled are kept this long, with their marks; and idempotency
-    #: keys.
+    #: How long to keep events that all groups have handled, their marks, and idempotency keys.
     retention_s: Annotated[float, Meta(ge=0, le=315_360_000)] = 604_800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimaryConfig:
-    """[primary]: the singleton."""
+    """[primary]: the process that does the work that only one may do."""
 
-    #: How often a standby tries to take the lease.
+    #: Seconds between a standby's attempts to take the lease.
     standby_poll_s: Annotated[float, Meta(ge=0.01, le=3600)] = 0.25
     #: Seconds from SIGTERM to the end; less than the unit's TimeoutStopSec.
     stop_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
@@ -159,13 +158,13 @@ class MailConfig:
     security: Literal["none", "starttls", "tls"] = "none"
     #: From address.
     sender: str = "cordata@localhost"
-    #: Whole conversation of one mail.
+    #: Limit for the whole SMTP session of one mail.
     timeout_s: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
     #: First and longest pause before a mail is tried again.
     retry_min_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 5.0
     #: See retry_min_s.
     retry_max_s: Annotated[float, Meta(ge=0.001, le=2_592_000)] = 900.0
-    #: After this long a mail is `failed` and an alert says so.
+    #: After this long, a mail is `failed`, with an alert.
     give_up_s: Annotated[float, Meta(ge=1, le=315_360_000)] = 432_000.0
     #: Sent and failed mails are kept this long.
     retention_s: Annotated[float, Meta(ge=1, le=315_360_000)] = 2_592_000.0
@@ -173,25 +172,25 @@ class MailConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertConfig:
-    """[alert]: who is told of failures."""
+    """[alert]: mails about errors and failed units."""
 
     #: Addresses; empty: the journal only.
     to: tuple[str, ...] = ()
     #: One mail per unit or kind of error in this time; the rest is counted.
     cooldown_s: Annotated[float, Meta(ge=0, le=2_592_000)] = 900.0
-    #: Errors are told together: so many of a kind at once, or
+    #: Errors of a kind are mailed together as soon as there are this many, or
     count: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
-    #: when the first of them is so old. What is urgent (the store, dead letters, units) is not
-    #: held back.
+    #: when the first of them is this old. Urgent alerts (the store, dead letters, units) are mailed
+    #: at once.
     wait_s: Annotated[float, Meta(ge=0, le=2_592_000)] = 300.0
-    #: Mails in an hour, from the primary and, about what is urgent, from each host; what is beyond
-    #: them is told together later.
+    #: Mails per hour, from the primary and, for urgent alerts, from each host; further alerts are
+    #: mailed together later.
     max_per_hour: Annotated[int, Meta(ge=1, le=1000)] = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """[log]: how much is logged."""
+    """[log]: the log level."""
 
     #: debug, info, warning or error. Only debug, for development, shows the messages of exceptions,
     #: which may quote personal data.
@@ -200,13 +199,13 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathsConfig:
-    """[paths]: directories, where systemd does not name them."""
+    """[paths]: directories, unless systemd sets them."""
 
-    #: The store and small state files; $STATE_DIRECTORY wins.
+    #: The store and small state files; $STATE_DIRECTORY overrides it.
     state: Path = Path("/var/lib/cordata")
-    #: Wake-up sockets; $CORDATA_RUNTIME wins (set by `cordata server --state`).
+    #: Sockets; $CORDATA_RUNTIME overrides it (set by `cordata server --state`).
     runtime: Path = Path("/run/cordata")
-    #: Secrets, one file each; $CREDENTIALS_DIRECTORY wins.
+    #: Secrets, one file each; $CREDENTIALS_DIRECTORY overrides it.
     credentials: Path = Path("/etc/cordata/credentials")
 
 
@@ -226,13 +225,13 @@ class Config:
     alert: AlertConfig = field(default_factory=AlertConfig)
     log: LogConfig = field(default_factory=LogConfig)
     paths: PathsConfig = field(default_factory=PathsConfig)
-    #: `[worker.N]`: what worker@N does differently, by instance name.
+    #: `[worker.N]` merged with [worker], by instance name.
     workers: Mapping[str, WorkerConfig] = field(default_factory=dict)
-    #: `[pool.NAME]`: the pools beside the one named "default", by name.
+    #: `[pool.NAME]` merged with [pool], by name; without the pool "default".
     pools: Mapping[str, PoolConfig] = field(default_factory=dict)
-    #: Sections of the application (`App.settings`), already of its own type, by section name.
+    #: Sections of the application, converted to the types of `App.settings`, by section name.
     settings: Mapping[str, object] = field(default_factory=dict)
 
     def worker_of(self, instance: str) -> WorkerConfig:
-        """[worker] as worker@<instance> sees it."""
+        """The effective [worker] of worker@<instance>."""
         return self.workers.get(instance, self.worker)

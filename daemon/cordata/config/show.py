@@ -13,14 +13,14 @@ from cordata.config.reader import Document, is_section, key_of
 from cordata.config.sections import Config
 
 _SECRET_KEY = re.compile(r"(^|_)(password|secret|token|key|passphrase)s?$", re.IGNORECASE)
-#: An address with nothing secret in it: who, where, what. Its parameters are looked at apart.
+#: A URL that has a secret only as its password; its parameters are checked separately.
 _HOST = r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+(?:%\w+)?\])?(?::\d{1,5})?"
 _PLAIN_URL = re.compile(
     r"(?P<where>[a-z][a-z0-9+]*://(?:[\w.+-]*(?P<password>:[^/@?#,\s]*)?@)?"
     rf"{_HOST}(?:,{_HOST})*(?:/[^@?#\s]*)?)(?:\?(?P<query>.*))?",
     re.DOTALL,
 )
-#: Parameters of libpq and of Redis that people give, and that are no secrets.
+#: Common parameters of libpq and Redis that are not secrets.
 _PLAIN_PARAMETERS = frozenset(
     (
         *("host", "hostaddr", "port", "user", "dbname", "passfile", "service", "options"),
@@ -42,7 +42,7 @@ _MASK = "********"
 
 
 def lines(config: Config, document: Document, credentials: Sequence[str]) -> Iterator[str]:
-    """Line by line, valid TOML."""
+    """The lines of a valid TOML file; `credentials` are the names of existing credentials."""
     yield f"# {document.path or 'no file: defaults'}"
     yield from (f"# {path}" for path in document.drop_ins)
     for declaration in fields(Config):
@@ -92,8 +92,8 @@ def _shown(key: str, value: object) -> object:
 
 
 def shown_url(url: str) -> str:
-    """A url without its password; of one that is not plain only the scheme, since the password
-    may be anywhere in it.
+    """A URL with its password masked. Of an unusual URL only the scheme is shown, since the
+    password may be anywhere in it.
     """
     if url.startswith("sqlite:///"):
         return url
@@ -116,9 +116,9 @@ def literal(value: object) -> str:
     if isinstance(value, str | Path):
         text = str(value)
         if "://" in text:
-            words = re.split(r"(\s+)", text)  # every other one is the space between
+            words = re.split(r"(\s+)", text)  # keeps the spaces between the words
             text = "".join(shown_url(word) if "://" in word else word for word in words)
-        # A basic string of TOML is a string of JSON, but for DEL.
+        # A basic string of TOML is a JSON string, except that TOML does not allow DEL.
         return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(literal, value))}]"

@@ -1,11 +1,11 @@
-"""For commands at a terminal: lists and records, JSON, progress, times, exit codes.
+"""For command-line programs: lists and records, JSON, progress, times, exit codes.
 
-`cordata` and `alpinehub` are made with it; an application's own commands may be, too:
+`cordata` and `alpinehub` use it; an application may use it for its commands:
 
     from cordata.terminal import run_command, show_page
 
-Output is for people on a terminal, and plain, stable text without colours elsewhere; `--json` is
-for programs. rich is imported when there is something to draw.
+On a terminal, output has colours and fits its width; elsewhere it is plain, stable text. `--json`
+is for programs. rich is imported when it is needed.
 """
 
 from cordata.terminal.output import as_record as as_record

@@ -1,7 +1,7 @@
-"""Lists and records: one mapping per row, shown as a table for people and as JSON for programs.
+"""Lists and records: one mapping per row, printed as a table or as JSON.
 
-A field named `..._at` or `..._until` that holds an int is a moment in microseconds since the epoch;
-`payload` and `headers` hold JSON as text.
+An int in a field named `at`, `..._at` or `..._until` is a time in microseconds since the epoch;
+`payload` and `headers` contain JSON as text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: Where there is no terminal nothing is wrapped, however long.
+#: Without a terminal, lines are never wrapped.
 _NO_WRAP_WIDTH = 1_000_000
 
 
@@ -27,7 +27,7 @@ def show_json(value: object) -> None:
 
 
 def as_record(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as JSON has it: moments in ISO 8601, UTC; payload and headers as what they hold."""
+    """A row for JSON: times in ISO 8601, UTC; payload and headers parsed."""
     return {name: _plain(name, value) for name, value in fields.items()}
 
 
@@ -39,9 +39,9 @@ def show_page(
     whole: bool = False,
     json_: bool,
 ) -> None:
-    """Print one page of a list, and where the next one starts (`next`, for --after).
+    """Print one page of a list, and `next`, the --after of the next page, if there is one.
 
-    `whole`: people see all fields of each row, and not only `columns`.
+    `whole`: print all fields of each row, not only `columns`; JSON always has all.
     """
     if json_:
         show_json({"items": [as_record(row) for row in rows], "next": next})
@@ -51,13 +51,13 @@ def show_page(
     else:
         show_table(rows, columns)
     if not rows:
-        click.echo("nothing there", err=True)
+        click.echo("nothing found", err=True)
     if next is not None:
         click.echo(f"there is more: --after {next}", err=True)
 
 
 def show_list(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, json_: bool) -> None:
-    """Print a list that is always whole: the heads also without rows, or a JSON array."""
+    """Print a list that has no pages: a table, with its heads even if empty, or a JSON array."""
     if json_:
         show_json([as_record(row) for row in rows])
     else:
@@ -65,7 +65,7 @@ def show_list(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, json
 
 
 def show_records(records: Sequence[Mapping[str, Any]], *, json_: bool) -> None:
-    """Print records whole, an empty line between them; or a JSON array."""
+    """Print all fields of records, with an empty line between records; or a JSON array."""
     if json_:
         show_json([as_record(fields) for fields in records])
         return
@@ -78,7 +78,7 @@ def show_records(records: Sequence[Mapping[str, Any]], *, json_: bool) -> None:
 def show_table(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, heads_alone: bool = False
 ) -> None:
-    """Print rows under their heads. Without rows nothing, or with `heads_alone` the heads."""
+    """Print rows as a table. Without rows, print nothing, or with `heads_alone` only the heads."""
     if not (rows or heads_alone):
         return
     from rich.table import Table
@@ -94,7 +94,7 @@ def show_table(
             head,
             justify="right" if numbers and not moments else "left",
             overflow="fold",
-            # What is copied from a narrow terminal stays in one piece.
+            # Ids and numbers can be copied from a narrow terminal in one piece.
             no_wrap=number == 0 or numbers,
         )
     for row in rows:
@@ -103,7 +103,7 @@ def show_table(
 
 
 def show_record(fields: Mapping[str, Any], *, json_: bool) -> None:
-    """Print one record, a line for each field; lists of records as tables, JSON indented."""
+    """Print one record: a line for each field, nested records as tables, JSON indented."""
     if json_:
         show_json(as_record(fields))
         return
@@ -138,7 +138,7 @@ def show_record(fields: Mapping[str, Any], *, json_: bool) -> None:
 
 
 def printable(text: str) -> str:
-    """A text from outside without the characters that would move the cursor of a terminal."""
+    """The text with control characters escaped, so that it cannot control a terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -147,7 +147,7 @@ def printable(text: str) -> str:
 
 
 def _print(table: Table) -> None:
-    """On a terminal as wide as that is; elsewhere plain text, and nothing wrapped."""
+    """Print at the width of the terminal; without a terminal, as plain text without wrapping."""
     if not table.row_count and not table.columns:
         return
     from rich.console import Console
@@ -176,7 +176,7 @@ def _plain(name: str, value: Any) -> Any:
     if name in ("payload", "headers") and isinstance(value, str):
         try:
             return json.loads(value)
-        except ValueError:  # damaged: as it is
+        except ValueError:  # damaged: show it as it is
             return value
     if _is_moment(name, value):
         return datetime.fromtimestamp(value / 1e6, UTC).isoformat(timespec="milliseconds")
@@ -184,7 +184,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _text(name: str, value: Any) -> str:
-    """One field for people: nothing is "-", several values are separated by commas."""
+    """One field as text: "-" if empty, several values separated by commas."""
     if value is None or value == [] or value == ():
         return "-"
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""A program of click commands, which are imported when they are called, and its exit codes.
+"""Programs of click commands, which are imported when they are called, and their exit codes.
 
-Only here an error becomes an exit code, and a line for people.
+Only this module turns an error into an exit code and a message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cordata.errors import ConfigError, CordataError
 from cordata.log import HANDLER, fields, logger
 
 EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 1, 78, 130
-#: Packages whose code writes our output.
+#: Packages that write to stdout for a command.
 _WRITERS = {"click", "rich"}
 
 
@@ -39,7 +39,7 @@ class LazyGroup(click.Group):
         return [*self._lazy, *(name for name in self.commands if name not in self._lazy)]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of a name; None: there is none."""
+        """The command of this name, imported now; None if there is none."""
         if name in self._lazy and name not in self.commands:
             module, _, attribute = self._lazy[name][0].partition(":")
             command: click.Command = getattr(import_module(module), attribute)
@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
         return super().get_command(ctx, name)
 
     def prepare(self, command: click.Command) -> None:
-        """For a subclass: what each command gets when it is imported."""
+        """Called with each command when it is imported; subclasses may change the command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of `--help`."""
@@ -79,7 +79,7 @@ def run_command(
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output (head, less) had enough; not to fail once more at exit.
+        # The reader of the output (head, less) closed the pipe.
         _drop_output()
         code = EXIT_FAILED
     except OSError as error:
@@ -95,26 +95,26 @@ def _flush() -> None:
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Whether code that writes to stdout raised it: the error itself names no file."""
+    """Whether writing to stdout raised it: judged by the frame, since the error names no file."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     where: str = frame.f_globals.get("__name__", "")
     return error.filename is None and (where == __name__ or where.partition(".")[0] in _WRITERS)
 
 
 def _drop_output() -> None:
-    """Discard buffered output, which would fail once more at exit."""
+    """Discard buffered output: writing it at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _report_output(error: OSError) -> int:
     _drop_output()
     print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
-    print("hint: free some space there, or write elsewhere", file=sys.stderr)
+    print("hint: free some space, or write to another place", file=sys.stderr)
     return EXIT_FAILED
 
 
 def _usage(error: Exception) -> int | None:
-    """The exit code of click's own errors, shown; None for any other."""
+    """Show an error of click and return its exit code; None for any other error."""
     if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
@@ -124,7 +124,9 @@ def _usage(error: Exception) -> int | None:
 
 
 def report(error: CordataError, *, debug: bool = False) -> int:
-    """Say what is wrong in one sentence per problem, and what to do. Returns the exit code."""
+    """Report an error, one line per problem, with its hint: in the log if it is set up, else on
+    stderr. Returns the exit code.
+    """
     if debug:
         traceback.print_exception(error)
     if _has_log():
@@ -138,8 +140,8 @@ def report(error: CordataError, *, debug: bool = False) -> int:
 
 
 def report_bug(error: Exception, *, debug: bool) -> int:
-    """Report an unexpected error: of a role in the log, with its places and without its message,
-    which may quote anything; of a command to its caller.
+    """Report an unexpected error: of a role in the log, with its traceback but without its message,
+    which may quote personal data; of a command on stderr. Returns the exit code.
     """
     usage = _usage(error)
     if usage is not None:
@@ -158,7 +160,7 @@ def report_bug(error: Exception, *, debug: bool) -> int:
 
 
 def _has_log() -> bool:
-    """A role has set up logging: under systemd its end has to be found in the journal."""
+    """Whether logging is set up, as in roles: their errors must be found in the journal."""
     return any(one.get_name() == HANDLER for one in logging.getLogger().handlers)
 
 

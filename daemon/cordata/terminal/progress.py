@@ -1,4 +1,4 @@
-"""Progress of long work on a terminal's stderr, and an end between two units of it at Ctrl-C."""
+"""Progress of long work on stderr; Ctrl-C ends the work between two transactions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _DRAW_S = 0.2
 
 
 class Interrupted(Exception):
-    """Ctrl-C was pressed; what was done so far is done."""
+    """Ctrl-C was pressed; the work done so far is committed."""
 
 
 class ProgressBar(AbstractContextManager["ProgressBar"]):
-    """A bar on stderr while inside, gone afterwards; nothing where stderr is no terminal."""
+    """Context manager: a bar on stderr, removed at the end; none if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._drawn: tuple[Progress, TaskID] | None = None
@@ -38,7 +38,7 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
             self._drawn[0].stop()
 
     def draw(self, share: float | None, text: str) -> None:
-        """Draw the share that is done, 0 to 1 (None: unknown), and a text."""
+        """Draw the share that is done, 0 to 1 (None: unknown), and the text beside it."""
         if not sys.stderr.isatty():
             return
         if self._drawn is None:
@@ -48,7 +48,7 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
         progress.update(task, completed=share or 0.0, total=total, text=text, refresh=True)
 
     def say(self, text: str) -> None:
-        """A line of its own on stderr, above the bar."""
+        """Print a line on stderr, above the bar."""
         if self._drawn is None:
             click.echo(text, err=True)
         else:
@@ -56,14 +56,14 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
 
 
 class Counter(AbstractContextManager["Counter"]):
-    """Counts what is done while inside, and draws it.
+    """Context manager: counts completed items and draws the progress.
 
-    The first Ctrl-C lets the current unit end, then the next call raises Interrupted; the second
-    one ends the process as it usually does.
+    After the first Ctrl-C the current transaction ends, and the next call raises Interrupted; the
+    second Ctrl-C raises KeyboardInterrupt.
     """
 
     def __init__(self, what: str) -> None:
-        """`what` was done to what is counted: "deleted"."""
+        """`what` is shown after the count, for example "deleted"."""
         self.what = what
         self.count = 0
         self._bar = ProgressBar()
@@ -85,7 +85,7 @@ class Counter(AbstractContextManager["Counter"]):
         self._bar.__exit__(kind, error, trace)
 
     def __call__(self, count: int, share: float) -> None:
-        """So many are done, which is that share of the whole, 0 to 1. Raises: Interrupted."""
+        """Set the number of completed items and the share done, 0 to 1. Raises: Interrupted."""
         self.count = count
         if time.monotonic() >= self._next_deadline:
             self._next_deadline = time.monotonic() + _DRAW_S
@@ -96,7 +96,7 @@ class Counter(AbstractContextManager["Counter"]):
     async def each(
         self, ids: Sequence[str], act: Callable[[str], Awaitable[int]]
     ) -> tuple[int, list[str]]:
-        """Act on one after the other. Returns how many were done, and those with nothing to do.
+        """Await `act` for each id. Returns the sum of its results, and the ids for which it was 0.
 
         Raises: Interrupted.
         """
@@ -123,7 +123,7 @@ def _begin() -> tuple[Progress, TaskID]:
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:3.0f} %  {task.fields[text]}", markup=False),
         console=Console(stderr=True),
-        # No thread, and no redirected output: it is drawn when it is called.
+        # No thread and no redirected output: `draw` refreshes it.
         auto_refresh=False,
         redirect_stdout=False,
         redirect_stderr=False,

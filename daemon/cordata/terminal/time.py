@@ -1,4 +1,4 @@
-"""Durations and moments as they are typed: 90s, 30m, 24h, 7d, 2w, 2026-01-31. Click callbacks."""
+"""Click callbacks for durations and times: 90s, 30m, 24h, 7d, 2w, 2026-01-31."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _DURATION = re.compile(r"([0-9]{1,8})([smhdw])")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment as it was typed: a time of its own, or so long ago."""
+    """The value of a time option: an absolute time (`at`), or a duration before now (`ago`)."""
 
     typed: str
     at: datetime | None
     ago: timedelta = timedelta()
 
     def us(self, now_us: int) -> int:
-        """In microseconds since the epoch; `now_us` is the time of the store."""
+        """The time in microseconds since the epoch; `now_us` is the time of the store."""
         from cordata.clock import to_us
 
         return now_us - self.ago // timedelta(microseconds=1) if self.at is None else to_us(self.at)
@@ -40,7 +40,7 @@ def moment(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     try:
         at = datetime.fromisoformat(value)
     except ValueError:
-        text = "is no time: 90s, 30m, 1h, 2d or 1w ago, 2026-01-31 or 2026-01-31T08:00 (UTC)"
+        text = "is not a time; write 90s, 30m, 1h, 2d or 1w (ago), or 2026-01-31T08:00 (UTC)"
         raise click.BadParameter(f"{value!r} {text}") from None
     return Moment(value, at if at.tzinfo is not None else at.replace(tzinfo=UTC))
 
@@ -49,7 +49,9 @@ def duration(ctx: click.Context, parameter: click.Parameter, value: str) -> int:
     """An option's `90s`, `24h` or `90` in whole seconds. Raises: click.BadParameter."""
     found = _parsed(f"{value}s" if value.isdecimal() else value)
     if found is None:
-        raise click.BadParameter(f"{value!r} is no duration; one is 90s, 30m, 24h or 7d")
+        raise click.BadParameter(
+            f"{value!r} is not a duration; write for example 90s, 30m, 24h or 7d"
+        )
     return int(found.total_seconds())
 
 

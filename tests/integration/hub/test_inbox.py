@@ -333,7 +333,7 @@ async def test_field_of_a_mapping_that_is_gone_is_found_by_its_prefix(tmp_path: 
         (("reprocess", "99"), 1, "no submission 99"),
         (("reprocess",), 2, "give IDs of submissions"),
         (("reprocess", "1", "--all"), 2, "give IDs of submissions"),
-        (("list", "--since", "x"), 2, "is no time"),
+        (("list", "--since", "x"), 2, "is not a time"),
         (("list", "--state", "x"), 2, "is not one of"),
     ],
 )

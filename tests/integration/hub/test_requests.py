@@ -199,7 +199,7 @@ async def test_command_finds_what_is_held_behind_ten_thousand_newer_ones(
             assert [one["id"] for one in found["items"]] == ids, words
             assert (found["next"] is not None) == ("--limit" in words)
         done = await asyncio.to_thread(run, "requests", "list", "--state", "rejected")
-        assert "nothing there" not in done.stderr
+        assert "nothing found" not in done.stderr
         assert "10000 guest requests examined\nthere is more: --after f" in done.stderr
 
 
@@ -371,7 +371,7 @@ async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run)
         ):
             told = await command("list", "--since", since, "--until", until, "--json")
             assert len(json.loads(told)["items"]) == found
-        assert "is no time" in await command("list", "--until", "yesterday", code=2)
+        assert "is not a time" in await command("list", "--until", "yesterday", code=2)
         for listed in (table, json.dumps(rows)):
             assert "Geheim" not in listed and "eva@" not in listed
         shown = await command("show", one)

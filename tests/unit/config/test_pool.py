@@ -43,7 +43,7 @@ def test_pools_are_shown_and_read_again_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (REPORT + "max_sessions = 3", "[pool.report] max_sessions: is for all pools; it belongs"),
+        (REPORT + "max_sessions = 3", "[pool.report] max_sessions: applies to all pools: set it"),
         (REPORT + "max_wating = 3", "[pool.report] max_wating: unknown key; the nearest known is"),
         (
             REPORT + "max_waiting = 0",

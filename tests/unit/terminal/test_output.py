@@ -58,7 +58,7 @@ def test_page_says_where_the_next_one_starts(capsys: pytest.CaptureFixture[str])
     assert shown.err == "there is more: --after p2\n"
     show_page([], ("id",), json_=False)
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == ("", "nothing there\n")
+    assert (shown.out, shown.err) == ("", "nothing found\n")
 
 
 def test_list_has_its_heads_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
