@@ -1,4 +1,4 @@
-"""`cordata new`: the files of a small working application, and what they are made from."""
+"""`cordata new`: creates a small working application from the files in template/."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from cordata.errors import CordataError
 
 TEMPLATE = Path(__file__).parent / "template"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
-#: Stands for the name, in the files and in their paths.
+#: Placeholders for the name: in the files, and in their paths.
 _MARK, _PACKAGE = "@NAME@", "package"
-#: Names that would be found instead of, or hidden by, something that is needed.
+#: Names of modules and directories that the application needs or that would hide it.
 _TAKEN = frozenset({"cordata", "alpinehub", "tests", "test", "data"})
 
 
@@ -29,34 +29,33 @@ class BadName(CordataError):
 
 
 class NotEmpty(CordataError):
-    """There is something already; nothing was written."""
+    """The directory is not empty; nothing was written."""
 
     code = "not_empty"
 
 
 def check_name(name: str) -> None:
-    """Whether an application, its package and its section of cordata.toml can have the name.
-
-    Raises: BadName with the reason.
+    """Raises: BadName, with the reason, if an application, its package and its section of
+    cordata.toml cannot have this name.
     """
     if not _NAME.match(name):
         raise BadName(f"{name!r}: lower-case letters, digits and _, a letter first, 40 at most")
     if keyword.iskeyword(name):
-        raise BadName(f"{name!r} is a word of Python's own")
+        raise BadName(f"{name!r} is a keyword of Python")
     if name in {field.name for field in fields(Config)}:
-        raise BadName(f"{name!r} is a section of cordata.toml that the runtime has for itself")
+        raise BadName(f"{name!r} is a section of cordata.toml that the runtime uses")
     if name in _TAKEN or name in sys.stdlib_module_names or _is_installed(name):
-        raise BadName(f"{name!r} is the name of another Python module, one would hide the other")
+        raise BadName(f"{name!r} is the name of another Python module: one would hide the other")
 
 
 def make(name: str, directory: Path) -> list[Path]:
-    """Write the application into `directory`, all of it or nothing. Returns its files.
+    """Write all files of the application into `directory`, or none. Returns the files.
 
-    Raises: BadName; NotEmpty when there is something; OSError.
+    Raises: BadName; NotEmpty if the directory is not empty; OSError.
     """
     check_name(name)
     if directory.is_symlink() or (directory.exists() and not _is_empty(directory)):
-        raise NotEmpty(f"{directory} is there already, and not empty", hint="choose another --dir")
+        raise NotEmpty(f"{directory} exists and is not empty", hint="choose another --dir")
     directory.parent.mkdir(parents=True, exist_ok=True)
     made: list[Path] = []
     with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as folder:
@@ -69,7 +68,7 @@ def make(name: str, directory: Path) -> list[Path]:
             made.append(directory / place)
         (whole / "data").chmod(0o700)
         try:
-            os.rename(whole, directory)  # over an empty directory at most
+            os.rename(whole, directory)  # replaces at most an empty directory
         except OSError as error:
             raise NotEmpty(f"{directory}: {error.strerror}; nothing was written") from error
     return made
@@ -87,6 +86,6 @@ def _is_empty(directory: Path) -> bool:
 
 
 def _is_installed(name: str) -> bool:
-    """A mere folder, such as the one that is to be made, is no module."""
+    """Whether a module has this name; a mere directory, as the new one, does not count."""
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.loader is not None and spec.origin is not None

@@ -1,4 +1,4 @@
-"""Runs an application inside a test: its real store and handlers, and a time that the test moves.
+"""Runs an application inside a test: with its real store and handlers, and the test's clock.
 
     from datetime import UTC, datetime
 
@@ -15,11 +15,10 @@
             [mail] = await shop.mails()
             assert mail.subject == "Your order"
 
-Nothing is imitated but the clock: the application's migrations and SQL run on an embedded store in
-a directory of the test's own, an event passes through its tables and the code that handles it in
-a worker. Nothing sleeps: what waits for its time (a retry, a scheduled event) waits
-until the test moves it. What `ctx.pool` runs, it runs in the test's process. No worker imports
-this package.
+Only the clock is replaced, and pool commands run in the test's process: the application's
+migrations and SQL run on a real store (SQLite in a temporary directory by default), and events pass
+through the same tables and code as in a worker. Nothing sleeps: a retry or a scheduled event is due
+when the test advances the clock. No worker imports this package.
 """
 
 from cordata.testing.asgi import Response

@@ -1,4 +1,4 @@
-"""Requests to the mounted applications, without an HTTP server: started at the first one."""
+"""Requests to the mounted applications without an HTTP server; the first request starts them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Mounted:
         self._started = False
 
     async def live(self) -> None:
-        """The lifespan's task, for the length of the test."""
+        """Run the ASGI lifespan; a background task during the whole test."""
         await self._wanted.wait()
         await self._lifespan.run()
 
@@ -40,13 +40,13 @@ class Mounted:
         )
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As an ASGI application of its own, which starts and stops by itself."""
+        """The mounts as one ASGI application; the first request starts them."""
         await self._start()
         scope["state"] = self._state | dict(scope.get("state", {}))
         await self._app(scope, receive, send)
 
     async def close(self) -> None:
-        """Shut down what was started. Raises: LifespanFailed."""
+        """Shut the mounts down if they were started. Raises: LifespanFailed."""
         if self._started:
             self._started = False
             await self._lifespan.shutdown()
@@ -64,7 +64,7 @@ class Response:
     """The response of the application."""
 
     status: int
-    #: By name in lower case; of several of one name the last.
+    #: By name in lower case; if a name occurs several times, the last value.
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
 
@@ -79,7 +79,7 @@ class Response:
 
 
 class _Exchange:
-    """One request and what is sent for it."""
+    """One request, and the ASGI messages of its response."""
 
     def __init__(self, body: bytes) -> None:
         self._messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -127,7 +127,7 @@ async def request(
 def _scope(
     method: str, target: str, headers: Mapping[str, str], length: int, state: Mapping[str, Any]
 ) -> Scope:
-    """As the HTTP server makes it."""
+    """The ASGI scope, with the fields that the HTTP server sets."""
     path, _, query = target.partition("?")
     lines = {"host": "testserver", **({"content-length": str(length)} if length else {})}
     lines |= {name.lower(): value for name, value in headers.items()}

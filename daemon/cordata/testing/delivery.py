@@ -1,4 +1,4 @@
-"""Handlers, one message after the other, by the code that a worker runs."""
+"""Runs event handlers one message at a time, with the code of a worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWNER = "test"
 
 
 class Delivery:
-    """The engine of one worker, a step at a time."""
+    """The engine of one worker, run step by step."""
 
     def __init__(self, ctx: Context, app: App, config: EngineConfig) -> None:
         self._store = ctx.store
@@ -30,15 +30,15 @@ class Delivery:
         self._handlers = {one.group: self._watched(one) for one in app.handlers}
 
     async def register(self) -> None:
-        """Make the groups known, as the primary does before it is ready."""
+        """Register the consumer groups, as the primary does before READY."""
         groups = [Group(one.group, one.type, one.key) for one in self._handlers.values()]
         await catch_up(self._store, await register(self._store, groups))
 
     async def step(self) -> tuple[int, Failure | None]:
         """Handle at most one message of each group.
 
-        Returns how many were handled, and the failure that ended the step: what was claimed beside
-        it waits for the next one.
+        Returns the number of claimed messages, and the failure that ended the step: messages that
+        were claimed after it are given back for the next step.
         """
         wanted = dict.fromkeys(self._handlers, Want(count=1, low=1))
         claimed = (await self._queue.settle_and_claim([], wanted, alone=True)).messages
@@ -55,7 +55,7 @@ class Delivery:
         return len(claimed), failure
 
     async def next_at(self) -> int | None:
-        """When the next message is due that waits, in microseconds; None: nothing waits."""
+        """When the next waiting message is due, in microseconds; None: no message waits."""
         groups = json.dumps(list(self._handlers))
 
         row = await self._store.read(
@@ -72,7 +72,7 @@ class Delivery:
         return outcome, self._failures.failure(message.group, handler.timeout_s)
 
     def _watched(self, handler: Handler) -> Handler:
-        """The same, but what its function raises is noted on its way."""
+        """The handler, with a function that records what the original raises."""
         function = handler.function
 
         async def watched(event: Event, ctx: EventContext) -> None:

@@ -1,4 +1,4 @@
-"""Records what a handler raises, on its way to the code that settles the attempt."""
+"""Records what a handler raises, before the engine settles the attempt."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ class FailureRecorder:
         self._caught: tuple[Event | StoredEvent, BaseException] | None = None
 
     def clear(self) -> None:
-        """Before an attempt."""
+        """Forget the error; called before each attempt."""
         self._caught = None
 
     @contextmanager
     def over(self, event: Event | StoredEvent) -> Iterator[None]:
-        """Around the call of a handler."""
+        """Context manager around the call of a handler: records what it raises."""
         try:
             with require_awaits():
                 yield
-        except AlreadySeen:  # no failure: the effect is there
+        except AlreadySeen:  # no failure: the effect is committed already
             raise
         except BaseException as error:
             self._caught = (event, error)
             raise
 
     def failure(self, group: str, timeout_s: float) -> Failure | None:
-        """The failure of the attempt, as a test sees it; None: there was none."""
+        """The failure of the attempt, with a note that names it; None if it succeeded."""
         if self._caught is None:
             return None
         event, error = self._caught

@@ -1,4 +1,4 @@
-"""Harness: one application, one store, one clock, and everything that can be made to happen."""
+"""Harness: one application with a store and a clock; its methods run handlers, requests, jobs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 _MICROSECOND = timedelta(microseconds=1)
 _PAGE = 1000
-#: Every test's, so that sealed secrets may stand in a test's own data.
+#: The same in every test, so that test data may contain sealed secrets.
 MASTER_KEY = bytes(range(32)).hex().encode()
 
 
@@ -57,13 +57,13 @@ async def open_app(
     directory: Path | None = None,
     startup: bool = True,
 ) -> AsyncIterator[Harness]:
-    """The application in the state in which a worker begins to serve: migrated, started up.
+    """Context manager: the application, migrated and started up, ready to serve.
 
-    `now`: the time, aware; by default that of the call. `config`: sections of cordata.toml as
-    `{"shop": {"desk": "a@example.com"}}`, a file, or a loaded one; its directories are not used,
-    nor is the environment. `directory`: where the store lies, for example pytest's `tmp_path`; by
-    default one that is deleted at the end. `startup=False` leaves the `@app.startup` functions to
-    `run_startup()`. Secrets are sealed with a master key of the tests' own.
+    `now`: the time, aware; by default the current time. `config`: sections of cordata.toml, for
+    example `{"shop": {"desk": "a@example.com"}}`, a file, or a Config; its directories and the
+    environment are ignored. `directory`: the directory of the store, for example pytest's
+    `tmp_path`; by default a temporary one. `startup=False`: the `@app.startup` functions are not
+    run until `run_startup()`. Secrets are sealed with a fixed master key.
 
     Raises: ConfigError; what a startup function raises.
     """
@@ -105,7 +105,7 @@ def _paths(directory: Path) -> PathsConfig:
 
 
 def _with_queries(app: App) -> App:
-    """The same application, and what a test reads; its own list stays as it is."""
+    """A copy of the application with the test queries; the original is not changed."""
     more = copy.copy(app)
     more.query_packages = [*app.query_packages, "cordata.testing.sql"]
     return more
@@ -116,9 +116,9 @@ class Harness:
 
     def __init__(self, app: App, ctx: Context, config: Config, clock: Clock) -> None:
         self.app = app
-        #: What the application's functions get; `ctx.store` is the store.
+        #: The context that the application's functions receive; `ctx.store` is the store.
         self.ctx = ctx
-        #: Every attempt that failed so far, the first first.
+        #: All failed attempts, oldest first.
         self.failures: list[Failure] = []
         self._config = config
         self._clock = clock
@@ -128,40 +128,39 @@ class Harness:
 
     @property
     def now(self) -> datetime:
-        """The time, aware, UTC. It stands still."""
+        """The test's time, aware, UTC. It changes only by `advance`, `move_to` and `drain`."""
         return self._clock.now
 
     def advance(self, **by: float) -> datetime:
-        """Move the time on: `advance(hours=1)`, as `timedelta` takes it. Returns the new time.
+        """Advance the clock; takes the arguments of `timedelta`: `advance(hours=1)`.
 
-        Nothing happens by itself; `drain` does what has become due. Raises: ValueError when it
-        would go back.
+        Returns the new time. Nothing runs before `drain`. Raises: ValueError for a negative time.
         """
         self._clock.move_to(self._clock.now_us() + timedelta(**by) // _MICROSECOND)
         return self.now
 
     def move_to(self, at: datetime) -> None:
-        """Move the time on to a moment. Raises: ValueError when that is in the past."""
+        """Advance the clock to `at` (aware). Raises: ValueError if that is in the past."""
         self._clock.move_to(wall.to_us(at))
 
     async def publish(self, type: str, payload: Mapping[str, Any], **options: Any) -> str:
-        """Write an event into the outbox, in a unit of its own; `options` as `Tx.publish` has them.
+        """Publish an event, in a transaction of its own; `options` are those of `Tx.publish`.
 
-        Returns its id. `drain` has it handled.
+        Returns its id. `drain` runs its handlers.
         """
         return await self.ctx.run(lambda tx: tx.publish(type, payload, **options))
 
     async def drain(self, *, within: timedelta | None = None, raising: bool = True) -> int:
-        """Handle what is due, and what handlers publish meanwhile, until nothing is.
+        """Handle all due events, also those that handlers publish meanwhile.
 
-        What is due later (a retry, a scheduled event) stays; with `within` also what becomes due in
-        that time is handled: the time moves from one due moment to the next, and stands `within`
-        later at the end. A group handles one message after the other, a subscription to the event
-        store one event after the other, in their order.
+        Events due later (a retry, a scheduled event) stay. With `within`, events that become due in
+        that time are handled, too: the clock advances from one due time to the next, in all by
+        `within`. A group handles one message after another, a subscription to the event store one
+        event after another, in order.
 
-        Returns how many were handled. Raises: what a handler raised, after its attempt is settled
-        as in a worker (a later `drain` tries it again when it is due); with `raising=False`
-        nothing, then `failures` and `dead_letters()` tell.
+        Returns the number of attempts. Raises: what a handler raised, after its attempt is settled
+        as in a worker (a later `drain` tries it again when it is due); nothing with
+        `raising=False`: then see `failures` and `dead_letters()`.
         """
         count, until = 0, self._clock.now_us()
         if within is not None:
@@ -193,9 +192,9 @@ class Harness:
     async def append(
         self, stream: str, type: str, payload: Mapping[str, Any], *, expected: int | None = None
     ) -> int:
-        """Append an event to a stream of the event store, in a unit of its own.
+        """Append an event to a stream of the event store, in a transaction of its own.
 
-        Returns the version. `drain` has it handled. Raises: WrongExpectedVersion.
+        Returns its version. `drain` runs subscriptions. Raises: WrongExpectedVersion.
         """
         event = NewEvent(type=type, payload=payload)
         return await self.ctx.run(
@@ -208,9 +207,9 @@ class Harness:
         return page.events
 
     async def subscription(self, name: str) -> SubscriptionStatus:
-        """How far a subscription to the event store is, and what holds it up.
+        """The progress of a subscription to the event store, and its errors.
 
-        Raises: KeyError when there is none of this name.
+        Raises: KeyError if there is none of this name.
         """
         status = await Subscriptions(self.ctx.store).status(name)
         if status is None:
@@ -226,7 +225,7 @@ class Harness:
         json: Any = None,
         body: bytes = b"",
     ) -> Response:
-        """One request to what the application mounts; `target` is `/path?query`, quoted.
+        """Send one request to the mounted applications; `target` is `/path?query`, quoted.
 
         The mounted applications start (ASGI lifespan) at the first one and stop with the harness.
         Raises: what the application raised, which a worker answers with 500.
@@ -240,7 +239,7 @@ class Harness:
 
     @property
     def asgi(self) -> AsgiApp:
-        """What is mounted, as one ASGI application, for a client of one's own:
+        """The mounted applications as one ASGI application, for an HTTP client of your own:
         `httpx.AsyncClient(transport=httpx.ASGITransport(harness.asgi), base_url="http://test")`.
         """
         return self._mounted.serve
@@ -258,8 +257,8 @@ class Harness:
         period: str | None = None,
         force: bool = False,
     ) -> JobResult:
-        """Run what is due of a job, as `cordata job NAME` does at this time; with `scope` and
-        `period` that run, due or not. Returns what `ran` and what was `done` before.
+        """Run a job for all that is due, as `cordata job NAME` does; with `scope` and `period` only
+        that run, due or not. Returns the runs that `ran`, and those that were `done` before.
 
         Raises: what the job raised; its run is stored as failed, and due again at the next call.
         """
@@ -288,7 +287,7 @@ class Harness:
     async def run_backfill(self, name: str, *, steps: int | None = None) -> int:
         """Run a backfill from its stored cursor to its end, or `steps` steps of it.
 
-        Returns the steps that were taken. Raises: what a step raised.
+        Returns the number of steps that ran. Raises: what a step raised.
         """
         task = self.app.backfills[name]
         service = BackfillService(Leadership(), {name: task})
@@ -309,7 +308,7 @@ class Harness:
         await tasks[name].run(self.ctx)
 
     def pool_crashes(self, command: str, *, times: int = 1) -> None:
-        """Let the process that runs a pool's command die, in its next call or the next `times`."""
+        """In the next `times` calls of a pool command, simulate the crash of its process."""
         pool = self.ctx.pool
         assert isinstance(pool, InlinePool)
         pool.crash(command, times)
@@ -328,16 +327,16 @@ class Harness:
         return rows[0] if rows else None
 
     async def outbox(self, type: str | None = None) -> Sequence[OutboxEntry]:
-        """Every event that was written (of a type), in the order in which they were."""
+        """All published events, or those of a type, in the order of publishing."""
         rows = await self.fetch_all("testing.outbox", type=type)
         return [OutboxEntry.from_row(row) for row in rows]
 
     async def mails(self) -> Sequence[Mail]:
-        """Every mail that was written, in order."""
+        """All mails that the application wrote, in order; none is sent."""
         return [Mail.from_row(row) for row in await self.fetch_all("testing.mails")]
 
     async def dead_letters(self, group: str | None = None) -> Sequence[DeadLetter]:
-        """What consumer groups (or one) gave up, the first death first."""
+        """The dead letters of all groups, or of one, oldest first."""
         letters = DeadLetters(self.ctx.store)
         page = await letters.page(Filter(group=group), limit=_PAGE)
         found = []
@@ -346,12 +345,12 @@ class Harness:
         return [DeadLetter.of(letter) for letter in found]
 
     async def replay_dead_letters(self, group: str | None = None) -> int:
-        """Give dead letters back to their groups, as `cordata dlq replay`. Returns how many."""
+        """Return dead letters to their groups, as `cordata dlq replay`. Returns the number."""
         return await DeadLetters(self.ctx.store).replay(Filter(group=group))
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Harness]:
-        """What `open_app` enters: groups are registered, what is mounted is stopped at the end."""
+        """Entered by `open_app`: registers groups; at the end stops the mounted applications."""
         await self._delivery.register()
         await self._subscriptions.register()
         async with background(self._mounted.live()):
@@ -363,9 +362,9 @@ class Harness:
 
 
 def async_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run a coroutine test to its end, on a fresh loop of the kind that a worker has.
+    """Decorator: run a coroutine test on a new event loop of the kind that workers use.
 
-    pytest's fixtures are passed on. Not needed beside pytest-asyncio or anyio.
+    pytest's fixtures work. Not needed with pytest-asyncio or anyio.
     """
 
     @functools.wraps(test)

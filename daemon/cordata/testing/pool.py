@@ -1,4 +1,4 @@
-"""The pool of a test: the client of `ctx.pool`, whose commands run in the test's own process.
+"""The pool of a test: the client behind `ctx.pool`, which runs commands in the test's process.
 
 InlinePool (client) -> InlineEngine (queue, deadlines) -> CommandRunner, as in a child, in a thread
 """
@@ -45,12 +45,12 @@ from cordata.services.poolchild import limits_of
 
 
 class InlinePool(Client):
-    """As Client, without processes: `@app.child_init` and commands run in one thread, one call
-    after the other, with the payloads, sessions, errors and streams of a pool.
+    """A Client without child processes: `@app.child_init` and commands run in one thread, one call
+    after another, with the payloads, sessions, errors and streams of a pool.
 
-    Sessions and globals live as long as the test, whose clock ends them; deadlines go by the real
-    time. What a command prints is the test's output. Nothing can be killed: a command that hangs
-    holds up those after it, and one that ends its process ends the test's.
+    Sessions expire by the test's clock, deadlines by real time. Output of commands is the test's
+    output. Nothing can be killed: a command that hangs blocks later ones, and a command that ends
+    its process ends the test.
     """
 
     def __init__(self, app: App, config: Config, now: Callable[[], float]) -> None:
@@ -58,7 +58,7 @@ class InlinePool(Client):
         super().__init__(pools=pools_of(config))
 
     def crash(self, command: str, times: int = 1) -> None:
-        """Let the process die in the next calls of a command."""
+        """Simulate a crash in the next `times` calls of a command."""
         self._inline.crashes[command] += times
 
     async def close(self) -> None:
@@ -81,7 +81,7 @@ class InlinePool(Client):
 
 
 class InlineEngine:
-    """In place of children: one call after the other, with the sessions' own rules."""
+    """Replaces the children: runs one call after another, with the same rules for sessions."""
 
     def __init__(self, app: App, config: Config, now: Callable[[], float]) -> None:
         self._known = {name: command.at for name, command in app.commands.items()}
@@ -110,7 +110,7 @@ class InlineEngine:
         self._deadlines: Deadlines[Call] = Deadlines(self._due)
         self.loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "pool")
-        #: Crashes that are still to come, by command.
+        #: Number of crashes still to simulate, by command.
         self.crashes: Counter[str] = Counter()
         self.closed = False
 
@@ -134,11 +134,11 @@ class InlineEngine:
         self._next()
 
     def cancel(self, call: Call, *, hard: bool) -> None:
-        """It is told at once, as in a pool; nothing is killed here."""
+        """Notify the command; nothing is killed, also with `hard`."""
         self._leave(call)
 
     def credit(self, call: Call, count: int) -> None:
-        """So many more parts may come."""
+        """Allow the stream to send `count` more parts."""
         if call is self._running and self._caller is not None:
             self._caller.grant(count)
 
@@ -184,8 +184,8 @@ class InlineEngine:
         call.fail(WorkerCrashed(text, signal=9, worker="0"))
 
     def _run(self, call: Call, caller: _Caller) -> bytes:
-        """In the thread: the call's last packet. Raises: what importing the commands, or an init,
-        raises.
+        """Run the call, in the thread; returns its last packet. Raises: what importing the commands
+        or `@app.child_init` raises.
         """
         runner = self._runner or self._warm()
         packet = protocol.Call(
@@ -258,7 +258,7 @@ def _answer(call: Call, packet: protocol.FromChild) -> None:
 
 
 class _Caller:
-    """The call's side of the loop, as its command sees it from the thread."""
+    """The caller of the running command, as the command's thread sees it."""
 
     def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
         self.client = 0
@@ -266,11 +266,11 @@ class _Caller:
         self._call, self._loop = call, loop
         self._gone = False
         self._news = threading.Condition()
-        #: Readable when there is news: an async command waits for that.
+        #: Readable after a credit or a cancel: an async command waits for it.
         self._pair: tuple[socket.socket, socket.socket] | None = None
 
     def grant(self, count: int) -> None:
-        """The reader took so many parts."""
+        """Add credit for `count` parts, which the reader took."""
         with self._news:
             self.credits += count
             self._tell()
@@ -289,7 +289,7 @@ class _Caller:
         return self._gone or monotonic() >= self._call.deadline
 
     def take_credit(self) -> bool:
-        """Wait until one more part may be sent; False: the caller wants no more."""
+        """Wait until one more part may be sent; False if the caller has left or at the deadline."""
         with self._news:
             left_s = max(0.0, self._call.deadline - monotonic())
             self._news.wait_for(lambda: self.credits > 0 or self._gone, left_s)
@@ -299,7 +299,7 @@ class _Caller:
             return True
 
     def send_chunk(self, data: bytes) -> None:
-        """A part of the stream. Raises: CallCancelled."""
+        """Pass one part of the stream to the caller. Raises: CallCancelled if the caller left."""
         if self._gone:
             raise CallCancelled
         [chunk] = protocol.from_child.decode(protocol.batch([data]))
@@ -307,7 +307,7 @@ class _Caller:
         self._loop.call_soon_threadsafe(self._add, chunk.value)
 
     def fileno(self) -> int:
-        """A descriptor that is readable when there is news."""
+        """A descriptor that becomes readable after a credit or a cancel."""
         with self._news:
             if self._pair is None:
                 self._pair = socket.socketpair()

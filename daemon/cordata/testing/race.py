@@ -1,4 +1,4 @@
-"""race: two pieces of code at once, each of which has read before the other one writes."""
+"""race: runs two calls so that both have read before either of them writes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 
 async def race(a: Awaitable[A], b: Awaitable[B]) -> tuple[A, B]:
-    """Run two calls of an application against each other; what both returned.
+    """Run two calls of an application concurrently. Returns both results.
 
         first, second = await race(order(ctx, "boots", "key-1"), order(ctx, "boots", "key-1"))
 
-    On PostgreSQL each runs its units and `transaction()`s in transactions of their own. Both stop
-    before their first statement that writes or locks; when both have read what they read before,
-    `a` goes on to its end, then `b`. So `b` decides on what it read before `a` wrote, as two
-    workers do in one of a million cases: a test sees whether an update is lost, or a row there
-    twice. On SQLite, where writers take turns, `b` runs when `a` has ended.
+    On PostgreSQL each runs its units and `transaction()`s in transactions of its own. Both stop
+    before their first statement that writes or locks; when both have stopped, `a` runs to its end,
+    then `b`. So `b` decides on data that it read before `a` wrote, which two workers do rarely: the
+    test finds lost updates and duplicate rows. On SQLite, where writers take turns, `b` runs after
+    `a`.
 
     Both run to their end. Raises: what `a` raised, else what `b` raised.
     """

@@ -1,4 +1,4 @@
-"""What a test looks at: payloads are objects here, moments are aware datetimes in UTC."""
+"""Records for assertions in tests: payloads are objects, times are aware datetimes in UTC."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OutboxEntry:
     priority: int
     #: "pending" until every consumer group has handled it, then "done", or "dead" when one gave up.
     state: str
-    #: When it is (or was) to be handled.
+    #: When it is due, or was.
     due_at: datetime
     created_at: datetime
 
@@ -48,7 +48,7 @@ class OutboxEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """A mail that was written; a test sends none."""
+    """A mail in the store; a test sends none."""
 
     message_id: str
     to: Sequence[str]

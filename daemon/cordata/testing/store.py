@@ -1,7 +1,7 @@
-"""The store of a test: it goes by the test's clock, and batched units keep to what a batch can do.
+"""The store of a test: uses the test's clock, and rejects batched units that no batch can run.
 
-On PostgreSQL a batched unit that does not read first and then write runs in a transaction of its
-own, more slowly; on SQLite that would not show. So in a test it is an error on both.
+On PostgreSQL, a batched unit that does not first read and then write runs in a transaction of its
+own, more slowly; on SQLite this is not visible. So in a test it is an error on both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Clock:
-    """Goes forward only, as the fleet's does."""
+    """The test's clock; it only goes forward, like the store's."""
 
     def __init__(self, now: datetime) -> None:
         self._us = to_us(now)
@@ -43,7 +43,7 @@ class Clock:
 class TimedStore:
     """A Store whose units, reads and transactions see the time of a Clock.
 
-    Wrapped around, not built in: the store below is the very one of a worker.
+    A wrapper, so that the store itself is the same as in a worker.
     """
 
     def __init__(self, store: RuntimeStore, clock: Clock) -> None:
@@ -89,7 +89,7 @@ class TimedStore:
 
 
 def batchable(unit: Unit[T]) -> Unit[T]:
-    """The same unit; it raises UnitMisuse at the first call that no batch can make."""
+    """The same unit; it raises UnitMisuse at the first call that a batch does not allow."""
 
     @functools.wraps(unit)
     async def checked(tx: Tx) -> T:
@@ -107,7 +107,7 @@ class _BatchedTx(Tx):
         super().__init__(tx.now_us)
         self.topics = tx.topics
         self._tx = tx
-        #: The first statement that it wrote.
+        #: Name of the first statement that wrote; "" before it.
         self._wrote = ""
 
     async def execute(self, name: str, /, **params: object) -> int:

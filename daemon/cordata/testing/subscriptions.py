@@ -1,4 +1,4 @@
-"""Subscriptions to the event store, one event after the other, by a worker's own code."""
+"""Runs subscriptions to the event store one event at a time, with the code of a worker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEASE_S = 2.0**40
 
 
 class SubscriptionRunner:
-    """All partitions of all subscriptions, run by one process, a test."""
+    """Runs all partitions of all subscriptions in the test's process."""
 
     def __init__(self, ctx: Context, app: App, config: Config) -> None:
         self._store = ctx.store
@@ -49,7 +49,7 @@ class SubscriptionRunner:
         )
 
     async def register(self) -> None:
-        """Begin, as a worker does: new subscriptions at their origin."""
+        """Register subscriptions as a worker does: new ones start at their origin."""
         for one in self._subscriptions.values():
             origin = {"start": 0, "end": await self._log.head()}.get(str(one.origin), one.origin)
             await self._partitions.add(one.name, one.category, one.partitions, int(origin))
@@ -57,11 +57,11 @@ class SubscriptionRunner:
             await self._lease.serve(self._subscriptions)
 
     def close(self) -> None:
-        """Nothing is handled any more."""
+        """Close the file of running attempts; no event is handled after it."""
         self._running.close()
 
     async def look(self) -> None:
-        """See what was resumed or reset meanwhile, and take what is free."""
+        """Restart partitions that were resumed or reset, and claim free ones."""
         if not self._subscriptions:
             return
         table = await self._partitions.look(self._subscriptions)
@@ -81,9 +81,9 @@ class SubscriptionRunner:
                 self._start(state)
 
     async def step(self) -> tuple[int, Failure | None]:
-        """Handle one event of each subscription that is due, of the oldest stream first.
+        """Handle one due event of each subscription, the one with the lowest position.
 
-        Returns how many were handled, and the failure that ended the step.
+        Returns the number of attempts, and the failure that ended the step.
         """
         count = 0
         for name in self._subscriptions:
@@ -120,10 +120,10 @@ class SubscriptionRunner:
         return min(ready, key=lambda runner: int(runner.queue[0]["position"]), default=None)
 
     async def _feed(self, name: str) -> None:
-        """Read on for the runners that have run dry."""
+        """Read further events for runners whose queue is empty."""
         runners = {number: runner for (one, number), runner in self._runners.items() if one == name}
-        hungry = {number: runner.read_to for number, runner in runners.items() if not runner.queue}
-        open_ = {number: at for number, at in hungry.items() if not runners[number].blocked}
+        empty = {number: runner.read_to for number, runner in runners.items() if not runner.queue}
+        open_ = {number: at for number, at in empty.items() if not runners[number].blocked}
         for after, until, numbers in cohorts(open_, await self._log.look()):
             rows = await read_page(
                 self._store,
@@ -145,7 +145,7 @@ class SubscriptionRunner:
         self._runners[place] = PartitionRunner(subscription, state, self._shared)
 
     def _watched(self, subscription: Subscription) -> Subscription:
-        """The same, but what its handler raises is noted on its way."""
+        """The subscription, with a handler that records what the original raises."""
         same = copy.copy(subscription)
         function = subscription.function
 

@@ -112,7 +112,7 @@ def test_its_code_is_clean(tmp_path: Path) -> None:
         ("ab/cd", "a letter first"),
         ("x" * 41, "40 at most"),
         ("class", "Python's own"),
-        ("store", "the runtime has for itself"),
+        ("store", "the runtime uses"),
         ("json", "another Python module"),
         ("starlette", "another Python module"),
         ("cordata", "another Python module"),
@@ -132,7 +132,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert make("myapp", place)  # an empty directory is as good as none
     before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
     again = cordata("new", "myapp", "--dir", str(place))
-    assert again.returncode == 1 and "is there already" in again.stderr
+    assert again.returncode == 1 and "exists and is not empty" in again.stderr
     assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
     for name in ("file", "link"):
         (tmp_path / "file").touch()

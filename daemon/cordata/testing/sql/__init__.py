@@ -1,1 +1,1 @@
-"""What only a test reads."""
+"""Queries of `cordata.testing`."""

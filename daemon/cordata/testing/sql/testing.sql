@@ -1,4 +1,4 @@
--- What a test looks at.
+-- Queries of the test harness.
 
 -- name: testing.outbox
 SELECT e.id, e.type, e.key, e.payload, e.headers, e.priority, e.due_at, e.created_at,
@@ -14,6 +14,6 @@ FROM event AS e WHERE CAST(:type AS text) IS NULL OR e.type = :type ORDER BY e.p
 SELECT message_id, "to", subject, text, html, inline, created_at FROM mail ORDER BY id;
 
 -- name: testing.next_at
--- When the next message of these groups is due that is not due yet.
+-- The next due time, after now, of the waiting messages of these groups.
 SELECT min(next_at) AS next_at FROM message
 WHERE "group" IN :groups[text] AND state IN ('ready', 'scheduled') AND next_at > :now_us;
