@@ -66,18 +66,19 @@ def own_temporary(name: str) -> Path:
 
 @contextlib.contextmanager
 def own_foreground_group() -> Iterator[None]:
-    """At a terminal, Ctrl-C is for us alone: make, whose group we leave, would say it failed.
+    """At a terminal, leave make's process group, so that only this process gets Ctrl-C: make would
+    report a failure.
 
-    Elsewhere nothing changes: whoever signals the whole group means us, too.
+    Without a terminal, stay in the group: a signal to the group is then for this process, too.
     """
     tty = sys.stdin.fileno() if sys.stdin and sys.stdin.isatty() else -1
     group = os.getpgrp()
     if tty < 0 or group == os.getpid() or os.tcgetpgrp(tty) != group:
         yield
         return
-    # Handing the terminal over stops whoever does it from the background, so not us.
+    # SIGTTOU stops a background process that changes the terminal's group, so ignore it.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    # Ctrl-Z would stop us, and nobody would wake us: make does not watch for that.
+    # Ctrl-Z would stop this process for ever: make does not watch for that.
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     os.setpgid(0, 0)
     os.tcsetpgrp(tty, os.getpgrp())
@@ -97,7 +98,7 @@ def start_server(port: str, config: Path) -> subprocess.Popen[str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
-        # When we are killed -9, the hub is told to stop.
+        # When this process is killed with SIGKILL, the hub gets SIGTERM.
         preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
     )
 

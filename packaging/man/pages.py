@@ -1,4 +1,4 @@
-"""Writes what the commands and the sample configuration say of themselves.
+"""Generates man pages, completions and reference pages from help texts and sample files.
 
 `pages.py DIRECTORY` writes cordata.1, alpinehub.1, cordata.toml.5, alpinehub.toml.5 and a bash
 completion for each command there. `pages.py --docs DIRECTORY` writes commands.md and

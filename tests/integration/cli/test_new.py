@@ -111,7 +111,7 @@ def test_its_code_is_clean(tmp_path: Path) -> None:
         ("1st", "a letter first"),
         ("ab/cd", "a letter first"),
         ("x" * 41, "40 at most"),
-        ("class", "Python's own"),
+        ("class", "keyword of Python"),
         ("store", "the runtime uses"),
         ("json", "another Python module"),
         ("starlette", "another Python module"),
