@@ -49,7 +49,7 @@ def section_problems(name: str, section: object) -> Iterator[tuple[str, str]]:
 
 def _mail_problems(mail: MailConfig) -> Iterator[tuple[str, str]]:
     if not _HOST.fullmatch(mail.host) and not _CONTROL.search(mail.host):
-        text = "must be only the name or address of a server; set the port with [mail] port"
+        text = "must be the name or address of a server alone; set the port with [mail] port"
         yield "host", text
     if not _ADDRESS.fullmatch(mail.sender) and not _CONTROL.search(mail.sender):
         yield "sender", "must be an address, user@host or Name <user@host>"
