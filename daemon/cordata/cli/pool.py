@@ -58,7 +58,7 @@ def pool() -> None:
 @pool.command(epilog="Example: cordata pool status --json | jq .pools")
 @operator_options
 def status(operator: Operator) -> int:
-    """Show the workers, their children, and the command that each child runs."""
+    """Show the workers and the command of each child."""
     return _ask(operator, lambda client: client.status(), _show_status)
 
 
@@ -109,7 +109,7 @@ def drain(operator: Operator, worker: str, undo: bool) -> int:
 )
 @operator_options
 def recycle(operator: Operator, worker: str, wait: bool) -> int:
-    """Replace WORKER's children, each as soon as its replacement is warm."""
+    """Replace WORKER's children, each by one that is warm."""
 
     def act(client: SyncClient) -> dict[str, Any]:
         return _recycle_and_wait(client, worker) if wait else dict(client.recycle(worker))

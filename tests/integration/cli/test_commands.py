@@ -109,7 +109,7 @@ def test_credentials_init_makes_the_master_key_once(tmp_path: Path) -> None:
     assert len(key.strip()) == 64
     again = cordata("credentials", "init", "--config", str(path))
     assert again.returncode == 0
-    assert "left as it is" in again.stdout
+    assert "is not changed" in again.stdout
     assert (tmp_path / "credentials/master-key").read_text() == key
     assert cordata("credentials", "list", "--config", str(path)).stdout == "master-key\n"
 

@@ -65,7 +65,7 @@ def test_events_are_appended_and_read_when_nothing_runs(tmp_path: Path) -> None:
     result = run(config, "events", "append", "account-7", "closed", "--expected", "1")
     assert result.stdout == "1 appended; account-7 is at version 2\n"
     ignored = run(config, "events", "append", "room-1", "cleaned", given='{"by": "Max"}')
-    assert ignored.returncode == 2 and "read with - as PAYLOAD" in ignored.stderr
+    assert ignored.returncode == 2 and "to read PAYLOAD from stdin give -" in ignored.stderr
     result = run(config, "events", "append", "room-1", "cleaned", "-", given='{"by": "Max"}')
     assert result.returncode == 0, result
 
@@ -308,7 +308,7 @@ def test_unknown_subscription_is_exit_1(tmp_path: Path) -> None:
         result = run(config, "subscriptions", arguments[0], "bank.nonsense", *arguments[1:])
         assert result.returncode == 1 and "no subscription bank.nonsense" in result.stderr, result
     result = run(config, "subscriptions", "reset", "bank.balances", "--to", "never")
-    assert result.returncode == 2 and "neither start nor end" in result.stderr
+    assert result.returncode == 2 and "is not start, end or a position" in result.stderr
 
 
 def test_reset_asks_with_what_it_does(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_group_is_listed_renamed_and_removed(state: Path) -> None:
     counts = [groups["shop.pack"][name] for name in ("ready", "scheduled", "claimed", "dead")]
     assert counts == [0, 0, 0, 1] and groups["shop.pack"]["type"] == "order.made"
     renamed = cordata("group", "rename", "shop.pack", "shop.wrap", "--config", str(config))
-    assert renamed.stdout == "1 messages moved; shop.pack is shop.wrap now\n"
+    assert renamed.stdout == "1 messages moved; shop.pack is now shop.wrap\n"
     (letter,) = told(config, "dlq", "list")["items"]
     assert letter["group"] == "shop.wrap"
     assert told(config, "group", "rename", "shop.thank", "shop.praise")["count"] == 0

@@ -47,8 +47,8 @@ def test_command_says_what_to_do_when_the_password_is_wrong(
     path = of_store(tmp_path, database, secret)
     done = cordata(*command, "--config", str(path))
     assert done.returncode == (69 if "job" in command else 1)
-    assert said in done.stderr and "is the credential store-password" in done.stderr
-    assert "restart it then" in done.stderr
+    assert said in done.stderr and "that the credential store-password" in done.stderr
+    assert "restart the unit after a change" in done.stderr
     assert "hunter" not in done.stderr and "Traceback" not in done.stderr
 
 

@@ -122,7 +122,7 @@ _DONE = "DELETE FROM message"
     [
         ("outbox replay --all --yes", False, "checked"),
         ("outbox purge --before 0s --yes", False, "deleted"),
-        ("dlq replay --all", True, "given back"),
+        ("dlq replay --all", True, "returned to their groups"),
         ("dlq drop --all --yes", True, "dropped"),
     ],
 )
