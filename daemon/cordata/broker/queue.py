@@ -1,11 +1,12 @@
 """The queue on the store: claim and settle are units on `message`; Tx.publish() adds to it.
 
-A message is one row until its group has handled it. Each claim has a new number, and only with this
-number its row can be changed or deleted. So if a process was taken for dead and its messages were
-claimed by another, it can settle nothing of them.
+A message is one row until its group has handled it. Each claim has a new number, and a statement
+changes or deletes the row only if it names this number. So a process that was wrongly regarded as
+dead cannot settle messages that another process has claimed since.
 
 Messages of a dead process are `suspect`: one of them may have killed it. Suspects are claimed one
-at a time, by processes without other messages, so that only such a message becomes a dead letter.
+at a time, by processes without other messages, so that only the one that kills processes becomes a
+dead letter.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ log = logger("cordata.engine")
 
 #: How long one wait on the store lasts; only bounds what a lost wake-up could hide.
 _WAIT_S = 3600.0
-#: Scheduled messages that become ready at once.
+#: Scheduled messages that one unit makes ready at most.
 _PROMOTED = 500
 #: The group that runs no handler: see broker/redis/relay.py.
 _RELAY = "redis"
@@ -59,18 +60,19 @@ class Queue(Broker):
         self._retries = retries
         self._keyed = frozenset(keyed)
         self._backoff = backoff
-        #: Group -> the key at which the last walk ended.
+        #: Keyed group -> the key at which the last claim ended.
         self._cursors: dict[str, str] = {}
-        #: When something is due again that this process has handled (a heap).
+        #: When messages are due again that this process retries or defers (a heap).
         self._due: list[int] = []
-        #: The last look found something scheduled that is due by then, or suspects.
+        #: What `_look` found last: when the next scheduled message is due, and whether there are
+        #: suspects.
         self._next_at: int | None = None
         self._suspects = False
-        #: What this process holds and did not know of at the last renewal.
+        #: Claims of this process in the store that it did not know of at the last renewal.
         self._unknown: frozenset[tuple[str, str, int]] = frozenset()
 
     async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
-        """As in Broker; without groups, when messages come back."""
+        """As in Broker; without groups: only when messages are given back."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._wake_on(MESSAGE_TOPIC, wake))
             if groups:
@@ -113,7 +115,8 @@ class Queue(Broker):
                 await self._look(tx, wants)
             if self._suspects and alone and not rows:
                 rows = await self._claim_suspect(tx, wants, number)
-            # A claim that a crash takes back is made again, by anyone; so one of a key is not.
+            # A claim without a sync may be lost in a crash of the server. Then another process
+            # claims the message again; only claims of a key, which keep an order, are synced.
             if not (outcomes or promoted or cursors):
                 await tx.write("commit.unsynced")
             return rows, more
@@ -129,7 +132,7 @@ class Queue(Broker):
         )
 
     async def _worth_a_write(self, wants: Wants) -> Wants:
-        """The groups with something to claim, by a read that waits for no writer."""
+        """The groups with something to claim, by a read, which waits for no writer."""
         names = json.dumps(list(wants))
 
         async def unit(tx: Tx) -> list[str]:
@@ -181,7 +184,7 @@ class Queue(Broker):
             if outcome.message.claim and outcome.verdict is not Verdict.DONE:
                 await self._settle_failed(tx, outcome)
         if any(o.verdict is Verdict.BACK or o.message.order_key is not None for o in outcomes):
-            tx.notify(MESSAGE_TOPIC)  # others may take it, or go on with its key
+            tx.notify(MESSAGE_TOPIC)  # others may claim it, or the next message of its key
 
     async def _settle_done(self, tx: Tx, messages: Sequence[Message]) -> None:
         if self._store.dialect == "postgres" and messages:
@@ -284,7 +287,7 @@ class Queue(Broker):
         if not await tx.execute("queue.claim_keys", **params):
             return []
         found = await self._claimed(tx, number)
-        return sorted(found, key=lambda row: row["order_key"])  # within a key as they are
+        return sorted(found, key=lambda row: row["order_key"])  # stable: the order within a key
 
     async def _claim_suspect(self, tx: Tx, wants: Wants, number: int) -> list[Row]:
         for group in sorted(self._keyed & wants.keys()):
@@ -321,7 +324,9 @@ class Queue(Broker):
         await self._store.run(unit)
 
     async def reclaim(self, owner: str, *, is_dead: bool) -> int:
-        """As in Broker: one that was alone has used up an attempt; the others become suspects."""
+        """As in Broker. If it held only one message, that one has used up an attempt; several
+        become suspects.
+        """
 
         async def unit(tx: Tx) -> int:
             lease = await tx.fetch_one("process.get", id=owner, lock=True)
@@ -367,7 +372,7 @@ class Queue(Broker):
 
 
 async def depth_of(tx: Tx, groups: Collection[str]) -> Depth:
-    """For a unit: what is on the store for these groups."""
+    """For a unit: how many messages of these groups are in the store, by state."""
     names = json.dumps(list(groups))
     row = await tx.fetch_one("queue.depth", groups=names, now_us=tx.now_us)
     assert row is not None
@@ -375,7 +380,7 @@ async def depth_of(tx: Tx, groups: Collection[str]) -> Depth:
 
 
 def _full(wants: Wants, rows: Sequence[Row]) -> frozenset[str]:
-    """The groups that got all that they wanted."""
+    """The groups that got as many messages as they may have, so that there may be more."""
     high: dict[str, set[str]] = {group: set() for group in wants}
     low = Counter[str]()
     for row in rows:

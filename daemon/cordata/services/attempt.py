@@ -1,4 +1,4 @@
-"""One attempt at one message: the handler is called, and whatever happens becomes an Outcome."""
+"""One attempt at one message: calls the handler, and turns its result or error into an Outcome."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cordata.services.handler_call import call_here, end_attempt
 log = logger("cordata.engine")
 
 _decode = msgspec.json.decode
-#: A message is not to blame for a store that is away: it comes back after this attempt's pause.
+#: While the store is unavailable, a message waits as long as after this many failures.
 _DEFER_AS_ATTEMPT = 3
 
 
@@ -41,7 +41,7 @@ class Attempts:
         self, ctx: Context, config: EngineConfig, *, owner_id: str, retry_at_once: bool = False
     ) -> None:
         """`retry_at_once` (test mode): a failed message is due again at once."""
-        #: Whether a cancelled attempt is to end; else its handler has cancelled itself.
+        #: Whether this process cancels attempts; if not, the handler has cancelled itself.
         self.ending: Callable[[], bool] = lambda: True
         self._ctx = ctx
         self._backoff = Backoff(config.retry_min_s, config.retry_max_s)
@@ -49,7 +49,7 @@ class Attempts:
         self._retry_at_once = retry_at_once
 
     async def attempt(self, handler: Handler, message: Message) -> Outcome:
-        """Handle one message. Raises nothing but CancelledError, when this task is cancelled."""
+        """Handle one message. Raises only CancelledError, when this task is cancelled."""
         guard = CommitGuard()
         ctx = narrowed(
             self._ctx,
@@ -72,10 +72,11 @@ class Attempts:
     async def _call(
         self, handler: Handler, message: Message, ctx: EventContext
     ) -> BaseException | None:
-        """Call the handler; what it raised. Raises: CancelledError, when this task is cancelled.
+        """Call the handler. Returns what it raised, if anything.
 
-        Whatever it raises is its own failure: a worker that ended of it would leave the message to
-        the next worker, and that one would end as well.
+        Any exception, also SystemExit, is a failure of the message: if it ended the worker, the
+        next worker would claim the message and end as well. Raises: CancelledError, when this task
+        is cancelled.
         """
         try:
             event = _event(message)
@@ -102,7 +103,7 @@ class Attempts:
             return self._failed(handler, message, error)
         if ctx.committed and error is not None:
             log.warning(
-                "%s: its effect is committed, but then it failed with %s at %s; that is all",
+                "%s: failed with %s at %s after its effect was committed; it counts as handled",
                 message.group,
                 what(error),
                 places(error),
@@ -110,7 +111,7 @@ class Attempts:
             )
         if isinstance(error, ClaimLost):
             log.warning("%s: %s", message.group, error, extra=_extra(message))
-            return Outcome(message=message, verdict=Verdict.BACK)  # of another claim: no change
+            return Outcome(message=message, verdict=Verdict.BACK)  # changes nothing: no claim left
         if error is None or ctx.committed or isinstance(error, AlreadySeen):
             return Outcome(message=message, verdict=Verdict.DONE, marked=ctx.committed)
         if is_away(error):
@@ -146,7 +147,7 @@ class Attempts:
         verdict: Verdict,
         error: BaseException,
     ) -> None:
-        """Type and place of the error; its text may quote the payload, so only the row has it."""
+        """Logs type and place of the error. Its text may quote the payload: only the row has it."""
         extra = _extra(message, events.MESSAGE_DEAD if verdict is Verdict.DEAD else "")
         log.log(
             _LEVEL[verdict],

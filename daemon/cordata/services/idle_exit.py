@@ -1,4 +1,4 @@
-"""Test mode: the role is done when nothing is left to handle."""
+"""Test mode: ends the role when nothing is left to handle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOK_S = 0.05
 
 
 class GivenUp(CordataError):
-    """In test mode: a group or a subscription gave up on events."""
+    """In test mode: a group or a subscription gave up events."""
 
     code = "dead_letters"
 
@@ -32,13 +32,13 @@ class GivenUp(CordataError):
 class IdleExitService:
     """Ends when the queue is empty, and the subscriptions have read all events.
 
-    That includes what handlers publish meanwhile, what other workers still hold, and retries, which
-    are made at once: those of this run, and those that an earlier one left behind. Events that are
-    published for later stay.
+    It waits for events that handlers publish meanwhile, for claims of other workers, and for
+    retries, which are due at once: those of this run and of earlier ones. Events that are published
+    for later stay.
     """
 
     name = "idle_exit"
-    #: Tells the runner that ending early is its job.
+    #: For the runner: it may end before the stop.
     finite = True
 
     def __init__(
@@ -55,11 +55,11 @@ class IdleExitService:
         self._groups = [s.group for s in handlers]
         self._consumer = consumer
         self._subscriptions = subscriptions
-        #: In the dead letter before this run.
+        #: Dead letters before this run.
         self._dead_before: int | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Return when all is handled. Raises: GivenUp when a group gave up on some."""
+        """Return when all is handled. Raises: GivenUp if there are new dead letters."""
         dead = 0
         while not stop.is_set():
             self.heartbeat.touch()
@@ -68,17 +68,17 @@ class IdleExitService:
                 depth = await self.run_once()
                 after = await self._events_read()
             except (StoreUnavailable, BrokerUnavailable) as error:
-                log.debug("cannot look: %s", error)
+                log.debug("cannot count what is left: %s", error)
             else:
                 if self._dead_before is None:
                     self._dead_before = depth.dead - self._consumer.dead_count
                 dead = depth.dead - self._dead_before
-                # A handler of events may publish, a handler of messages may append.
+                # A subscription may publish messages, an event handler may append events.
                 events_left = before is None or before != after
                 if not (depth.ready or depth.claimed or events_left):
                     break
             await asyncio.sleep(_LOOK_S)
-        # Some may be of other workers, which say so, too; or of one that died with its handler.
+        # Dead letters may also be of other workers, or of a worker that its handler killed.
         dead = max(dead, self._consumer.dead_count)
         handled = plural(self._consumer.handled_count, "message")
         if self._subscriptions is not None:
@@ -96,11 +96,11 @@ class IdleExitService:
             )
 
     async def _events_read(self) -> int | None:
-        """The position up to which subscriptions have handled all; None: they have not."""
+        """The position up to which subscriptions have handled all; None while they are behind."""
         return 0 if self._subscriptions is None else await self._subscriptions.quiet_at()
 
     async def run_once(self) -> Depth:
-        """Returns what is left. If all of it waits for a retry, the retries are made due now."""
+        """Returns what is left. If it all waits for retries, these are made due now."""
         depth = await self._broker.depth(self._groups)
         if depth.ready and not depth.claimed:
             await self._store.run(self._hurry)

@@ -99,7 +99,9 @@ class PoolChildService:
             try:
                 stack.enter_context(control.listening())
             except OSError as error:
-                log.warning("this worker has no pool child: its sockets cannot be made: %s", error)
+                log.warning(
+                    "this worker has no pool child: its sockets cannot be created: %s", error
+                )
                 self._settled.set()
                 while not stop.is_set():
                     self.heartbeat.touch()

@@ -91,12 +91,12 @@ async def test_only_what_a_group_has_not_done_comes_again_when_redis_is_emptied(
     [
         ([("FLUSHALL",)], "its data is gone"),
         ([("DEL", f"{PREFIX}:epoch")], "its data is gone"),
-        ([("DEL", STREAM)], "its last thing.done is an older one"),
+        ([("DEL", STREAM)], "its last entry of thing.done is too old"),
         (
             [("DEL", STREAM), ("XGROUP", "CREATE", STREAM, "a", "0", "MKSTREAM")],
-            "its last thing.done is an older one",
+            "its last entry of thing.done is too old",
         ),
-        ([("XGROUP", "DESTROY", STREAM, "a")], "it does not know a"),
+        ([("XGROUP", "DESTROY", STREAM, "a")], "it has no group a"),
     ],
     ids=["emptied", "no epoch", "no stream", "older stream", "no group"],
 )

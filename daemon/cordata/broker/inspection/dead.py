@@ -1,4 +1,4 @@
-"""Dead letters by hand: look, give back to the group that failed, drop for good."""
+"""Dead letters by hand: list, give back to the group that failed, delete."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class DeadLetters:
         self._store = store
 
     async def page(self, wanted: Filter, *, limit: int, after: str | None = None) -> Page[Letter]:
-        """`limit` letters at most, the latest death first, from where the page before ended.
+        """At most `limit` dead letters, the newest first. `after`: `next` of the page before.
 
         Raises: BadPosition.
         """
-        if wanted.event_id is not None:  # a handful, one for each group that failed
+        if wanted.event_id is not None:  # few: one for each group that failed
             letters = map(_letter, await self._of(wanted.event_id, wanted.group))
             return Page(items=[one for one in letters if _matches(one, wanted)], next=None)
         found: list[Letter] = []
@@ -52,19 +52,19 @@ class DeadLetters:
         return Page(items=found[:limit], next=_end(found[limit - 1]) if more else None)
 
     async def find(self, event_id: str, *, group: str | None = None) -> list[WholeLetter]:
-        """All letters of one event, or the one of a group, with payload and history."""
+        """All dead letters of one event, or that of one group, with payload and history."""
         return [_whole(row) for row in await self._of(event_id, group)]
 
     async def replay(self, wanted: Filter, *, progress: Progress | None = None) -> int:
-        """Give letters back to the group that failed, as if they came for the first time.
+        """Give dead letters back to the group that failed, with all its attempts.
 
-        Their history stays, the other groups of the event notice nothing, and what the group had
-        done already it does not do again. The workers are woken. Returns how many.
+        Their history stays, other groups of the event are not affected, and effects that the group
+        has committed are not repeated. The workers are woken. Returns how many.
         """
         return await self._each("inspection.give_back", wanted, progress)
 
     async def drop(self, wanted: Filter, *, progress: Progress | None = None) -> int:
-        """Delete letters: these groups never handle these events. Returns how many."""
+        """Delete dead letters: these groups never handle these events. Returns how many."""
         return await self._each("inspection.drop", wanted, progress)
 
     async def _below(self, wanted: Filter, below: tuple[int, int, str], limit: int) -> list[Letter]:
@@ -88,7 +88,7 @@ class DeadLetters:
         )
 
     async def _each(self, query: str, wanted: Filter, progress: Progress | None) -> int:
-        """Page by page towards older deaths: a letter that dies again is not met again."""
+        """Page by page, from new to old: a replayed message that fails again is not found again."""
         count, after, latest = 0, None, 0
         earliest = await self._first_death(wanted)
         while True:
@@ -105,7 +105,7 @@ class DeadLetters:
             await asyncio.sleep(PAUSE_S)
 
     async def _first_death(self, wanted: Filter) -> int:
-        """No letter that is wanted died before it: towards which moment a walk goes."""
+        """No matching dead letter is older than this: the end of a walk, for its progress."""
 
         async def unit(tx: Tx) -> int:
             row = await tx.fetch_one("inspection.first_death")
@@ -170,7 +170,7 @@ def _position(after: str | None) -> tuple[int, int, str]:
     dead_at, _, rest = after.partition(".")
     position, dot, group = rest.partition(".")
     if not (dot and all(_is_number(part) for part in (dead_at, position))):
-        raise BadPosition(f"{after!r} is not where a page of dead letters ended")
+        raise BadPosition(f"{after!r} is not the end of a page of dead letters")
     return int(dead_at), int(position), group
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups by hand: look, rename, remove. A running worker does not make one again."""
+"""Consumer groups by hand: list, rename, remove. A running worker does not add one again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cordata.store import MESSAGE_TOPIC, Store, Tx
 
 
 class GroupInUse(CordataError):
-    """Its workers have to be stopped first."""
+    """The group cannot be renamed while a worker has its messages."""
 
     code = "group_in_use"
 
@@ -32,10 +32,11 @@ class Groups:
     async def rename(self, old: str, new: str, *, progress: Progress | None = None) -> int:
         """Give a group another name: its messages, dead letters and marks go with it.
 
-        If the new name is known already, because its workers were started before, both become one:
-        what either has handled is not handled again. Returns how many messages were moved.
+        If there is a group of the new name, because workers with it were started before, both
+        become one: what either has handled is not handled again. Returns how many messages were
+        moved.
 
-        Raises: UnknownGroup; GroupInUse while a worker holds messages of the old one.
+        Raises: UnknownGroup; GroupInUse while a worker has claimed messages of the old one.
         """
         await self._check(old, new)
         begun_at = self._store.now_us()

@@ -1,9 +1,9 @@
-"""The outbox by hand: look, make due, publish again, delete what is done. Work is in small units.
+"""The outbox by hand: list, make due, publish again, delete what is done. Work is in small units.
 
-Publishing again keeps an event's id, so a group that has handled it leaves it alone:
+Publishing again keeps the event's id, so a group that has handled it does not handle it again:
 
     event ──one message──> each group that has neither a message nor a mark
-          ──mark deleted, one message──> the group that is to handle it anew
+          ──mark deleted, one message──> the group that is to handle it again
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cordata.broker.inspection.record import (
 )
 from cordata.store import MESSAGE_TOPIC, Row, Store, Tx
 
-#: Events that one read looks through at most: a filter may match few of millions.
+#: Events that one read examines at most: a filter may match few of millions.
 _WINDOW = 5000
 
 
@@ -42,7 +42,7 @@ class Outbox:
     async def page(
         self, wanted: Filter, *, limit: int, after: str | None = None
     ) -> Page[OutboxEvent]:
-        """`limit` events at most, the newest first, from where the page before ended.
+        """At most `limit` events, the newest first. `after`: `next` of the page before.
 
         Raises: BadPosition.
         """
@@ -55,7 +55,7 @@ class Outbox:
         return Page(items=found[:limit], next=str(found[limit - 1].position) if more else None)
 
     async def get(self, event_id: str) -> WholeOutboxEvent | None:
-        """One event with its payload, and what became of it in each group."""
+        """One event with its payload and its state in each group; None: no such event."""
         page = await self.page(Filter(event_id=event_id), limit=1)
         if not page.items:
             return None
@@ -75,7 +75,7 @@ class Outbox:
         )
 
     async def retry(self, wanted: Filter, *, progress: Progress | None = None) -> int:
-        """Make due now what waits for its time: a retry, or because it was published for later.
+        """Make messages due now that wait for a retry, or were published for later.
 
         Wakes the workers. Returns how many messages.
         """
@@ -106,7 +106,7 @@ class Outbox:
         effects happen once more. The workers are woken. Raises: UnknownGroup.
         """
         if again and group is None:
-            raise ValueError("a mark is forgotten for one group")
+            raise ValueError("`again` needs a group: it deletes the marks of one group")
         if group is not None:
             wanted = replace(wanted, type=await self._checked_type(group, wanted.type))
 
@@ -136,17 +136,17 @@ class Outbox:
                 total += await send([entry.event_id for entry in chunk])
                 _tell(progress, total.events, chunk[-1].position - lowest, highest - lowest)
                 await asyncio.sleep(PAUSE_S)
-            # Events that are written from now on have their messages: an end even if they go on.
+            # Later events have their messages; without this end the walk might never end.
             if after is not None and after >= highest:
                 break
         _tell(progress, total.events, 1, 1)
         return total
 
     async def purge(self, wanted: Filter, *, progress: Progress | None = None) -> int:
-        """Delete, with their marks, events that all groups had handled before `wanted.before`.
+        """Delete events, with their marks, that all groups had handled before `wanted.before`.
 
-        What a group has not handled yet, or has as a dead letter, stays. Of the rest of the filter
-        `type` and `since` count. Returns how many.
+        Events that a group has not handled yet, or has as a dead letter, stay. Of the other fields
+        of the filter only `type` and `since` count. Returns how many.
         """
         before = wanted.bounds()["before"]
         return await self._each(
@@ -163,7 +163,7 @@ class Outbox:
         act: Callable[[Sequence[str]], Awaitable[int]],
         progress: Progress | None,
     ) -> int:
-        """Act on the chosen ones of the wanted events, page by page, the newest first.
+        """Call `act` with those of the wanted events that `is_chosen`, page by page, newest first.
 
         Returns the sum of what `act` returned.
         """
@@ -182,7 +182,7 @@ class Outbox:
     async def _look(
         self, wanted: Filter, below: int, limit: int
     ) -> tuple[int | None, list[OutboxEvent]]:
-        """One read downwards: where to go on (None: that was all), and what matched."""
+        """One read downwards. Returns where the next one begins (None: end), and the matches."""
 
         async def unit(tx: Tx) -> tuple[int | None, list[OutboxEvent]]:
             if wanted.event_id is not None:
@@ -192,7 +192,7 @@ class Outbox:
                 return None, await _entries(tx, wanted, position, position + 1, 1)
             if wanted.state == "pending":
                 rows = await tx.fetch_all("inspection.open", limit=_WINDOW + 1)
-                if len(rows) <= _WINDOW:  # no walk through what is done
+                if len(rows) <= _WINDOW:  # few: no walk through all that is done
                     return await _open_ones(
                         tx, wanted, [row["position"] for row in rows], below, limit
                     )
@@ -206,7 +206,7 @@ class Outbox:
         return await self._store.read(unit)
 
     async def _look_up(self, wanted: Filter, after: int) -> tuple[int | None, list[OutboxEvent]]:
-        """One read upwards: to which position (None: there is nothing more), and what matched."""
+        """One read upwards. Returns where the next one begins (None: end), and the matches."""
 
         async def unit(tx: Tx) -> tuple[int | None, list[OutboxEvent]]:
             if wanted.event_id is not None:
@@ -250,7 +250,7 @@ class Outbox:
 
 
 async def delete_done(tx: Tx, event_ids: Sequence[str]) -> int:
-    """Delete events with their marks; one that is given to a group at this moment stays.
+    """Delete events with their marks; one that is replayed at this moment stays.
 
     Returns how many were deleted.
     """
@@ -263,7 +263,7 @@ async def delete_done(tx: Tx, event_ids: Sequence[str]) -> int:
 
 
 def unknown_group(group: str, known: Sequence[str]) -> UnknownGroup:
-    """The error for a group that is not there."""
+    """The error for a group that does not exist."""
     names = ", ".join(known) or "none yet"
     return UnknownGroup(f"there is no consumer group {group}", hint=f"there are: {names}")
 
@@ -286,7 +286,7 @@ async def _entries(tx: Tx, wanted: Filter, floor: int, after: int, limit: int) -
 async def _open_ones(
     tx: Tx, wanted: Filter, positions: Sequence[int], below: int, limit: int
 ) -> tuple[int | None, list[OutboxEvent]]:
-    """The next of the events at these positions, from `below` down; and where to go on."""
+    """As `_look`, for events at these positions."""
     top = max((position for position in positions if position < below), default=None)
     if top is None:
         return None, []
@@ -304,7 +304,7 @@ def _position(after: str | None) -> int:
     if after is None:
         return EVER
     if not (after.isascii() and after.isdecimal() and len(after) < 19):
-        raise BadPosition(f"{after!r} is not where a page of the outbox ended")
+        raise BadPosition(f"{after!r} is not the end of a page of the outbox")
     return int(after)
 
 

@@ -1,4 +1,4 @@
-"""Events, dead letters and groups as an operator sees them, and how they are narrowed down."""
+"""Events, dead letters and groups as an operator sees them, and the filter of their lists."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from cordata.errors import CordataError
 
 T = TypeVar("T")
 
-#: Called after each unit of long work: what was done so far, and the share of the whole, 0 to 1.
-#: What it raises ends the work between two units.
+#: Called after each unit of long work with the number done so far, and the share of the whole (0 to
+#: 1). An exception that it raises ends the work between two units.
 Progress = Callable[[int, float], None]
 
-#: Rows of one unit at most, so that the write lock is never held for long.
+#: Rows of one unit at most, so that it holds the write lock only briefly.
 BATCH = 200
-#: Between two such units, so that requests get their turn.
+#: Pause between two such units, for the writes of others.
 PAUSE_S = 0.005
-#: Later than every moment, above every position.
+#: Later than every time, above every position.
 EVER = 2**63 - 1
 
 
 class BadPosition(CordataError):
-    """Not a position that a page ended with."""
+    """The text is not the `next` of a page."""
 
     code = "bad_position"
 
 
 class UnknownGroup(CordataError):
-    """No such consumer group."""
+    """The store has no such consumer group."""
 
     code = "unknown_group"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Those of which every given field is true; without any field, all."""
+    """Matches what every given field is true of; without a field, all."""
 
     event_id: str | None = None
     type: str | None = None
-    #: Of events only: see `OutboxEvent.state`.
+    #: For events only: see `OutboxEvent.state`.
     state: str | None = None
-    #: Events that are in the hands of this consumer group, or that it has handled; its letters.
+    #: Events that this consumer group has a message of, or has handled; its dead letters.
     group: str | None = None
-    #: From this moment on, microseconds since the epoch. What counts is when an event was written,
-    #: when a dead letter died.
+    #: Not before this time, in microseconds since the epoch. For an event the time when it was
+    #: written counts, for a dead letter the time of its last failure.
     since: int | None = None
-    #: Before this moment (for a purge: handled before it).
+    #: Before this time (for a purge: handled before it).
     before: int | None = None
-    #: Of dead letters only: the kind of the last error, as `ValueError`.
+    #: For dead letters only: the type of the last error, such as `ValueError`.
     error: str | None = None
 
     def bounds(self) -> dict[str, int]:
@@ -62,10 +62,10 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """Some of many, the newest first."""
+    """A page of a list, the newest first."""
 
     items: Sequence[T]
-    #: Where the next page goes on; None: there is none.
+    #: `after` for the next page; None: this is the last one.
     next: str | None
 
 
@@ -75,9 +75,9 @@ class Replayed:
 
     #: Events that were chosen.
     events: int = 0
-    #: Messages that consumer groups got.
+    #: Messages that were added for consumer groups.
     messages: int = 0
-    #: Those they did not: the group has handled or claimed the event, or has it as a dead letter.
+    #: Messages that were not: the group has handled or claimed the event, or it is a dead letter.
     left: int = 0
 
     def __add__(self, other: Replayed) -> Replayed:
@@ -97,11 +97,11 @@ class OutboxEvent:
     event_id: str
     type: str
     priority: int
-    #: pending: a group has not handled it yet; relayed: it is on its way to a group through
-    #: Redis; dead: a group gave it up, the others have handled it; done: all have.
+    #: pending: a group has not handled it yet; relayed: it is in Redis, and a group has not handled
+    #: it yet; dead: a group gave it up, the others have handled it; done: all have handled it.
     state: str
     created_at: int
-    #: When a pending one is due; None: now, or it is not pending.
+    #: When a pending event is due; None: now, or it is not pending.
     due_at: int | None
     #: When the last group so far handled it.
     handled_at: int | None
@@ -109,15 +109,15 @@ class OutboxEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeOutboxEvent(OutboxEvent):
-    """With what an event carries, which may be personal data."""
+    """An event with its payload, which may be personal data."""
 
     key: str | None
     #: JSON text.
     payload: str
     #: JSON text.
     headers: str
-    #: What became of it in each consumer group: group, state (ready, scheduled, claimed, dead,
-    #: handled, relayed), attempts.
+    #: Its state in each consumer group: group, state (ready, scheduled, claimed, dead, handled,
+    #: relayed), attempts.
     groups: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
 
@@ -133,13 +133,13 @@ class Letter:
     attempts: int
     created_at: int
     dead_at: int
-    #: Kind of the last error. A whole letter has its text, which may quote the payload.
+    #: Type of the last error; in the whole record also its text, which may quote the payload.
     error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeLetter(Letter):
-    """With what the event carries, which may be personal data, and all that was tried."""
+    """A dead letter with its payload, which may be personal data, and all failed attempts."""
 
     key: str | None
     priority: int
@@ -147,7 +147,7 @@ class WholeLetter(Letter):
     payload: str
     #: JSON text.
     headers: str
-    #: Failed attempts, the first first: attempt, at, owner, error.
+    #: Failed attempts, the oldest first: attempt, at, owner, error.
     history: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
 
@@ -158,13 +158,13 @@ class Group:
     group: str
     #: Type of its events; *: all.
     type: str
-    #: Carries its events: store or redis.
+    #: What carries its events: store or redis.
     broker: str
-    #: Its messages by state. With Redis, those of its stream are not counted.
+    #: Its messages by state. With Redis, entries of its stream are not counted.
     ready: int
     scheduled: int
     claimed: int
     dead: int
     registered_at: int
-    #: When a process last had it.
+    #: When a process with this group was last present.
     present_at: int

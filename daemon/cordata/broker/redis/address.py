@@ -31,7 +31,7 @@ Host = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisAddress:
-    """Where the server is, or the Sentinels that know."""
+    """The address of the server, or of the Sentinels that name it."""
 
     #: The server; with a `service` the Sentinels.
     hosts: tuple[Host, ...]
@@ -52,7 +52,7 @@ class RedisAddress:
         return f"{self.service} of {where}" if self.service else where
 
     def check_files(self) -> None:
-        """See that the files for TLS can be used. Raises: ConfigError."""
+        """Check that the files for TLS can be used. Raises: ConfigError."""
         if not self.tls:
             return
         import ssl
@@ -68,15 +68,15 @@ class RedisAddress:
 
 
 def is_redis(url: str) -> bool:
-    """Whether a `[broker] url` is meant to be of Redis."""
+    """Whether a `[broker] url` has a scheme of Redis."""
     return url.partition(":")[0] in _SCHEMES
 
 
 def parse_url(url: str) -> RedisAddress:
-    """The address in a `[broker] url`. Raises: ConfigError that quotes nothing of it."""
+    """The address in a `[broker] url`. Raises: ConfigError, whose text quotes no part of it."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # brackets without an end, strange letters: and it tells the url
+    except ValueError:  # an unclosed bracket, an invalid character; its text quotes the url
         raise ConfigError("[broker] url: cannot be read", hint=HINT) from None
     if parts.scheme not in _SCHEMES:
         raise ConfigError("[broker] url: not the address of a Redis", hint=HINT)

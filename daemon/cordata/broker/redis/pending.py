@@ -1,7 +1,7 @@
 """Pending entries and consumers of processes that are gone.
 
-XGROUP DELCONSUMER forgets the entries in a consumer's name with it, so they would be lost to the
-group until the primary closes their rows in `redis_sent`: consumers are only removed when empty.
+XGROUP DELCONSUMER also deletes the consumer's pending entries, so the group would not get them
+until the primary closes their rows in `redis_sent`. So a consumer is removed only when it has none.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ return redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
 
 
 def queue_removal(pipe: Pipeline, key: str, group: str, name: str) -> None:
-    """Add the command that removes a consumer of a group, unless entries are in its name."""
+    """Add the command that removes a consumer of a group, unless it has pending entries."""
     pipe.eval(_REMOVE_CONSUMER, 1, key, group, name)
 
 
 async def move_claims(
     store: Store, server: RedisServer, keys: Keys, *, type: str, group: str, name: str
 ) -> int:
-    """Move to the store what a dead process has in its name in a group, then remove the name.
+    """Move a dead process's pending entries of a group to the store, then remove the consumer.
 
-    There it has claimed them, so that they are reclaimed as any claim of a dead process is. Two
-    may do this at once. Returns how many messages that gave. Raises: BrokerUnavailable,
-    ResponseError, StoreUnavailable.
+    In the store they are messages that the dead process has claimed, so they are reclaimed as any
+    other claim of it. Two processes may do this at once. Returns the number of messages added.
+    Raises: BrokerUnavailable, ResponseError, StoreUnavailable.
     """
     key, count = keys.of(type), 0
     while True:

@@ -1,16 +1,16 @@
-"""The reconciler: the primary keeps Redis and the store in step, and makes up for what Redis lost.
+"""The reconciler: the primary compares Redis with the store, and republishes what Redis lost.
 
-Redis may lose anything at any time, and nothing that matters is only there. The store has the
+Redis may lose anything at any time; no event exists only there. The store has the
 events, the marks of what each group has handled, and `redis_sent`: one row for each entry that a
 relay has added to a stream and that some group may not have handled. A row leaves `redis_sent` in
 one transaction with this check: each group of its type has a mark, or a message in the store; a
 group with neither gets a message (`_close`). So whatever Redis forgets or repeats, an event is
 handled by each group, and its effect happens once, because the mark commits with the effect.
 
-What is left to this module is to notice a loss early, and not to let streams grow:
+So this module only has to detect a loss early, and to keep streams short:
 
-                  find_loss: the run id is another one, the epoch is gone, a last
-                  entry is older than one that was added, a group is missing (see Loss)
+                  find_loss: another run id, no epoch, a last entry that is older than
+                  one that was added, a missing group (see Loss)
         ┌─────────┐ ────────────────────────────────────────────────> ┌────────────┐
         │ IN STEP │                                                   │ RECOVERING │
         └─────────┘ <──────────────────────────────────────────────── └────────────┘
@@ -18,33 +18,33 @@ What is left to this module is to notice a loss early, and not to let streams gr
          │       │    epoch and `recheck_to` in the store                │  │ any failure: Redis or
          └───────┘                                                       │  │ the store unavailable,
         close_finished, then trim, drop_groups, relieve_the_dead         │  │ the primary replaced:
-                                                                         └──┘ the next pass begins
-                                                                              anew
-    RECOVERING, in this order; doing a part of it twice changes nothing:
-      make_groups      each group that is missing, at the begin of its stream
+                                                                         └──┘ the next pass starts
+                                                                              again
+    RECOVERING, in this order; each step may be repeated:
+      make_groups      each missing group, at the start of its stream
       close_gate       the store's run id = "": relays add nothing to this copy, and enter nothing
                        into `redis_sent` that they added before
-      publish_again    rows of `redis_sent` whose entry is not in its stream any more are closed
-      open_gate        from here on this is the good copy. What is in the streams now may have been
-                       handled before: consumers look it up (`recheck_to`)
+      publish_again    rows of `redis_sent` whose entry is no longer in its stream are closed
+      open_gate        from here on this copy is valid. Entries that are in the streams now may have
+                       been handled before: consumers look them up (`recheck_to`)
 
     IN STEP, each pass:
       close_finished   rows of `redis_sent` that every group has acknowledged are closed
       trim             those entries are removed from their streams
-      drop_groups      groups that the store has forgotten, or that have another type now
-      relieve_the_dead entries in the name of a process that is gone move to the store
+      drop_groups      removes groups that the store does not have, or has with another type
+      relieve_the_dead pending entries of a process that is gone move to the store
 
-What may fail, and what holds then:
+What may fail, and what happens then:
     Redis loses data while RECOVERING        find_loss sees it in the next pass: no epoch, no group,
                                              or another run id than open_gate wrote
-    a key is no stream                       the events of this type go through the store
-    an old primary is still at work          its writes are fenced by its term: LeaseLost
+    a key is not a stream                    the events of this type go through the store
+    an old primary still runs                its writes are fenced by its term: LeaseLost
     a relay added before the loss and        the row of the run id and epoch is locked by both:
     enters it into `redis_sent` after it     entered before close_gate, or refused and added again
-    a loss that is not noticed               the entry is closed as soon as every group has
-                                             acknowledged what comes behind it
-    a group handled what it had not          its mark says so; a consumer that looks it up, or
-    acknowledged                             commits a second effect, finds the mark
+    a loss is not detected                   the entry is closed as soon as every group has
+                                             acknowledged later entries
+    a group handled an entry without         its mark says so; a consumer that looks it up, or
+    acknowledging it                         commits a second effect, finds the mark
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ log = logger("cordata.redis")
 
 _DATA_LOST = fields(events.BROKER_DATA_LOST)
 
-#: Rows of `redis_sent` of one transaction, and entries of one question to Redis.
+#: Rows of `redis_sent` in one transaction, and entries in one command to Redis.
 _PAGE = 500
 #: The highest id: a read of what comes after it ends early only when the connection is lost.
 _NEVER = b"18446744073709551615-18446744073709551615"
@@ -92,11 +92,11 @@ class Loss(StrEnum):
     """The kinds of data loss; the text is for the log."""
 
     NEW = "it is new"
-    UNFINISHED = "a recovery did not end"
-    RESTARTED = "its process is another one"
+    UNFINISHED = "a recovery did not finish"
+    RESTARTED = "it was restarted or replaced"
     EMPTIED = "its data is gone"
-    OLDER = "its last {} is an older one"
-    NO_GROUP = "it does not know {}"
+    OLDER = "its last entry of {} is too old"
+    NO_GROUP = "it has no group {}"
 
 
 class _Look(NamedTuple):
@@ -122,9 +122,9 @@ class Reconciler:
         self._keys = keys
         #: Up to where each stream was trimmed, as far as this process knows.
         self._trimmed: dict[str, int] = {}
-        #: Groups in streams (type, group) that the last pass found and the store does not know.
+        #: Groups in streams (type, group) that the last pass found and the store does not have.
         self._unknown: set[tuple[str, str]] = set()
-        #: Types whose key is no stream: their events go through the store.
+        #: Types whose key is not a stream: their events go through the store.
         self._refused: set[str] = set()
         #: Commands of the last pass.
         self.cost = 0
@@ -135,18 +135,18 @@ class Reconciler:
         return self._server.pause_s
 
     def status(self) -> str:
-        """For STATUS=: what is wrong, "" when nothing is."""
+        """For STATUS=: why Redis is unavailable; "" while it is available."""
         return f"Redis: {self._server.reason}" if self._server.reason else ""
 
     async def run_once(self, progress: Callable[[], None] = lambda: None) -> bool:
-        """One pass. Returns whether anything had moved.
+        """One pass. Returns whether it recovered, closed rows or moved entries.
 
-        `progress`: called now and then while it goes on, which may be for minutes when Redis lost
-        much.
+        `progress`: called repeatedly during the pass, which may take minutes after a large loss.
+
         Raises: BrokerUnavailable, ResponseError, StoreUnavailable, LeaseLost.
         """
         await self._server.connect()
-        # The store first: what it knows of is in Redis, unless Redis has lost it.
+        # The store first: all that it lists is in Redis then, unless Redis has lost it.
         state = await self._store.read(load)
         looks = await self._look(state)
         if loss := await self._find_loss(state, looks):
@@ -195,7 +195,7 @@ class Reconciler:
             for group in groups:
                 name = group["name"].decode()
                 delivered = position_of(group["last-delivered-id"])
-                # With nothing left to read it has had all, also what was lost or trimmed.
+                # Without unread entries it has got all, also those that were lost or trimmed.
                 look.acknowledged[name] = last if delivered >= newest else delivered
                 asked.append((type, name))
                 pipe.xpending(self._keys.of(type), name)
@@ -216,7 +216,7 @@ class Reconciler:
         return found
 
     async def _find_loss(self, state: StoredState, looks: Mapping[str, _Look]) -> str:
-        """The data loss by which Redis differs from what the store knows; "" when there is none."""
+        """The first sign that Redis lost data, compared with the store (see Loss); "" if none."""
         pipe = self._server.pipeline()
         pipe.get(self._keys.epoch)
         (epoch,) = await self._server.execute(pipe)
@@ -240,7 +240,7 @@ class Reconciler:
     async def _close_finished(
         self, state: StoredState, looks: Mapping[str, _Look], progress: Callable[[], None]
     ) -> bool:
-        """Close the rows of what every group has acknowledged. Returns whether there were any."""
+        """Close the rows that every group has acknowledged. Returns whether there were any."""
         moved = False
         for type in state.last:
             finished = _finished(state, looks, type)
@@ -291,9 +291,9 @@ class Reconciler:
         await self._server.execute(pipe)
 
     async def _drop_groups(self, state: StoredState, looks: Mapping[str, _Look]) -> None:
-        """Remove groups that the store has forgotten, or that have another type now.
+        """Remove groups that the store does not have, or has with another type.
 
-        The latter get in the store what they have not handled of the type that they had.
+        The latter get from the store the events of the former type that they have not handled.
         """
         before, self._unknown = (
             self._unknown,
@@ -304,7 +304,7 @@ class Reconciler:
                 if state.groups.get(group) != type
             },
         )
-        # Seen twice: the first time it may be about to be registered.
+        # Only those that two passes found: at the first one it may be about to be registered.
         gone = sorted(before & self._unknown)
         pipe = self._server.pipeline()
         for type, group in gone:
@@ -327,9 +327,9 @@ class Reconciler:
         await self._store.run(unit)
 
     async def _relieve_the_dead(self, looks: Mapping[str, _Look]) -> bool:
-        """Move to the store what processes hold that are gone; workers take it back there.
+        """Move pending entries of processes that are gone to the store, where workers reclaim them.
 
-        Returns whether there was any such process.
+        Returns whether there were any.
         """
         consumers = [
             (type, group, name)
@@ -341,7 +341,7 @@ class Reconciler:
         async def unit(tx: Tx) -> set[str]:
             return {row["id"] for row in await tx.fetch_all("redis.processes")}
 
-        # After the look at Redis: a process is in the table before it reads its first entry.
+        # After Redis was read: a process is in the table before it reads its first entry.
         living = await self._store.read(unit) if consumers else set[str]()
         moved = False
         for type, group, name in consumers:
@@ -354,7 +354,7 @@ class Reconciler:
     # RECOVERING
 
     async def _recover(self, state: StoredState, loss: str, progress: Callable[[], None]) -> None:
-        """Make groups and events whole; then this is the Redis that the store knows."""
+        """Restore groups and events, then record this copy of Redis as the valid one."""
         begun = clock.monotonic()
         if state.is_known:
             log.warning("Redis lost data, or may have: %s; recovering", loss, extra=_DATA_LOST)
@@ -373,7 +373,7 @@ class Reconciler:
             )
 
     async def _publish_again(self, progress: Callable[[], None]) -> int:
-        """Close the rows of entries that are gone. Returns how many messages that gave."""
+        """Close the rows of entries that are gone. Returns the number of messages added."""
         count, at = 0, ("", 0)
         while True:
 
@@ -392,7 +392,7 @@ class Reconciler:
             at = page[-1][:2]
 
     async def _lost(self, page: Sequence[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
-        """Those whose entry is not in its stream any more."""
+        """The rows whose entry is no longer in its stream."""
         by_type: dict[str, list[tuple[str, int, str]]] = {}
         for row in page:
             by_type.setdefault(row[0], []).append(row)
@@ -424,7 +424,7 @@ class Reconciler:
         await self._store.run(unit)
 
     async def _execute(self, pipe: Pipeline) -> list[Any]:
-        """As RedisServer.execute. Raises: ResponseError when anything is refused."""
+        """As RedisServer.execute. Raises: ResponseError when a command is refused."""
         replies = await self._server.execute(pipe)
         for reply in replies:
             if isinstance(reply, ResponseError):
@@ -437,7 +437,7 @@ class Reconciler:
 
 
 def _ends(facts: Mapping[str, Any]) -> tuple[int, int]:
-    """Positions of the last entry that was ever added, and of the last one that is there."""
+    """Positions of the last entry ever added, and of the last one that still exists (0: none)."""
     entry = facts["last-entry"]
     return position_of(facts["last-generated-id"]), position_of(entry[0]) if entry else 0
 
@@ -445,7 +445,7 @@ def _ends(facts: Mapping[str, Any]) -> tuple[int, int]:
 def _finished(state: StoredState, looks: Mapping[str, _Look], type: str) -> int:
     """Up to where every group that reads a stream has acknowledged everything.
 
-    One that has another type now reads it until `_drop_groups` gives it the rest.
+    A group whose type has changed counts until `_drop_groups` has given it the rest.
     """
     look = looks.get(type, _MISSING)
     groups = {group for group, of_type in state.groups.items() if of_type == type}

@@ -98,10 +98,10 @@ class _Hiredis2Parser(_AsyncHiredisParser):
 
 
 class _Sentinels(Sentinel):
-    """redis-py's Sentinel client, but that its error tells what each Sentinel said."""
+    """redis-py's Sentinel client; its error also has what each Sentinel answered."""
 
     async def discover_master(self, service_name: str) -> tuple[str, int]:
-        """The master's address, of the first Sentinel that knows it; that one is asked first then.
+        """The master's address, from the first Sentinel that has it; it is asked first next time.
 
         Raises: MasterNotFoundError, caused by an AuthenticationError if a Sentinel raised one.
         """
@@ -154,7 +154,7 @@ class RedisServer:
         self.reason = ""
         #: Identifies the server process that the newest connection reached; "" before the first.
         self.run_id = ""
-        #: Connections made so far: after a new one, whatever was on the way may be lost.
+        #: Connections made so far: after a new one, commands and answers in flight may be lost.
         self.generation = 0
         self._since = 0.0
         self._failures = 0
@@ -216,7 +216,7 @@ class RedisServer:
         facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
         version = facts.get("redis_version", "0")
         if tuple(map(int, version.split(".")[:2])) < _OLDEST:
-            text = f"Redis {version} is too old: 6.2 is the oldest that will do"
+            text = f"Redis {version} is too old: cordata needs 6.2 or newer"
             raise RedisConnectionError(text)
         if role != "master":
             raise RedisConnectionError(f"{self.address}: a {role}, not the master")
@@ -235,7 +235,7 @@ class RedisServer:
         return bool(self.run_id) and not self.reason
 
     async def connect(self) -> None:
-        """Make sure that it is available. Raises: BrokerUnavailable."""
+        """Connect and send PING, unless it is available. Raises: BrokerUnavailable."""
         if not self.is_available:
             pipe = self.pipeline()
             pipe.ping()
@@ -278,7 +278,7 @@ class RedisServer:
         return list(found[0][1]) if found else []
 
     def log_refusal(self, what: str, error: ResponseError) -> None:
-        """Log that Redis refuses a command about a key, or for a purpose."""
+        """Log that Redis refuses a command. `what`: the key, or the purpose of the command."""
         hint = _REFUSAL_HINTS.get(code_of(error), "")
         self.log_error(f"Redis refuses {what}: {describe(error)}", hint=hint)
 
@@ -303,7 +303,7 @@ class RedisServer:
         self.reason = text
         if self._failures:
             self._next_deadline = clock.monotonic() + _BACKOFF.delay_s(self._failures)
-        if self._sentinel is not None:  # the first one may be cut off from all the others
+        if self._sentinel is not None:  # the first Sentinel may be cut off from the others
             self._sentinel.sentinels.append(self._sentinel.sentinels.pop(0))
         return BrokerUnavailable(text, hint=hint or None)
 

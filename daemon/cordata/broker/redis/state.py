@@ -1,4 +1,4 @@
-"""What the store knows of Redis, and how groups are made there."""
+"""The state of Redis as the store records it, and the creation of groups in Redis."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cordata.broker.redis.server import RedisServer, code_of
 from cordata.broker.redis.stream import Keys
 from cordata.store import Tx
 
-#: Wakes the primary: Redis may have lost something, or a process is gone.
+#: Notified to wake the primary: Redis may have lost data, or a process is gone.
 REDIS_TOPIC = "redis"
-#: Positions of make_groups: all that is in the stream, or only what comes.
+#: Positions of make_groups: all entries of the stream, or only later ones.
 ALL, NEW = "0", "$"
 
 
@@ -40,7 +40,7 @@ class StoredState:
 
 
 async def load(tx: Tx) -> StoredState:
-    """For a unit: what the tables say now."""
+    """For a unit: the state as the tables have it."""
     server = await tx.fetch_one("redis.server")
     groups = await tx.fetch_all("redis.groups")
     last = await tx.fetch_all("redis.last")
@@ -57,7 +57,7 @@ async def load(tx: Tx) -> StoredState:
 async def make_groups(
     server: RedisServer, keys: Keys, groups: Mapping[str, str], *, start: str
 ) -> None:
-    """Make the groups (group -> event type) that Redis does not have, and their streams.
+    """Create the groups (group -> event type) that Redis does not have, and their streams.
 
     Raises: BrokerUnavailable; ResponseError when Redis refuses one, after all were tried.
     """

@@ -62,7 +62,7 @@ encode = msgspec.json.Encoder().encode
 
 
 def decode(fields: dict[bytes, bytes] | None) -> StreamEvent:
-    """The event of an entry. Raises: ValueError when the entry is not ours, or was deleted."""
+    """The event of an entry. Raises: ValueError if it was deleted, or another program added it."""
     if not fields or DOCUMENT not in fields:
         raise ValueError("these are not the fields of an event")
     try:

@@ -1,4 +1,4 @@
-"""Attempts that ended with their process: each uses up one attempt, as any other failure does.
+"""Attempts that ended with their process: each counts as a failed attempt.
 
     <runtime>/attempts/<pid>.<start>.<namespace>.<random>    a record per running handler:
                                                              which event, under which claim
@@ -24,8 +24,8 @@ from cordata.pid import is_gone, namespace, start_of
 #: Subscription (a hash of its name), partition, term, position, number of the attempt.
 _RECORD = struct.Struct("<8sIQQI")
 _EMPTY = bytes(_RECORD.size)
-#: Claims before the present one in which a crash counts: a process in between may have died of
-#: something else before it had counted. A reset leaves more terms than that out.
+#: A crash counts if it was under one of so many earlier claims: the processes between may have died
+#: of something else before they counted it. A reset skips more terms than that.
 _CLAIMS = 4
 
 
@@ -42,7 +42,7 @@ class RunningAttempts:
         self._slots = 0
 
     def begin(self, claim: Claim, position: int, number: int) -> int:
-        """Write down that an attempt begins. Returns the slot for `end`."""
+        """Record that an attempt begins. Returns the slot for `end`."""
         if self._free:
             slot = self._free.pop()
         else:
@@ -55,7 +55,7 @@ class RunningAttempts:
         return slot
 
     def end(self, slot: int) -> None:
-        """The attempt of a slot has ended."""
+        """Erase the record of an attempt that has ended."""
         os.pwrite(self._fd, _EMPTY, slot * _RECORD.size)
         self._free.append(slot)
 
@@ -91,7 +91,7 @@ class CrashedAttempts:
         self._found: dict[tuple[bytes, int], list[CrashedAttempt]] = {}
 
     def load(self, states: Iterable[PartitionState]) -> None:
-        """Read the files anew; `states` says what is of no interest any more."""
+        """Read the files again, and erase records that are obsolete according to `states`."""
         self._found = {}
         with contextlib.suppress(FileNotFoundError):  # the runtime directory was emptied
             for path in self._directory.iterdir():
@@ -103,7 +103,7 @@ class CrashedAttempts:
                     one.erase()
 
     def find(self, claim: Claim, position: int, number: int) -> list[CrashedAttempt]:
-        """Records of one attempt under a claim shortly before this one."""
+        """Records of this attempt under one of the claims right before this one."""
         if not self._found:
             return []
         return [
@@ -114,7 +114,7 @@ class CrashedAttempts:
         ]
 
     def counted(self, claim: Claim, found: Iterable[CrashedAttempt]) -> None:
-        """These are stored as failed attempts: they do not count again."""
+        """Erase records that are stored as failed attempts, so that they count once."""
         for one in found:
             one.erase()
             self._found[_hash(claim.subscription), claim.partition].remove(one)
@@ -138,6 +138,6 @@ def _hash(subscription: str) -> bytes:
 
 
 def _is_dead(path: Path) -> bool:
-    """Whether the process of a file is gone; False where that cannot be known."""
+    """Whether the process of a file is gone; False if its namespace is another one."""
     pid, start, where, _ = path.name.split(".")
     return where == str(namespace()) and is_gone(int(pid), int(start))

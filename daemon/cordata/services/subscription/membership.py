@@ -1,7 +1,7 @@
-"""Which partitions this process owns: its fair share of those without a living owner.
+"""Which partitions this process owns: a fair share of all.
 
 more than the fair share -> some are to be released
-less                     -> those without a living owner are claimed
+less                     -> partitions without a living owner are claimed
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from cordata.services.subscription.crash import CrashedAttempts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """The partitions of this process after one look."""
+    """The partitions of this process after one pass."""
 
     #: When the table was read.
     at: int
-    #: Those it owns, the ones just claimed included: (subscription, partition) -> row.
+    #: Owned partitions, also those just claimed: (subscription, partition) -> row.
     owned: Mapping[tuple[str, int], PartitionState]
-    #: Subscription -> how many of them are to be released.
+    #: Subscription -> how many owned partitions are to be released.
     excess: Mapping[str, int]
-    #: Subscription -> how many there are.
+    #: Subscription -> number of all its partitions.
     partitions: Mapping[str, int]
-    #: Whether it has less than its share, since others were faster, or have not released any yet;
-    #: or some are still free: what is left over may be this one's once the others have theirs.
+    #: Whether this process has less than its share, because others were faster or have not released
+    #: any yet; or some are still free, and may be in its share when the others have theirs.
     short: bool
 
 
 @dataclass(slots=True)
 class Plan:
-    """What to keep, release and claim, by one table."""
+    """What this process should keep, release and claim."""
 
     owned: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
     excess: dict[str, int] = field(default_factory=dict)
     wanted: dict[str, list[int]] = field(default_factory=dict)
-    #: How many this process lacks, whether free ones are left or not.
+    #: How many partitions this process has less than its share.
     missing: int = 0
-    #: How many have no living owner.
+    #: How many partitions have no living owner.
     free: int = 0
 
 
@@ -51,7 +51,7 @@ async def assign(
     subscriptions: Collection[str],
     crashed: CrashedAttempts,
 ) -> Assignment:
-    """Look which processes live, and claim what is due to this one."""
+    """Read which processes live, and claim this process's share."""
     table = await partitions.look(subscriptions)
     found = plan(process_id, table)
     if found.wanted:
@@ -94,7 +94,7 @@ def plan(me: str, table: PartitionTable) -> Plan:
             result.excess[name] = -missing
         result.missing += max(0, missing)
         if missing > 0 and free:
-            # Not all begin at the same one: two that look at once would want the same.
+            # Each process begins at another one, so that two do not claim the same at once.
             turn = zlib.crc32(me.encode()) % len(free)
             result.wanted[name] = (free[turn:] + free[:turn])[:missing]
     return result
@@ -103,9 +103,10 @@ def plan(me: str, table: PartitionTable) -> Plan:
 def fair_share(me: str, held: Mapping[str, int], partitions: int, *, salt: str) -> int:
     """How many of `partitions` the process `me` should have.
 
-    `held`: every living process that takes part, `me` too -> how many it has now. What is left
-    over goes to those that have most, so that nothing moves without need; `salt` (the name of the
-    subscription) decides between equals, so that not all left-overs go to the same process.
+    `held`: each living process of the subscription, `me` too -> how many it has now. The remainder
+    of the division goes to the processes that have most, so that nothing moves without need;
+    between equals `salt` (the name of the subscription) decides, so that one process does not get
+    the remainder of every subscription.
     """
     share, left_over = divmod(partitions, len(held))
 

@@ -1,6 +1,6 @@
 """One partition of a subscription in this process: its events one after the other.
 
-                ┌───────── failed: again after a pause, nothing overtakes ────┐
+                ┌───────── failed: again after a pause, later events wait ────┐
                 v                                                             │
 queue ──> attempt: the handler is called ──> handled: the position moves on   │
                 └──> error ──> attempts + 1, stored ──────────────────────────┤
@@ -42,11 +42,11 @@ from cordata.subscription import Subscription, SubscriptionContext
 
 log = logger("cordata.engine")
 
-#: While there is nothing to wait for but the wake event.
+#: How long it waits for the wake event while nothing is due.
 _IDLE_S = 3600.0
-#: Between looks whether the lease is renewed.
+#: Between checks whether the lease is renewed.
 _LEASE_S = 0.05
-#: While the store is away it pauses as after so many failures.
+#: While the store is unavailable it pauses as after so many failures.
 _AWAY_AS_ATTEMPT = 3
 
 
@@ -60,7 +60,7 @@ class Dependencies:
     backoff: Backoff
     running: RunningAttempts
     crashed: CrashedAttempts
-    #: Whether this process may regard its partitions as its own.
+    #: Whether the lease is valid, so that no other process may claim the partitions.
     is_leased: Callable[[], bool]
     #: Test mode: a failed event is due again at once.
     retry_at_once: bool
@@ -73,13 +73,13 @@ class Dependencies:
 class Result(Enum):
     """How an attempt ended."""
 
-    #: Handled; nothing was committed by it.
+    #: Handled; the handler committed nothing.
     HANDLED = "handled"
     #: Handled; effect and position are committed.
     COMMITTED = "committed"
-    #: The store is away, which is not the event's fault.
-    AWAY = "away"
-    #: The partition is another process' by now.
+    #: The store is unavailable: not counted as an attempt.
+    UNAVAILABLE = "unavailable"
+    #: Another process owns the partition by now.
     LOST = "lost"
     FAILED = "failed"
 
@@ -95,7 +95,7 @@ class PartitionRunner:
         self.number = state.partition
         self.queue: deque[Row] = deque()
         self.stopping = False
-        #: The partition is another's; nothing is to be given back.
+        #: Another process owns the partition: it is not to be released.
         self.lost = False
         self.blocked = False
         #: Events up to here are in the queue, running, or handled.
@@ -112,7 +112,7 @@ class PartitionRunner:
         self.restart(state)
 
     def restart(self, state: PartitionState) -> None:
-        """Begin where the stored state says."""
+        """Begin at the stored position, with the stored failures."""
         self.queue.clear()
         self.read_to = self._done = self.stored = state.position
         self.blocked = state.blocked_at is not None
@@ -135,14 +135,12 @@ class PartitionRunner:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is not to be given more now: an event fails, or an operator is awaited."""
+        """Whether it takes no more events now: blocked, stopping, or its first event fails."""
         return self.blocked or self.stopping or self._is_failing_first
 
     @property
     def due_at(self) -> int | None:
-        """When its first event is due, in microseconds (0: at once); None: it has none, or waits
-        for an operator.
-        """
+        """When its first event is due, in microseconds (0: at once); None: no event, or blocked."""
         if self.blocked or not self.queue:
             return None
         return self._failing_due_at if self._is_failing_first else self._pause_until
@@ -152,7 +150,7 @@ class PartitionRunner:
         return bool(self.queue) and self.queue[0]["position"] == self._failing
 
     def push(self, row: Row) -> None:
-        """One more event, in order."""
+        """Add an event to the queue, in order."""
         self.queue.append(row)
         self._wake.set()
 
@@ -162,19 +160,19 @@ class PartitionRunner:
         self._wake.set()
 
     def lose(self) -> None:
-        """The partition is another's: end, and give nothing back."""
+        """End without releasing the partition: another process owns it."""
         self.lost = True
         self.stop()
 
     async def run(self) -> None:
-        """Handle until stopped, in a task below: when a handler cancels that, it gets another."""
+        """Handle events until stopped, in an inner task: a handler may cancel that one."""
         self._task = asyncio.current_task()
         while not self.stopping:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._handle_all())
 
     async def handle_next(self) -> None:
-        """Handle the first event of the queue, whatever comes of it."""
+        """Handle the first event of the queue, and act on the result."""
         row = self.queue[0]
         position = row["position"]
         attempts = self._attempts if position == self._failing else 0
@@ -187,14 +185,14 @@ class PartitionRunner:
         try:
             result, error = await self._attempt(event)
         except asyncio.CancelledError:
-            # Else this process dies, perhaps of this very event: the record stays.
+            # Otherwise the process dies, perhaps because of this event: the record stays.
             if self.stopping or not self._is_cancelled():
                 self._shared.running.end(slot)
             raise
         self._shared.running.end(slot)
         if result is Result.LOST:
             self.lose()
-        elif result is Result.AWAY:
+        elif result is Result.UNAVAILABLE:
             log.warning("%s waits for the store: %s", self.subscription.name, error)
             self._pause_for_store()
         elif result is Result.FAILED:
@@ -229,13 +227,13 @@ class PartitionRunner:
         return (due_at - self._shared.ctx.now_us()) / 1e6 if due_at else 0.0
 
     def _is_cancelled(self) -> bool:
-        """Whether the partition's task is cancelled, and not only a handler by itself."""
+        """Whether the partition's task is cancelled; if not, the handler has cancelled itself."""
         return self._task is None or self._task.cancelling() > 0
 
     async def _attempt(self, event: StoredEvent) -> tuple[Result, BaseException | None]:
-        """Call the handler once. The error also beside COMMITTED, if it failed after its commit.
+        """Call the handler once. COMMITTED has an error if the handler failed after its commit.
 
-        Raises nothing but CancelledError, when the partition's task is cancelled.
+        Raises only CancelledError, when the partition's task is cancelled.
         """
         one, guard = self.subscription, CommitGuard()
         ctx = narrowed(
@@ -264,10 +262,10 @@ class PartitionRunner:
             return Result.HANDLED, None
         if isinstance(error, PartitionLost):
             return Result.LOST, error
-        return (Result.AWAY if is_away(error) else Result.FAILED), error
+        return (Result.UNAVAILABLE if is_away(error) else Result.FAILED), error
 
     def _move_on(self, position: int, *, committed: bool) -> None:
-        """The event is handled; the next one may come."""
+        """Move the position to an event that is handled."""
         self.queue.popleft()
         self._done = position
         if committed:
@@ -279,7 +277,7 @@ class PartitionRunner:
             self._failing, self._attempts, self._history, self._failing_due_at = None, 0, None, 0
 
     async def _store_failure(self, position: int, error: str, *, permanent: bool) -> bool:
-        """Count the attempt, and store what follows. Returns whether that is stored."""
+        """Count the attempt, and store the verdict. Returns whether it is stored."""
         if self._failing != position:
             self._failing, self._attempts, self._history = position, 0, None
         self._attempts += 1
@@ -345,7 +343,7 @@ class PartitionRunner:
         self._pause_until = self._failing_due_at = at
 
     def _log_error(self, event: StoredEvent, error: BaseException, when: str) -> None:
-        """Kind and place of an error; its text may quote the payload, so only the row has it."""
+        """Logs type and place of the error. Its text may quote the payload: only the row has it."""
         log.warning(
             "%s: attempt %d of %d at event %d failed%s with %s at %s",
             self.subscription.name,

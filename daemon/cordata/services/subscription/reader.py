@@ -18,7 +18,7 @@ _BLOCKED_S, _BLOCKED_LONGEST_S = 0.005, 0.25
 
 
 class EventReader:
-    """Reads pages of events below the safe position: one query for all partitions at one place."""
+    """Reads pages of events up to the safe position: one query for partitions at one position."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class EventReader:
         self._blocked_pause_s = _BLOCKED_S
 
     async def run_once(self) -> None:
-        """One page for each subscription, unless every partition of it has enough."""
+        """Read a page for each subscription that has a partition with room for more."""
         if not len(self._runners):
             return
         self._safe = await self._log.look()
@@ -58,11 +58,11 @@ class EventReader:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is more to read at once, now or when a partition has room."""
+        """Whether there is more to read, now or when a partition has room."""
         return any(not one.is_waiting and one.read_to < self._safe for one in self._runners.all())
 
     def has_more_for(self, runner: PartitionRunner) -> bool:
-        """Whether a runner has run dry though there are events that it may have."""
+        """Whether a runner's queue is empty though there may be events for it."""
         return not runner.queue and runner.read_to < self._safe
 
     def sleep_s(self, longest_s: float) -> float:
@@ -82,11 +82,10 @@ class EventReader:
 
 
 def cohorts(read_to: Mapping[int, int], safe: int) -> list[tuple[int, int, Sequence[int]]]:
-    """Which partitions are read by one query: (after, until, partitions), the foremost first.
+    """Which partitions share a query: (after, until, partitions), the highest position first.
 
-    `read_to`: partition -> the position up to which it was read. Those at the same position are
-    one cohort. A cohort that is behind is read no further than to where the next one is, so that
-    they go on as one from there.
+    `read_to`: partition -> the position up to which it was read. Partitions at one position are a
+    cohort. Each is read up to the position of the next one, so that both are one cohort then.
     """
     by_position: dict[int, list[int]] = {}
     for partition, position in read_to.items():
@@ -110,7 +109,10 @@ async def read_page(
     until: int,
     limit: int,
 ) -> list[Row]:
-    """The first `limit` events of the wanted ones of so many partitions, in (after, until]."""
+    """The first `limit` events of the `wanted` partitions, in (after, until].
+
+    `partitions`: how many the subscription has.
+    """
     numbers = json.dumps(list(wanted))
 
     return await store.read(

@@ -12,20 +12,21 @@ from cordata.services.subscription.partition import Dependencies, PartitionRunne
 from cordata.store import Row
 from cordata.subscription import Subscription
 
-#: A partition that has its share of so many pages is left out of the next read.
+#: A subscription's partitions queue so many pages of events together; one with its share of that is
+#: left out of the next read.
 _PAGES = 4
 _LEAST = 4
 
 
 class PartitionRunners:
-    """The runners of one process, one for a partition at most."""
+    """The runners of one process, at most one for each partition."""
 
     def __init__(self, subscriptions: Mapping[str, Subscription], shared: Dependencies) -> None:
         self._subscriptions = subscriptions
         self._shared = shared
         self._runners: dict[str, dict[int, PartitionRunner]] = {name: {} for name in subscriptions}
         self._tasks: dict[PartitionRunner, asyncio.Task[None]] = {}
-        #: Events that were handled by runners which have ended.
+        #: Events that runners handled which have ended.
         self._handled_count = 0
         #: How many partitions each subscription has.
         self.partitions: Mapping[str, int] = {}
@@ -43,17 +44,17 @@ class PartitionRunners:
         return [one for runners in self._runners.values() for one in runners.values()]
 
     def apply(self, assignment: Assignment, group: asyncio.TaskGroup) -> None:
-        """Start what is ours now, drop what is not any more, stop what we have too much of."""
+        """Start partitions newly owned, drop lost ones, stop those above the fair share."""
         self.partitions = assignment.partitions
         for one in self.all():
             state = assignment.owned.get((one.subscription.name, one.number))
             if state is None or state.claim != one.claim:
                 one.lose()
-                self._tasks[one].cancel()  # what its handler does can no longer be committed
+                self._tasks[one].cancel()  # its handler can commit nothing any more
             elif one.blocked and state.blocked_at is None and assignment.at > one.written_at:
                 one.restart(state)
         for (name, number), state in assignment.owned.items():
-            if number not in self._runners[name]:  # else its last runner has to end first
+            if number not in self._runners[name]:  # otherwise its last runner has to end first
                 self._start(state, group)
         for name, count in assignment.excess.items():
             self._stop_some(name, count)
@@ -64,7 +65,7 @@ class PartitionRunners:
             one.stop()
 
     def cut_off(self) -> None:
-        """The stop does not wait any longer: running events begin again in another process."""
+        """Cancel running events at the end of the stop timeout; another process repeats them."""
         for name, runners in self._runners.items():
             if count := sum(one.busy for one in runners.values()):
                 say_cut_off(name, count)
@@ -72,18 +73,18 @@ class PartitionRunners:
             task.cancel()
 
     def ended(self) -> list[PartitionRunner]:
-        """Those whose task has ended; `forget` them when their partitions are given back."""
+        """Runners whose task has ended; call `forget` when their partitions are released."""
         return [one for one, task in self._tasks.items() if task.done()]
 
     def forget(self, runners: Iterable[PartitionRunner]) -> None:
-        """Their partitions are no longer ours."""
+        """Remove runners whose partitions this process no longer owns."""
         for one in runners:
             self._handled_count += one.handled_count
             del self._tasks[one]
             del self._runners[one.subscription.name][one.number]
 
     def unstored(self, *, quiet: bool) -> list[PartitionRunner]:
-        """Runners whose position is to be stored; with `quiet` also those that only read on."""
+        """Runners whose position is to be stored; with `quiet` also those that handled nothing."""
         return [
             one
             for one in self.all()
@@ -91,8 +92,9 @@ class PartitionRunners:
         ]
 
     def partitions_to_read(self, name: str, page: int) -> dict[int, int]:
-        """Partition -> where it was read to, of those that are to get more; none while every one
-        of them has some.
+        """Partition -> the position up to which it was read, of those with room in their queue.
+
+        Empty while each of them still has events.
         """
         runners = self._runners[name]
         full = max(_LEAST, _PAGES * page // max(1, len(runners)))
@@ -104,7 +106,7 @@ class PartitionRunners:
     def feed(
         self, name: str, rows: Sequence[Row], partitions: Iterable[int], *, after: int, end: int
     ) -> None:
-        """Hand out what was read of these partitions, which is all from `after` to `end`."""
+        """Queue the rows that were read for these partitions, all of those in (after, end]."""
         runners = self._runners[name]
         open_ = {number for number in partitions if self._is_at(name, number, after)}
         for row in rows:
@@ -114,7 +116,7 @@ class PartitionRunners:
             runners[number].read_to = end
 
     def _is_at(self, name: str, number: int, position: int) -> bool:
-        """Whether the runner is still where it was when the read began."""
+        """Whether the runner is still at the position at which the read began."""
         one = self._runners[name].get(number)
         return one is not None and one.read_to == position and not one.blocked
 
@@ -125,7 +127,7 @@ class PartitionRunners:
         task.add_done_callback(lambda _: self._shared.on_event_end(one))
 
     def _stop_some(self, name: str, count: int) -> None:
-        """`count` of a subscription are to end, those included that are ending; idle ones first."""
+        """Stop `count` runners of a subscription, idle ones first; stopping ones count."""
         runners = self._runners[name].values()
         count -= sum(one.stopping for one in runners)
         going = [one for one in runners if not one.stopping]

@@ -29,17 +29,18 @@ from cordata.subscription import Subscription
 
 log = logger("cordata.engine")
 
-#: How long one wait for the table's topic lasts; only bounds what a lost wake-up could hide.
+#: How long one wait for a topic lasts; bounds the delay by a lost wake-up.
 _WAIT_S = 3600.0
-#: While the store cannot be written.
+#: Pauses while the store is unavailable.
 _BACKOFF = Backoff(0.25, 5.0)
-#: Positions of what was handled without a commit are stored after so long.
+#: Positions of events that were handled without a commit are stored after so long.
 FLUSH_S = 0.5
-#: Positions that moved without an event are worth a write only now and then.
+#: Positions that moved without an event are stored this often.
 _QUIET_S = 60.0
-#: After news the first pause before the next look while this process has less than its share.
+#: First pause before the next attempt to claim while this process has less than its share; doubled
+#: each time.
 _SHORT_S = 0.05
-#: At the stop a store that takes no writes gets this long to take the positions.
+#: At the stop: how long to try to store the positions.
 _LEAVE_S = 3.0
 
 
@@ -130,9 +131,9 @@ class SubscriptionService:
                 self._flush_timer.cancel()
 
     async def quiet_at(self) -> int | None:
-        """The position up to which everything is handled; None while there is something to do.
+        """The position up to which everything is handled; None while events are left.
 
-        What is blocked does not count: no worker will handle it. Raises: StoreUnavailable.
+        Blocked partitions do not count: no worker handles them. Raises: StoreUnavailable.
         """
         subscriptions = Subscriptions(self._store)
         head = await self._log.look()
@@ -201,7 +202,7 @@ class SubscriptionService:
             )
 
     async def _update_partitions(self, group: asyncio.TaskGroup) -> None:
-        """Give back what has ended, see now and then what is ours."""
+        """Release partitions whose runner has ended, and claim or drop some from time to time."""
         if ended := self._runners.ended():
             released = positions(one for one in ended if not one.lost)
             if released:
@@ -209,7 +210,7 @@ class SubscriptionService:
             self._runners.forget(ended)
             self._look_soon()
         if clock.monotonic() >= self._look_deadline:
-            # Changes are notified; this is for a lease that expired, and for a lost notification.
+            # Changes are notified; this finds expired leases, and makes up for a lost notification.
             self._look_deadline = clock.monotonic() + self._config.claim_timeout_s / 4
             assignment = await assign(
                 self._partitions, self._lease.process.id, self._subscriptions, self._crashed
@@ -217,7 +218,7 @@ class SubscriptionService:
             self._runners.apply(assignment, group)
             if not assignment.short:
                 self._short_s = _SHORT_S
-            else:  # a release is notified; a claim of a faster process is not
+            else:  # claims of other processes are not notified
                 again_deadline = clock.monotonic() + self._short_s
                 self._look_deadline = min(self._look_deadline, again_deadline)
                 self._short_s *= 2
@@ -243,7 +244,7 @@ class SubscriptionService:
                 self._look_soon()
 
     def _look_soon(self) -> None:
-        """Partitions have other owners. All processes look at once then, and may collide."""
+        """Read the owners in the next pass. All processes do so at once, and may collide."""
         self._look_deadline = 0.0
         self._short_s = _SHORT_S
         self._wake.set()
@@ -270,10 +271,10 @@ class SubscriptionService:
         return _BACKOFF.delay_s(self._failures)
 
     async def _leave(self) -> None:
-        """Give all back when every partition has ended, which the role's deadline bounds.
+        """Release all partitions when their runners have ended, within the role's deadline.
 
-        It does not wait for a full disk, though: others take over what this process had, and handle
-        again what it had not stored.
+        If the store takes no writes, give up after _LEAVE_S: other processes take the partitions
+        over, and handle again the events after the stored positions.
         """
         deadline: float | None = None
         while True:
