@@ -33,7 +33,7 @@ SELECT id, code, disabled_at FROM hotel WHERE code = :code
 
 -- name: hold_sources
 -- newest
--- Until the end of the unit of work no reservation is made or changed: a unit that does so first locks
+-- Until the end of the unit of work no reservation is added or changed: a unit that does so first locks
 -- the source, by the foreign key of the inbox, and then reads the hotel's accounts and what waits. A
 -- unit with an older snapshot finds that this key has changed, and runs again.
 UPDATE source SET readers_revision = readers_revision + 1 WHERE hotel_id = :hotel_id
@@ -60,7 +60,7 @@ SELECT id, name, disabled_at FROM account WHERE name = :name
 SELECT password FROM account WHERE name = :name
 
 -- name: set_password
--- until: how long the password before it is still taken.
+-- until: how long the previous password is accepted.
 UPDATE account
 SET password = :password, changed_at = :now, before_until = :until,
     password_before = CASE WHEN CAST(:until AS BIGINT) IS NULL THEN NULL ELSE password END
@@ -135,7 +135,7 @@ WHERE s.kind = 'google' AND s.fingerprint = :fingerprint AND h.code <> :hotel
 ORDER BY h.code
 
 -- name: set_secret
--- until: how long the secret before it is still taken.
+-- until: how long the previous secret is accepted.
 UPDATE source
 SET secret = :secret, fingerprint = :fingerprint, changed_at = :now, before_until = :until,
     secret_before = CASE WHEN CAST(:until AS BIGINT) IS NULL THEN NULL ELSE secret END,
@@ -146,7 +146,7 @@ WHERE id = :id
 UPDATE source SET options = :options WHERE id = :id
 
 -- name: set_mapping
--- was: the expected mapping; no row is changed if it is another by now.
+-- was: the expected mapping; no row changed: it is another one by now.
 UPDATE source SET mapping = :mapping WHERE id = :id AND coalesce(mapping, '') = :was
 
 -- name: set_source_disabled

@@ -1,4 +1,4 @@
--- What hotel software and this server last agreed on, and when it last came.
+-- The result of the last handshake with hotel software, and its last contact.
 
 -- name: agreement_all
 SELECT protocol, capabilities FROM handshake WHERE account_id = :account_id

@@ -1,15 +1,15 @@
--- Who a guest is (customers/).
+-- Customers: to find, change, merge, export and erase them (customers/).
 
 -- name: customer_find
--- fits 1: the same e-mail address. 2: the same number, and no known address, since a telephone is
--- shared more often than a mailbox; not if a customer with an address has the number, for it may be
--- any of them. 3: no known address, and a number that may be the same, written differently.
+-- fits 1: the same e-mail address. 2: the same number, and no known address, since a
+-- telephone is shared more often than a mailbox; not if a customer with an address has the number, for
+-- it may be any of them. 3: no known address, and a number that may be the same, written differently.
 SELECT 1 AS fits, id, email, phone, first_name, last_name, city, postal_code, country, state,
     birth_date, gender, language, consent
 FROM customer WHERE hotel_id = :hotel_id AND email = :email
 UNION ALL
 SELECT * FROM (
-    -- Those with an address first: they answer both questions.
+    -- Customers with an address first: those decide both cases.
     SELECT 2, id, email, phone, first_name, last_name, city, postal_code, country, state,
         birth_date, gender, language, consent
     FROM customer WHERE hotel_id = :hotel_id AND phone_tail = :phone_tail AND phone = :phone
@@ -31,7 +31,7 @@ FROM customer WHERE hotel_id = :hotel_id AND phone_tail = :phone_tail AND phone 
 ORDER BY email NULLS FIRST LIMIT 2
 
 -- name: customer_create
--- No row: another unit of work has made this customer meanwhile.
+-- No row: another unit of work has created this customer meanwhile.
 INSERT INTO customer (hotel_id,
     email, phone, first_name, last_name, city, postal_code, country, state, birth_date, gender,
     language, consent, consent_at, phone_due, created_at)
@@ -62,7 +62,7 @@ UPDATE customer SET
 WHERE id = :id
 
 -- name: customer_consent_again
--- They said the same as before, but now.
+-- The customer gave the same consent again: only its time changes.
 UPDATE customer SET consent_at = :now WHERE id = :id
 
 -- name: customer_due
@@ -75,13 +75,14 @@ WHERE c.phone_due > 0 AND (c.phone_due = 2 OR c.created_at <= :old) AND c.id > :
 ORDER BY c.id LIMIT :limit
 
 -- name: customer_range
--- The last of the next customers.
+-- The last id of the next page of customers.
 SELECT max(id) AS last, min(created_at) AS oldest
 FROM (SELECT id, created_at FROM customer WHERE id > :after ORDER BY id LIMIT :limit)
     AS next
 
 -- name: customer_mark_hotel
--- A hotel of another region, where national numbers are others': one of two duplicates has no address.
+-- Makes customers of a hotel due: its region has changed, and national numbers are read by the region.
+-- Only those without an address: one of two duplicates has none.
 UPDATE customer SET phone_due = 2 WHERE hotel_id = :hotel_id AND email IS NULL AND phone IS NOT NULL
 
 -- name: customer_move_requests
@@ -92,7 +93,7 @@ WHERE customer_id IN :ids[bigint]
 DELETE FROM customer WHERE id IN :ids[bigint]
 
 -- name: customer_absorb
--- What is known of a customer and of those merged into them.
+-- Merges the data of other customers into one.
 UPDATE customer SET
     email = :email, phone = :phone, first_name = :first_name, last_name = :last_name, city = :city,
     postal_code = :postal_code, country = :country, state = :state, birth_date = :birth_date,
@@ -179,7 +180,7 @@ ORDER BY v.id
 SELECT id, subject, text, html FROM mail WHERE id > :after ORDER BY id LIMIT :limit
 
 -- name: customer_waiting
--- Requests that an account can still be given, each once.
+-- Requests that can still be delivered to an account, each once.
 SELECT count(DISTINCT r.id) AS waiting FROM deliverable d JOIN reservation r ON r.id = d.reservation_id
 WHERE r.customer_id IN :ids[bigint]
 

@@ -1,4 +1,4 @@
--- Hotels, accounts and sources as the workers need them; the workers remember them (directory.py).
+-- Hotels, accounts and sources as the workers need and cache them (directory.py).
 
 -- name: directory_revision
 SELECT revision FROM directory WHERE id = 1

@@ -7,7 +7,7 @@ SELECT full_at FROM form_limit WHERE key = :key
 DELETE FROM form_limit WHERE full_at <= :now
 
 -- name: form_limit_take
--- One token; no row: there is none now.
+-- Takes one token; no row: the bucket is empty.
 INSERT INTO form_limit (key, full_at) VALUES (:key, :full_at)
 ON CONFLICT (key) DO UPDATE SET full_at = CASE
     WHEN excluded.full_at > form_limit.full_at + :interval THEN excluded.full_at

@@ -64,12 +64,12 @@ WHERE i.received_at >= :since AND h.code = coalesce(:hotel, h.code)
 ORDER BY i.id DESC LIMIT :limit
 
 -- name: inbox_window
--- Where the rows end that inbox_list looked at; NULL: there are none left.
+-- The last id of the window that inbox_list read; NULL: no rows are left.
 SELECT min(id) AS id, min(received_at) AS received_at
 FROM (SELECT id, received_at FROM inbox WHERE id < :after ORDER BY id DESC LIMIT :window) i
 
 -- name: inbox_list_open
--- As inbox_list, of those few that are not settled, which have an index.
+-- As inbox_list, for the few submissions that are not settled, which have an index.
 SELECT i.id, i.received_at, h.code AS hotel, s.name AS source, s.kind, i.state, i.outcome, i.error,
     i.reservation_id
 FROM inbox i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id

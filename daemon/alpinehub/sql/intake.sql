@@ -1,4 +1,4 @@
--- What a webhook writes, in one unit (intake.py).
+-- The statements of a webhook, which run in one unit of work (intake.py).
 
 -- name: find_reservation
 -- A source's reservation with its newest version.
@@ -29,14 +29,14 @@ FROM found WHERE customer_id IS NOT NULL
 
 -- name: update_reservation
 -- newest
--- A new version is for all accounts, whatever the state of the one before.
+-- A new version waits for all accounts, whatever the state of the one before.
 UPDATE reservation
 SET version = :version, status = :status, customer_id = :customer_id, changed_at = :now,
     ends_on = :ends_on, erased_at = NULL, withdrawn_at = NULL
 WHERE id = :id
 
 -- name: find_ended
--- Whether there was a version with this content before a cancellation.
+-- Whether a version with this content was before a cancellation.
 SELECT 1 AS found FROM reservation_version v
 WHERE v.reservation_id = :id AND v.content_hash = :content_hash AND v.version < (
     SELECT max(c.version) FROM reservation_version c
@@ -51,5 +51,5 @@ UPDATE reservation SET
 WHERE id = :id
 
 -- name: end_waiting
--- A newer version is there: no older one waits any more.
+-- There is a newer version, so older ones do not wait any more.
 UPDATE delivery SET waiting = 0 WHERE reservation_id = :reservation_id AND waiting = 1

@@ -3,7 +3,7 @@
 
 -- name: listing_waiting
 -- plan: kept
--- What waits for an account, in the order of arrival, by a partial index: history costs nothing. A
+-- Waiting requests of an account, in the order of arrival, by a partial index: history costs nothing. A
 -- booking is Modify if the newest version that was sent to the account before was a booking.
 SELECT d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.last_sent_at,
        r.external_id, r.created_at,
@@ -24,9 +24,9 @@ WHERE d.account_id = :account_id AND d.hotel_id = :hotel_id AND d.reservation_id
 ORDER BY d.reservation_id LIMIT :limit
 
 -- name: listing_selected
--- All requests created since a time, acknowledged or not, in their newest version: what waits, and
--- what the account got or may still get. Not what was erased, nor cancellations of requests that it
--- never got, nor past stays that do not wait. :today is the hotel's.
+-- All requests created since a time, acknowledged or not, in their newest version, if they wait, or if
+-- the account got them or may still get them. Without erased ones, cancellations of requests that it
+-- never got, and past stays that do not wait. :today is the hotel's.
 SELECT r.id AS reservation_id, r.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.last_sent_at,
        r.external_id, r.created_at,
        CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((

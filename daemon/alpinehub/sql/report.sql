@@ -14,8 +14,8 @@ WHERE s.hotel_id = :hotel_id AND i.outcome IN ('duplicate', 'test', 'spam')
 GROUP BY i.outcome
 
 -- name: report_trouble
--- Wrong messages of the day, submissions in review now, and what was counted by the hour:
--- submissions that said nothing new, those that were refused as wrong, forms filled in by robots.
+-- Wrong messages of the day, submissions in review now, and the hourly counts: submissions without a
+-- change, invalid submissions, forms filled in by robots.
 SELECT (SELECT count(*) FROM inbound_message p
         WHERE p.hotel_id = :hotel_id AND p.outcome = 'error'
           AND p.received_at >= :from_at AND p.received_at < :until_at) AS errors,
@@ -29,7 +29,7 @@ FROM (SELECT coalesce(sum(duplicates), 0) AS duplicates, coalesce(sum(errors), 0
       WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at) AS h
 
 -- name: report_versions
--- What came in: versions by ResStatus, the first of a reservation apart from the later ones.
+-- Versions of the day by ResStatus; the first one of a reservation is counted apart from later ones.
 SELECT v.res_status, CASE WHEN v.version = 1 THEN 1 ELSE 0 END AS is_first, count(*) AS count
 FROM reservation r JOIN reservation_version v ON v.reservation_id = r.id
 WHERE r.hotel_id = :hotel_id AND r.created_at < :until_at AND r.changed_at >= :from_at
@@ -56,7 +56,7 @@ FROM (SELECT min(d.first_sent_at) AS sent_at,
       GROUP BY d.reservation_id, d.version) AS versions
 
 -- name: report_waiting
--- What waits, for each account of the hotel; since when the oldest does.
+-- Waiting requests of each account of the hotel, and since when the oldest waits.
 SELECT u.name AS account, count(d.reservation_id) AS count, min(v.created_at) AS since_at,
        count(CASE WHEN d.undeliverable_text IS NOT NULL OR d.undeliverable_code IS NOT NULL THEN 1 END) AS undeliverable,
        count(CASE WHEN v.created_at < :late_at THEN 1 END) AS late, c.polled_at, c.acked_at,
@@ -71,7 +71,7 @@ WHERE uh.hotel_id = :hotel_id
 GROUP BY u.id, u.name, c.polled_at, c.acked_at, p.pushed_at, p.failures ORDER BY u.name
 
 -- name: reports_made
--- Of the days that can still be due.
+-- Reports of the days that can still be due.
 SELECT hotel_id, day FROM daily_report WHERE day >= :first_day
 
 -- name: note_report
@@ -80,7 +80,7 @@ VALUES (:day, :hotel_id, :recipients, :now_us)
 ON CONFLICT (day, hotel_id) DO NOTHING
 
 -- name: report_hours
--- Changes of a day as they were counted by the hour: a table of missed days reads no history.
+-- Hourly counts of a day, so that a table of missed days reads no history.
 SELECT CAST(coalesce(sum(modified), 0) AS BIGINT) AS changes,
        CAST(coalesce(sum(cancelled), 0) AS BIGINT) AS cancellations
 FROM hotel_hour WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at

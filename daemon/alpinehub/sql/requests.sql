@@ -44,7 +44,7 @@ JOIN hotel h ON h.id = d.hotel_id
 WHERE d.reservation_id = :id ORDER BY d.version, u.name
 
 -- name: requests_states
--- Of the newest version of each.
+-- The delivery states of the newest version of each request.
 SELECT d.reservation_id, u.name AS account, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
     d.acked_at, d.cancelled_at, d.sent_count, d.undeliverable_code, d.client_id,
     (d.rejected_text IS NOT NULL) AS rejected,
@@ -72,7 +72,7 @@ FROM reservation_history e LEFT JOIN account u ON u.id = e.account_id
 WHERE e.reservation_id = :id ORDER BY e.at, e.id
 
 -- name: requests_xml
--- As those that wait for hotel software.
+-- With the columns of listing_waiting, to render it.
 SELECT r.id AS reservation_id, r.version, r.external_id, r.created_at, v.res_status, v.data,
     v.created_at AS changed_at, s.name AS source, h.id AS hotel_id, h.code AS hotel,
     h.name AS hotel_name, h.time_zone, h.language, h.region

@@ -8,7 +8,7 @@ WHERE i.id > :after AND i.id <= :last AND i.received_at < :before AND length(i.b
 ORDER BY i.id
 
 -- name: retention_review_range
--- The few submissions that wait for a person, by their index.
+-- The range of submissions that wait for a person: few, by their index.
 SELECT max(id) AS last, min(received_at) AS oldest
 FROM (SELECT id, received_at FROM inbox
       WHERE state IN ('received', 'review') AND state = 'review' AND id > :after

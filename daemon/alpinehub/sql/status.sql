@@ -1,4 +1,4 @@
--- What became of guest requests at the hotel.
+-- The status of guest requests that hotel software reports.
 
 -- name: status_set
 UPDATE reservation SET hotel_status = :status, hotel_status_at = :at WHERE id = :id

@@ -1,5 +1,5 @@
 -- The hub's tables. Times are microseconds since the epoch, UTC; JSON is TEXT. Text in an index is
--- compared byte by byte: as on SQLite, and whatever the server's C library does next.
+-- compared byte by byte, as on SQLite, so that a new C library on the server breaks no index.
 --
 -- On PostgreSQL some foreign keys are left out: those whose row the same unit of work has just written
 -- or read, and which is never deleted before. Each check locks the row that it finds, and all webhooks
@@ -131,7 +131,7 @@ CREATE TABLE reservation (
     -- Position of the newest submission in the source's order: an older submission changes nothing.
     sequence {bigint},
     sent_at {bigint},
-    -- After these an account that has not got the request does not get it any more.
+    -- Set: accounts that have not got the request do not get it any more (ends_on: after that day).
     ends_on TEXT,                       -- the last day of the stay, YYYY-MM-DD
     erased_at {bigint},
     withdrawn_at {bigint}                 -- an operator removed it from all lists

@@ -1,16 +1,16 @@
--- Of PostgreSQL alone; what both stores run is in ../administration.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../administration.sql.
 
 -- name: hold_hotel_settings
 -- newest
--- Locked until the end of the unit: columns that are not changed are written again.
+-- Locked until the end of the unit, because columns that are not changed are written again.
 SELECT id, code, name, time_zone, language, region, report_email, settings FROM hotel
 WHERE code = :code
 FOR NO KEY UPDATE
 
 -- name: hold_hotel
 -- newest
--- Until the end of the unit the hotel gets no other source: each locks this row, too, as its
--- foreign key demands.
+-- Until the end of the unit the hotel gets no other source: adding one also locks this row, by its
+-- foreign key.
 SELECT id, time_zone FROM hotel WHERE id = :hotel_id FOR UPDATE
 
 -- name: list_accounts

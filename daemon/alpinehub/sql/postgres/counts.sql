@@ -1,8 +1,8 @@
--- What came per hotel and hour, each thing counted once (counts.py).
+-- Hourly counts of each hotel (counts.py).
 
 -- name: hour_changes
 -- newest
--- The next ones to be folded in, each by its id: a smaller one may be committed later.
+-- The next changes to add, each with its id: one with a smaller id may be committed later.
 SELECT json_agg(id)::text AS taken, count(*) AS count
 FROM (SELECT id FROM hour_change ORDER BY id LIMIT :limit FOR UPDATE) AS next
 

@@ -1,14 +1,15 @@
--- Of PostgreSQL alone; what both stores run is in ../customers.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../customers.sql.
 
 -- name: customer_looked_at
 -- newest
--- :customers is [[customer, number, country and region that it was read with], ...]. Of whom one of
--- these is another by now stays due; who is newer than :old is looked at once more.
+-- Records that customers were examined for duplicates. :customers is [[customer, number, country and
+-- region that it was read with], ...]. A customer whose values have changed stays due; one that is newer
+-- than :old is examined once more.
 UPDATE customer SET phone_due = CASE WHEN created_at > :old THEN 1 ELSE 0 END
 FROM (
     SELECT c.ctid
     FROM json_array_elements(:customers::json) AS j (value)
-    CROSS JOIN LATERAL (  -- one look for each, by the index
+    CROSS JOIN LATERAL (  -- one look-up for each, by the index
         SELECT ctid FROM customer
         WHERE id = (j.value ->> 0)::bigint AND phone IS NOT DISTINCT FROM j.value ->> 1
             AND country IS NOT DISTINCT FROM j.value ->> 2
@@ -17,7 +18,8 @@ FROM (
 WHERE customer.ctid = found.ctid  -- nobody has changed it since
 
 -- name: customer_numbers
--- :tails is [[hotel, last digits], ...]. The numbers that end so, and how many gave them.
+-- The numbers that end with the digits of :tails, [[hotel, last digits], ...], and how many customers
+-- have each.
 SELECT c.hotel_id, c.phone_tail, c.phone, c.country, count(*) AS customers,
     count(c.email) AS owners, min(c.id) FILTER (WHERE c.email IS NOT NULL) AS owner
 FROM json_array_elements(:tails::json) AS j (value)
@@ -28,7 +30,7 @@ GROUP BY c.hotel_id, c.phone_tail, c.phone, c.country
 
 -- name: customer_nameless
 -- newest
--- Whose number ends so and who gave no e-mail address, and the one who gave both.
+-- Customers without an e-mail address whose number ends with these digits, and the one with both.
 SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
     gender, language, consent, consent_at
 FROM customer
@@ -45,7 +47,7 @@ CROSS JOIN LATERAL (
     WHERE hotel_id = (j.value ->> 0)::bigint AND phone_tail = j.value ->> 1 OFFSET 0) AS c
 
 -- name: customer_ids_by_name
--- The only one that looks at all of them.
+-- Reads all customers: the only query that does.
 SELECT id FROM customer
 WHERE first_name ILIKE :pattern ESCAPE '\' OR last_name ILIKE :pattern ESCAPE '\'
 ORDER BY id DESC LIMIT :limit
@@ -68,7 +70,7 @@ ORDER BY id LIMIT :limit
 FOR UPDATE
 
 -- name: customer_clear_inbox
--- What was not interpreted yet never will be.
+-- Submissions that are not interpreted yet are rejected.
 UPDATE inbox SET body = ''::bytea, headers = '{}', external_id = NULL, error = NULL,
     state = CASE WHEN state IN ('received', 'review') THEN 'rejected' ELSE state END,
     outcome = CASE WHEN state IN ('received', 'review') THEN 'erased' ELSE outcome END

@@ -1,4 +1,4 @@
--- Of PostgreSQL alone; what both stores run is in ../inbox.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../inbox.sql.
 
 -- name: inbox_hold
 -- newest

@@ -1,4 +1,4 @@
--- Of PostgreSQL alone; what both stores run is in ../intake.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../intake.sql.
 
 -- name: fan_out
 -- newest
@@ -9,5 +9,5 @@ SELECT new.reservation_id, a.account_id, new.version::integer, a.hotel_id,
     new.unique_id_type::integer, 1
 FROM (VALUES :row(reservation_id, version, hotel_id, unique_id_type))
     AS new (reservation_id, version, hotel_id, unique_id_type)
-CROSS JOIN LATERAL (  -- one look for each, by the index
+CROSS JOIN LATERAL (  -- one look-up for each, by the index
     SELECT * FROM account_hotel WHERE hotel_id = new.hotel_id::bigint OFFSET 0) AS a

@@ -1,4 +1,4 @@
--- Of PostgreSQL alone; what both stores run is in ../listing.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../listing.sql.
 
 -- name: listing_mark_sent
 -- newest
@@ -54,7 +54,7 @@ RETURNING d.unique_id_type, d.reservation_id, d.version, d.hotel_id, d.acked_at
 
 -- name: listing_rejected
 -- newest
--- :rejected as in listing_reject: what was refused before of what it is about, which is held until
+-- :rejected as in listing_reject. The earlier rejections of these requests; the rows are locked until
 -- the end of the unit.
 WITH sent AS (
     SELECT d.reservation_id, max(d.version) AS version
@@ -71,8 +71,8 @@ ORDER BY d.reservation_id, d.version
 FOR NO KEY UPDATE OF d
 
 -- name: listing_reject
--- :rejected is [[reservation id, text], ...]. Taken, and the hotel says why it cannot use it: no
--- longer delivered. A refusal names no type: it means the newest version sent.
+-- :rejected is [[reservation id, reason of the hotel], ...]. They are not delivered any more. A
+-- rejection names no type: it is about the newest version sent.
 WITH sent AS (
     SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS rejected_text
     FROM json_array_elements(:rejected::json) AS j (value)

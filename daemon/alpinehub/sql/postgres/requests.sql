@@ -1,8 +1,8 @@
--- Of PostgreSQL alone; what both stores run is in ../requests.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../requests.sql.
 
 -- name: requests_open
--- Those that wait, found by the index of what waits (delivery_waiting): they may be much older than
--- the newest. :undeliverable 1: those of them that cannot be sent. :account_id, :hotel_id NULL: of all.
+-- Waiting requests, by the index delivery_waiting: they may be much older than the newest requests.
+-- :undeliverable 1: only those that cannot be sent. :account_id, :hotel_id NULL: of all.
 WITH open AS MATERIALIZED (
     SELECT d.reservation_id FROM delivery d
     WHERE d.waiting = 1 AND (:hotel_id::bigint IS NULL OR d.hotel_id = :hotel_id::bigint)

@@ -1,4 +1,4 @@
--- Of PostgreSQL alone; what both stores run is in ../retention.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../retention.sql.
 
 -- name: retention_empty_inbox
 UPDATE inbox SET body = ''::bytea, headers = '{}'
@@ -13,7 +13,7 @@ WHERE id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json))
 
 -- name: retention_hold_old
 -- newest
--- A source that changes one meanwhile waits, and finds that it is gone.
+-- A submission that changes one of these meanwhile waits, and finds that it is gone.
 SELECT r.id, v.data FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.id IN (SELECT value FROM json_array_elements_text(:ids::json))

@@ -1,8 +1,8 @@
--- Of PostgreSQL alone; what both stores run is in ../status.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../status.sql.
 
 -- name: status_find
 -- newest
--- :ids is [reservation id, ...]: those of hotels that the account reads.
+-- :ids is [reservation id, ...]. Only requests of hotels that the account reads.
 SELECT r.id AS reservation_id, r.version, r.hotel_id, r.hotel_status, r.hotel_status_at
 FROM json_array_elements_text(:ids::json) AS j (value) JOIN reservation r ON r.id = j.value
 JOIN account_hotel uh ON uh.hotel_id = r.hotel_id AND uh.account_id = :account_id

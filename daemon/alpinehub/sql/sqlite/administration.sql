@@ -1,12 +1,12 @@
--- Of SQLite alone; what both stores run is in ../administration.sql.
+-- Statements for SQLite only; those for both stores are in ../administration.sql.
 
 -- name: hold_hotel_settings
--- Locked until the end of the unit: columns that are not changed are written again.
+-- Columns that are not changed are written again. No lock is needed: a unit that writes runs alone.
 SELECT id, code, name, time_zone, language, region, report_email, settings FROM hotel
 WHERE code = :code
 
 -- name: hold_hotel
--- On PostgreSQL it keeps new sources of the hotel out until the end of the unit; here they are.
+-- No lock is needed: a unit that writes runs alone.
 SELECT id, time_zone FROM hotel WHERE id = :hotel_id
 
 -- name: list_accounts

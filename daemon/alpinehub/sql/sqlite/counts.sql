@@ -1,7 +1,7 @@
--- What came per hotel and hour, each thing counted once (counts.py).
+-- Hourly counts of each hotel (counts.py).
 
 -- name: hour_changes
--- The next ones to be folded in: all up to an id.
+-- The next changes to add: all up to an id.
 SELECT max(id) AS taken, count(*) AS count FROM (SELECT id FROM hour_change ORDER BY id LIMIT :limit)
 
 -- name: add_to_hours

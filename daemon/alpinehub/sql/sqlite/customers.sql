@@ -1,15 +1,17 @@
--- Of SQLite alone; what both stores run is in ../customers.sql.
+-- Statements for SQLite only; those for both stores are in ../customers.sql.
 
 -- name: customer_looked_at
--- :customers is [[customer, number, country and region that it was read with], ...]. Of whom one of
--- these is another by now stays due; who is newer than :old is looked at once more.
+-- Records that customers were examined for duplicates. :customers is [[customer, number, country and
+-- region that it was read with], ...]. A customer whose values have changed stays due; one that is newer
+-- than :old is examined once more.
 UPDATE customer SET phone_due = CASE WHEN created_at > :old THEN 1 ELSE 0 END
 FROM json_each(:customers) AS j
 WHERE customer.id = j.value ->> 0 AND phone IS j.value ->> 1 AND country IS j.value ->> 2
     AND (SELECT region FROM hotel WHERE id = hotel_id) = j.value ->> 3
 
 -- name: customer_numbers
--- :tails is [[hotel, last digits], ...]. The numbers that end so, and how many gave them.
+-- The numbers that end with the digits of :tails, [[hotel, last digits], ...], and how many customers
+-- have each.
 SELECT c.hotel_id, c.phone_tail, c.phone, c.country, count(*) AS customers,
     count(c.email) AS owners, min(c.id) FILTER (WHERE c.email IS NOT NULL) AS owner
 FROM json_each(:tails) j
@@ -17,7 +19,7 @@ JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone_tail = j.value ->> 1
 GROUP BY c.hotel_id, c.phone_tail, c.phone, c.country
 
 -- name: customer_nameless
--- Whose number ends so and who gave no e-mail address, and the one who gave both.
+-- Customers without an e-mail address whose number ends with these digits, and the one with both.
 SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
     gender, language, consent, consent_at
 FROM customer
@@ -31,7 +33,7 @@ FROM json_each(:tails) j
 JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone_tail = j.value ->> 1
 
 -- name: customer_ids_by_name
--- The only one that looks at all of them.
+-- Reads all customers: the only query that does.
 SELECT id FROM customer
 WHERE first_name LIKE :pattern ESCAPE '\' OR last_name LIKE :pattern ESCAPE '\'
 ORDER BY id DESC LIMIT :limit
@@ -51,7 +53,7 @@ WHERE customer_id IN (SELECT value FROM json_each(:ids))
 ORDER BY id LIMIT :limit
 
 -- name: customer_clear_inbox
--- What was not interpreted yet never will be.
+-- Submissions that are not interpreted yet are rejected.
 UPDATE inbox SET body = x'', headers = '{}', external_id = NULL, error = NULL,
     state = CASE WHEN state IN ('received', 'review') THEN 'rejected' ELSE state END,
     outcome = CASE WHEN state IN ('received', 'review') THEN 'erased' ELSE outcome END

@@ -1,4 +1,4 @@
--- Of SQLite alone; what both stores run is in ../inbox.sql.
+-- Statements for SQLite only; those for both stores are in ../inbox.sql.
 
 -- name: inbox_hold
 -- No lock is needed: a unit of work that writes runs alone.

@@ -1,4 +1,4 @@
--- Of SQLite alone; what both stores run is in ../intake.sql.
+-- Statements for SQLite only; those for both stores are in ../intake.sql.
 
 -- name: fan_out
 -- One delivery for each account of the hotel, disabled ones too: they get it when they are

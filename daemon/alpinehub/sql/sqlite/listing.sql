@@ -1,4 +1,4 @@
--- Of SQLite alone; what both stores run is in ../listing.sql.
+-- Statements for SQLite only; those for both stores are in ../listing.sql.
 
 -- name: listing_mark_sent
 -- :sent is [[reservation id, version, unique id type], ...]. An account that got the hotel after the
@@ -40,15 +40,15 @@ WHERE delivery.account_id = :account_id AND delivery.reservation_id = sent.reser
 RETURNING unique_id_type, reservation_id, version, hotel_id, acked_at
 
 -- name: listing_rejected
--- :rejected as in listing_reject: what was refused before of what it is about.
+-- :rejected as in listing_reject. The earlier rejections of these requests.
 SELECT d.reservation_id, d.version, d.rejected_text
 FROM json_each(:rejected) j
 JOIN delivery d ON d.reservation_id = j.value ->> 0
 WHERE d.account_id = :account_id AND d.rejected_text IS NOT NULL
 
 -- name: listing_reject
--- :rejected is [[reservation id, text], ...]. Taken, and the hotel says why it cannot use it: no
--- longer delivered. A refusal names no type: it means the newest version sent.
+-- :rejected is [[reservation id, reason of the hotel], ...]. They are not delivered any more. A
+-- rejection names no type: it is about the newest version sent.
 UPDATE delivery SET acked_at = COALESCE(delivery.acked_at, :now_us), waiting = 0,
     rejected_text = COALESCE(delivery.rejected_text, sent.rejected_text)
 FROM (SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS rejected_text

@@ -1,7 +1,7 @@
--- Of SQLite alone; what both stores run is in ../report.sql.
+-- Statements for SQLite only; those for both stores are in ../report.sql.
 
 -- name: report_sources
--- What came in for the first time, by source and ResStatus; a lead says no day.
+-- New reservations by source and ResStatus; those without a day of arrival are leads.
 SELECT s.name AS source, v.res_status,
        CASE WHEN v.res_status = 'Requested' AND (v.data ->> '$.arrival') IS NULL THEN 1 ELSE 0 END AS is_lead,
        count(*) AS count
@@ -12,7 +12,7 @@ WHERE r.hotel_id = :hotel_id AND r.created_at >= :from_at AND r.created_at < :un
 GROUP BY s.name, v.res_status, is_lead
 
 -- name: report_repeated
--- The same guest and the same stay, submitted before as something else.
+-- New reservations whose guest and stay are those of another one.
 SELECT count(*) AS count
 FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = 1
@@ -27,7 +27,7 @@ WHERE r.hotel_id = :hotel_id AND r.created_at >= :from_at AND r.created_at < :un
       AND (ov.data ->> '$.departure') IS (v.data ->> '$.departure'))
 
 -- name: report_days
--- New ones on each of some local days: the index alone.
+-- Number of new reservations on each of some local days, from the index alone.
 SELECT j.key AS number,
        (SELECT count(*) FROM reservation r
         WHERE r.hotel_id = :hotel_id

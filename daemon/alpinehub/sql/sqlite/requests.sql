@@ -1,8 +1,8 @@
--- Of SQLite alone; what both stores run is in ../requests.sql.
+-- Statements for SQLite only; those for both stores are in ../requests.sql.
 
 -- name: requests_open
--- Those that wait, found by the index of what waits (delivery_waiting): they may be much older than
--- the newest. :undeliverable 1: those of them that cannot be sent. :account_id, :hotel_id NULL: of all.
+-- Waiting requests, by the index delivery_waiting: they may be much older than the newest requests.
+-- :undeliverable 1: only those that cannot be sent. :account_id, :hotel_id NULL: of all.
 WITH open AS MATERIALIZED (
     SELECT w.reservation_id FROM delivery AS w INDEXED BY delivery_waiting
     WHERE w.waiting = 1 AND (:hotel_id IS NULL OR w.hotel_id = :hotel_id)

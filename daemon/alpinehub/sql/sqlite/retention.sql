@@ -1,4 +1,4 @@
--- Of SQLite alone; what both stores run is in ../retention.sql.
+-- Statements for SQLite only; those for both stores are in ../retention.sql.
 
 -- name: retention_empty_inbox
 UPDATE inbox SET body = x'', headers = '{}'
@@ -12,7 +12,7 @@ WHERE id IN (SELECT value FROM json_each(:ids))
     AND state = 'review'
 
 -- name: retention_hold_old
--- A source that changes one meanwhile waits, and finds that it is gone.
+-- A submission that changes one of these meanwhile waits, and finds that it is gone.
 SELECT r.id, v.data FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.id IN (SELECT value FROM json_each(:ids))

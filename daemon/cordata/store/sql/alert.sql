@@ -1,7 +1,7 @@
 -- Alerts by kind.
 
 -- name: alert.pending
--- The oldest first; more wait for the next mail.
+-- The oldest first; the rest waits for the next mail.
 SELECT fingerprint, cause, title, sample, place, urgent, count, pending, first_at, last_at,
     since_at, mailed_at
 FROM alert WHERE pending > 0 ORDER BY since_at, fingerprint LIMIT :limit;
@@ -12,7 +12,7 @@ UPDATE alert SET pending = pending - :pending, since_at = :now, mailed_at = :now
 WHERE fingerprint = :fingerprint AND pending >= :pending;
 
 -- name: alert.mails
--- How many there were, and when the first of them.
+-- Number of mails since then, and the time of the first.
 SELECT count(*) AS count, min(written_at) AS first_at FROM alert_mail WHERE written_at > :since;
 
 -- name: alert.note_mail
@@ -22,7 +22,7 @@ INSERT INTO alert_mail (written_at) VALUES (:now);
 DELETE FROM alert_mail WHERE written_at <= :since;
 
 -- name: alert.list
--- Mailed is what the mail server took; `mail` is the state of the last mail.
+-- mailed_at: when the mail server accepted the last mail; `mail`: the state of that mail.
 SELECT a.fingerprint, a.cause, a.title, a.sample, a.place, a.urgent, a.count, a.pending, a.first_at,
     a.last_at, a.since_at, m.state AS mail, m.sent_at AS mailed_at
 FROM alert AS a LEFT JOIN mail AS m ON m.message_id = a.mail_id

@@ -4,16 +4,16 @@
 SELECT version FROM event_stream WHERE stream = :stream;
 
 -- name: event.open
--- The first events of a stream; no row changed: it is there already.
+-- For the first events of a stream; no row changed: the stream exists already.
 INSERT INTO event_stream (stream, version) VALUES (:stream, :count)
 ON CONFLICT (stream) DO NOTHING;
 
 -- name: event.advance
--- More events of a stream whose version is known; no row changed: it is another one.
+-- For more events of a stream with an expected version; no row changed: it has another version.
 UPDATE event_stream SET version = version + :count WHERE stream = :stream AND version = :expected;
 
 -- name: event.extend
--- More events of a stream, or its first, whatever its version.
+-- For more events of a stream, or its first, whatever its version.
 INSERT INTO event_stream (stream, version) VALUES (:stream, :count)
 ON CONFLICT (stream) DO UPDATE SET version = event_stream.version + excluded.version
 RETURNING version;

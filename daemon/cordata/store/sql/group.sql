@@ -48,7 +48,7 @@ WHERE "group" = :old AND handled_at >= :since
 ON CONFLICT DO NOTHING;
 
 -- name: group.rename
--- When there is one of the new name already, that one stays.
+-- If a group of the new name exists, its row stays.
 INSERT INTO consumer_group ("group", type, keyed, broker, since, caught_up, registered_at,
     present_at)
 SELECT :new, type, keyed, broker, since, caught_up, registered_at, :now_us FROM consumer_group
@@ -60,7 +60,7 @@ ON CONFLICT ("group") DO UPDATE SET since =
 DELETE FROM consumer_group WHERE "group" = :group;
 
 -- name: group.drop_handled
--- Open messages of events that the group has handled under its other name, or has there as well.
+-- Open messages of events that the group has handled under its other name, or has messages of there.
 DELETE FROM message
 WHERE "group" = :one AND state <> 'claimed' AND (
     EXISTS (SELECT 1 FROM handled AS h

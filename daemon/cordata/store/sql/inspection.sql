@@ -2,15 +2,15 @@
 -- oldest, page by page; none of them reads a payload.
 
 -- name: inspection.span
--- The lowest and the highest position: how long a walk is.
+-- The lowest and the highest position, for the progress of a walk.
 SELECT (SELECT min(position) FROM event) AS lowest, (SELECT max(position) FROM event) AS highest;
 
 -- name: inspection.position
 SELECT position FROM event WHERE id = :event_id;
 
 -- name: inspection.below
--- The next events to look through, from `after` down: where they end, and when the latest of them
--- was published. However long the table is, a read is short.
+-- The next events to examine, from `after` down: their lowest position, and when the latest of them
+-- was published. Bounded by :limit, so the read is short however long the table is.
 SELECT min(position) AS position, max(created_at) AS latest FROM (
     SELECT position, created_at FROM event WHERE position < :after
     ORDER BY position DESC LIMIT :limit) AS page;
@@ -22,7 +22,7 @@ SELECT max(position) AS position, min(created_at) AS earliest FROM (
     ORDER BY position LIMIT :limit) AS page;
 
 -- name: inspection.events
--- The events from `floor` on and before `after`. Their states are those of `Entry`.
+-- The events from `floor` on and before `after`, with the states of `OutboxEvent`.
 SELECT * FROM (
     SELECT e.position, e.id AS event_id, e.type, e.priority, e.created_at,
            CASE
@@ -59,15 +59,15 @@ WHERE CAST(:state AS text) IS NULL OR state = :state
 ORDER BY position DESC LIMIT :limit;
 
 -- name: inspection.open
--- Where the events are that some group has not handled yet, if they are few.
+-- Positions of the events that some group has not handled yet, if they are few.
 SELECT position FROM message WHERE state <> 'dead' LIMIT :limit;
 
 -- name: inspection.whole
 SELECT key, payload, headers FROM event WHERE id = :event_id;
 
 -- name: inspection.groups
--- What became of an event in each group that got it. One that gets it through Redis has what the
--- relay's message says while there is one.
+-- The state of an event in each group that got it. In a group that gets it through Redis it has the
+-- state of the relay's message while there is one.
 SELECT m."group", m.state, m.attempts FROM message AS m
 WHERE m.event_id = :event_id AND m."group" <> 'redis'
 UNION ALL
@@ -94,22 +94,22 @@ WHERE event_id IN :event_ids[text] AND state IN ('ready', 'scheduled') AND next_
 SELECT type FROM consumer_group WHERE "group" = :group;
 
 -- name: inspection.wanted
--- How many messages all groups of these events, or the one that is named, would get.
+-- Number of messages of these events for all their groups, or for :group.
 SELECT count(*) AS messages
 FROM event AS e CROSS JOIN consumer_group AS g
 WHERE e.id IN :event_ids[text] AND g.type = e.type
     AND (CAST(:group AS text) IS NULL OR g."group" = :group);
 
 -- name: inspection.forget
--- The group may handle these events anew. Not those that it has claimed, or as dead letters.
+-- Deletes marks, so that the group handles these events again; not where it has a message of the event.
 DELETE FROM handled
 WHERE "group" = :group AND event_id IN :event_ids[text] AND NOT EXISTS (
     SELECT 1 FROM message AS m
     WHERE m.event_id = handled.event_id AND m."group" = handled."group");
 
 -- name: inspection.replay
--- A message for each group (or the one that is named) that has neither handled the event nor has it
--- before it.
+-- Adds a message for each group (or for :group) that has neither handled the event nor has a message
+-- of it.
 INSERT INTO message (event_id, "group", position, key, priority, state, next_at)
 SELECT e.id, g."group", e.position, CASE WHEN g.keyed THEN e.key END, e.priority,
        CASE WHEN e.due_at > :now_us THEN 'scheduled' ELSE 'ready' END,
@@ -132,11 +132,11 @@ WHERE e.id = m.event_id AND m.state = 'dead'
 ORDER BY m.dead_at DESC, m.position DESC, m."group" DESC LIMIT :limit;
 
 -- name: inspection.first_death
--- The earliest one: how long a walk through the letters is.
+-- The time of the oldest dead letter, for the progress of a walk.
 SELECT min(dead_at) AS dead_at FROM message WHERE state = 'dead';
 
 -- name: inspection.letters_of
--- All of one event.
+-- All dead letters of one event.
 SELECT m.position, m."group", m.attempts, m.dead_at, m.history, m.event_id, e.type, e.created_at,
        e.key, e.priority, e.payload, e.headers
 FROM message AS m CROSS JOIN event AS e
@@ -145,7 +145,7 @@ WHERE m.event_id = :event_id AND e.id = m.event_id AND m.state = 'dead'
 ORDER BY m."group";
 
 -- name: inspection.give_back
--- Only the death that was looked at, not a later one.
+-- Only dead letters that the caller has read: not one that failed again since.
 UPDATE message SET state = 'ready', attempts = 0, next_at = :now_us, dead_at = NULL
 WHERE event_id IN :event_ids[text] AND "group" = :group AND state = 'dead'
     AND dead_at <= :not_after;

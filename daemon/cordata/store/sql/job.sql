@@ -9,13 +9,13 @@ WHERE job = :job AND scope = :scope AND period = :period;
 SELECT period, state = 'done' AS done FROM job_run WHERE job = :job AND scope = '';
 
 -- name: job.latest
--- One look at the end of a scope's range of the key.
+-- Reads only the end of a scope's range of the key.
 SELECT period, state FROM job_run WHERE job = :job AND scope = :scope
 ORDER BY period DESC LIMIT 1;
 
 -- name: job.claim
 -- One row changed: this process may run it. None: another process runs it or has run it. Concurrent
--- claims wait for each other, and each sees the one before. `dead` is a process known to be dead.
+-- claims wait for each other, and each sees the one before. `dead`: the id of a process that is dead.
 INSERT INTO job_run (job, scope, period, state, owner, started_at)
 VALUES (:job, :scope, :period, 'running', :owner, :now_us)
 ON CONFLICT (job, scope, period) DO UPDATE SET

@@ -1,7 +1,7 @@
 -- The mail service's queue.
 
 -- name: mail.due
--- A row found 'sending' is one whose sender died: it is due at once.
+-- If a row is 'sending', its sender has died: it is due at once.
 SELECT id, message_id, "to", remaining, subject, text, html, inline, state, attempts,
        request_id, created_at, sent_at
 FROM mail WHERE state IN ('pending', 'sending') AND next_at <= :now_us
@@ -15,7 +15,7 @@ UPDATE mail SET state = 'sending', attempts = attempts + 1
 WHERE id = :id AND state IN ('pending', 'sending');
 
 -- name: mail.end
--- sent_at: when the first recipient got it.
+-- sent_at: when it was sent to the first recipient.
 UPDATE mail SET state = :state, remaining = :remaining, last_error = :last_error,
     next_at = :next_at, sent_at = coalesce(sent_at, :sent_at)
 WHERE id = :id;

@@ -6,7 +6,7 @@
 --        |         | +---give back---+---retry------> scheduled (of a key: ready, due later)
 --        +-> scheduled (due)         +---bury-------> dead
 --
--- A claim has a number: a process that settles with another number has lost the message.
+-- A claim has a number: a process that settles with an old number changes nothing.
 
 -- name: queue.register
 INSERT INTO consumer_group ("group", type, keyed, broker, since, registered_at, present_at)
@@ -44,13 +44,13 @@ ON CONFLICT DO NOTHING;
 UPDATE consumer_group SET caught_up = true WHERE "group" = :group;
 
 -- name: queue.rekey
--- Switches the order of keys of a group on or off.
+-- Enables or disables the order of keys for a group.
 UPDATE message SET
     key = CASE WHEN :keyed THEN (SELECT e.key FROM event AS e WHERE e.id = message.event_id) END
 WHERE "group" = :group AND state <> 'dead';
 
 -- name: queue.next
--- When something scheduled is due next, and whether something can be claimed, but only alone.
+-- When the next scheduled message is due, and whether there are suspects that can be claimed.
 SELECT (SELECT next_at FROM message WHERE state = 'scheduled' ORDER BY next_at LIMIT 1) AS next_at,
        EXISTS (SELECT 1 FROM message AS m
                WHERE m.state = 'ready' AND m.suspect AND m."group" IN :groups[text]
@@ -62,7 +62,7 @@ SELECT (SELECT next_at FROM message WHERE state = 'scheduled' ORDER BY next_at L
               ) AS suspects;
 
 -- name: queue.ready
--- Which of the groups have something to claim. A keyed one: perhaps.
+-- Groups with messages to claim; of a keyed group perhaps none can be claimed now.
 SELECT g."group" FROM consumer_group AS g
 WHERE g."group" IN :groups[text] AND (
     EXISTS (SELECT 1 FROM message AS m
@@ -72,7 +72,7 @@ WHERE g."group" IN :groups[text] AND (
         WHERE m."group" = g."group" AND m.state = 'ready' AND m.key IS NOT NULL));
 
 -- name: queue.delete
--- Of one that is handled, in the transaction of its effect.
+-- Deletes a handled message, in the transaction of its effect.
 DELETE FROM message
 WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
 
@@ -84,13 +84,13 @@ SELECT 1 AS found FROM message
 WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
 
 -- name: queue.mark
--- Of one that has no row in message.
+-- Marks an event as handled that has no row in message.
 INSERT INTO handled (event_id, "group", attempts, handled_at)
 VALUES (:event_id, :group, :attempts, :now_us)
 ON CONFLICT DO NOTHING;
 
 -- name: queue.retry
--- With `uncounted` attempts that do not count. What blocks its key stays first of it.
+-- `uncounted`: attempts that do not count. A message of a key stays 'ready', so that it blocks its key.
 UPDATE message SET
     state = CASE WHEN key IS NULL THEN 'scheduled' ELSE 'ready' END, next_at = :next_at,
     attempts = attempts - :uncounted, suspect = :suspect, history = :history, owner = NULL
@@ -101,7 +101,7 @@ UPDATE message SET state = 'dead', dead_at = :now_us, history = :history, owner 
 WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
 
 -- name: queue.bury_handled
--- A dead letter although its effect is committed and its row is deleted: an operator has to check it.
+-- A dead letter whose effect is committed and whose row is deleted: an operator has to check it.
 INSERT INTO message (event_id, "group", position, priority, state, next_at, attempts, history,
     dead_at)
 SELECT e.id, :group, e.position, e.priority, 'dead', :now_us, :attempts, :history, :now_us
@@ -118,8 +118,8 @@ SELECT event_id, "group", claim, attempts, suspect, history FROM message
 WHERE owner = :owner AND state = 'claimed';
 
 -- name: queue.suspect
--- All that a dead process held, and that may not have been tried. The relay runs no handler, so it
--- is not suspect; but it may have added the event, which its next attempt has to know.
+-- Gives back all claims of a dead process. The relay runs no handler, so its messages are not suspect;
+-- but their attempt counts, for it may have added the event to the stream already.
 UPDATE message SET
     state = 'ready', attempts = attempts - CASE WHEN "group" = 'redis' THEN 0 ELSE 1 END,
     suspect = "group" <> 'redis', next_at = :now_us, owner = NULL
@@ -136,7 +136,7 @@ SELECT (SELECT count(*) FROM message WHERE "group" IN :groups[text] AND (state =
        (SELECT count(*) FROM message WHERE state = 'dead') AS dead;
 
 -- name: queue.hurry
--- Makes messages due now that wait for their next attempt.
+-- Makes messages due now that wait for a retry.
 UPDATE message SET next_at = :now_us
 WHERE "group" IN :groups[text] AND attempts > 0 AND state IN ('ready', 'scheduled')
     AND next_at > :now_us;

@@ -34,13 +34,13 @@ SELECT type, entry, event_id FROM redis_sent WHERE (type, entry) > (:type, :entr
 ORDER BY type, entry LIMIT :limit;
 
 -- name: redis.finished
--- As redis.page, of those of a stream that every group has acknowledged.
+-- Entries of a stream that every group has acknowledged.
 SELECT entry, event_id FROM redis_sent WHERE type = :type AND entry <= :entry
 ORDER BY entry LIMIT :limit;
 
 -- name: redis.give
--- Each group without the order of keys gets in the store what of these events it has neither handled
--- nor has there already. (Scalar subqueries: looked up by index, whatever the statistics say.)
+-- Adds messages of these events for each group without the order of keys that has neither handled the
+-- event nor has a message of it. (Scalar subqueries: looked up by index, whatever the statistics say.)
 INSERT INTO message (event_id, "group", position, priority, state, next_at)
 SELECT e.id, g."group", e.position, e.priority,
        CASE WHEN e.due_at > :now_us THEN 'scheduled' ELSE 'ready' END, e.due_at
@@ -51,7 +51,7 @@ WHERE e.id IN :ids[text] AND NOT g.keyed AND e.position > g.since
 ON CONFLICT DO NOTHING;
 
 -- name: redis.give_group
--- As redis.give, to one group, of the events of a type that it had before.
+-- As redis.give, for one group and the events of its former type.
 INSERT INTO message (event_id, "group", position, priority, state, next_at)
 SELECT e.id, g."group", e.position, e.priority, 'ready', e.due_at
 FROM redis_sent AS s JOIN event AS e ON e.id = s.event_id
@@ -65,7 +65,7 @@ ON CONFLICT DO NOTHING;
 DELETE FROM redis_sent WHERE type = :type AND entry IN :entries[bigint];
 
 -- name: redis.handled
--- Those of the events that a group has handled already, or has in `message`.
+-- Which of these events a group has handled already, or has a message of.
 SELECT event_id FROM handled WHERE event_id IN :ids[text] AND "group" = :group
 UNION SELECT event_id FROM message WHERE event_id IN :ids[text] AND "group" = :group;
 
@@ -77,7 +77,7 @@ SELECT event_id FROM message WHERE "group" = 'redis' ORDER BY event_id LIMIT :li
 DELETE FROM message WHERE event_id IN :ids[text] AND "group" = 'redis';
 
 -- name: redis.dissolve
--- The groups get their events in the store, without a relay.
+-- Switches all groups to the store's own broker.
 UPDATE consumer_group SET broker = 'store' WHERE broker = 'redis';
 
 -- name: redis.remove_relay

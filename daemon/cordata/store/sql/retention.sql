@@ -27,7 +27,7 @@ DELETE FROM handled WHERE event_id IN :event_ids[text];
 DELETE FROM event WHERE id IN :event_ids[text];
 
 -- name: retention.orphans
--- Of groups that were removed while a process published.
+-- Messages of groups that were removed while a process published.
 DELETE FROM message WHERE (event_id, "group") IN (
     SELECT m.event_id, m."group" FROM message AS m
     WHERE m.state IN ('ready', 'scheduled') AND NOT EXISTS (

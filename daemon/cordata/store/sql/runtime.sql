@@ -23,7 +23,7 @@ SET wanted_by = :wanted_by, wanted_component = :component, wanted_number = :numb
 WHERE name = :name;
 
 -- name: lease.takeover_request
--- A request ends with its migration, whichever process applied that.
+-- A request is void once its migration is applied, by whichever process.
 SELECT wanted_by FROM lease
 WHERE name = :name AND wanted_by <> :holder AND wanted_at > :since AND NOT EXISTS (
     SELECT 1 FROM migration AS m

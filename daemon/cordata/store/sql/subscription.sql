@@ -1,7 +1,7 @@
 -- Subscriptions to the event store: their partitions, with owners and positions.
 
 -- name: subscription.add
--- No row changed: it is registered already.
+-- No row changed: the subscription is registered already.
 INSERT INTO subscription (name, category, partitions, origin, created_at)
 VALUES (:name, :category, :partitions, :origin, :now_us)
 ON CONFLICT (name) DO NOTHING;

@@ -1,7 +1,7 @@
 -- The runtime's tables. `migration` and `lease` are in bootstrap.sql: the lease comes first.
 -- All _at columns: microseconds since the epoch, UTC. JSON is TEXT.
 -- Text that is indexed or ordered is {text}, on PostgreSQL COLLATE "C": the order of SQLite, whatever
--- the database's own is, and no index that a new C library on the server would break.
+-- the database's default is, and a new C library on the server breaks no index.
 
 CREATE TABLE job_run (
     job           {text} NOT NULL,
@@ -32,66 +32,67 @@ CREATE TABLE event (
     created_at {bigint}  NOT NULL
 ){strict};
 
--- The groups that get events. Publishing fans out to what is in this table, whoever runs.
+-- The groups that get events. Publishing fans out to the groups in this table, whether workers run or
+-- not.
 CREATE TABLE consumer_group (
     "group"       {text} NOT NULL PRIMARY KEY,
-    -- Of its events; '*': all types.
+    -- Type of its events; '*': all types.
     type          {text} NOT NULL,
     -- Events of one key are handled one at a time, in their order.
     keyed         {boolean} NOT NULL DEFAULT {false},
-    -- What brings it its events: this database's `message`, or Redis.
+    -- What carries its events: 'store' (the table `message`) or 'redis'.
     broker        {text} NOT NULL DEFAULT 'store' CHECK (broker IN ('store', 'redis')),
-    -- It gets the events behind this position.
+    -- It gets the events after this position.
     since         {bigint}  NOT NULL,
-    -- It has all of them that were published while it was registered.
+    -- Whether it has got the events that were published while it was registered.
     caught_up     {boolean} NOT NULL DEFAULT {false},
     registered_at {bigint}  NOT NULL,
-    -- When a process last said that it has this group.
+    -- When a process with this group was last present.
     present_at    {bigint}  NOT NULL
 ){keyed};
 
 CREATE INDEX consumer_group_type ON consumer_group (type);
 
 -- Open work only: one row per event and group that has not handled it. See core/delivery.py.
--- On SQLite with row ids: a claim moves a row from index to index, which then hold 8 bytes of it
--- instead of its event and group (claim and settle: 11.6 us a message instead of 12.2).
+-- On SQLite with row ids: a claim moves a row from index to index, whose entries then have 8 bytes
+-- instead of event and group (claim and settle: 11.6 us a message instead of 12.2).
 CREATE TABLE message (
     event_id {text} NOT NULL,
     "group"  {text} NOT NULL,
-    -- Of its event: the order within a priority, and within a key.
+    -- Position of its event: the order within a priority, and within a key.
     position {bigint}  NOT NULL,
-    -- Of its event, if the group wants the order of keys.
+    -- Key of its event, if the group handles keys in order.
     key      {text},
     priority INTEGER NOT NULL,
-    -- scheduled: due later. Of a keyed group what was tried already is ready, and due at next_at.
+    -- scheduled: due later. In a keyed group a message that waits for a retry is ready, due at next_at.
     state    {text} NOT NULL CHECK (state IN ('ready', 'scheduled', 'claimed', 'dead')),
     next_at  {bigint}  NOT NULL,
     -- The process (`process`.id) that claimed it, and the number of that claim.
     owner    {text},
     claim    {bigint},
-    -- Counted when it is claimed; what is given back is not counted.
+    -- Counted when it is claimed; not counted if it is given back.
     attempts INTEGER NOT NULL DEFAULT 0,
-    -- It was in the hands of a process that died: claimed alone.
+    -- A process that had claimed it died: it is claimed alone.
     suspect  {boolean} NOT NULL DEFAULT {false},
     -- JSON list of failed attempts: attempt, at, owner, error.
     history  TEXT,
     dead_at  {bigint},
     PRIMARY KEY (event_id, "group")
 ){ STRICT| WITH (
-    -- Rows come and go: a vacuum after so many, whatever the size of the table.
+    -- Rows are added and deleted all the time: a vacuum after so many, whatever the size of the table.
     fillfactor = 80, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
     autovacuum_analyze_scale_factor = 0.0, autovacuum_analyze_threshold = 5000,
     autovacuum_vacuum_cost_limit = 1000
 )};
 
--- Each is as small as what it is for, whatever the history.
+-- Partial indexes: none grows with the history.
 CREATE INDEX message_ready ON message ("group", priority DESC, position)
     WHERE state = 'ready' AND key IS NULL AND NOT suspect;
 CREATE INDEX message_suspect ON message ("group", position) WHERE state = 'ready' AND suspect;
 CREATE INDEX message_scheduled ON message (next_at) WHERE state = 'scheduled';
 CREATE INDEX message_claimed ON message (owner, claim) WHERE state = 'claimed';
 CREATE INDEX message_dead ON message (dead_at) WHERE state = 'dead';
--- The first of each key, and whether one of it is claimed.
+-- To find the first message of each key, and whether one of the key is claimed.
 CREATE INDEX message_key ON message ("group", key, position)
     WHERE key IS NOT NULL AND state = 'ready';
 CREATE INDEX message_key_claimed ON message ("group", key)
@@ -105,8 +106,8 @@ CREATE INDEX message_key_claimed ON message ("group", key)
     FROM consumer_group AS g WHERE g.type IN (new.type, '*') AND g.broker = 'store';
 END;|}
 
--- What a group has handled: the history, and the mark that an effect happens once. It commits with
--- the effect.
+-- The marks: which events a group has handled. A mark commits with the effect, so that it happens
+-- once.
 CREATE TABLE handled (
     event_id   {text} NOT NULL,
     "group"    {text} NOT NULL,
@@ -115,14 +116,14 @@ CREATE TABLE handled (
     PRIMARY KEY (event_id, "group")
 ){keyed};
 
--- The processes that claim messages. One that has expired holds nothing any more.
+-- The processes that claim messages. Claims of one that has expired are void.
 CREATE TABLE process (
     id         {text} NOT NULL PRIMARY KEY,
-    -- Host, boot and namespace of its process id: who shares these can see whether it lives.
+    -- Host, boot and namespace of its process id: processes with the same can see whether it lives.
     host       {text} NOT NULL,
     boot       {text} NOT NULL,
     pid        {bigint} NOT NULL,
-    -- When it started, as the kernel counts: tells it from a later process with its number.
+    -- When it started, in clock ticks of the kernel: tells it from a later process with its id.
     start      {bigint} NOT NULL,
     -- JSON list of the subscriptions to the event store that it serves.
     subscriptions TEXT NOT NULL,
@@ -140,7 +141,7 @@ CREATE TABLE mail (
                CHECK (state IN ('pending', 'sending', 'sent', 'failed')),
     attempts   INTEGER NOT NULL DEFAULT 0,
     next_at    {bigint}  NOT NULL,
-    -- JSON list of the recipients that are still to get it; NULL: all of "to".
+    -- JSON list of the recipients that it is still to be sent to; NULL: all of "to".
     remaining  TEXT,
     last_error TEXT,
     request_id TEXT    NOT NULL DEFAULT '',
@@ -161,7 +162,7 @@ CREATE TABLE idempotency (
     PRIMARY KEY (scope, key)
 ){keyed};
 
--- Where each backfill stands; done_at set: never again.
+-- The progress of each backfill; one with done_at does not run again.
 CREATE TABLE backfill (
     name       {text} NOT NULL PRIMARY KEY,
     cursor     TEXT,
@@ -175,20 +176,20 @@ CREATE TABLE backfill (
 CREATE INDEX idempotency_age ON idempotency (created_at);
 CREATE INDEX mail_age ON mail (created_at) WHERE state IN ('sent', 'failed');
 
--- The event store: what happened, for ever, in streams. Apart from `event`, whose rows are
--- handled once by each group and deleted.
+-- The event store: events that are kept for good, in streams. The rows of `event` are different: each
+-- group handles them once, and they are deleted.
 
--- The version of a stream is that of its last event; the first one has version 1. Its row is locked
--- by whoever appends, until they commit: so positions grow within a stream, too.
+-- The version of a stream is that of its last event; the first one has version 1. An append locks the
+-- row until its commit: so positions grow within a stream, too.
 CREATE TABLE event_stream (
     stream  {text} NOT NULL PRIMARY KEY,
     version {bigint} NOT NULL
 ){ STRICT, WITHOUT ROWID| WITH (fillfactor = 70)};
 
--- The position orders all events, and none is given twice: nothing is ever deleted. On SQLite one
--- process writes at a time, so it is also the order of the commits. On PostgreSQL it is given when an
--- event is written, not when it is committed, and some are given to transactions that roll back;
--- readers go up to a position below which nothing is in flight any more, see event.mark.
+-- The position orders all events; none is used twice, since nothing is ever deleted. On SQLite one
+-- process writes at a time, so it is also the order of the commits. On PostgreSQL an event gets it when
+-- it is written, not when it is committed, and some are lost to transactions that roll back. Readers
+-- read up to a position below which no transaction is in flight: see event.mark.
 CREATE TABLE stored_event (
     position   {serial},
     stream     {text} NOT NULL,
@@ -204,28 +205,28 @@ CREATE TABLE stored_event (
 ){strict};
 
 CREATE UNIQUE INDEX stored_event_version ON stored_event (stream, version);
--- With the bucket, so that a reader of one partition passes over the others' events in the index.
+-- With the bucket, so that a reader of one partition skips other events within the index.
 CREATE INDEX stored_event_category ON stored_event (category, position, bucket);
 
 -- A subscription to a category, by its name in the code.
 CREATE TABLE subscription (
     name       {text} NOT NULL PRIMARY KEY,
     category   {text} NOT NULL,
-    -- Of the rows below; another number in the code counts from the next reset on.
+    -- Number of its rows below; another number in the code takes effect at the next reset.
     partitions INTEGER NOT NULL,
-    -- Where it began, at first or after the last reset.
+    -- The position at which it began, or began again after the last reset.
     origin     {bigint}  NOT NULL,
     created_at {bigint}  NOT NULL,
     reset_at   {bigint},
-    -- Until then nobody claims a partition: a reset is under way.
+    -- No partition is claimed before this time: a reset is under way.
     paused_until {bigint}
 ){keyed};
 
--- Half empty pages: a position is updated again and again, in place.
+-- Half empty pages, so that positions are updated in place.
 CREATE TABLE subscription_partition (
     subscription {text} NOT NULL,
     partition  INTEGER NOT NULL,
-    -- All its events up to here are handled.
+    -- All its events up to this position are handled.
     position   {bigint}  NOT NULL,
     -- Grows with each claim and reset; a write of an older term is refused.
     term       {bigint}  NOT NULL,
@@ -251,14 +252,14 @@ CREATE TABLE subscription_letter (
     PRIMARY KEY (subscription, position)
 ){keyed};
 
--- The broker on Redis: what Redis has been given, so that what it loses can be given again.
+-- The broker on Redis: which events were added to Redis, so that lost ones can be published again.
 
 -- One row: the process of Redis, and the copy of its data, that relays may add to.
 CREATE TABLE redis_server (
     id           {bigint} NOT NULL PRIMARY KEY CHECK (id = 1),
     run_id       TEXT   NOT NULL,
     epoch        TEXT   NOT NULL,
-    -- Entries up to here were there when Redis came back: they may have been handled before.
+    -- Entries up to this one were in Redis when it was recovered: they may have been handled before.
     recheck_to   {bigint} NOT NULL,
     recovered_at {bigint} NOT NULL
 ){strict};
@@ -271,14 +272,14 @@ CREATE TABLE redis_sent (
     event_id {text} NOT NULL,
     PRIMARY KEY (type, entry)
 ){ STRICT, WITHOUT ROWID| WITH (
-    -- Rows come and go, as those of message.
+    -- As for message.
     autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
     autovacuum_analyze_scale_factor = 0.0, autovacuum_analyze_threshold = 5000
 )};
--- Retention asks by event.
+-- For retention, which looks up events.
 CREATE INDEX redis_sent_event ON redis_sent (event_id);
 
--- Errors by kind: what happened how often, and how much of it was told by mail.
+-- Errors by kind: how often each happened, and what was mailed about it.
 
 CREATE TABLE alert (
     fingerprint {text} NOT NULL PRIMARY KEY,
@@ -288,7 +289,7 @@ CREATE TABLE alert (
     place       TEXT NOT NULL,
     urgent      {bigint} NOT NULL,
     count       {bigint} NOT NULL,
-    -- Of them, not told yet; since_at is the first of these.
+    -- How many are not mailed yet; since_at: when the first of these happened.
     pending     {bigint} NOT NULL,
     first_at    {bigint} NOT NULL,
     last_at     {bigint} NOT NULL,
@@ -300,7 +301,7 @@ CREATE TABLE alert (
 
 CREATE INDEX alert_pending ON alert (since_at) WHERE pending > 0;
 
--- When mails were written, for the limit of an hour.
+-- When mails were written, for the limit per hour.
 CREATE TABLE alert_mail (
     id         {serial},
     written_at {bigint} NOT NULL

@@ -1,11 +1,11 @@
--- What must exist before the first migration can run: who may write, and what was applied.
+-- Tables that must exist before the first migration: the lease, and the applied migrations.
 -- Repeatable; run under the advisory lock of migrations by the lease and by migrate.
 
 CREATE TABLE IF NOT EXISTS migration (
     component  TEXT    NOT NULL,
     number     INTEGER NOT NULL,
     name       TEXT    NOT NULL,
-    -- SHA-256 of its text: what was applied must not change.
+    -- SHA-256 of its text, which must not change once it is applied.
     digest     TEXT    NOT NULL,
     applied_at BIGINT  NOT NULL,
     PRIMARY KEY (component, number)

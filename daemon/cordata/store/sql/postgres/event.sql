@@ -1,11 +1,11 @@
--- Of PostgreSQL alone; what both stores run is in ../event.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../event.sql.
 
 -- name: event.mark
 -- The highest position given so far and, looked up after it, the transactions in flight that write
--- events. A transaction that writes one locks the table (in a mode that blocks no other) before the
--- event gets its position, and unlocks it after others can see its commit: so each that got a
--- position up to the mark is in the list, or has ended. The outer row is what makes the subquery
--- run after the sequence was read.
+-- events. A transaction that writes an event locks the table (in a mode that blocks no other) before
+-- the event gets its position, and unlocks it after its commit is visible: so each transaction that got
+-- a position up to the mark is in the list, or has ended. Because of the outer row the subquery runs
+-- after the sequence was read.
 SELECT CASE WHEN given.is_called THEN given.last_value ELSE 0 END AS position,
        (SELECT coalesce(json_agg(l.virtualtransaction || ' of process ' || l.pid), '[]')::text
         FROM pg_locks AS l

@@ -1,7 +1,7 @@
--- Of PostgreSQL alone; what both stores run is in ../queue.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../queue.sql.
 --
--- Rows are looked up by index and changed by ctid, whatever the server counted last: a plan for a
--- table that was small would read all of one that has grown. What decides has seen the newest state.
+-- Rows are looked up by index and changed by ctid, whatever the statistics say: a plan that was made
+-- while the table was small would read all of it when it has grown.
 
 -- name: queue.publish
 WITH e AS (
@@ -16,13 +16,13 @@ FROM e JOIN consumer_group AS g ON g.type IN (e.type, '*') AND g.broker = 'store
 
 -- name: queue.last_position
 -- newest
--- Of all that was published before this moment, also of what is not committed yet.
+-- The highest position given so far, also to transactions that are not committed yet.
 SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS position,
        pg_current_xact_id()::xid::text AS xid
 FROM event_position_seq;
 
 -- name: queue.older_writers
--- Transactions that may not see what the transaction `xid` wrote.
+-- Writing transactions that may not see what the transaction `xid` wrote.
 SELECT count(*) AS count FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
     AND backend_type = 'client backend' AND age(backend_xmin) >= age(:xid::text::xid);
@@ -36,8 +36,9 @@ UPDATE message SET state = 'ready' WHERE ctid = ANY (ARRAY(
 
 -- name: queue.claim_all
 -- newest
--- Without the order of keys, by priority and then by age. `wants`: JSON list. With what queue.next
--- says, so that it needs no round trip of its own; at least one row, whose event_id may be NULL.
+-- Claims messages without a key, by priority and then by age. `wants`: JSON list. Each row also has
+-- the result of queue.next, which saves a round trip; there is at least one row, whose event_id may be
+-- NULL.
 WITH claimed AS (
     UPDATE message SET
         state = 'claimed', owner = :owner, claim = :claim, attempts = attempts + 1
@@ -79,7 +80,8 @@ SELECT pg_advisory_xact_lock(hashtextextended('queue ' || :group, 0)) AS locked;
 
 -- name: queue.claim_keys
 -- newest
--- Walks from key to key behind `after`; of each whose first message can go, the first `run`.
+-- Walks from key to key after `after`, and claims the first `run` messages of each key whose first
+-- message can be claimed.
 WITH RECURSIVE head AS (
     (SELECT m.key, (m.next_at <= :now_us AND NOT m.suspect AND NOT EXISTS (
                 SELECT 1 FROM message AS c WHERE c."group" = m."group" AND c.key = m.key
@@ -123,7 +125,7 @@ ORDER BY m.key, m.position;
 
 -- name: queue.claim_suspect
 -- newest
--- One, of any of the groups.
+-- Claims one suspect message, of any of the groups.
 WITH claimed AS (
     UPDATE message SET
         state = 'claimed', owner = :owner, claim = :claim, attempts = attempts + 1

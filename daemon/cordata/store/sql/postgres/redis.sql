@@ -2,7 +2,7 @@
 
 -- name: redis.hold_server
 -- newest
--- No other transaction changes it before the end of this one.
+-- Locks the row until the end of the transaction.
 SELECT run_id, epoch FROM redis_server FOR SHARE;
 
 -- name: redis.add_sent
@@ -18,9 +18,9 @@ SELECT e ->> 0, e ->> 1, 1, :now_us FROM json_array_elements(:events::json) AS e
 ON CONFLICT DO NOTHING;
 
 -- name: redis.keep
--- Messages that go on in the store, but for those that are handled: `messages` is a JSON list of
--- [event id, group, state, attempts, next_at, history, dead_at, marked, owner, claim], with '' and 0
--- for none. What is marked stays though it is handled.
+-- Adds messages of Redis to the store, except those that are handled and not `marked`. `messages`: JSON
+-- list of [event id, group, state, attempts, next_at, history, dead_at, marked, owner, claim], with ''
+-- and 0 for none.
 INSERT INTO message (event_id, "group", position, priority, state, attempts, next_at, history,
                      dead_at, owner, claim)
 SELECT e.id, m ->> 1, e.position, e.priority, m ->> 2, (m ->> 3)::integer, (m ->> 4)::bigint,

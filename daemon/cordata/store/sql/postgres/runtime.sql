@@ -1,4 +1,4 @@
--- Of PostgreSQL alone; what both stores run is in ../runtime.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../runtime.sql.
 
 -- name: lease.hold
 -- Within a fenced unit: a process that takes the lease over waits for it.
@@ -18,6 +18,6 @@ INSERT INTO migration (component, number, name, digest, applied_at)
 VALUES (:component, :number, :name, :digest, :applied_at);
 
 -- name: commit.unsynced
--- What this unit wrote may be lost in a crash of the server: its COMMIT does not wait for the disk.
--- Never in a batched unit, whose neighbours' writes would be lost, too.
+-- The writes of this unit may be lost in a crash of the server: its COMMIT does not wait for the disk.
+-- Never in a batched unit: other units of the batch would lose their writes, too.
 SELECT set_config('synchronous_commit', 'off', true);

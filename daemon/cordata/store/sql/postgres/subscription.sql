@@ -1,8 +1,8 @@
--- Of PostgreSQL alone; what both stores run is in ../subscription.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../subscription.sql.
 
 -- name: subscription.claim
--- Of the wanted partitions, out of so many, those without a living owner. What another claims
--- at this moment, or a late owner is writing to, is passed over.
+-- Claims the wanted partitions (of :partitions in all) that have no living owner. Partitions that
+-- another process claims or writes at this moment are skipped.
 UPDATE subscription_partition SET owner = :owner, term = term + 1
 WHERE subscription = :subscription AND partition IN (
     SELECT p.partition FROM subscription_partition AS p
@@ -17,17 +17,16 @@ WHERE subscription = :subscription AND partition IN (
 RETURNING partition, position, term, failing, attempts, next_at, history, blocked_at;
 
 -- name: subscription.take_away
--- Every right to a partition ends, and a gap is left: what died under it is not counted later.
--- In the order of the partitions: two that lock several of them wait for each other, but not in a
--- circle.
+-- Ends all claims of partitions. The terms skip some numbers, so that crashes under earlier claims are
+-- not counted later. Rows are locked in the order of partitions, so that two processes cannot deadlock.
 UPDATE subscription_partition SET term = term + 16, owner = NULL
 WHERE subscription = :subscription AND partition IN (
     SELECT p.partition FROM subscription_partition AS p
     WHERE p.subscription = :subscription ORDER BY p.partition FOR UPDATE);
 
 -- name: subscription.left
--- How many events each partition has still to handle, counted over the next `cap` of the category;
--- `seen` is how many were looked at, `reached` where that ended.
+-- Number of events that each partition has to handle among the next `cap` of the category; `seen` is
+-- how many events were examined, `reached` the position of the last of them.
 SELECT p.partition, sum(CASE WHEN e.position > p.position THEN 1 ELSE 0 END) AS count,
        count(*) AS seen, max(e.position) AS reached
 FROM (SELECT position, bucket FROM stored_event

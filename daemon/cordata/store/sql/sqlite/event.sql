@@ -1,8 +1,8 @@
--- Of SQLite alone; what both stores run is in ../event.sql.
+-- Statements for SQLite only; those for both stores are in ../event.sql.
 
 -- name: event.mark
 -- The highest position given so far and, looked up after it, the transactions in flight that write
--- events: none here, since a transaction that others can see beside is over.
+-- events: none here, since one process writes at a time.
 SELECT coalesce(max(position), 0) AS position, '[]' AS in_flight FROM stored_event;
 
 -- name: event.of_category

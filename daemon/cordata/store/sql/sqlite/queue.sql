@@ -1,4 +1,4 @@
--- Of SQLite alone; what both stores run is in ../queue.sql.
+-- Statements for SQLite only; those for both stores are in ../queue.sql.
 
 -- name: queue.publish
 -- The trigger event_fan_out adds its messages.
@@ -6,11 +6,11 @@ INSERT INTO event (id, type, key, priority, payload, headers, due_at, created_at
 VALUES (:event_id, :type, :key, :priority, :payload, :headers, :due_at, :created_at);
 
 -- name: queue.last_position
--- One process writes at a time: none publishes meanwhile.
+-- One process writes at a time, so no other publishes meanwhile.
 SELECT coalesce(max(position), 0) AS position, '' AS xid FROM event;
 
 -- name: queue.older_writers
--- No transaction began before and still writes.
+-- None: one process writes at a time.
 SELECT 0 AS count WHERE :xid <> '' LIMIT 1;
 
 -- name: queue.promote
@@ -19,7 +19,7 @@ UPDATE message SET state = 'ready' WHERE (event_id, "group") IN (
     WHERE state = 'scheduled' AND next_at <= :now_us ORDER BY next_at LIMIT :limit);
 
 -- name: queue.claim
--- Of one group without the order of keys, by priority and then by age.
+-- Claims messages of one group without a key, by priority and then by age.
 UPDATE message SET
     state = 'claimed', owner = :owner, claim = :claim, attempts = attempts + 1
 WHERE rowid IN (
@@ -29,7 +29,7 @@ WHERE rowid IN (
     ORDER BY priority DESC, position LIMIT :count);
 
 -- name: queue.claimed
--- What a claim brought.
+-- The messages of a claim.
 SELECT m."group", m.event_id, m.position, m.key AS order_key, m.claim, m.attempts, m.history,
        m.suspect, e.type, e.key, e.priority, e.payload, e.headers, e.created_at
 FROM message AS m INDEXED BY message_claimed CROSS JOIN event AS e ON e.position = m.position
@@ -42,7 +42,8 @@ ORDER BY m."group", m.key, iif(m.key IS NULL, m.priority, 0) DESC, m.position;
 SELECT 1 AS locked WHERE :group <> '';
 
 -- name: queue.claim_keys
--- Walks from key to key behind `after`; of each whose first message can go, the first `run`.
+-- Walks from key to key after `after`, and claims the first `run` messages of each key whose first
+-- message can be claimed.
 WITH RECURSIVE head (key, found) AS (
     SELECT * FROM (
         SELECT m.key, m.next_at <= :now_us AND NOT m.suspect AND NOT EXISTS (
@@ -82,7 +83,7 @@ WHERE (event_id, "group") IN (
         WHERE c."group" = :group AND c.key = k.key AND c.key IS NOT NULL AND c.state = 'claimed'));
 
 -- name: queue.claim_suspect
--- One, of any of the groups.
+-- Claims one suspect message, of any of the groups.
 UPDATE message SET
     state = 'claimed', owner = :owner, claim = :claim, attempts = attempts + 1
 WHERE (event_id, "group") IN (

@@ -1,7 +1,7 @@
 -- The broker on Redis: statements that differ between the dialects.
 
 -- name: redis.hold_server
--- On PostgreSQL it is locked until the end of the transaction; here there is one writer.
+-- No lock is needed: one process writes at a time.
 SELECT run_id, epoch FROM redis_server;
 
 -- name: redis.add_sent
@@ -19,9 +19,9 @@ FROM json_each(:events) WHERE true
 ON CONFLICT DO NOTHING;
 
 -- name: redis.keep
--- Messages that go on in the store, but for those that are handled: `messages` is a JSON list of
--- [event id, group, state, attempts, next_at, history, dead_at, marked, owner, claim], with '' and 0
--- for none. What is marked stays though it is handled.
+-- Adds messages of Redis to the store, except those that are handled and not `marked`. `messages`: JSON
+-- list of [event id, group, state, attempts, next_at, history, dead_at, marked, owner, claim], with ''
+-- and 0 for none.
 INSERT INTO message (event_id, "group", position, priority, state, attempts, next_at, history,
                      dead_at, owner, claim)
 SELECT e.id, json_extract(m.value, '$[1]'), e.position, e.priority, json_extract(m.value, '$[2]'),

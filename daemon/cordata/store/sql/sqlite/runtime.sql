@@ -1,4 +1,4 @@
--- Of SQLite alone; what both stores run is in ../runtime.sql.
+-- Statements for SQLite only; those for both stores are in ../runtime.sql.
 
 -- name: migration.table
 SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration';
@@ -11,5 +11,5 @@ SELECT component, number, name, digest FROM migration ORDER BY component, number
 PRAGMA user_version = 0;
 
 -- name: commit.unsynced
--- Its COMMIT is shared and synced.
+-- Does nothing: its COMMIT is shared and synced.
 SELECT 1;

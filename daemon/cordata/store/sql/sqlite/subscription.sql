@@ -1,7 +1,7 @@
--- Of SQLite alone; what both stores run is in ../subscription.sql.
+-- Statements for SQLite only; those for both stores are in ../subscription.sql.
 
 -- name: subscription.claim
--- Of the wanted partitions, out of so many, those without a living owner.
+-- Claims the wanted partitions (of :partitions in all) that have no living owner.
 UPDATE subscription_partition SET owner = :owner, term = term + 1
 WHERE subscription = :subscription AND partition IN :wanted[bigint]
     AND NOT EXISTS (SELECT 1 FROM process AS w
@@ -12,13 +12,14 @@ WHERE subscription = :subscription AND partition IN :wanted[bigint]
 RETURNING partition, position, term, failing, attempts, next_at, history, blocked_at;
 
 -- name: subscription.take_away
--- Every right to a partition ends, and a gap is left: what died under it is not counted later.
+-- Ends all claims of partitions. The terms skip some numbers, so that crashes under earlier claims are
+-- not counted later.
 UPDATE subscription_partition SET term = term + 16, owner = NULL
 WHERE subscription = :subscription;
 
 -- name: subscription.left
--- How many events each partition has still to handle, counted over the next `cap` of the category;
--- `seen` is how many were looked at, `reached` where that ended.
+-- Number of events that each partition has to handle among the next `cap` of the category; `seen` is
+-- how many events were examined, `reached` the position of the last of them.
 SELECT p.partition, sum(CASE WHEN e.position > p.position THEN 1 ELSE 0 END) AS count,
        count(*) AS seen, max(e.position) AS reached
 FROM (SELECT position, bucket FROM stored_event INDEXED BY stored_event_category
