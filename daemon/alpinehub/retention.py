@@ -227,20 +227,20 @@ async def _erase_customers(ctx: Context, ids: Sequence[int], before: int) -> int
         customers = await _read_due(ctx, ids[start : start + PERSONS], before)
         try:
             await erase_requests(ctx.store, customers, _BY)
-        except Unusable:  # a request of one of them has just come
+        except Unusable:  # one of them has a new request
             continue
         cleared += customers
         await asyncio.sleep(_PAUSE_S)
     if not cleared:
         return 0
     await erase_traces(ctx.store, cleared, _BY)
-    # Who wrote meanwhile is not due any more, and stays.
+    # Customers with a new request are not due any more, and stay.
     gone, _ = await erase_rows(ctx.store, cleared)
     return gone
 
 
 async def _read_due(ctx: Context, ids: Sequence[int], before: int) -> list[Customer]:
-    """Of these customers, who did not write since, and whose stays are over."""
+    """Those of these customers whose stays are over and who have no request since `before`."""
     today = from_us(ctx.now_us()).date()
 
     async def unit(tx: Tx) -> tuple[list[Row], list[Row]]:
@@ -256,7 +256,7 @@ async def _read_due(ctx: Context, ids: Sequence[int], before: int) -> list[Custo
 
 
 def _is_due(row: Row, before: int) -> bool:
-    """Whether a customer is still due: no request came since the look."""
+    """Whether a customer is due: the last request (or the customer itself) is older."""
     return int(row["last_request_at"] or row["created_at"]) < before
 
 

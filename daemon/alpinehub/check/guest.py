@@ -1,4 +1,4 @@
-"""Checks of guest requests: read, acknowledged, refused."""
+"""Checks of guest requests: read, acknowledge, reject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alpinehub.check.peer import NO_HOTEL, Peer
 from alpinehub.check.suite import PASSED, Check, CheckFailed, Result, failed, skipped, warning
 from alpinehub.check.transport import refused
 
-#: Everything there ever was, and nothing yet.
+#: A Start before all guest requests, and one after all.
 _LONG_AGO, _FAR_AHEAD = "1990-01-01T00:00:00+00:00", "2990-01-01T00:00:00+00:00"
 _NO_ID = "ffffffffffffffffffffffffffffff01"
 _INVALID_HOTEL = "392"
@@ -23,8 +23,8 @@ _SHOWN = 3
 def _require_success(reply: Reply) -> None:
     """Raises: CheckFailed for an answer that is no valid success."""
     if reply.outcome not in ("success", "advisory"):
-        said = "; ".join(f"{one.kind} {one.code}" for one in reply.remarks[:_SHOWN])
-        raise CheckFailed(reply.text or f"the outcome is {reply.outcome} ({said})")
+        remarks = "; ".join(f"{one.kind} {one.code}" for one in reply.remarks[:_SHOWN])
+        raise CheckFailed(reply.text or f"the outcome is {reply.outcome} ({remarks})")
     if reply.invalid:
         raise CheckFailed(f"it breaks the schema: {reply.invalid}")
 
@@ -44,7 +44,7 @@ async def listing(peer: Peer) -> Result:
 
 
 async def content(peer: Peer) -> Result:
-    """What the schema does not say of each guest request."""
+    """The rules for guest requests that are not in the schema."""
     received = _received(await peer.requests(_LONG_AGO))
     if not received:
         return skipped("the hotel has no guest requests")
@@ -79,7 +79,7 @@ async def unknown_hotel(peer: Peer) -> Result:
     """A hotel that does not exist: 200, Error 13/392."""
     reply = await peer.requests(hotel=NO_HOTEL)
     if reply.outcome != "error":
-        return failed(reply.text or f"the outcome is {reply.outcome}: an error is due")
+        return failed(reply.text or f"the outcome is {reply.outcome}, not error")
     if reply.invalid:
         return failed(f"it breaks the schema: {reply.invalid}")
     codes = [one.code for one in reply.remarks if one.kind == "error"]
@@ -91,7 +91,7 @@ async def unknown_hotel(peer: Peer) -> Result:
 async def foreign_hotel(peer: Peer) -> Result:
     """A hotel of another account is answered as an unknown hotel."""
     if not peer.foreign_hotel:
-        return skipped("only with --foreign-hotel")
+        return skipped("runs only with --foreign-hotel")
     names = (peer.foreign_hotel, NO_HOTEL)
     bodies = []
     for name in names:
@@ -100,53 +100,51 @@ async def foreign_hotel(peer: Peer) -> Result:
         bodies.append((answer.status, answer.body.replace(name.encode(), b"")))
     if bodies[0] == bodies[1]:
         return PASSED
-    return failed("the answers differ between requests of others and requests that do not exist")
+    return failed("the answers for a hotel of another account and for an unknown hotel differ")
 
 
 async def two_hotels(peer: Peer) -> Result:
-    """Only one hotel at once."""
+    """A request for two hotels."""
     one = b'<HotelReadRequest HotelCode="X"></HotelReadRequest>'
     document = message.read_requests(HotelName(code="X")).replace(one, one + one)
     return refused(await peer.call(READ, document), 400)
 
 
 async def no_hotel(peer: Peer) -> Result:
-    """From 2024-10 on HotelCode is required by the schema."""
+    """A request without HotelCode, which the schema requires from 2024-10 on."""
     return refused(await peer.call(READ, message.read_requests(HotelName())), 400)
 
 
-async def bad_moment(peer: Peer) -> Result:
-    """A Start that is no moment."""
+async def invalid_start(peer: Peer) -> Result:
+    """A Start that is not a valid time."""
     document = message.read_requests(HotelName(code=peer.hotel or "X"), "2026-02-30T25:00:00")
     return refused(await peer.call(READ, document), 400)
 
 
 async def again(peer: Peer) -> Result:
-    """What is not acknowledged comes again."""
+    """Requests that are not acknowledged are delivered again."""
     first = _ids(await peer.requests())
     if not first:
-        return skipped("nothing waits")
+        return skipped("no guest request waits")
     lost = first - _ids(await peer.requests())
-    return (
-        failed(f"{len(lost)} of {len(first)} are gone after having been read") if lost else PASSED
-    )
+    return failed(f"{len(lost)} of {len(first)} are gone after they were read") if lost else PASSED
 
 
 async def all_since(peer: Peer) -> Result:
-    """With SelectionCriteria everything created since then comes."""
+    """With SelectionCriteria all requests created since then are delivered."""
     everything = await peer.requests(_LONG_AGO)
     _require_success(everything)
     waiting = _ids(await peer.requests())
     if lost := waiting - _ids(everything):
-        return failed(f"{len(lost)} that wait are not among all that were ever made")
+        return failed(f"{len(lost)} that wait are not in the list of all requests")
     return PASSED
 
 
 async def none_since(peer: Peer) -> Result:
-    """Nothing was created after tomorrow."""
+    """With a Start in the future nothing is delivered."""
     reply = await peer.requests(_FAR_AHEAD)
     _require_success(reply)
-    return failed("Start is not looked at") if _received(reply) else PASSED
+    return failed("Start is ignored") if _received(reply) else PASSED
 
 
 async def unknown_id(peer: Peer) -> Result:
@@ -155,11 +153,11 @@ async def unknown_id(peer: Peer) -> Result:
 
 
 async def unknown_refusal(peer: Peer) -> Result:
-    """Rejecting a guest request that does not exist is a success, too."""
+    """Rejecting a guest request that does not exist is also a success."""
     return await _acknowledge(peer, [], {_NO_ID: "no such room"})
 
 
-async def nothing_told(peer: Peer) -> Result:
+async def empty_acknowledgement(peer: Peer) -> Result:
     """An empty acknowledgement is a success."""
     return await _acknowledge(peer, [], {})
 
@@ -173,62 +171,62 @@ async def _acknowledge(
 
 
 async def acknowledged(peer: Peer) -> Result:
-    """What is acknowledged, even twice, comes again only with SelectionCriteria."""
+    """Acknowledged requests, even if twice, are delivered again only with SelectionCriteria."""
     return await _take_one(peer, refuse=False)
 
 
 async def refusal(peer: Peer) -> Result:
-    """What is rejected comes again only with SelectionCriteria, too."""
+    """Rejected requests, even if twice, are delivered again only with SelectionCriteria."""
     return await _take_one(peer, refuse=True)
 
 
 async def _take_one(peer: Peer, *, refuse: bool) -> Result:
     waiting = sorted(_ids(await peer.requests()))
     if not waiting:
-        return skipped("nothing waits")
+        return skipped("no guest request waits")
     one = waiting[0]
     taken, refusals = ([], {one[1]: "a test of this server"}) if refuse else ([one], {})
     for _ in range(2):
         await _acknowledge(peer, taken, refusals)
     if one in _ids(await peer.requests()):
-        return failed("it came again")
+        return failed("it was delivered again")
     return (
         PASSED
         if one in _ids(await peer.requests(_LONG_AGO))
-        else failed("SelectionCriteria does not find it any more")
+        else failed("SelectionCriteria no longer finds it")
     )
 
 
 CHECKS = (
-    # First: a server that forgets what was read has nothing left for the others.
-    Check("guest.again", "what is not acknowledged comes again", again, True, of_hotel=True),
+    # First: if a server drops requests that were read, none are left for the other checks.
+    Check("guest.again", "not acknowledged: delivered again", again, True, of_hotel=True),
     Check("guest.list", "the list is valid", listing, True, of_hotel=True),
     Check("guest.content", "each guest request is complete", content, True, of_hotel=True),
     Check("guest.unknown-hotel", "an unknown hotel: Error 392", unknown_hotel, True),
-    Check("guest.foreign-hotel", "somebody else's hotel: the same", foreign_hotel, True),
+    Check("guest.foreign-hotel", "another account's hotel: the same", foreign_hotel, True),
     Check("guest.two-hotels", "two hotels at once: 400", two_hotels, True),
     Check("guest.no-hotel", "no HotelCode: 400", no_hotel, True, since=2024),
-    Check("guest.bad-moment", "a Start that is no moment: 400", bad_moment, True),
-    Check("guest.since", "SelectionCriteria: all that were made", all_since, True, of_hotel=True),
+    Check("guest.bad-moment", "an invalid Start: 400", invalid_start, True),
+    Check("guest.since", "SelectionCriteria: all since Start", all_since, True, of_hotel=True),
     Check(
         "guest.since-later",
-        "SelectionCriteria: Start is looked at",
+        "SelectionCriteria: none before Start",
         none_since,
         True,
         of_hotel=True,
     ),
     Check("guest.unknown-id", "acknowledging an unknown ID: Success", unknown_id, True),
-    Check("guest.unknown-refusal", "refusing an unknown ID: Success", unknown_refusal, True),
-    Check("guest.nothing", "acknowledging nothing: Success", nothing_told, True),
+    Check("guest.unknown-refusal", "rejecting an unknown ID: Success", unknown_refusal, True),
+    Check("guest.nothing", "an empty acknowledgement: Success", empty_acknowledgement, True),
     Check(
         "guest.ack",
-        "what is acknowledged comes no more",
+        "acknowledged: not delivered again",
         acknowledged,
         True,
         of_hotel=True,
         writes=True,
     ),
     Check(
-        "guest.refuse", "what is refused comes no more", refusal, True, of_hotel=True, writes=True
+        "guest.refuse", "rejected: not delivered again", refusal, True, of_hotel=True, writes=True
     ),
 )

@@ -17,12 +17,12 @@ _READ, _PING = "action_OTA_Read", "action_OTA_Ping"
 
 
 def _common(reply: Reply) -> dict[str, dict[str, tuple[str, ...]]]:
-    """What both can. Raises: CheckFailed."""
+    """The common capabilities: version -> action -> supports. Raises: CheckFailed."""
     if reply.outcome not in ("success", "advisory"):
         raise CheckFailed(reply.text or f"the outcome is {reply.outcome}")
     found = [one for one in reply.remarks if one.status == HANDSHAKE_STATUS]
     if len(found) != 1:
-        raise CheckFailed(f"{len(found)} warnings with Status={HANDSHAKE_STATUS}, one is due")
+        raise CheckFailed(f"{len(found)} warnings with Status={HANDSHAKE_STATUS}, not one")
     try:
         return {name: dict(actions) for name, actions in read_common(found[0].text).items()}
     except NoCapabilities:
@@ -48,7 +48,7 @@ async def form_of_answer(peer: Peer) -> Result:
 
 
 async def echo(peer: Peer) -> Result:
-    """EchoData comes back as it was sent, white space and all."""
+    """EchoData is sent back unchanged, with its white space."""
     sent = offer().replace('{"versions"', '{ "note" : "<&é" ,\n  "versions"')
     reply = await peer.handshake(sent)
     came = ["".join(map(str, one.itertext())) for one in reply.all("EchoData")]
@@ -79,10 +79,10 @@ async def nothing_unknown(peer: Peer) -> Result:
     )
     common = await _shake(peer, sent)
     if NO_VERSION in common:
-        return failed("a version that never was is among the common ones")
+        return failed("a version that does not exist is among the common ones")
     actions = common.get(name, {})
     if "action_OTA_Nothing" in actions:
-        return failed("an action that there is not is among the common ones")
+        return failed("an action that does not exist is among the common ones")
     if _READ not in actions:
         return failed(f"{_READ} is left out because none of its supports is common")
     return failed("an unknown support is common") if actions[_READ] else PASSED
@@ -99,8 +99,8 @@ async def nothing_not_offered(peer: Peer) -> Result:
 
 
 async def announced(peer: Peer) -> Result:
-    """Each action that is announced is known when it is asked for: with no document, so that it
-    does nothing.
+    """Each announced action is supported. It is called with an empty document, so that it changes
+    nothing.
     """
     common = await _shake(peer, offer())
     unknown_answer = await peer.call("OTA_Nothing:AtAll", b"<x/>")
@@ -109,7 +109,8 @@ async def announced(peer: Peer) -> Result:
         answer = await peer.call(action_of(capability), b"<x/>")
         if (answer.status, answer.body) == (unknown_answer.status, unknown_answer.body):
             unknown.append(capability)
-    return failed(f"announced, and not known: {', '.join(unknown[:5])}") if unknown else PASSED
+    text = f"announced, but not supported: {', '.join(unknown[:5])}"
+    return failed(text) if unknown else PASSED
 
 
 async def no_empty_arrays(peer: Peer) -> Result:
@@ -130,7 +131,7 @@ def _has_empty(value: object) -> bool:
 
 
 async def escaped(peer: Peer) -> Result:
-    """JSON that is escaped once more than XML asks for: some clients send it so."""
+    """JSON that is escaped twice, as some clients send it."""
     sent = html.escape(_offer(peer.protocol.name, {"action": _READ}))
     try:
         common = await _shake(peer, sent)
@@ -162,7 +163,7 @@ async def unknown_version(peer: Peer) -> Result:
 
 
 async def ping_listed(peer: Peer) -> Result:
-    """action_OTA_Ping is listed until 2022-10 and goes without saying from 2024-10 on."""
+    """action_OTA_Ping is listed up to 2022-10, and not listed from 2024-10 on."""
     common = await _shake(peer, _offer(peer.protocol.name, {"action": _PING}))
     listed = _PING in common.get(peer.protocol.name, {})
     if listed == (peer.protocol.year <= 2022):
@@ -174,11 +175,11 @@ async def get_version(peer: Peer) -> Result:
     """getVersion answers OK: and the version."""
     answer = await peer.call("getVersion")
     due = f"OK:{peer.protocol.name}"
-    return PASSED if answer.body.strip() == due.encode() else failed(f"{due} is due")
+    return PASSED if answer.body.strip() == due.encode() else failed(f"the body is not {due}")
 
 
 async def get_capabilities(peer: Peer) -> Result:
-    """getCapabilities answers OK: and a list, in which both housekeeping actions are."""
+    """getCapabilities answers OK: and a list with both housekeeping actions."""
     answer = await peer.call("getCapabilities")
     text = answer.body.decode("utf-8", "replace").strip()
     if answer.status != 200 or not text.startswith("OK:"):
@@ -194,14 +195,14 @@ CHECKS = (
         "handshake.get-capabilities", "getCapabilities: OK: and a list", get_capabilities, True,
         until=2017,
     ),
-    Check("handshake.form", "the answer's form", form_of_answer, True, since=2018),
+    Check("handshake.form", "form of the answer", form_of_answer, True, since=2018),
     Check("handshake.echo", "EchoData as it was sent", echo, since=2018),
-    Check("handshake.unknown", "what is unknown is left out", nothing_unknown, True, since=2018),
+    Check("handshake.unknown", "unknown names are left out", nothing_unknown, True, since=2018),
     Check("handshake.offered", "nothing beyond the offer", nothing_not_offered, True, since=2018),
-    Check("handshake.announced", "what is announced is known", announced, True, since=2018),
+    Check("handshake.announced", "announced actions are supported", announced, True, since=2018),
     Check("handshake.empty", "empty arrays are left out", no_empty_arrays, since=2018),
     Check("handshake.escaped", "escaped JSON is read", escaped, since=2018),
-    Check("handshake.no-json", "EchoData that is no JSON: an error", no_json, True, since=2018),
+    Check("handshake.no-json", "EchoData without JSON: an error", no_json, True, since=2018),
     Check("handshake.any-version", "answered in any version", unknown_version, since=2018),
     Check("handshake.ping", "OTA_Ping listed until 2022-10", ping_listed, True, since=2018),
 )  # fmt: skip

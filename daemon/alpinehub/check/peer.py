@@ -16,7 +16,7 @@ from alpinehub.alpinebits_client.message import HotelName
 from alpinehub.alpinebits_client.offer import offer, read_common
 from alpinehub.alpinebits_client.reply import Reply, read_reply
 
-#: A version that never was, and a code that no hotel has.
+#: A version that does not exist, and a code that no hotel has.
 NO_VERSION, NO_HOTEL = "1999-01", "NO-SUCH-HOTEL-X"
 #: Headers to leave out are None.
 Headers = Mapping[str, str | None]
@@ -24,7 +24,7 @@ Headers = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A server, called in one of its protocol versions."""
+    """A server, and the protocol version in which it is called."""
 
     login: Login
     http: HttpClient
@@ -66,7 +66,7 @@ class Peer:
         )
 
     async def harmless(self, headers: Headers | None = None) -> HttpResponse:
-        """A request that changes nothing, and that every server of this version must answer."""
+        """Send a request that changes nothing, and that each server of this version must answer."""
         if self.protocol.housekeeping:
             return await self.call("getVersion", headers=headers)
         return await self.call(HANDSHAKE, message.ping(offer()), headers)
@@ -89,7 +89,7 @@ class Peer:
 async def served_by(peer: Peer) -> dict[str, Protocol]:
     """The versions that a server serves, oldest first. Raises: RequestFailed.
 
-    2017-10 is asked for by its own action; the others are those of a handshake, if there is one.
+    getVersion asks for 2017-10; the other versions are those of a handshake.
     """
     found: set[str] = set()
     for name, protocol in PROTOCOLS.items():

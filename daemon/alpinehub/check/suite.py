@@ -10,7 +10,7 @@ from typing import Literal
 from alpinehub.alpinebits_client.http import RequestFailed
 from alpinehub.check.peer import Peer
 
-#: warning: allowed, but other servers do better, or clients stumble over it.
+#: warning: allowed, but clients may have problems with it.
 Outcome = Literal["passed", "failed", "warning", "skipped"]
 
 
@@ -19,7 +19,7 @@ class Result:
     """The result of a check."""
 
     outcome: Outcome
-    #: For people: what the server answered instead; nothing that a guest wrote.
+    #: For people: the server's answer, without anything that a guest wrote.
     detail: str = ""
 
 
@@ -42,14 +42,14 @@ def skipped(detail: str) -> Result:
 
 
 class CheckFailed(Exception):
-    """A check that failed; the text is its detail."""
+    """Ends a check as failed; the text is the detail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One requirement that every server must meet."""
 
-    #: `area.name`; public: do not rename any.
+    #: `area.name`; public: do not change it.
     id: str
     #: What must hold.
     title: str
@@ -68,8 +68,8 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A check that was run."""
+class CheckRun:
+    """A check that was run, and its result."""
 
     check: Check
     #: "" where the version does not matter.
@@ -79,15 +79,22 @@ class Done:
 
 
 async def run_suite(
-    peer: Peer, checks: Iterable[Check], *, write: bool, stress: bool, seen: Callable[[Done], None]
-) -> list[Done]:
-    """Run the checks in their order; `seen` is called with each as it ends."""
+    peer: Peer,
+    checks: Iterable[Check],
+    *,
+    write: bool,
+    stress: bool,
+    on_result: Callable[[CheckRun], None],
+) -> list[CheckRun]:
+    """Run the checks in their order; `on_result` is called with each as it ends."""
     done = []
     for check in checks:
         if (check.writes and not write) or (check.stress and not stress):
             option = "--write" if check.writes else "--stress"
-            one = Done(check=check, version="", result=skipped(f"only with {option}"), took_ms=0)
-            seen(one)
+            one = CheckRun(
+                check=check, version="", result=skipped(f"only with {option}"), took_ms=0
+            )
+            on_result(one)
             done.append(one)
             continue
         names = [
@@ -97,12 +104,12 @@ async def run_suite(
         ]
         for name in names if check.each_version else names[-1:]:
             one = await _run(check, peer.speaking(name), name if check.each_version else "")
-            seen(one)
+            on_result(one)
             done.append(one)
     return done
 
 
-async def _run(check: Check, peer: Peer, version: str) -> Done:
+async def _run(check: Check, peer: Peer, version: str) -> CheckRun:
     began = monotonic()
     try:
         missing = check.of_hotel and not peer.hotel
@@ -112,4 +119,4 @@ async def _run(check: Check, peer: Peer, version: str) -> Done:
     except RequestFailed as error:
         result = failed(f"no answer: {error}")
     took_ms = round((monotonic() - began) * 1000)
-    return Done(check=check, version=version, result=result, took_ms=took_ms)
+    return CheckRun(check=check, version=version, result=result, took_ms=took_ms)

@@ -1,4 +1,4 @@
-"""Checks of what comes before a message: credentials, headers, the form, packing, bad XML."""
+"""Checks of the transport: credentials, headers, the form, compression, malformed XML."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PATIENCE_S = 5.0
 
 
 def refused(answer: HttpResponse, *statuses: int) -> Result:
-    """Whether it is an error of the transport: one of these statuses, and "ERROR:" as text."""
+    """Passed for an error of the transport: one of these statuses, and a text with "ERROR:"."""
     if answer.status not in statuses:
         due = " or ".join(map(str, statuses))
-        return failed(f"HTTP {answer.status} where {due} is due")
+        return failed(f"HTTP {answer.status}, not {due}")
     if not answer.body.startswith(b"ERROR:"):
         return failed(f"HTTP {answer.status}, but its body does not begin with ERROR:")
     if not answer.headers.get("content-type", "").startswith("text/plain"):
@@ -33,14 +33,14 @@ def refused(answer: HttpResponse, *statuses: int) -> Result:
 
 
 def answered(answer: HttpResponse) -> Result:
-    """Whether a request was taken."""
+    """Passed if the request was accepted."""
     if answer.status != 200 or answer.body.startswith(b"ERROR:"):
-        return failed(f"HTTP {answer.status} where the request must be taken")
+        return failed(f"HTTP {answer.status}, but the request must be accepted")
     return PASSED
 
 
 async def no_credentials(peer: Peer) -> Result:
-    """Without the header Authorization."""
+    """A request without the header Authorization."""
     return _asks_for_basic(await peer.harmless({"Authorization": None}))
 
 
@@ -60,12 +60,12 @@ def _asks_for_basic(answer: HttpResponse) -> Result:
 
 
 async def no_version(peer: Peer) -> Result:
-    """Without the version header."""
+    """A request without the version header."""
     return refused(await peer.harmless({"X-AlpineBits-ClientProtocolVersion": None}), 400)
 
 
 async def unknown_version(peer: Peer) -> Result:
-    """In a version that never was: of a data action, for a handshake is answered."""
+    """A data action in a version that does not exist (a handshake would be answered)."""
     headers = {"X-AlpineBits-ClientProtocolVersion": NO_VERSION}
     return refused(await peer.call(READ, _read(), headers), 400)
 
@@ -76,12 +76,12 @@ async def no_client_id(peer: Peer) -> Result:
 
 
 async def some_client_id(peer: Peer) -> Result:
-    """And it may be anything."""
+    """X-AlpineBits-ClientID may be any text."""
     return answered(await peer.harmless({"X-AlpineBits-ClientID": "a client, 1.0"}))
 
 
 async def unknown_action(peer: Peer) -> Result:
-    """An action that there is not."""
+    """An action that does not exist."""
     return refused(await peer.call("OTA_Nothing:AtAll", _read()), 400)
 
 
@@ -91,13 +91,13 @@ async def other_case(peer: Peer) -> Result:
 
 
 async def no_action(peer: Peer) -> Result:
-    """A form without the field."""
+    """A form without the field `action`."""
     body = b'--B\r\nContent-Disposition: form-data; name="request"\r\n\r\nx\r\n--B--\r\n'
     return refused(await peer.post(body, {"Content-Type": _FORM}), 400)
 
 
 async def get(peer: Peer) -> Result:
-    """GET is none of the protocol's methods."""
+    """GET is not allowed."""
     answer = await peer.post(b"", {}, method="GET")
     return PASSED if 400 <= answer.status < 500 else failed(f"HTTP {answer.status} to a GET")
 
@@ -108,7 +108,7 @@ async def not_a_form(peer: Peer) -> Result:
 
 
 async def cut_form(peer: Peer) -> Result:
-    """A form whose last boundary is missing: what follows was lost."""
+    """A form whose end is missing."""
     content_type, body = encode_multipart(READ, _read())
     return refused(await peer.post(body[:-40], {"Content-Type": content_type}), 400)
 
@@ -129,14 +129,14 @@ async def plain_field(peer: Peer) -> Result:
 
 
 async def urlencoded(peer: Peer) -> Result:
-    """Not asked for by the protocol, and sent by some."""
+    """A form that the protocol does not require, but some clients send."""
     action, document = _harmless(peer)
     body = urlencode({"action": action, "request": document.decode()}).encode()
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = await peer.post(body, headers)
     if answer.status >= 500:
         return failed(f"HTTP {answer.status} to an urlencoded form")
-    return PASSED if answered(answer) is PASSED else warning("urlencoded forms are not taken")
+    return PASSED if answered(answer) is PASSED else warning("urlencoded forms are refused")
 
 
 async def broken_xml(peer: Peer) -> Result:
@@ -156,7 +156,7 @@ async def other_root(peer: Peer) -> Result:
 
 
 async def entity(peer: Peer) -> Result:
-    """An entity of its own, which must not be put in."""
+    """An internal entity, which must not be expanded."""
     return refused(await peer.call(READ, _with_dtd("<!ENTITY e 'expanded'>")), 400)
 
 
@@ -177,33 +177,33 @@ async def external_entity(peer: Peer) -> Result:
 
 
 async def packed(peer: Peer) -> Result:
-    """gzip is taken where it is announced."""
+    """A body compressed by gzip is accepted if the server announces gzip."""
     first = await peer.harmless()
     if not accepts_gzip(first):
         return skipped("the server does not announce gzip")
     document = _read()
-    plain, packed_too = await peer.call(READ, document), await peer.call_packed(READ, document)
-    if plain.status != packed_too.status:
-        return failed(f"HTTP {packed_too.status} to a packed body, {plain.status} to a plain one")
+    plain, compressed = await peer.call(READ, document), await peer.call_packed(READ, document)
+    if plain.status != compressed.status:
+        return failed(f"HTTP {compressed.status} with gzip, {plain.status} without")
     return PASSED
 
 
 async def not_packed(peer: Peer) -> Result:
-    """A body that says it is packed and is not."""
+    """A body that is announced as gzip and is not."""
     content_type, body = encode_multipart(READ, _read())
     headers = {"Content-Type": content_type, "Content-Encoding": "gzip"}
     return refused(await peer.post(body, headers), 400, 415)
 
 
 async def bomb(peer: Peer) -> Result:
-    """A small body that unpacks to a large one."""
+    """A small body that is large when it is decompressed."""
     if not accepts_gzip(await peer.harmless()):
         return skipped("the server does not announce gzip")
     return _bounded(await peer.call_packed(READ, b" " * _BOMB_BYTES))
 
 
 async def large(peer: Peer) -> Result:
-    """A body of 3 MB: taken or refused, but not for ever."""
+    """A body of 3 MB is answered: accepted or refused."""
     answer = await peer.call(READ, _read() + b" " * _LARGE_BYTES)
     return failed(f"HTTP {answer.status}") if answer.status >= 500 else PASSED
 
@@ -226,7 +226,7 @@ def _harmless(peer: Peer) -> tuple[str, bytes]:
 
 
 def _read() -> bytes:
-    """Of a hotel that there is not: what waits for another one is left alone."""
+    """A request for a hotel that does not exist, so that no guest request is delivered."""
     return message.read_requests(HotelName(code=NO_HOTEL))
 
 
@@ -244,12 +244,12 @@ CHECKS = (
     Check("transport.no-version", "version header missing: 400", no_version),
     Check("transport.unknown-version", "unknown version: 400", unknown_version),
     Check("transport.no-client-id", "the client id is optional", no_client_id),
-    Check("transport.client-id", "any client id is taken", some_client_id),
+    Check("transport.client-id", "any client id is accepted", some_client_id),
     Check("transport.unknown-action", "unknown action: 400", unknown_action),
     Check("transport.action-case", "actions are case-sensitive: 400", other_case),
     Check("transport.no-action", "action missing: 400", no_action),
     Check("transport.get", "GET is refused", get),
-    Check("transport.not-a-form", "a body that is no form: 415 or 400", not_a_form),
+    Check("transport.not-a-form", "a body that is not a form: 415 or 400", not_a_form),
     Check("transport.cut-form", "a form that is cut off: 400", cut_form),
     Check("transport.plain-field", "request as a field", plain_field),
     Check("transport.file-part", "request as a file", file_part),
@@ -259,9 +259,9 @@ CHECKS = (
     Check("transport.other-root", "the document of another action: 400", other_root),
     Check("transport.entity", "a document type declaration: 400", entity),
     Check("transport.external-entity", "external entities are not fetched", external_entity),
-    Check("transport.gzip", "gzip is taken where it is announced", packed),
-    Check("transport.not-gzip", "gzip that is none: 400 or 415", not_packed),
-    Check("transport.gzip-bomb", "64 MB packed into 64 KB: refused", bomb, stress=True),
+    Check("transport.gzip", "gzip is accepted if announced", packed),
+    Check("transport.not-gzip", "announced as gzip but is not: 400 or 415", not_packed),
+    Check("transport.gzip-bomb", "64 MB compressed to 64 KB: refused", bomb, stress=True),
     Check("transport.large", "3 MB are answered", large, stress=True),
     Check("transport.deep", "XML of 20,000 levels: refused", deep, stress=True),
 )

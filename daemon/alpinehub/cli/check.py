@@ -16,7 +16,7 @@ from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client.reply import refusal
 from alpinehub.check import guest, handshake, transport
 from alpinehub.check.peer import Peer, served_by
-from alpinehub.check.suite import Check, Done, Outcome, run_suite
+from alpinehub.check.suite import Check, CheckRun, Outcome, run_suite
 from alpinehub.cli.peer import (
     Failed,
     TransportFailed,
@@ -101,7 +101,7 @@ def check(
 
 async def _run(
     peer: Peer, checks: Sequence[Check], versions: tuple[str, ...], *, write: bool, stress: bool
-) -> list[Done]:
+) -> list[CheckRun]:
     """Run the checks in the versions that the server serves.
 
     Raises: RequestFailed, TransportFailed.
@@ -109,28 +109,25 @@ async def _run(
     served = await served_by(peer)
     if not served:
         what, hint = refusal(await peer.harmless())
-        raise TransportFailed(f"the server serves no version to this user: {what}", hint)
+        raise TransportFailed(f"the server serves no version to this login: {what}", hint)
     chosen = {name: one for name, one in served.items() if not versions or name in versions}
     if not chosen:
         raise TransportFailed(f"the server does not serve {', '.join(versions)}")
     peer = replace(peer, protocols=chosen)
     try:
-        return await run_suite(peer, checks, write=write, stress=stress, seen=_progress)
+        return await run_suite(peer, checks, write=write, stress=stress, on_result=_show_progress)
     finally:
-        _clear()
+        _show_progress()
 
 
-def _progress(one: Done) -> None:
+def _show_progress(one: CheckRun | None = None) -> None:
+    """Show the check on a terminal's progress line, or clear the line."""
     if sys.stderr.isatty():
-        click.echo(f"\r\x1b[K{one.check.id} {one.version}", nl=False, err=True)
+        text = f"{one.check.id} {one.version}" if one else ""
+        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
 
 
-def _clear() -> None:
-    if sys.stderr.isatty():
-        click.echo("\r\x1b[K", nl=False, err=True)
-
-
-def _record(one: Done) -> dict[str, object]:
+def _record(one: CheckRun) -> dict[str, object]:
     return {
         "check": one.check.id,
         "version": one.version or None,
@@ -141,7 +138,7 @@ def _record(one: Done) -> dict[str, object]:
     }
 
 
-def _show(done: Sequence[Done], counts: Mapping[Outcome, int]) -> None:
+def _show(done: Sequence[CheckRun], counts: Mapping[Outcome, int]) -> None:
     """Print a row for each check; several if its result is not the same in all versions."""
     rows = []
     for (check, result), group in groupby(done, key=lambda one: (one.check, one.result)):
