@@ -48,7 +48,7 @@ may succeed), 78 the configuration cannot be used, 130 ended by Ctrl-C.""",
     __version__, prog_name="cordata", message="%(prog)s %(version)s", help="Show the version."
 )
 def cordata() -> None:
-    """Run a Python service as a rope team on systemd.
+    """Run a multi-process Python service on systemd.
 
     The configuration file is --config, else $CORDATA_CONFIG, else ./cordata.toml (refused if
     another user can change it), else /etc/cordata/cordata.toml.
