@@ -82,7 +82,7 @@ def make_state(config: Config) -> None:
     try:
         state.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        text = f"[paths] state {state} cannot be made: {error.strerror}"
+        text = f"[paths] state {state} cannot be created: {error.strerror}"
         if is_transient(error):
             raise StoreUnavailable(text) from error
         hint = "create it for the service's user, or set another directory"

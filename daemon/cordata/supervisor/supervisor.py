@@ -191,7 +191,7 @@ class Supervisor:
             try:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
-                text = f"{directory} cannot be made: {error.strerror}"
+                text = f"{directory} cannot be created: {error.strerror}"
                 raise (StoreUnavailable if is_transient(error) else ConfigError)(text) from error
         found = {"STATE_DIRECTORY": str(self._state), "CORDATA_RUNTIME": str(runtime)}
         if credentials.is_dir() and "CREDENTIALS_DIRECTORY" not in os.environ:

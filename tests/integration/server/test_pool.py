@@ -181,7 +181,7 @@ def test_worker_serves_without_child_where_its_sockets_cannot_be_made(tmp_path: 
     (tmp_path / "run" / "pool").write_text("a file in the place of the directory")
     with server(tmp_path, app=APP, workers=1) as running:
         running.ready()
-        running.until_logged("this worker has no pool child: .*sockets cannot be made")
+        running.until_logged("this worker has no pool child: .*sockets cannot be created")
         assert running.get("/") == {}
         with client(tmp_path, timeout=0.5) as pool, pytest.raises(PoolUnavailable):
             pool.execute("echo")

@@ -34,7 +34,7 @@ def test_role_ends_with_78_when_the_directory_cannot_be_made(tmp_path: Path) -> 
     config.write_text(config.read_text().replace('state = "state"', 'state = "/proc/none"'))
     result = cordata("primary", "--config", str(config))
     assert result.returncode == 78
-    assert "[paths] state /proc/none cannot be made" in result.stderr
+    assert "[paths] state /proc/none cannot be created" in result.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
@@ -47,7 +47,7 @@ def test_role_may_come_again_when_the_disk_is_too_full_for_the_directory(
         config.write_text(config.read_text().replace('state = "state"', f'state = "{disk}/state"'))
         result = cordata(*role, "--config", str(config))
     assert result.returncode == 1  # 78 would be for good
-    assert "state cannot be made: No space left on device" in result.stderr
+    assert "state cannot be created: No space left on device" in result.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
@@ -57,4 +57,4 @@ def test_server_says_what_is_wrong_with_the_directory_that_it_is_to_make(tmp_pat
         for directory, code in ((disk / "state", 1), (Path("/proc/none"), 78)):
             result = cordata(*words, "--state", str(directory))
             assert (result.returncode, "bug" in result.stderr) == (code, False)
-            assert f"{directory} cannot be made: No s" in result.stderr
+            assert f"{directory} cannot be created: No s" in result.stderr

@@ -152,7 +152,7 @@ def _original(data: Mapping[str, Any]) -> Exception | None:
     """The exception that the command raised, with the same class and arguments.
 
     Its module is not imported for that: only children import commands. None if this process has
-    not imported it, or if its class cannot be made from the arguments.
+    not imported it, or if its class cannot be created from the arguments.
     """
     module = sys.modules.get(_text(data, "module"))
     found: Any = module

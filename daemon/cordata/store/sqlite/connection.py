@@ -105,7 +105,7 @@ class Database:
                 os.close(os.open(self.path, flags, 0o600))
             except OSError as error:
                 raise StoreUnavailable(
-                    f"{self.path} cannot be made: {error.strerror}",
+                    f"{self.path} cannot be created: {error.strerror}",
                     hint=DIRECTORY_HINT,
                 ) from error
         connection = self._connect()

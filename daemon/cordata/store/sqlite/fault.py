@@ -21,7 +21,7 @@ from cordata.errors import (
 )
 from cordata.store.tx import MISSING_HINT
 
-#: The next step when a file of the store cannot be made or opened.
+#: The next step when a file of the store cannot be created or opened.
 DIRECTORY_HINT = (
     "the state directory must exist and belong to the service's user; if it is the wrong one, name"
     " the configuration: --config FILE, or CORDATA_CONFIG"
