@@ -1,19 +1,19 @@
-# cordata. `make help` lists what there is; nothing has to be installed before.
-# Needs a Debian 12 or newer machine; missing packages are installed with apt (as root, or by sudo).
+# cordata. `make help` lists the targets.
+# Needs Debian 12 or newer; missing packages are installed with apt (as root, or by sudo).
 
 # Port and directory of `make run`.
 PORT ?= 8080
 STATE ?= .run
 # Any Python from 3.11 on.
 PYTHON ?= python3
-# More words for pytest: make test PYTEST="-k kill -x"
+# Arguments for pytest: make test PYTEST="-k kill -x"
 PYTEST ?=
 # Seconds of each part of `make fuzz`.
 FUZZ ?= 60
-# Of `make soak`: seconds of steady load, and calls while processes are killed; 0: none.
+# For `make soak`: seconds of steady load, and number of calls while processes are killed; 0: none.
 SOAK ?= 300
 CHAOS ?= 20000
-# Words of the measurements wanted: make bench BENCH="redis start"
+# Benchmarks to run: make bench BENCH="redis start"
 BENCH ?=
 
 SHELL := /bin/sh
@@ -22,26 +22,26 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help run test test-all test-debian test-venv test-smoke test-alone oracle test-system lint reference deb bench versus fuzz soak boot clean clean-cache
 
 build := packaging/build
-# The tests that use the official AlpineBits material where it is there.
+# The tests that use the official AlpineBits material if it is available.
 alone = $(shell grep -rlE 'alpinebits import .*material|alpinebits\.recorded' tests/integration --include='test_*.py')
 # One of everything: commands, worker and primary, HTTP, events, jobs, mail, alerts, pool, hub, AlpineBits.
 smoke = tests/contract tests/unit/style tests/integration/testing tests/integration/mail tests/integration/alert \
 	$(addprefix tests/integration/,cli/test_commands.py cli/test_job.py server/test_server.py server/test_pool.py \
 	http/test_server.py hub/test_http.py hub/test_cli.py alpinebits_client/test_check.py report/test_report.py redis/test_worker.py)
-# Most tests wait for a server or a process most of the time.
+# More than there are processors: most tests spend their time waiting for a server or a process.
 parallel := -n 4 --dist worksteal
-# One environment for whoever develops; `make run` has one of its own, without them.
+# Extras of the environment for development; that of `make run` has none.
 extras := test lint bench
-# Before the command of a part that is to leave the processors to others.
+# Prefix for commands that run with low priority.
 low :=
-# Hosts, the Debian 13 tree and its name spaces take root; the cache stays the caller's own.
+# Hosts, the Debian 13 tree and its namespaces need root; the cache stays that of the caller.
 ifeq ($(shell id -u),0)
 root :=
 else
 root := sudo -n --preserve-env=HOME,XDG_CACHE_HOME,CORDATA_CACHE,CORDATA_SHARED,CI,PYTHON
 endif
 export PYTHON PYTHONDONTWRITEBYTECODE = 1
-# As an installed package has it: else each process compiles all that it imports, at each start.
+# With bytecode, as installed: otherwise each process compiles all that it imports at each start.
 run bench versus test-venv test-smoke: export PYTHONDONTWRITEBYTECODE =
 
 help: ## Show this
@@ -50,9 +50,9 @@ help: ## Show this
 run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C stops it
 	@$(build)/need python venv run && venv=$$($(build)/venv) && PYTHONPATH=daemon exec "$$venv/bin/python" packaging/run.py $(PORT) $(STATE)
 
-# What the parts need is made first, for two of them at once must not install. The parts wait much of their
-# time, so all run at once, and go on when one fails; the output of each is printed whole when it ends. Hosts
-# come first: their tests assert how soon a service is back, so the others have a lower priority.
+# Requirements are installed first, since the parts must not install at the same time. The parts spend much
+# of their time waiting, so all run at once, and continue when one fails; the output of each is printed when
+# it ends. The tests of hosts assert how soon a service is back, so the other parts have a lower priority.
 test: ## Lint, all tests on Debian 13's Python, a part of them on this one, the package in booted hosts
 	@$(build)/need venv tree lint test && $(build)/venv $(extras) >/dev/null && $(root) $(build)/tree >/dev/null
 	@echo "lint, test-debian, test-smoke and test-system run at once; each is shown when it ends" >&2
@@ -68,18 +68,18 @@ test-venv: ## The same in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		"$$venv/bin/python" -m pytest -q -p no:cacheprovider --durations=10 $(parallel) tests/unit tests/contract tests/integration tests/oracle $(PYTEST)
 
-# The oldest Python that is supported is Debian 12's, where most of the tests need not run again: mypy
-# and ruff know what it lacks.
-test-smoke: ## Contract tests and one of everything in a virtual environment
+# The oldest supported Python is Debian 12's. Most tests need not run again there: mypy and ruff find code
+# that needs a newer one.
+test-smoke: ## Contract tests and one test of everything else, in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		$(low) "$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) $(smoke) $(PYTEST)
 
-# What a clone has that stands alone: the tests that use ../shared must pass without it.
+# In a clone without ../shared, the tests that use it must pass, too.
 test-alone: ## The tests of AlpineBits without the official schemas and samples in ../shared
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		CORDATA_SHARED=none "$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) $(alone) $(PYTEST)
 
-# `make test` plays four chapters of the forty.
+# `make test` runs four chapters of the forty.
 oracle: ## All recorded answers of the hub, on both stores
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		ORACLE=all "$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) tests/oracle $(PYTEST)
@@ -100,14 +100,14 @@ reference: ## Write the commands and settings into docs/reference/
 deb: ## The Debian packages cordata and alpinehub, into dist/
 	@$(build)/need tree && $(root) $(build)/deb dist
 
-bench: ## Throughput, latency, memory and idle cost beside others (BENCH="redis webhook" for a part)
+bench: ## Throughput, latency, memory and idle cost, compared with others (BENCH="redis webhook" for a part)
 	@$(build)/need bench test tree && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python" $(BENCH)
 
-versus: ## This checkout beside another, in turns, on Debian 13's Python (OTHER=../old BENCH="webhook-sqlite hub")
+versus: ## Benchmarks of this checkout and another, alternating (OTHER=../old BENCH="webhook-sqlite hub")
 	@$(build)/need bench test tree && python=$$($(root) $(build)/tree-python) && \
 		PYTHONPATH=daemon:. "$$python" -m tests.bench.versus $(OTHER) $(BENCH)
 
-fuzz: ## The hub's rules under any input, FUZZ=60 seconds each; atheris if there is one
+fuzz: ## Fuzz the hub's rules, FUZZ=60 seconds each; with atheris if it can be installed
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
 		{ "$$venv/bin/pip" install -q --only-binary :all: atheris || true; } && \
 		export PYTHONPATH=daemon:. && "$$venv/bin/python" -m tests.bench.hub_fuzz $(FUZZ)
