@@ -451,7 +451,7 @@ async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes
     try:
         result = await store_submission(request.ctx.store, submission, now_us=request.ctx.now_us())
     except KeyReused:
-        message = "This Idempotency-Key came with another body before."
+        message = "This Idempotency-Key was used with another body before."
         raise HttpError(422, "idempotency_key_reused", message) from None
     except UnknownReservation:
         unknown = Problem("external_id", "not known; a cancellation of it must be complete")

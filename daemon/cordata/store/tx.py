@@ -210,7 +210,7 @@ class Tx(ABC):
         row = await self.fetch_one("idempotency.get", scope=scope, key=key)
         if row is not None:
             if row["body_hash"] != body_hash:
-                raise KeyReused(f"idempotency key {key!r} came with another body before")
+                raise KeyReused(f"idempotency key {key!r} was used with another body before")
             return str(row["response"])
         response = await answer()
         await self.write(

@@ -37,7 +37,7 @@ async def test_second_request_gets_the_first_response_and_has_no_effect(opened: 
 async def test_key_is_refused_when_it_comes_with_another_body(opened: Opener) -> None:
     async with opened() as store:
         await ask(store, "k")
-        with pytest.raises(KeyReused, match="'k' came with another body"):
+        with pytest.raises(KeyReused, match="'k' was used with another body"):
             await ask(store, "k", body="c")
         assert await ask(store, "l") == "number 2"
 

@@ -161,7 +161,7 @@ async def test_room_that_stands_there_twice_is_an_error(tmp_path: Path) -> None:
         room = '<GuestRoom Code="DZ"><TypeRoom RoomID="101"/></GuestRoom>'
         answer = await push(hub, "Inventory", BASIC.replace(room, room * 2))
         assert error_of(answer) == ("13", "402")
-        assert "GuestRoom 3: this RoomID stands there twice" in answer.text
+        assert "GuestRoom 3: this RoomID is listed twice" in answer.text
 
 
 async def test_hotel_of_another_is_as_one_that_does_not_exist(tmp_path: Path) -> None:

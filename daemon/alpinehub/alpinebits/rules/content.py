@@ -143,7 +143,7 @@ class _RoomsCheck:
             kind = child(room, "TypeRoom")
             room_id = kind.get(_ROOM_ID, "") if kind is not None else ""
             if room_id and (code, room_id) in room_ids:
-                self._wrong(INVALID_ROOM, "this RoomID stands there twice")
+                self._wrong(INVALID_ROOM, "this RoomID is listed twice")
             room_ids.add((code, room_id))
 
     def _check_heading(self, room: _Element) -> None:
@@ -156,13 +156,13 @@ class _RoomsCheck:
         if class_ is None:
             self._missing("RoomClassificationCode")
         elif count(class_) not in _ROOM_CLASSES:
-            self._wrong(INVALID_VALUE, "RoomClassificationCode is none of OTA's list GRI")
+            self._wrong(INVALID_VALUE, "RoomClassificationCode is not in OTA's list GRI")
         for amenity in listed(room, "Amenities"):
             code = amenity.get("RoomAmenityCode")
             if code is None:
                 self._missing("RoomAmenityCode")
             elif not _is_amenity(code.strip()):
-                self._wrong(INVALID_VALUE, "RoomAmenityCode is none of OTA's list RMA")
+                self._wrong(INVALID_VALUE, "RoomAmenityCode is not in OTA's list RMA")
         self._check_descriptions(list(listed(room, "MultimediaDescriptions")))
 
     def _check_occupancy(self, room: _Element, kind: _Element | None) -> None:
@@ -200,7 +200,7 @@ class _RoomsCheck:
         if len(descriptions) > _MAX_DESCRIPTIONS:
             self._wrong(UNABLE, "there are more than three MultimediaDescription")
         if len(set(codes)) < len(codes):
-            self._wrong(INVALID_VALUE, "an InfoCode stands there twice")
+            self._wrong(INVALID_VALUE, "an InfoCode is listed twice")
         if _NAME not in codes:
             self._missing("the MultimediaDescription with InfoCode 25")
 
@@ -214,7 +214,7 @@ class _RoomsCheck:
             if not pictures:
                 self._missing(f"ImageItems for InfoCode {code}")
             if any(count(one.get("Category", "")) not in _PICTURE_CATEGORIES for one in pictures):
-                self._wrong(INVALID_VALUE, "Category of a picture is none of OTA's list PIC")
+                self._wrong(INVALID_VALUE, "Category of a picture is not in OTA's list PIC")
 
     def _check_room(self, room: _Element) -> None:
         kind = child(room, "TypeRoom")

@@ -46,7 +46,7 @@ def _read(root: _Element) -> EventsMessage:
         problems.add(UNABLE, "the reports are of several hotels; send one message for each")
     reports = [_read_report(one, at, problems) for at, one in enumerate(root[0], start=1)]
     if len({(one.context, one.id) for one in reports}) < len(reports):
-        problems.add(INVALID_VALUE, "an event stands there twice")
+        problems.add(INVALID_VALUE, "an event is listed twice")
     return EventsMessage(
         hotel_code=sites[0].get("HotelCode"),
         hotel_name=sites[0].get("HotelName"),

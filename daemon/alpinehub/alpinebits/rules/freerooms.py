@@ -201,7 +201,7 @@ def _counted(entry: Entry, counts: _Element | None, at: int, message: _Message) 
         place, feature = _TYPES[one.get("CountType", "")]
         number = count(one.get("Count", ""))
         if place in seen:
-            message.problems.add(INVALID_VALUE, f"entry {at}: a CountType stands there twice")
+            message.problems.add(INVALID_VALUE, f"entry {at}: a CountType is listed twice")
         if number is None:
             message.problems.add(INVALID_VALUE, f"entry {at}: Count is too large")
         if feature is not None:

@@ -85,7 +85,7 @@ def _read(root: _Element) -> RatePlansMessage:
         plans = [_PlanCheck(problems, at).read(one) for at, one in enumerate(elements, start=1)]
         codes = [one.code for one in plans if one.code]
         if len(set(codes)) < len(codes):
-            problems.add(INVALID_VALUE, "a RatePlanCode stands there twice")
+            problems.add(INVALID_VALUE, "a RatePlanCode is listed twice")
         if complete and any(one.kind in ("Overlay", "Remove") for one in plans):
             problems.add(
                 UNABLE, "a complete set holds whole plans only: neither Overlay nor Remove"
@@ -168,7 +168,7 @@ class _PlanCheck:
             self._add(MISSING, "RatePlanCategory without RatePlanType")
         names = [one.get("Name") for one in plan.findall(tag("Description"))]
         if len(set(names)) < len(names):
-            self._wrong("a Description stands there twice")
+            self._wrong("a Description is listed twice")
         self._check_prices(plan)
         self._check_offers(plan)
         check_texts(plan, self._problems)
@@ -239,7 +239,7 @@ class _PlanCheck:
         for one in listed(rule, "LengthsOfStay"):
             kind, nights = one.get("MinMaxMessageType", ""), count(one.get("Time", ""))
             if kind in nights_of:
-                self._wrong(f"a LengthOfStay {kind} stands there twice")
+                self._wrong(f"a LengthOfStay {kind} is listed twice")
             if nights is None:
                 self._wrong("Time of a LengthOfStay is no number of nights")
             nights_of[kind] = nights or 0
@@ -358,7 +358,7 @@ class _PlanCheck:
                 self._wrong("MinOccupancy is greater than MaxOccupancy")
         adult = _number(adults, "MinAge")
         if (children is None) is not (adult is None):
-            self._add(MISSING, "MinAge of adults and Occupancy of children stand or fall together")
+            self._add(MISSING, "MinAge of adults and Occupancy of children require each other")
             return
         if children is None or adult is None:
             return
