@@ -13,7 +13,7 @@ FUZZ ?= 60
 # For `make soak`: seconds of steady load, and number of calls while processes are killed; 0: none.
 SOAK ?= 300
 CHAOS ?= 20000
-# Benchmarks to run: make bench BENCH="redis start"
+# Benchmarks to run: make bench BENCH="webhook health"
 BENCH ?=
 
 SHELL := /bin/sh
@@ -100,8 +100,9 @@ reference: ## Write the commands and settings into docs/reference/
 deb: ## The Debian packages cordata and alpinehub, into dist/
 	@$(build)/need tree && $(root) $(build)/deb dist
 
-bench: ## Throughput, latency, memory and idle cost, compared with others (BENCH="redis webhook" for a part)
-	@$(build)/need bench test tree && venv=$$($(build)/venv $(extras)) && $(build)/bench "$$venv/bin/python" $(BENCH)
+bench: ## Throughput, latency, memory and idle cost beside others (BENCH="webhook health" for a part)
+	@$(build)/need bench test tree && venv=$$($(build)/venv $(extras)) && $(root) $(build)/tree >/dev/null && \
+		$(build)/bench "$$venv/bin/python" $(BENCH)
 
 versus: ## Benchmarks of this checkout and another, alternating (OTHER=../old BENCH="webhook-sqlite hub")
 	@$(build)/need bench test tree && python=$$($(root) $(build)/tree-python) && \

@@ -1,9 +1,10 @@
-"""GET /api/health: our server beside uvicorn, granian and aiohttp, 4 processes each.
+"""GET /api/health: our server beside uvicorn, granian, aiohttp and bare httptools, 4 processes.
 
 python -m tests.bench.http_health [--rounds 5] [--seconds 4] [--workers 4]
 
 All run at once and are asked in turn, round after round, since the machine is not quiet: only the
-ratios mean something. The spread is how 64 keep-alive connections fell to our processes.
+ratios mean something. `hub` is the hub with its primary, on SQLite; `cordata`, uvicorn and granian
+serve one Starlette route. The spread is how 64 keep-alive connections fell to our processes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.servers import cpu_s, environment, family, free_port, wait_for
+from tests.bench.servers import cpu_s, environment, family, free_port, hub, wait_for
 from tests.servers.reaper import watched
 
 CONNECTIONS = 64
@@ -31,6 +32,8 @@ _RATE = re.compile(r"Requests/sec:\s+([0-9.]+)")
 _ERRORS = re.compile(r"(Socket errors|Non-2xx).*")
 _COUNT = re.compile(r"(\d+) requests in")
 _ID = re.compile(rb"x-request-id: ([0-9a-f]{16})")
+#: The ratio of the hub to a peer that is to be reached.
+WANTED = {"uvicorn": 2.5, "bare": 0.65}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ def commands(workers: int, scratch: Path) -> dict[str, list[str]]:
     """How each server is started, on a free port."""
     python = [sys.executable, "-m"]
     app = "tests.bench.http_app:app"
-    ports = [str(free_port()) for _ in range(4)]
+    ports = [str(free_port()) for _ in range(5)]
     count = str(workers)
     uvicorn = [*python, "uvicorn", app, "--port", ports[1], "--workers", count]
     granian = [*python, "granian", "--interface", "asgi", "--port", ports[2], "--workers", count]
@@ -54,6 +57,7 @@ def commands(workers: int, scratch: Path) -> dict[str, list[str]]:
         "uvicorn": [*uvicorn, "--no-access-log", "--log-level", "warning"],
         "granian": [*granian, "--no-ws", "--log-level", "warning", app],
         "aiohttp": [*python, "tests.bench.http_aiohttp", ports[3], count],
+        "bare": [*python, "tests.bench.http_bare", ports[4], count],
     }
 
 
@@ -63,16 +67,27 @@ def url_of(argv: list[str]) -> str:
 
 
 @contextlib.contextmanager
-def group(argv: list[str], log: Path) -> Iterator[Peer]:
-    """A server in a process group of its own; ended as a group."""
+def group(argv: list[str], log: Path, *, peer: bool) -> Iterator[Peer]:
+    """A server in a process group of its own; ended as a group. Raises: RuntimeError with what it
+    wrote, if it does not start.
+    """
     with log.open("wb") as output:
         process = watched(
             subprocess.Popen(
-                argv, stdout=output, stderr=output, env=environment(), start_new_session=True
+                argv,
+                stdout=output,
+                stderr=output,
+                env=environment(peer=peer),
+                start_new_session=True,
             )
         )
         try:
-            wait_for(url_of(argv), process)
+            try:
+                wait_for(url_of(argv), process)
+            except (RuntimeError, TimeoutError) as error:
+                raise RuntimeError(
+                    f"{' '.join(argv[1:4])}: {error}: {log.read_text()[-500:]}"
+                ) from error
             yield Peer(url=url_of(argv), pids=[process.pid, *family(process.pid)])
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -124,9 +139,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as name, contextlib.ExitStack() as stack:
         scratch = Path(name)
         peers = {
-            server: stack.enter_context(group(argv, scratch / f"{server}.log"))
+            server: stack.enter_context(
+                group(argv, scratch / f"{server}.log", peer=server != "cordata")
+            )
             for server, argv in commands(options.workers, scratch).items()
         }
+        ours = stack.enter_context(hub(scratch, workers=options.workers))
+        pids = [ours.pid, *family(ours.pid)]
+        peers["hub"] = Peer(url=f"{ours.url}/api/health", pids=pids)
         for number in range(options.rounds):
             for server, peer in peers.items():
                 rate, cost = wrk(peer, options.seconds)
@@ -141,14 +161,18 @@ def main() -> None:
 
 def report(rates: dict[str, list[float]], costs: dict[str, list[float]]) -> None:
     """Medians, and ours in relation to each peer's."""
-    ours, our_cost = statistics.median(rates["cordata"]), statistics.median(costs["cordata"])
+    rate = {server: statistics.median(found) for server, found in rates.items()}
+    cost = {server: statistics.median(found) for server, found in costs.items()}
     for server in rates:
-        rate, cost = statistics.median(rates[server]), statistics.median(costs[server])
-        print(
-            f"  {server:8} {rate:8.0f}/s {cost:6.1f} us CPU each   "
-            f"rate: cordata / {server} {ours / rate:.2f}, CPU {our_cost / cost:.2f}"
+        shown = ", ".join(
+            f"{ours} / {server} {rate[ours] / rate[server]:.2f},"
+            f" CPU {cost[ours] / cost[server]:.2f}"
+            for ours in ("cordata", "hub")
         )
-    print("  to reach: rate of cordata / uvicorn >= 1.00")
+        print(f"  {server:8} {rate[server]:8.0f}/s {cost[server]:6.1f} us CPU each   rate: {shown}")
+    for server, wanted in WANTED.items():
+        ratio = rate["hub"] / rate[server]
+        print(f"  hub / {server} {ratio:.2f}x (to reach: {wanted:g}x)")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 30.0
 #: Compiled modules of all checkouts, beside no source.
 _COMPILED = Path(tempfile.gettempdir()) / "cordata-bench-compiled"
+#: The peers' packages where the interpreter has none (packaging/build/peers); no other program has
+#: them on its path.
+_PEERS = os.environ.get("BENCH_PEERS", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +45,11 @@ def free_port() -> int:
         return port
 
 
-def environment(*, checkout: Path = ROOT, **extra: str) -> dict[str, str]:
-    """The caller's environment with a checkout on the module path."""
+def environment(*, checkout: Path = ROOT, peer: bool = False, **extra: str) -> dict[str, str]:
+    """The caller's environment with a checkout on the module path; for a peer also its packages."""
     paths = [str(checkout / "daemon"), str(checkout), os.environ.get("PYTHONPATH", "")]
+    if peer:
+        paths.insert(0, _PEERS)
     # An installed package is compiled: a start that compiles says how long the source is.
     given = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     cache = {"PYTHONPYCACHEPREFIX": str(_COMPILED)}
@@ -80,7 +85,14 @@ def stop(process: subprocess.Popen[bytes], *, patience_s: float = 35.0) -> None:
 
 @contextlib.contextmanager
 def running(
-    name: str, argv: Sequence[str], *, url: str, log: Path, checkout: Path = ROOT, **extra: str
+    name: str,
+    argv: Sequence[str],
+    *,
+    url: str,
+    log: Path,
+    checkout: Path = ROOT,
+    peer: bool = False,
+    **extra: str,
 ) -> Iterator[Server]:
     """Run a server in a process group of its own until the block ends."""
     with log.open("ab") as output:
@@ -90,7 +102,7 @@ def running(
                 argv,
                 stdout=output,
                 stderr=output,
-                env=environment(checkout=checkout, **extra),
+                env=environment(checkout=checkout, peer=peer, **extra),
                 start_new_session=True,
             )
         )
@@ -116,7 +128,8 @@ def hub(
     state.mkdir(parents=True, exist_ok=True)
     config = state / "cordata.toml"
     config.write_text(
-        f'[app]\nimport = "alpinehub.app:app"\n[paths]\nstate = "{state}"\n'
+        f'[app]\nimport = "alpinehub.app:app"\n[http]\ntrusted_proxies = ["127.0.0.1"]\n'
+        f'[paths]\nstate = "{state}"\n'
         f'runtime = "{state}/run"\ncredentials = "{state}/credentials"\n[log]\nlevel = "warning"\n'
         f'[store]\nurl = "{store}"\n[broker]\nurl = "{broker}"\n'
     )
@@ -132,27 +145,36 @@ def hub(
         url=url + "/api/ready",
         log=scratch / "hub.log",
         checkout=checkout,
+        peer=False,
         **extra,
     ) as server:
         prepare([*python, "alpinehub", "demo"], extra, checkout)
         yield replace(server, url=url)
 
 
-def prepare(argv: Sequence[str], extra: dict[str, str], checkout: Path = ROOT) -> None:
+def prepare(
+    argv: Sequence[str], extra: dict[str, str], checkout: Path = ROOT, *, peer: bool = False
+) -> None:
     """Run a command to its end. Raises: CalledProcessError."""
-    env = environment(checkout=checkout, **extra)
+    env = environment(checkout=checkout, peer=peer, **extra)
     subprocess.run(argv, check=True, env=env, stdout=subprocess.DEVNULL)
 
 
 @contextlib.contextmanager
-def fastapi_peer(scratch: Path, store: str = "sqlite:", *, workers: int = 4) -> Iterator[Server]:
-    """The FastAPI + SQLAlchemy application under uvicorn, on SQLite or an empty database's url."""
+def fastapi_peer(
+    scratch: Path, store: str = "sqlite:", *, workers: int = 4, module: str = "peer_fastapi"
+) -> Iterator[Server]:
+    """The FastAPI + SQLAlchemy application under uvicorn, on SQLite or an empty database's url.
+
+    `module`: of tests.bench, with the application; run as a program it makes the tables.
+    """
     port = free_port()
     database = f"sqlite+aiosqlite:///{scratch / 'peer.db'}"
     if not store.startswith("sqlite:"):
         database = store.replace("postgresql://", "postgresql+asyncpg://")
-    prepare([sys.executable, "-m", "tests.bench.peer_fastapi"], {"PEER_DATABASE": database})
-    argv = [sys.executable, "-m", "uvicorn", "tests.bench.peer_fastapi:app"]
+    python = [sys.executable, "-m"]
+    prepare([*python, f"tests.bench.{module}"], {"PEER_DATABASE": database}, peer=True)
+    argv = [*python, "uvicorn", f"tests.bench.{module}:app"]
     argv += ["--workers", str(workers), "--port", str(port), "--no-access-log"]
     argv += ["--log-level", "warning"]
     url = f"http://127.0.0.1:{port}"
@@ -161,6 +183,7 @@ def fastapi_peer(scratch: Path, store: str = "sqlite:", *, workers: int = 4) -> 
         argv,
         url=url + "/api/health",
         log=scratch / "peer.log",
+        peer=True,
         PEER_DATABASE=database,
     ) as server:
         yield replace(server, url=url)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.servers import ROOT, cpu_s, environment, family, hub, pss_kb
-from tests.bench.webhook import fresh, wrk
+from tests.bench.webhook import durable, fresh
 from tests.servers.postgres import PostgresServer
 
 #: Of a small server, beside what the tests' have.
@@ -53,34 +53,12 @@ def webhook(checkout: Path, options: Options, number: int, *, postgres: bool) ->
     server = options.server if postgres else None
     with folder(options) as scratch, fresh(server) as store:
         with hub(scratch, store, checkout=checkout) as running:
-            wrk(running, seconds=1, run=f"warm{number}")
-            pids = [running.pid, *family(running.pid)]
-            servers = family(server_pid(options.server)) if postgres else []
-            used_s = sum(map(cpu_s, pids)) + sum(map(alive_s, servers))
-            measured = wrk(running, seconds=options.seconds, run=f"run{number}")
-            servers = family(server_pid(options.server)) if postgres else []
-            used_s = sum(map(cpu_s, pids)) + sum(map(alive_s, servers)) - used_s
-    assert not measured.errors, measured
-    requests = measured.per_s * options.seconds
+            measured, used_us = durable(running, server, seconds=options.seconds, run=str(number))
     return {
         f"webhook, {name}": (measured.per_s, "/s"),
         f"webhook, {name}, p99": (measured.p99_ms, "ms"),
-        f"webhook, {name}, processor": (used_s / requests * 1e6, "us"),
+        f"webhook, {name}, processor": (used_us, "us"),
     }
-
-
-def server_pid(server: PostgresServer) -> int:
-    """The postmaster's."""
-    (row,) = server.execute("SHOW data_directory")
-    return int((Path(str(row[0])) / "postmaster.pid").read_text().split()[0])
-
-
-def alive_s(pid: int) -> float:
-    """Processor time of a process that may have ended."""
-    try:
-        return cpu_s(pid)
-    except OSError:
-        return 0.0
 
 
 def running_hub(checkout: Path, options: Options, number: int) -> Figures:

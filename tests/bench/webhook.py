@@ -14,12 +14,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.servers import ROOT, Server, fastapi_peer, hub
+from tests.bench.servers import ROOT, Server, cpu_s, family, fastapi_peer, hub
 from tests.servers.postgres import PostgresServer
 
 CONNECTIONS = 64
 #: The ratio to reach on each store.
-WANTED = {"sqlite": 12, "postgres": 8}
+WANTED = {"sqlite": 15, "postgres": 7}
 #: Of a small server, beside what the tests' have.
 _SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 
@@ -36,9 +36,13 @@ class Measured:
 
 def wrk(server: Server, *, seconds: int, run: str) -> Measured:
     """64 connections, each request a booking of its own."""
-    script = ROOT / "tests/bench/booking.lua"
-    argv = ["wrk", "-t2", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(script)]
-    argv += [f"{server.url}/api/webhook/generic", "--", run]
+    return scripted("booking.lua", f"{server.url}/api/webhook/generic", run, seconds=seconds)
+
+
+def scripted(script: str, url: str, argument: str, *, seconds: int) -> Measured:
+    """64 connections, by a script of this directory, which prints a line RESULT."""
+    argv = ["wrk", "-t2", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "10s"]
+    argv += ["-s", str(ROOT / "tests/bench" / script), url, "--", argument]
     output = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     line = next(line for line in output.splitlines() if line.startswith("RESULT "))
     result = {key: float(value) for key, value in (f.split("=") for f in line.split()[1:])}
@@ -48,6 +52,36 @@ def wrk(server: Server, *, seconds: int, run: str) -> Measured:
         p99_ms=result["p99_us"] / 1000,
         errors=int(result["status_errors"] + result["socket_errors"]),
     )
+
+
+def processor_s(server: Server, postgres: PostgresServer | None) -> float:
+    """Processor time until now of all processes of a server, and of its database."""
+    pids = [server.pid, *family(server.pid)]
+    if postgres is not None:
+        (row,) = postgres.execute("SHOW data_directory")
+        first = (Path(str(row[0])) / "postmaster.pid").read_text().split()[0]
+        pids += family(int(first))
+    return sum(map(alive_s, pids))
+
+
+def alive_s(pid: int) -> float:
+    """Processor time of a process that may have ended."""
+    try:
+        return cpu_s(pid)
+    except OSError:
+        return 0.0
+
+
+def durable(
+    server: Server, postgres: PostgresServer | None, *, seconds: int, run: str
+) -> tuple[Measured, float]:
+    """A run of `wrk` after one to warm up, and microseconds of processor a request."""
+    wrk(server, seconds=1, run=f"warm{run}")
+    used_s = processor_s(server, postgres)
+    measured = wrk(server, seconds=seconds, run=f"run{run}")
+    used_s = processor_s(server, postgres) - used_s
+    assert not measured.errors, measured
+    return measured, used_s / (measured.per_s * seconds) * 1e6
 
 
 @contextmanager
@@ -66,7 +100,7 @@ def measure(
     """Ours and the peer's in turn, each alone on the machine and on a store of its own."""
     results: dict[str, list[Measured]] = {}
     for number in range(rounds):
-        for start in (hub, fastapi_peer):
+        for start in (hub, fastapi_peer)[:: 1 - number % 2 * 2]:
             folder = scratch / f"{start.__name__}-{number}"
             folder.mkdir()
             with fresh(server) as store, start(folder, store) as running:
