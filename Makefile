@@ -13,8 +13,10 @@ FUZZ ?= 60
 # For `make soak`: seconds of steady load, and number of calls while processes are killed; 0: none.
 SOAK ?= 300
 CHAOS ?= 20000
-# Benchmarks to run: make bench BENCH="webhook health"
+# Words of the measurements wanted: make bench BENCH="poll growth health"
 BENCH ?=
+# Another checkout, which `make versus` and the growth bench measure beside this one.
+OTHER ?=
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
@@ -100,9 +102,9 @@ reference: ## Write the commands and settings into docs/reference/
 deb: ## The Debian packages cordata and alpinehub, into dist/
 	@$(build)/need tree && $(root) $(build)/deb dist
 
-bench: ## Throughput, latency, memory and idle cost beside others (BENCH="webhook health" for a part)
+bench: ## Throughput, latency, memory and idle cost beside others (BENCH="poll growth health" for a part, OTHER=../old)
 	@$(build)/need bench test tree && venv=$$($(build)/venv $(extras)) && $(root) $(build)/tree >/dev/null && \
-		$(build)/bench "$$venv/bin/python" $(BENCH)
+		OTHER=$(OTHER) $(build)/bench "$$venv/bin/python" $(BENCH)
 
 versus: ## Benchmarks of this checkout and another, alternating (OTHER=../old BENCH="webhook-sqlite hub")
 	@$(build)/need bench test tree && python=$$($(root) $(build)/tree-python) && \

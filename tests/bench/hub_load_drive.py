@@ -151,7 +151,9 @@ class _Driver:
             today=datetime.now(UTC).date(),
             odd=False,
         )
-        headers = {"Content-Type": made.content_type}
+        # A form's limits count by address: each guest has one of their own, as a proxy tells it.
+        address = ".".join(map(str, crc32(unique.encode()).to_bytes(4, "big")))
+        headers = {"Content-Type": made.content_type, "X-Forwarded-For": address}
         if kind == "generic":
             headers["X-Webhook-Secret"] = party.secrets[kind]
         body = _of_guest(made.body, unique)
