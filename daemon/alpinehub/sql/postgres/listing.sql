@@ -10,9 +10,9 @@ INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_t
 SELECT r.id, :account_id::bigint, (j.value ->> 1)::integer, r.hotel_id, (j.value ->> 2)::integer,
        CASE WHEN r.version = (j.value ->> 1)::integer AND r.erased_at IS NULL THEN 1 ELSE 0 END, :now_us::bigint,
        :now_us::bigint, :rendered::text, :client_id::text, 1
-FROM json_array_elements(:sent::json) AS j (value) JOIN reservation r ON r.id = j.value ->> 0
-ORDER BY r.id
-FOR SHARE OF r
+FROM (SELECT value FROM json_array_elements(:sent::json) AS e (value) ORDER BY (value ->> 0) COLLATE "C") AS j
+CROSS JOIN LATERAL (  -- one look for each, by the index; a kept plan read the whole table
+    SELECT * FROM reservation WHERE id = j.value ->> 0 OFFSET 0 FOR SHARE) AS r
 ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
     first_sent_at = COALESCE(delivery.first_sent_at, excluded.first_sent_at),
     last_sent_at = excluded.last_sent_at,
