@@ -33,18 +33,6 @@ _UTF8 = (b"utf-8", b"utf8", b"us-ascii", b"ascii")
 
 # XML 1.0, production Char: no other character may be in a document, not even as a reference.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_TEXT = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"})
-_ATTRIBUTE = str.maketrans(
-    {
-        "&": "&amp;",
-        "<": "&lt;",
-        ">": "&gt;",
-        '"': "&quot;",
-        "\t": "&#9;",
-        "\n": "&#10;",
-        "\r": "&#13;",
-    }
-)
 
 
 def tag(name: str) -> str:
@@ -182,11 +170,14 @@ def clean(value: str) -> str:
 
 def escape_text(value: str) -> str:
     """A value as element content. It must be `clean`."""
-    return value.translate(_TEXT)
+    # `str.translate` takes 10 us for 140 characters if one of them is no ASCII, this 0.5 us.
+    value = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return value.replace("\r", "&#13;")
 
 
 def escape_attribute(value: str) -> str:
     """A value for between double quotes. It must be `clean`. Line ends and tabs become references,
     because a parser would turn them into spaces.
     """
-    return value.translate(_ATTRIBUTE)
+    value = escape_text(value).replace('"', "&quot;")
+    return value.replace("\t", "&#9;").replace("\n", "&#10;")

@@ -11,7 +11,6 @@ ids); if the hotel does, the guest request is undeliverable, with a reason. The 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -389,9 +388,10 @@ def _guest_counts(data: ReservationData) -> str:
         raise Undeliverable(UndeliverableCode.NO_ADULTS, "there are no adults")
     if any(age < 0 for age in data.children):
         raise Undeliverable(UndeliverableCode.CHILD_AGE, "a child has a negative age")
+    ages = data.children
     children = "".join(
-        f'<GuestCount Count="{count}" Age="{age}"/>'
-        for age, count in sorted(Counter(data.children).items(), reverse=True)
+        f'<GuestCount Count="{ages.count(age)}" Age="{age}"/>'
+        for age in sorted(set(ages), reverse=True)
     )
     return f'<GuestCounts><GuestCount Count="{data.adults}"/>{children}</GuestCounts>'
 
@@ -472,7 +472,7 @@ def _body(record: Record, hotel: Hotel, protocol: Protocol, lead: bool) -> str:
 
 def _date_time(us: int) -> str:
     """Microseconds since the epoch as xs:dateTime, whole seconds, UTC."""
-    return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S+00:00")
+    return datetime.fromtimestamp(us // 1_000_000, UTC).isoformat()
 
 
 #: Revision of the renderer. Increase it with each change of the XML: then all is validated again.
