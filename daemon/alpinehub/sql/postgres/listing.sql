@@ -34,22 +34,23 @@ WHERE d.reservation_id = j.value ->> 0 AND d.version = (j.value ->> 1)::integer
 WITH sent AS (
     SELECT d.reservation_id, max(d.version) AS version
     FROM json_array_elements(:accepted::json) AS j (value)
-    JOIN delivery d ON d.reservation_id = j.value ->> 1 AND d.account_id = :account_id
-        AND d.unique_id_type = (j.value ->> 0)::integer
+    CROSS JOIN LATERAL (  -- here and below: one look for each, by the index, as in listing_mark_sent
+        SELECT * FROM delivery WHERE reservation_id = j.value ->> 1 AND account_id = :account_id
+            AND unique_id_type = (j.value ->> 0)::integer OFFSET 0) AS d
     JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
     WHERE d.first_sent_at IS NOT NULL
     GROUP BY d.reservation_id, d.unique_id_type
 ), held AS MATERIALIZED (
-    SELECT d.reservation_id, d.version
-    FROM sent JOIN delivery d ON d.reservation_id = sent.reservation_id AND d.account_id = :account_id
-        AND d.version = sent.version
-    WHERE d.first_sent_at IS NOT NULL  -- looked at again once it is locked: it may be sent anew
-    ORDER BY d.reservation_id, d.version
-    FOR NO KEY UPDATE OF d
+    SELECT d.ctid
+    FROM (SELECT * FROM sent ORDER BY reservation_id, version) AS sent
+    CROSS JOIN LATERAL (
+        SELECT ctid, * FROM delivery WHERE reservation_id = sent.reservation_id AND account_id = :account_id
+            AND version = sent.version
+            AND first_sent_at IS NOT NULL  -- looked at again once it is locked: it may be sent anew
+        OFFSET 0 FOR NO KEY UPDATE) AS d
 )
 UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0
-FROM held
-WHERE d.reservation_id = held.reservation_id AND d.account_id = :account_id AND d.version = held.version
+FROM held WHERE d.ctid = held.ctid
 RETURNING d.unique_id_type, d.reservation_id, d.version, d.hotel_id, d.acked_at
 
 -- name: listing_rejected
@@ -59,16 +60,18 @@ RETURNING d.unique_id_type, d.reservation_id, d.version, d.hotel_id, d.acked_at
 WITH sent AS (
     SELECT d.reservation_id, max(d.version) AS version
     FROM json_array_elements(:rejected::json) AS j (value)
-    JOIN delivery d ON d.reservation_id = j.value ->> 0 AND d.account_id = :account_id
+    CROSS JOIN LATERAL (
+        SELECT * FROM delivery WHERE reservation_id = j.value ->> 0 AND account_id = :account_id OFFSET 0) AS d
     JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
     WHERE d.first_sent_at IS NOT NULL
     GROUP BY d.reservation_id
 )
 SELECT d.reservation_id, d.version, d.rejected_text
-FROM sent JOIN delivery d ON d.reservation_id = sent.reservation_id AND d.account_id = :account_id
-    AND d.version = sent.version
-ORDER BY d.reservation_id, d.version
-FOR NO KEY UPDATE OF d
+FROM (SELECT * FROM sent ORDER BY reservation_id, version) AS sent
+CROSS JOIN LATERAL (
+    SELECT * FROM delivery WHERE reservation_id = sent.reservation_id AND account_id = :account_id
+        AND version = sent.version
+    OFFSET 0 FOR NO KEY UPDATE) AS d
 
 -- name: listing_reject
 -- :rejected is [[reservation id, reason of the hotel], ...]. They are not delivered any more. A
@@ -76,22 +79,23 @@ FOR NO KEY UPDATE OF d
 WITH sent AS (
     SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS rejected_text
     FROM json_array_elements(:rejected::json) AS j (value)
-    JOIN delivery d ON d.reservation_id = j.value ->> 0 AND d.account_id = :account_id
+    CROSS JOIN LATERAL (
+        SELECT * FROM delivery WHERE reservation_id = j.value ->> 0 AND account_id = :account_id OFFSET 0) AS d
     JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
     WHERE d.first_sent_at IS NOT NULL
     GROUP BY d.reservation_id
 ), held AS MATERIALIZED (
-    SELECT d.reservation_id, d.version, sent.rejected_text
-    FROM sent JOIN delivery d ON d.reservation_id = sent.reservation_id AND d.account_id = :account_id
-        AND d.version = sent.version
-    WHERE d.first_sent_at IS NOT NULL  -- looked at again once it is locked: it may be sent anew
-    ORDER BY d.reservation_id, d.version
-    FOR NO KEY UPDATE OF d
+    SELECT d.ctid, sent.rejected_text
+    FROM (SELECT * FROM sent ORDER BY reservation_id, version) AS sent
+    CROSS JOIN LATERAL (
+        SELECT ctid, * FROM delivery WHERE reservation_id = sent.reservation_id AND account_id = :account_id
+            AND version = sent.version
+            AND first_sent_at IS NOT NULL  -- looked at again once it is locked: it may be sent anew
+        OFFSET 0 FOR NO KEY UPDATE) AS d
 )
 UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0,
     rejected_text = COALESCE(d.rejected_text, held.rejected_text)
-FROM held
-WHERE d.reservation_id = held.reservation_id AND d.account_id = :account_id AND d.version = held.version
+FROM held WHERE d.ctid = held.ctid
 RETURNING d.reservation_id, d.version, d.hotel_id, d.acked_at,
     (SELECT h.code FROM hotel h WHERE h.id = d.hotel_id) AS hotel,
     (SELECT hu.name FROM account hu WHERE hu.id = d.account_id) AS account_name
