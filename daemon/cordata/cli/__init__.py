@@ -31,6 +31,8 @@ _COMMANDS = {
         "Show the progress of subscriptions, reset them.",
     ),
     "migrate": ("cordata.cli.migrate:migrate", "Migrate the store, or list pending migrations."),
+    "backup": ("cordata.cli.backup:backup", "Copy store, configuration and credentials."),
+    "restore": ("cordata.cli.backup:restore", "Put the store of a backup in place."),
     "config": ("cordata.cli.config:config", "Check or show the configuration."),
     "credentials": ("cordata.cli.credentials:credentials", "Create the master key, list secrets."),
 }

@@ -13,7 +13,17 @@ from tests.integration.cli.command import ROOT, cordata
 from cordata.cli import cordata as program
 
 #: What operators look at and change: machines read it as well.
-_OPERATORS = ("outbox", "dlq", "group", "events", "subscriptions", "migrate", "pool")
+_OPERATORS = (
+    "outbox",
+    "dlq",
+    "group",
+    "events",
+    "subscriptions",
+    "migrate",
+    "pool",
+    "backup",
+    "restore",
+)
 #: Lists of whatever length.
 _LISTS = (
     *("outbox list", "dlq list", "events read"),

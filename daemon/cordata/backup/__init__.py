@@ -1,0 +1,1 @@
+"""Backups: an online copy of the store, configuration and credentials, and the way back."""

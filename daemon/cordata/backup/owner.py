@@ -1,0 +1,37 @@
+"""Root acts as the owner of a directory, so that it leaves no file of root's in it and follows no
+link there that only root could follow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def acting_as_owner(directory: Path) -> Iterator[None]:
+    """Inside the block root has the owner's effective user and group; may be nested.
+
+    A directory that is missing counts as its nearest parent. Anyone else stays who they are.
+    """
+    if os.getuid() != 0:
+        yield
+        return
+    while not directory.exists():
+        directory = directory.parent
+    status = directory.stat()
+    before = os.geteuid(), os.getegid(), os.getgroups()
+    _become(status.st_uid, status.st_gid, [status.st_gid])
+    try:
+        yield
+    finally:
+        _become(*before)
+
+
+def _become(uid: int, gid: int, groups: list[int]) -> None:
+    os.seteuid(0)
+    os.setgroups(groups)
+    os.setegid(gid)
+    os.seteuid(uid)
