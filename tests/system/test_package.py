@@ -13,7 +13,7 @@ from tests.host.package import Packages, install
 WORKERS = [f"worker@{n}.service" for n in range(4)]
 #: Names of the units, instances and all.
 OURS = ["worker@*", "alert@*", "job@*", "primary.*", "daily-report.*", "http.*"]
-OURS += ["cordata.slice", "cordata.target", "workers.target"]
+OURS += ["cordata-backup.*", "cordata.slice", "cordata.target", "workers.target"]
 ENABLED = ["http.socket", "cordata.target", "workers.target", "primary.service"]
 RUNNING = ["list-units", "--state=active,activating,deactivating,failed", "--no-legend"]
 #: What a host remembers of a package that was there: the package manager's and the journal's.

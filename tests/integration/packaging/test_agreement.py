@@ -123,7 +123,7 @@ def test_services_are_hardened_alike() -> None:
         for path in SERVICES
     }
     ends = {name: block.partition("SystemCallErrorNumber=")[2] for name, block in blocks.items()}
-    assert len(ends) == 5 and len({end.strip() for end in ends.values()}) == 1
+    assert len(ends) == 6 and len({end.strip() for end in ends.values()}) == 1
     assert len({block.partition("SystemCallErrorNumber=")[0] for block in blocks.values()}) == 1
     for block in blocks.values():
         lines = block.strip().splitlines()[1:]
