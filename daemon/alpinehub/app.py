@@ -6,9 +6,10 @@ from alpinehub import counts, demo, retention
 from alpinehub.alpinebits.call import CONVERT_LARGE, READ_LARGE
 from alpinehub.api import alpinebits, api
 from alpinehub.customers.duplicates import merge_duplicates
+from alpinehub.hotels import is_time_zone, list_hotels
 from alpinehub.inbox.processing import process_stale, settle
 from alpinehub.monitoring import watch
-from alpinehub.push import delivery, schedule
+from alpinehub.push import delivery, schedule, target
 from alpinehub.report.job import RENDER, due_portfolio, due_reports, send_portfolio, send_report
 from alpinehub.settings import HubSettings
 from alpinehub.sources import describe_closed, sealed_elsewhere
@@ -68,6 +69,29 @@ async def closed_secrets(ctx: Context) -> list[str]:
     """The sources whose secret cannot be unsealed, and what to do."""
     closed = (await sealed_elsewhere(ctx)).names
     return [describe_closed(closed)] if closed else []
+
+
+@app.check
+async def closed_push_passwords(ctx: Context) -> list[str]:
+    """The accounts whose push password cannot be unsealed, and what to do."""
+    closed = await target.closed_passwords(ctx)
+    if not closed:
+        return []
+    return [
+        "the push passwords of these accounts do not open with this host's master-key: "
+        f"{', '.join(closed)}; "
+        "restore the credential master-key, or run `alpinehub account push set` for each"
+    ]
+
+
+@app.check
+async def unknown_time_zones(ctx: Context) -> list[str]:
+    """The hotels whose time zone this host does not know: they would get no report."""
+    hotels = await list_hotels(ctx.store)
+    unknown = [str(one["code"]) for one in hotels if not is_time_zone(str(one["time_zone"]))]
+    if not unknown:
+        return []
+    return [f"this host does not know the time zone of {', '.join(unknown)}; apt install tzdata"]
 
 
 @app.on("inbox.received", concurrency=INTERPRETED_AT_ONCE)

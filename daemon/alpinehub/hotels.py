@@ -58,13 +58,20 @@ def check_hotel(hotel: NewHotel) -> None:
     if not _are_addresses(hotel.report_email):
         problems.append("report-email must be e-mail addresses, separated by commas")
     hint = None
-    try:
-        ZoneInfo(hotel.time_zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+    if not is_time_zone(hotel.time_zone):
         problems.append(f"time zone {hotel.time_zone!r} is not known")
         hint = nearest(hotel.time_zone, available_timezones())
     if problems:
         raise Unusable("; ".join(problems), hint=hint)
+
+
+def is_time_zone(name: str) -> bool:
+    """Whether this host has the data of a time zone."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
 
 
 async def add_hotel(store: Store, hotel: NewHotel) -> int:

@@ -368,9 +368,11 @@ class App:
         return function
 
     def check(self, function: Check) -> Check:
-        """Register a check for `cordata config check`, of what the file alone does not show.
+        """Register a check for `cordata doctor` and `cordata config check`, of what the file alone
+        does not show.
 
-        It is called if the store exists, only reads, and returns a sentence for each problem.
+        It is called if the store exists, only reads, and returns a sentence for each problem, with
+        what to do behind a semicolon: "hotel X has no address; run `shop hotel set X`".
         """
         check_function(function, "check", "ctx")
         self.checks.append(function)

@@ -23,7 +23,7 @@ from alpinehub.alpinebits_client.client import AlpineBitsClient, Login
 from alpinehub.alpinebits_client.http import HttpClient
 from alpinehub.hotels import Unusable
 from alpinehub.push.schedule import wake
-from cordata import Context, Row, Tx
+from cordata import Context, CordataError, Row, Tx
 
 #: The vault's context of push passwords.
 PUSH_SECRET = "alpinehub push"
@@ -163,6 +163,18 @@ async def find_target(ctx: Context, name: str) -> Target:
     if row is None:
         raise _no_target(name)
     return open_target(ctx, row)
+
+
+async def closed_passwords(ctx: Context) -> list[str]:
+    """Accounts whose push password was sealed with another master key; all if there is no key."""
+    rows = await ctx.store.read(lambda tx: tx.fetch_all("push_secrets"))
+    closed = []
+    for row in rows:
+        try:
+            ctx.vault.open(row["secret"], context=PUSH_SECRET)
+        except CordataError:
+            closed.append(str(row["name"]))
+    return closed
 
 
 async def read_target(tx: Tx, account_id: int) -> Row | None:

@@ -30,6 +30,10 @@ SELECT u.name, t.url, t.login, t.secret, t.protocol, t.gzip
 FROM push_target t JOIN account u ON u.id = t.account_id
 WHERE t.account_id = :account_id AND t.disabled_at IS NULL AND u.disabled_at IS NULL
 
+-- name: push_secrets
+SELECT u.name, t.secret FROM push_target t JOIN account u ON u.id = t.account_id
+WHERE t.disabled_at IS NULL AND u.disabled_at IS NULL ORDER BY u.name
+
 -- name: push_state
 SELECT due_at, failures FROM push_hotel WHERE account_id = :account_id AND hotel_id = :hotel_id
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -232,3 +233,36 @@ async def test_config_check_says_that_secrets_do_not_open_under_another_master_k
     assert other.returncode == 0  # the file is right: a reload must not fail for it
     assert "warning: the secrets of 1 source do not open" in other.stderr
     assert "DEMO/website" in other.stderr and "alpinehub source rotate" in other.stderr
+
+
+async def test_config_check_names_push_passwords_and_time_zones_that_cannot_be_used(
+    tmp_path: Path, run: Run
+) -> None:
+    async with open_hub(tmp_path, seed=False):
+        pass
+    for words in (
+        ("hotel", "add", "ROSE", "--name", "Rosé"),
+        ("account", "add", "pms", "--hotel", "ROSE"),
+    ):
+        assert run(*words).returncode == 0
+    target = ("--login", "hub", "--url", "https://pms.example/")
+    assert run("account", "push", "set", "pms", *target, given="a password\n").returncode == 0
+
+    def warnings() -> list[str]:
+        words = ("config", "check", "--app", "alpinehub.app:app")
+        environment = {
+            "PYTHONPATH": ":".join(sys.path),
+            "CORDATA_CONFIG": str(tmp_path / "cordata.toml"),
+        }
+        done = fork_server.run("cordata", words, given="", environment=environment)
+        assert done.returncode == 0
+        return done.stderr.splitlines()
+
+    assert warnings() == []
+    (tmp_path / "credentials/master-key").write_text("ab" * 32)
+    with sqlite3.connect(tmp_path / "cordata.db") as connection:
+        connection.execute("UPDATE hotel SET time_zone = 'Mars/Olympus'")
+    connection.close()
+    password, zone = warnings()
+    assert "push passwords of these accounts do not open" in password and ": pms;" in password
+    assert "does not know the time zone of ROSE; apt install tzdata" in zone
