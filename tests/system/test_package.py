@@ -114,12 +114,16 @@ def test_cordata_alone_starts_nothing_and_says_so(host: Host) -> None:
     before = files(host)
     said = apt(host, "install", "/cordata.deb")
     assert (
-        "nothing runs until an application is configured; `cordata config check` says how" in said
+        "nothing runs until an application is configured; `cordata doctor` says what to do next"
+        in said
     )
     assert nothing_runs(host) and enabled(host) == []
     done = host.run("cordata", "config", "check", check=False)
     assert done.returncode == 78 and "[app] import is not set" in done.stderr
     assert "systemctl enable --now cordata.target" in done.stderr
+    done = host.run("cordata", "doctor", check=False)
+    assert done.returncode == 1 and "there is no application to run" in done.stdout
+    assert ", 1 failed" in done.stdout
     # Whoever starts it all the same is told why it does not run.
     cursor = host.cursor()
     host.systemctl("start", "primary", check=False)

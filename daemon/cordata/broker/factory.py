@@ -62,7 +62,7 @@ def make_redis_broker(
     from cordata.broker.redis.broker import RedisBroker
     from cordata.broker.redis.stream import Keys
 
-    server = _server(config, passwords, name=process.id)
+    server = make_server(config, passwords, name=process.id)
     return RedisBroker(store, queue, server, Keys(config.prefix), owner=process.id)
 
 
@@ -73,11 +73,12 @@ def make_reconciler(
     from cordata.broker.redis.reconciler import Reconciler
     from cordata.broker.redis.stream import Keys
 
-    server = _server(config, passwords, name=name)
+    server = make_server(config, passwords, name=name)
     return Reconciler(store, server, Keys(config.prefix))
 
 
-def _server(config: BrokerConfig, passwords: Passwords, *, name: str) -> RedisServer:
+def make_server(config: BrokerConfig, passwords: Passwords, *, name: str) -> RedisServer:
+    """The server of `[broker] url`; it connects when it is used. Raises: ConfigError."""
     from cordata.broker.redis.address import parse_url
     from cordata.broker.redis.server import RedisServer
 

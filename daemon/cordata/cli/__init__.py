@@ -33,6 +33,7 @@ _COMMANDS = {
     "migrate": ("cordata.cli.migrate:migrate", "Migrate the store, or list pending migrations."),
     "backup": ("cordata.cli.backup:backup", "Copy store, configuration and credentials."),
     "restore": ("cordata.cli.backup:restore", "Put the store of a backup in place."),
+    "doctor": ("cordata.cli.doctor:doctor", "Check this host, and say what to do."),
     "config": ("cordata.cli.config:config", "Check or show the configuration."),
     "credentials": ("cordata.cli.credentials:credentials", "Create the master key, list secrets."),
 }

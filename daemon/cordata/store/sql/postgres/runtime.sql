@@ -21,3 +21,16 @@ VALUES (:component, :number, :name, :digest, :applied_at);
 -- The writes of this unit may be lost in a crash of the server: its COMMIT does not wait for the disk.
 -- Never in a batched unit: other units of the batch would lose their writes, too.
 SELECT set_config('synchronous_commit', 'off', true);
+
+-- name: server.facts
+-- For `cordata doctor`. `connection_limit`: what users get who are no superusers; `others`: sessions
+-- of other users, or on other databases. Of these the type is hidden from an ordinary user.
+SELECT current_setting('server_version') AS version,
+       current_setting('fsync') AS fsync,
+       current_setting('full_page_writes') AS full_page_writes,
+       current_setting('max_connections')::int
+           - current_setting('superuser_reserved_connections')::int
+           - coalesce(current_setting('reserved_connections', true)::int, 0) AS connection_limit,
+       (SELECT count(*)::int FROM pg_stat_activity
+        WHERE datname IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend'
+            AND NOT (datname = current_database() AND usename = current_user)) AS others;

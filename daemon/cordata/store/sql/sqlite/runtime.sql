@@ -13,3 +13,7 @@ PRAGMA user_version = 0;
 -- name: commit.unsynced
 -- Does nothing: its COMMIT is shared and synced.
 SELECT 1;
+
+-- name: server.facts
+-- For `cordata doctor`.
+SELECT sqlite_version() AS version;

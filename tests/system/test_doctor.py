@@ -1,0 +1,108 @@
+"""`cordata doctor` on a booted host: fresh, with broken drop-ins, and for other users."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.host.machine import Host
+
+DROP_IN = "/etc/systemd/system/worker@.service.d/broken.conf"
+
+Found = list[dict[str, str]]
+
+
+def examined(host: Host, *before: str) -> tuple[int, Found]:
+    done = host.run(*before, "cordata", "doctor", "--json", check=False)
+    assert done.stderr == ""
+    document: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, document["checks"]
+
+
+def of(found: Found, *states: str) -> list[tuple[str, str]]:
+    return [(one["check"], one["fix"]) for one in found if one["state"] in states]
+
+
+def written(host: Host, text: str) -> None:
+    host.sh(f"mkdir -p $(dirname {DROP_IN}) && printf '%s\\n' '{text}' >{DROP_IN}")
+
+
+def removed(host: Host) -> None:
+    host.sh(f"rm -r $(dirname {DROP_IN})")
+    host.systemctl("daemon-reload")
+
+
+def test_only_mail_is_left_to_do_when_the_host_is_fresh(host: Host) -> None:
+    code, found = examined(host)
+    assert code == 0 and of(found, "failed") == [], found
+    assert of(found, "warning") == [
+        ("mail", '[mail] host = "..." in cordata.toml'),
+        ("mail", '[alert] to = ["..."] in cordata.toml'),
+    ]
+    good = {name for name, _ in of(found, "ok")}
+    assert good >= {
+        *("configuration", "application", "systemd", "units", "limits", "sockets", "permissions"),
+        *("disk", "zones", "secrets", "store", "wal", "schema", "data", "broker"),
+    }
+    # It became the user of the service before it opened the store.
+    assert "root" not in host.sh("stat -c %U /var/lib/cordata/*").split()
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "state", "said"),
+    [
+        ("[Service]\nExecStart=", "units", "failed", "Service has no ExecStart="),
+        ("[Service]\nNonBlocking=no", "units", "failed", "remove NonBlocking="),
+        ("[Service]\nLimitNofile=9", "units", "warning", "correct that file"),
+        ("[Service]\nLimitNOFILE=100", "limits", "warning", "LimitNOFILE=2000"),
+        ("[Service]\nTimeoutStopSec=5", "limits", "warning", "TimeoutStopSec="),
+    ],
+)
+def test_drop_in_that_breaks_a_unit_is_named(
+    host: Host, text: str, check: str, state: str, said: str
+) -> None:
+    written(host, text)
+    host.systemctl("daemon-reload")
+    code, found = examined(host)
+    removed(host)
+    about = [one for one in found if (one["check"], one["state"]) == (check, state)]
+    assert about and all(said in one["fix"] + one["text"] for one in about), found
+    assert check != "units" or len(about) == 1
+    assert code == (1 if state == "failed" else 0)
+    # The others answer as before.
+    assert ("store", "") in of(found, "ok") and ("schema", "") in of(found, "ok")
+
+
+def test_reload_is_asked_for_when_a_file_is_newer_than_what_runs(host: Host) -> None:
+    written(host, "[Service]\nLimitNOFILE=9000")
+    code, found = examined(host)
+    removed(host)
+    assert code == 0 and ("units", "systemctl daemon-reload") in of(found, "warning")
+
+
+def test_program_on_the_port_is_named_when_the_socket_cannot_listen(host: Host) -> None:
+    host.systemctl("stop", "http.socket", "cordata.target", "worker@*.service", "primary.service")
+    host.run("systemd-run", "--unit=taken", "python3", "-m", "http.server", "8080")
+    host.run("sh", "-c", "until ss -Hltn sport = :8080 | grep -q .; do sleep 0.05; done")
+    _, found = examined(host)
+    host.systemctl("stop", "taken")
+    texts = [one["text"] for one in found if one["check"] == "sockets"]
+    assert any("python3 (pid " in text and ":8080" in text for text in texts), texts
+    host.systemctl("start", "http.socket", "cordata.target")
+    assert examined(host)[0] == 0
+
+
+def test_file_of_root_in_the_state_is_named_with_its_fix(host: Host) -> None:
+    host.sh("touch /var/lib/cordata/copied && chmod 600 /var/lib/cordata/copied")
+    code, found = examined(host)
+    assert code == 1
+    assert of(found, "failed") == [("permissions", "chown cordata: /var/lib/cordata/copied")]
+    host.sh("rm /var/lib/cordata/copied")
+
+
+def test_what_only_root_sees_is_skipped_for_others(host: Host) -> None:
+    code, found = examined(host, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    assert code == 0, found
+    asked = {name for name, fix in of(found, "skipped") if fix == "run it as root"}
+    assert asked >= {"permissions", "secrets", "store"}
