@@ -106,3 +106,15 @@ def test_what_only_root_sees_is_skipped_for_others(host: Host) -> None:
     assert code == 0, found
     asked = {name for name, fix in of(found, "skipped") if fix == "run it as root"}
     assert asked >= {"permissions", "secrets", "store"}
+
+
+def test_report_has_units_and_journal_and_no_master_key(host: Host) -> None:
+    key = host.sh("cat /etc/cordata/credentials/master-key")
+    host.run("cordata", "report-bug", "/root/report.tar.gz")
+    assert host.sh("stat -c '%a %U' /root/report.tar.gz") == "600 root"
+    text = host.sh("tar xzOf /root/report.tar.gz")
+    assert key not in text
+    assert "Id=primary.service\n" in text and "ActiveState=active\n" in text
+    assert "cordata primary[" in text or "primary" in text.partition("journal")[2]
+    assert "alpinehub 0." in text and "systemd 257" in text
+    host.sh("rm /root/report.tar.gz")

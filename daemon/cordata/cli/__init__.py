@@ -34,6 +34,7 @@ _COMMANDS = {
     "backup": ("cordata.cli.backup:backup", "Copy store, configuration and credentials."),
     "restore": ("cordata.cli.backup:restore", "Put the store of a backup in place."),
     "doctor": ("cordata.cli.doctor:doctor", "Check this host, and say what to do."),
+    "report-bug": ("cordata.cli.report_bug:report_bug", "Pack what a report of a bug needs."),
     "config": ("cordata.cli.config:config", "Check or show the configuration."),
     "credentials": ("cordata.cli.credentials:credentials", "Create the master key, list secrets."),
 }

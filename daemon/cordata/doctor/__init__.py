@@ -1,4 +1,4 @@
-"""`cordata doctor`: checks of this host and its configuration.
+"""Checks of this host and its configuration, for `cordata doctor` and `cordata report-bug`.
 
 host, service   collect: ask systemd, the kernel, the store, Redis, the mail server
 judge           values -> findings; no IO

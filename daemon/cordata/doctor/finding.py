@@ -83,7 +83,7 @@ async def _bounded(name: str, check: Check, limit_s: float) -> list[Finding]:
         # Without its message, which may quote anything.
         where = log.frames(error.__traceback__)
         text = f"the check itself failed: {type(error).__name__} (at {where})"
-        return [failed(name, text, "this looks like a bug")]
+        return [failed(name, text, "this looks like a bug: `cordata report-bug`")]
 
 
 async def in_thread(function: Callable[[], T]) -> T:

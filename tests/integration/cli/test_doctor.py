@@ -1,4 +1,4 @@
-"""`cordata doctor` on real faults; the other checks still answer."""
+"""`cordata doctor` and `cordata report-bug` on real faults; the other checks still answer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import os
 import pwd
 import socket
+import stat
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -293,6 +295,49 @@ def test_listener_on_a_port_is_found_with_its_process() -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
         port = taken.getsockname()[1]
         assert [one.address for one in find_listeners(port)] == [f"[::1]:{port}"]
+
+
+def members(path: Path) -> dict[str, str]:
+    with tarfile.open(path) as archive:
+        return {
+            Path(one.name).name: content.read().decode()
+            for one in archive
+            if (content := archive.extractfile(one)) is not None
+        }
+
+
+def test_report_holds_no_secret_and_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    text = '[broker]\nurl = "redis://ann@127.0.0.1:1/0"\n[shop]\napi_token = "sesame open"\n'
+    path = configured(tmp_path, text)
+    secret(tmp_path, "redis-password", "hunter two2")
+    file = tmp_path / "report.tar.gz"
+    done = cordata("report-bug", str(file), "--config", str(path))
+    assert done.returncode == 0, done
+    assert "Look at it before you send it" in done.stdout
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    found = members(file)
+    assert set(found) == {
+        *("README.txt", "versions.txt", "configuration.toml", "doctor.json"),
+        *("units.txt", "journal.txt"),
+    }
+    assert "hunter" not in str(found) and KEY not in str(found) and "sesame" not in str(found)
+    assert 'url = "redis://ann@127.0.0.1:1/0"' in found["configuration.toml"]
+    assert json.loads(found["doctor.json"])["state"] == "failed"
+    assert "cordata 0." in found["versions.txt"] and "msgspec" in found["versions.txt"]
+
+    again = cordata("report-bug", str(file), "--config", str(path))
+    assert again.returncode == 1 and "File exists" in again.stderr
+    assert members(file) == found
+
+
+def test_report_is_packed_when_the_file_is_wrong(tmp_path: Path) -> None:
+    path = configured(tmp_path, "[http]\nmax_headerz = 1\n")
+    done = cordata("report-bug", "--json", "--config", str(path), cwd=tmp_path)
+    assert done.returncode == 0, done
+    found = members(Path(json.loads(done.stdout)["file"]))
+    assert (
+        "max_headerz" in found["configuration.toml"] and "[engine]" in found["configuration.toml"]
+    )
 
 
 def test_application_that_cannot_be_imported_is_told_with_its_place(tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""`cordata report-bug`: one archive with what a report of a bug needs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from cordata.cli.operator import Operator, operator_options
+from cordata.cli.options import app_option
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  cordata report-bug
+  cordata report-bug /tmp/report.tar.gz"""
+)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@app_option
+@operator_options
+def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
+    """Pack versions, settings, unit states, the last log lines and what `cordata doctor` finds.
+
+    Secrets are masked, and nothing of the store is in it. Look at it before you send it. FILE is
+    cordata-report-DATE.tar.gz in the working directory by default; only its owner can read it.
+    """
+    from cordata.doctor.bug_report import collect, open_file, pack
+    from cordata.doctor.examination import examine, mask, prepare, secret_values
+    from cordata.doctor.finding import worst
+    from cordata.doctor.host import read_units
+
+    name = f"cordata-report-{time.strftime('%Y%m%d-%H%M%S')}"
+    path = (file or Path(f"{name}.tar.gz")).absolute()
+    subject = prepare(operator.config, app, place=operator.place)
+
+    async def texts() -> dict[str, str]:
+        units = await read_units()
+        hidden = secret_values(subject.config)
+        found = await collect(subject, operator.config, units)
+        # Last: it gives up root, who may read the journal.
+        findings = await examine(subject, units=units)
+        checks = {"state": worst(findings), "checks": [asdict(one) for one in findings]}
+        found["doctor.json"] = json.dumps(checks, indent=2, ensure_ascii=False) + "\n"
+        return {inner: mask(text, hidden) for inner, text in found.items()}
+
+    with open_file(path) as opened:
+        try:
+            packed = asyncio.run(texts())
+            pack(opened, name, packed)
+        except BaseException:
+            with suppress(OSError):  # no longer root
+                path.unlink()
+            raise
+    operator.say(
+        {"file": str(path), "contains": list(packed)},
+        f"{path} contains {', '.join(packed)}.\n"
+        "Secrets are masked and nothing of the store is in it, but names of hosts and users are.\n"
+        f"Look at it before you send it: tar xzOf {path} | less",
+    )
+    return 0
