@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from datetime import datetime
 from time import sleep
 from typing import Any
@@ -13,7 +13,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import settings
+from tests.integration.engine.template import template_of
 from tests.servers.fixtures import database, postgres, redis, redis_url, servers
+from tests.servers.postgres import PostgresServer
 
 from cordata.wiring.event_loop import uvloop_runner
 
@@ -35,6 +37,13 @@ def nobodys_service(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith((*_MANAGERS, *_DIRECTORIES)) and name != "CORDATA_CACHE":
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def runtime_database(postgres: PostgresServer) -> Iterator[str]:
+    """As `database`, with the runtime's tables."""
+    with postgres.database(template=template_of(postgres, ())) as url:
+        yield url
 
 
 @pytest.fixture

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.contract.store.conftest import opened
+from tests.contract.store.conftest import chains, opened
 
-__all__ = ["opened"]
+__all__ = ["chains", "opened"]

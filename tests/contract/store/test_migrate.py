@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ class Code:
         path = self._migrations / name
         path.write_text(script)
         return path
+
+
+@pytest.fixture
+def chains() -> Sequence[Chain]:
+    """A store without a table."""
+    return ()
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from tests.integration.engine.template import begin
 
 STORES = ("postgres", "sqlite")
 _FILE = "store.url"
@@ -12,14 +14,22 @@ _FILE = "store.url"
 
 @pytest.fixture(params=STORES)
 def state(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A state directory for one test, once with each store."""
+    """A state directory for one test, once with each store, which has the runtime's tables."""
     return prepared(request.param, request, tmp_path)
 
 
-def prepared(kind: str, request: pytest.FixtureRequest, path: Path) -> Path:
-    """A directory for the store of a kind; that of PostgreSQL has a fresh database."""
+@pytest.fixture(params=STORES)
+def new_state(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The same with a store that has no table yet."""
+    return prepared(request.param, request, tmp_path, new=True)
+
+
+def prepared(kind: str, request: pytest.FixtureRequest, path: Path, *, new: bool = False) -> Path:
+    """A directory for the store of a kind, which has the runtime's tables unless it is `new`."""
     if kind == "postgres":
-        use(path, request.getfixturevalue("database"))
+        use(path, request.getfixturevalue("database" if new else "runtime_database"))
+    elif not new:
+        asyncio.run(begin(path, "sqlite:", ()))
     return path
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.queries import queries_of
+from tests.servers.postgres import PostgresServer
 
 from cordata.config.sections import StoreConfig
 from cordata.store import Chain, dialect_of, open_store
 
 _FILE = "cordata.db"
 _made: dict[tuple[Chain, ...], bytes] = {}
+_templates: dict[tuple[PostgresServer, tuple[Chain, ...]], str] = {}
 
 
 async def begin(folder: Path, url: str, chains: Sequence[Chain]) -> None:
@@ -30,6 +33,19 @@ async def begin(folder: Path, url: str, chains: Sequence[Chain]) -> None:
         finally:
             shutil.rmtree(made_in)
     file.write_bytes(_made[key])
+
+
+def template_of(server: PostgresServer, chains: Sequence[Chain]) -> str:
+    """Name of a database that has these chains, to be copied: the server copies its files in less
+    than half of the processor time that the migrations take.
+    """
+    key = (server, tuple(chains))
+    if key not in _templates:
+        name = server.create_database()
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(migrate(Path(folder), server.url(name), chains))
+        _templates[key] = name
+    return _templates[key]
 
 
 async def migrate(folder: Path, url: str, chains: Sequence[Chain]) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.integration.alpinebits.hub import CHAINS
 from tests.integration.engine.stores import STORES, use
-from tests.integration.engine.template import migrate
+from tests.integration.engine.template import template_of
 from tests.servers.postgres import PostgresServer
-
-_templates: dict[PostgresServer, str] = {}
 
 
 @pytest.fixture(params=STORES)
@@ -23,15 +20,6 @@ def each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield kind
         return
     server: PostgresServer = request.getfixturevalue("postgres")
-    with server.database(template=_template(server, tmp_path)) as url:
+    with server.database(template=template_of(server, CHAINS)) as url:
         use(tmp_path, url)
         yield kind
-
-
-def _template(server: PostgresServer, folder: Path) -> str:
-    """Name of a database with the hub's tables; made once."""
-    if server not in _templates:
-        name = server.create_database()
-        asyncio.run(migrate(folder, server.url(name), CHAINS))
-        _templates[server] = name
-    return _templates[server]
