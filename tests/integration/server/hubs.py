@@ -7,16 +7,14 @@ import http.client
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.integration.server.running import PATIENCE_S, ROOT, Server, free_address, server
+from tests.servers import fork_server
 from tests.servers.process import children, is_alive
-from tests.servers.reaper import watched
 
 #: What is still to be handled.
 OPEN = """SELECT (SELECT count(*) FROM message)
@@ -124,17 +122,11 @@ class Hub:
 
     def command(self, *words: str, given: str = "") -> str:
         """Run `alpinehub ...`; what it said."""
-        argv = [sys.executable, "-m", "alpinehub", "--config", str(self.config), *words]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}
-        done = watched(
-            subprocess.Popen(
-                argv, env=environment, text=True, stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )
-        )  # fmt: skip
-        told, wrong = done.communicate(given, timeout=PATIENCE_S)
-        assert done.returncode == 0, wrong
-        return told
+        argv = ["--config", str(self.config), *words]
+        done = fork_server.run("alpinehub", argv, given=given, environment=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """One request on a connection of its own. Raises: OSError, HTTPException."""

@@ -20,6 +20,7 @@ import pytest
 from tests.host import hotel_software
 from tests.host.load import BOOKING
 from tests.integration.server.running import ROOT, Server, free_address, server
+from tests.servers import fork_server
 from tests.servers.postgres import PostgresServer
 from tests.servers.reaper import watched
 
@@ -48,9 +49,9 @@ class Hub:
 
     def command(self, *words: str) -> str:
         """Run `alpinehub ...`; what it said."""
-        argv = [sys.executable, "-m", "alpinehub", "--config", str(self.config), *words]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}
-        done = subprocess.run(argv, env=environment, capture_output=True, text=True)
+        argv = ["--config", str(self.config), *words]
+        done = fork_server.run("alpinehub", argv, environment=environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
