@@ -203,7 +203,7 @@ class BackfillContext(Context):
 _SHARED = tuple(field.name for field in fields_of(Context))
 
 
-def narrowed(ctx: Context, kind: type[C], **more: Any) -> C:
+def derive_context(ctx: Context, kind: type[C], **more: Any) -> C:
     """A context of class `kind` for one message or step: the fields of `ctx`, and `more`."""
     shared: dict[str, Any] = {name: getattr(ctx, name) for name in _SHARED}
     return kind(**shared, **more)

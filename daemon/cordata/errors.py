@@ -146,7 +146,7 @@ class ReadTimeout(TransactionTimeout, StoreUnavailable):
 
     A service of the runtime or a request treats it as StoreUnavailable. For an event handler it
     counts as a failed attempt, since only the handler can make its read shorter (see
-    `core.delivery.is_away`).
+    `core.delivery.is_unavailable`).
     """
 
 

@@ -67,13 +67,13 @@ def frames(trace: TracebackType | None) -> str:
     return " < ".join(reversed(places[-_FRAMES:])) or "no frame"
 
 
-def places(error: BaseException) -> str:
+def error_places(error: BaseException) -> str:
     """`frames` of an exception; for CommandFailed also the type and frames in the child."""
     text = frames(error.__traceback__)
     return f"{text}; {_in_the_pool(error)}" if isinstance(error, CommandFailed) else text
 
 
-def what(error: BaseException) -> str:
+def error_summary(error: BaseException) -> str:
     """The type of an error; its message and hint, too, if its class allows to log them."""
     text = type(error).__name__
     if isinstance(error, CordataError) and error.shown:
@@ -82,7 +82,7 @@ def what(error: BaseException) -> str:
     return text
 
 
-def place(error: BaseException) -> str:
+def error_place(error: BaseException) -> str:
     """`file:line` of the innermost frame outside of cordata; if there is none, of the innermost."""
     found, in_application = "no frame", False
     for frame, line in walk_tb(error.__traceback__):
@@ -118,7 +118,7 @@ def trail(error: BaseException) -> str:
 
 def _trail(error: BaseException, how: str, seen: set[int]) -> Iterator[str]:
     seen.add(id(error))
-    yield f"{how}{_type_name(error)}{what(error).removeprefix(type(error).__name__)}"
+    yield f"{how}{_type_name(error)}{error_summary(error).removeprefix(type(error).__name__)}"
     yield from _places(error.__traceback__)
     if isinstance(error, CommandFailed):
         yield f"  {_in_the_pool(error)}"
@@ -166,10 +166,10 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Called when `emit` failed; logging's own version would print the arguments."""
-        say_unloggable(record)
+        log_unformattable(record)
 
 
-def say_unloggable(record: logging.LogRecord) -> None:
+def log_unformattable(record: logging.LogRecord) -> None:
     """Report on stderr that a log call failed, and where."""
     error = sys.exception()
     if error is not None and not isinstance(error, OSError) and sys.stderr is not None:

@@ -230,7 +230,7 @@ class Runner:
         half_s = watchdog_usec() / 2e6
         period_s = min(_TICK_S, half_s) if half_s else _TICK_S
         notified_at = clock.monotonic()
-        if half_s:  # after start_anew() the timer of the watchdog still runs
+        if half_s:  # after reexec() the timer of the watchdog still runs
             self.notifier.watchdog()
         while True:
             await asyncio.sleep(period_s)

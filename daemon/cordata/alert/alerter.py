@@ -29,18 +29,18 @@ class Alerter:
         *,
         login: tuple[str, str] | None,
         directories: Sequence[Path],
-        keep: Callable[[str, str, int], None],
+        postpone: Callable[[str, str, int], None],
     ) -> None:
         """`login`: user and password, if the server requires them.
 
         `directories`: for the cool-down's state, which is in the first writable one (see Cooldown).
-        `keep` is called with each alert to be mailed later (cause, text, count): the server is
+        `postpone` is called with each alert to be mailed later (cause, text, count): the server is
         away, or this host has reached its limit of mails per hour.
         """
         self._config = config
         self._mail = mail
         self._login = login
-        self._keep = keep
+        self._postpone = postpone
         self._cooldown = Cooldown(
             directories, cooldown_s=config.cooldown_s, max_per_hour=config.max_per_hour
         )
@@ -71,11 +71,11 @@ class Alerter:
             counted = self._cooldown.claim(cause, now=now, count=count)
         except OSError as error:
             log.error("no mail about %s: its cool-down cannot be stored: %s", cause, error)
-            self._keep(cause, text, count)
+            self._postpone(cause, text, count)
             return False
         except TooMany:
             log.error("no mail about %s now: the limit of mails per hour is reached", cause)
-            self._keep(cause, text, count)
+            self._postpone(cause, text, count)
             return True
         if counted is None:
             return True
@@ -88,7 +88,7 @@ class Alerter:
             except OSError as second:
                 log.error("the cool-down of %s cannot be stored: %s", cause, second)
             # Last: a process that finds the alert may claim its mail as soon as it is due.
-            self._keep(cause, text, count)
+            self._postpone(cause, text, count)
             return False
         return True
 

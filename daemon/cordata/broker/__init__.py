@@ -3,25 +3,25 @@
 from cordata.broker.contract import Broker
 from cordata.broker.message import (
     Claimed,
-    Depth,
+    ClaimLimit,
+    ClaimLimits,
     Message,
     MessageId,
     Outcome,
-    Want,
-    Wants,
+    QueueDepth,
     give_back,
 )
 from cordata.broker.queue import Queue
 
 __all__ = [
     "Broker",
+    "ClaimLimit",
+    "ClaimLimits",
     "Claimed",
-    "Depth",
     "Message",
     "MessageId",
     "Outcome",
     "Queue",
-    "Want",
-    "Wants",
+    "QueueDepth",
     "give_back",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from cordata.broker.message import Claimed, Depth, MessageId, Outcome, Wants
+from cordata.broker.message import Claimed, ClaimLimits, MessageId, Outcome, QueueDepth
 
 
 class Broker(Protocol):
@@ -31,7 +31,7 @@ class Broker(Protocol):
         ...
 
     async def settle_and_claim(
-        self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool = False
+        self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, alone: bool = False
     ) -> Claimed:
         """Settle the outcomes and claim more messages.
 
@@ -63,7 +63,7 @@ class Broker(Protocol):
         """Leave the consumer groups: the last call, without open claims. Raises nothing."""
         return
 
-    async def depth(self, groups: Collection[str]) -> Depth:
+    async def depth(self, groups: Collection[str]) -> QueueDepth:
         """The number of open messages of the groups. Raises: BrokerUnavailable, too."""
         ...
 

@@ -105,7 +105,7 @@ async def _older_writers(store: Store, xid: str) -> int:
     return int(row["count"]) if row is not None else 0
 
 
-async def be_present(store: Store, groups: Collection[str]) -> None:
+async def mark_present(store: Store, groups: Collection[str]) -> None:
     """Store that a process runs these groups now, for the alert about absent groups."""
     names = json.dumps(list(groups))
-    await store.run(lambda tx: tx.execute("queue.be_present", groups=names, now_us=tx.now_us))
+    await store.run(lambda tx: tx.execute("queue.mark_present", groups=names, now_us=tx.now_us))

@@ -1,4 +1,4 @@
-"""The data that a broker and its consumers exchange: messages, outcomes, wants, claims."""
+"""The data that a broker and its consumers exchange: messages, outcomes, limits, claims."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class ClaimLimit:
     """The limits of a claim for one group."""
 
     #: Messages with a priority of 0 or more; in a keyed group, keys.
@@ -85,7 +85,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
+class QueueDepth:
     """The number of open messages, by state."""
 
     #: Messages of the groups asked for (and of the relay) that are due, or wait for a retry.
@@ -101,4 +101,4 @@ def give_back(message: Message) -> Outcome:
     return Outcome(message=message, verdict=Verdict.BACK)
 
 
-Wants = Mapping[str, Want]
+ClaimLimits = Mapping[str, ClaimLimit]

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cordata.broker.contract import Broker
-from cordata.broker.message import Claimed, Depth, Message, MessageId, Outcome, Wants
+from cordata.broker.message import Claimed, ClaimLimits, Message, MessageId, Outcome, QueueDepth
 from cordata.core.delivery import DIED, Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import Backoff
 from cordata.log import logger
@@ -84,37 +84,37 @@ class Queue(Broker):
                 wake()
 
     async def settle_and_claim(
-        self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool = False
+        self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, alone: bool = False
     ) -> Claimed:
         """As in Broker: one unit, so that results and the next claim share a commit."""
         if not outcomes and self._store.dialect == "sqlite":
-            wants = await self._worth_a_write(wants)
-        if not outcomes and not wants:
+            limits = await self._worth_a_write(limits)
+        if not outcomes and not limits:
             return Claimed(messages=(), next_at=self._first_due(), suspects=self._suspects)
         cursors: dict[str, str] = {}
 
         async def unit(tx: Tx) -> tuple[Sequence[Row], frozenset[str]]:
             cursors.clear()
             await self._settle(tx, outcomes)
-            if not wants:
+            if not limits:
                 return (), frozenset()
             number = random.getrandbits(62) + 1
             promoted = self._is_due(tx.now_us) and await tx.execute(
                 "queue.promote", now_us=tx.now_us, limit=_PROMOTED
             )
             if self._suspects:
-                await self._look(tx, wants)  # another process may have taken them
+                await self._look(tx, limits)  # another process may have taken them
             if self._suspects:
-                suspects = await self._claim_suspect(tx, wants, number) if alone else []
+                suspects = await self._claim_suspect(tx, limits, number) if alone else []
                 if suspects or not alone:
                     return suspects, frozenset()
-            rows = await self._claim_unkeyed(tx, wants, number)
-            rows += await self._claim_keyed(tx, wants, number, cursors)
-            more = frozenset(wants) if promoted == _PROMOTED else _full(wants, rows)
-            if more != set(wants) and self._store.dialect == "sqlite":
-                await self._look(tx, wants)
+            rows = await self._claim_unkeyed(tx, limits, number)
+            rows += await self._claim_keyed(tx, limits, number, cursors)
+            more = frozenset(limits) if promoted == _PROMOTED else _full(limits, rows)
+            if more != set(limits) and self._store.dialect == "sqlite":
+                await self._look(tx, limits)
             if self._suspects and alone and not rows:
-                rows = await self._claim_suspect(tx, wants, number)
+                rows = await self._claim_suspect(tx, limits, number)
             # A claim without a sync may be lost in a crash of the server. Then another process
             # claims the message again; only claims of a key, which keep an order, are synced.
             if not (outcomes or promoted or cursors):
@@ -131,21 +131,21 @@ class Queue(Broker):
             suspects=self._suspects,
         )
 
-    async def _worth_a_write(self, wants: Wants) -> Wants:
+    async def _worth_a_write(self, limits: ClaimLimits) -> ClaimLimits:
         """The groups with something to claim, by a read, which waits for no writer."""
-        names = json.dumps(list(wants))
+        names = json.dumps(list(limits))
 
         async def unit(tx: Tx) -> list[str]:
-            await self._look(tx, wants)
+            await self._look(tx, limits)
             if self._suspects or self._is_due(tx.now_us):
-                return list(wants)
+                return list(limits)
             return [row["group"] for row in await tx.fetch_all("queue.ready", groups=names)]
 
-        ready = await self._store.read(unit) if wants else []
-        return {name: wants[name] for name in ready}
+        ready = await self._store.read(unit) if limits else []
+        return {name: limits[name] for name in ready}
 
-    async def _look(self, tx: Tx, wants: Wants) -> None:
-        row = await tx.fetch_one("queue.next", groups=json.dumps(list(wants)), now_us=tx.now_us)
+    async def _look(self, tx: Tx, limits: ClaimLimits) -> None:
+        row = await tx.fetch_one("queue.next", groups=json.dumps(list(limits)), now_us=tx.now_us)
         assert row is not None
         self._looked(row)
 
@@ -226,11 +226,11 @@ class Queue(Broker):
                 history=outcome.history if retry else message.history,
             )
 
-    async def _claim_unkeyed(self, tx: Tx, wants: Wants, number: int) -> list[Row]:
+    async def _claim_unkeyed(self, tx: Tx, limits: ClaimLimits, number: int) -> list[Row]:
         ranges = [
             {"group": group, "least": least, "most": most, "count": count}
-            for group, want in wants.items()
-            for least, most, count in ((0, _HIGHEST, want.count), (_LOWEST, -1, want.low))
+            for group, limit in limits.items()
+            for least, most, count in ((0, _HIGHEST, limit.count), (_LOWEST, -1, limit.low))
             if count
         ]
         claim = {"owner": self._owner, "claim": number}
@@ -238,8 +238,8 @@ class Queue(Broker):
             rows = await tx.fetch_all(
                 "queue.claim_all",
                 **claim,
-                wants=json.dumps(ranges),
-                groups=json.dumps(list(wants)),
+                limits=json.dumps(ranges),
+                groups=json.dumps(list(limits)),
                 now_us=tx.now_us,
             )
             self._looked(rows[0])
@@ -251,18 +251,18 @@ class Queue(Broker):
         return list(await tx.fetch_all("queue.claimed", owner=self._owner, claim=number))
 
     async def _claim_keyed(
-        self, tx: Tx, wants: Wants, number: int, cursors: dict[str, str]
+        self, tx: Tx, limits: ClaimLimits, number: int, cursors: dict[str, str]
     ) -> list[Row]:
         rows: list[Row] = []
-        for group in sorted(self._keyed & wants.keys()):
-            want, after = wants[group], self._cursors.get(group)
-            if not want.count:
+        for group in sorted(self._keyed & limits.keys()):
+            limit, after = limits[group], self._cursors.get(group)
+            if not limit.count:
                 continue
             await tx.fetch_one("queue.lock_group", group=group)
-            found = await self._walk(tx, group, after, want.count, want.run, number + 1)
-            left = want.count - len({row["order_key"] for row in found})
+            found = await self._walk(tx, group, after, limit.count, limit.run, number + 1)
+            left = limit.count - len({row["order_key"] for row in found})
             if after is not None and left > 0:  # from the first key on
-                found += await self._walk(tx, group, None, left, want.run, number + 2)
+                found += await self._walk(tx, group, None, left, limit.run, number + 2)
             if found:
                 cursors[group] = found[-1]["order_key"]
             rows += found
@@ -289,11 +289,11 @@ class Queue(Broker):
         found = await self._claimed(tx, number)
         return sorted(found, key=lambda row: row["order_key"])  # stable: the order within a key
 
-    async def _claim_suspect(self, tx: Tx, wants: Wants, number: int) -> list[Row]:
-        for group in sorted(self._keyed & wants.keys()):
+    async def _claim_suspect(self, tx: Tx, limits: ClaimLimits, number: int) -> list[Row]:
+        for group in sorted(self._keyed & limits.keys()):
             await tx.fetch_one("queue.lock_group", group=group)
         params = {
-            "groups": json.dumps(list(wants)),
+            "groups": json.dumps(list(limits)),
             "owner": self._owner,
             "claim": number,
             "now_us": tx.now_us,
@@ -366,22 +366,22 @@ class Queue(Broker):
             history=history,
         )
 
-    async def depth(self, groups: Collection[str]) -> Depth:
+    async def depth(self, groups: Collection[str]) -> QueueDepth:
         """As in Broker."""
         return await self._store.read(lambda tx: depth_of(tx, groups))
 
 
-async def depth_of(tx: Tx, groups: Collection[str]) -> Depth:
+async def depth_of(tx: Tx, groups: Collection[str]) -> QueueDepth:
     """For a unit: how many messages of these groups are in the store, by state."""
     names = json.dumps(list(groups))
     row = await tx.fetch_one("queue.depth", groups=names, now_us=tx.now_us)
     assert row is not None
-    return Depth(ready=row["ready"], claimed=row["claimed"], dead=row["dead"])
+    return QueueDepth(ready=row["ready"], claimed=row["claimed"], dead=row["dead"])
 
 
-def _full(wants: Wants, rows: Sequence[Row]) -> frozenset[str]:
+def _full(limits: ClaimLimits, rows: Sequence[Row]) -> frozenset[str]:
     """The groups that got as many messages as they may have, so that there may be more."""
-    high: dict[str, set[str]] = {group: set() for group in wants}
+    high: dict[str, set[str]] = {group: set() for group in limits}
     low = Counter[str]()
     for row in rows:
         if row["priority"] < 0 and row["order_key"] is None:
@@ -390,8 +390,9 @@ def _full(wants: Wants, rows: Sequence[Row]) -> frozenset[str]:
             high[row["group"]].add(row["order_key"] or row["event_id"])
     return frozenset(
         group
-        for group, want in wants.items()
-        if (want.count and len(high[group]) >= want.count) or (want.low and low[group] >= want.low)
+        for group, limit in limits.items()
+        if (limit.count and len(high[group]) >= limit.count)
+        or (limit.low and low[group] >= limit.low)
     )
 
 

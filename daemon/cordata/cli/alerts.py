@@ -104,7 +104,7 @@ def clear(operator: Operator, fingerprints: tuple[str, ...], all_: bool) -> int:
     cleared, missing = operator.run(
         lambda ctx: ctx.store.run(partial(_clear, fingerprints=fingerprints))
     )
-    operator.say({"count": cleared, "missing": missing}, f"{cleared:,} cleared")
+    operator.print_result({"count": cleared, "missing": missing}, f"{cleared:,} cleared")
     for one in missing:
         click.echo(f"error: no alert {one}; see `cordata alerts list`", err=True)
     return 1 if missing else 0
@@ -170,7 +170,7 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
         settings.mail,
         login=login,
         directories=directories,
-        keep=lambda cause, text, count: later.append(count),
+        postpone=lambda cause, text, count: later.append(count),
     )
     sent = alerter.alert(unit, text, message_id=events.UNIT_FAILED)
     pending = 1 if later or not alerter.mails else 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cordata.cli.operator import Operator, operator_options, placed
+from cordata.cli.operator import Operator, operator_options, with_state_dir
 from cordata.cli.options import app_option
 from cordata.errors import ConfigError
 from cordata.terminal import ProgressBar, show_json
@@ -84,7 +84,7 @@ def backup(
 
     os.umask(0o077)
     document = open_document(find_file(operator.config))
-    config = operator.place(build(document, None))
+    config = operator.with_state_dir(build(document, None))
     target = directory.absolute()
     if keep is not None:
         archive.make_parent(target)
@@ -113,7 +113,9 @@ def _tell_backup(
     if not sealed:
         click.echo(f"warning: {' '.join(_LEFT_OUT.split())}", err=True)
     removed = f"; removed {len(pruned)} older" if pruned else ""
-    operator.say(record, f"backup {target}: {len(manifest.files)} files, {size:,} bytes{removed}")
+    operator.print_result(
+        record, f"backup {target}: {len(manifest.files)} files, {size:,} bytes{removed}"
+    )
 
 
 @click.command(
@@ -162,7 +164,7 @@ def restore(
 
     os.umask(0o077)
     loaded = load(operator.config, app)
-    config = placed(loaded.config, operator.state_dir)
+    config = with_state_dir(loaded.config, operator.state_dir)
     host = Host(config=config, document=loaded.document, chains=chains_of(loaded.app))
     passphrase = None
     if CREDENTIALS in read_manifest(directory).files and not without_credentials:

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from cordata.cli.operator import placed, state_dir_option
+from cordata.cli.operator import state_dir_option, with_state_dir
 from cordata.cli.options import config_option
 from cordata.cli.pool import EXIT_TRY_AGAIN
 from cordata.terminal import EXIT_INTERRUPTED, printable, report
@@ -77,7 +77,7 @@ def call(
     payload = _payload(text, file)
     # Without the option, `idempotent` of @app.command applies.
     options["idempotent"] = options["idempotent"] or None
-    loaded = placed(load_runtime(config), state_dir)
+    loaded = with_state_dir(load_runtime(config), state_dir)
     path = pool_directory(loaded)
     timeout_of = call_timeout_of(loaded)
     timeout_s = options["timeout"] or timeout_of(command)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from cordata.cli.operator import Done, Operator, confirm, operator_options
+from cordata.cli.operator import CommandResult, Operator, confirm, operator_options
 from cordata.cli.options import Choice, choosing, paging, yes_option
 from cordata.terminal import Counter, show_page, show_records
 
 if TYPE_CHECKING:
-    from cordata.broker.inspection import Letter, Page
+    from cordata.broker.inspection import DeadLetter, Page
     from cordata.context import Context
 
 _COLUMNS = ("event_id", "group", "type", "attempts", "dead_at", "error")
@@ -52,7 +52,7 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
     """
     from cordata.broker.inspection import DeadLetters
 
-    async def act(ctx: Context) -> Page[Letter]:
+    async def act(ctx: Context) -> Page[DeadLetter]:
         wanted = choice.filter(ctx.now_us())
         return await DeadLetters(ctx.store).page(wanted, limit=limit, after=after)
 
@@ -143,14 +143,14 @@ def drop(operator: Operator, choice: Choice, yes: bool) -> int:
 def _settle(operator: Operator, verb: Literal["replay", "drop"], what: str, choice: Choice) -> int:
     from cordata.broker.inspection import DeadLetters, Filter
 
-    async def act(ctx: Context, counter: Counter) -> Done:
+    async def act(ctx: Context, counter: Counter) -> CommandResult:
         letters = DeadLetters(ctx.store)
         settle = letters.drop if verb == "drop" else letters.replay
         if choice.event_ids:
             count, missing = await counter.each(
                 choice.event_ids, lambda one: settle(Filter(event_id=one, group=choice.group))
             )
-            return Done(count=count, missing=missing)
-        return Done(count=await settle(choice.filter(ctx.now_us()), progress=counter))
+            return CommandResult(count=count, missing=missing)
+        return CommandResult(count=await settle(choice.filter(ctx.now_us()), progress=counter))
 
     return operator.carry_out(what, act)

@@ -46,7 +46,7 @@ def doctor(operator: Operator, app: str | None) -> int:
     from cordata.doctor.examination import examine, prepare
     from cordata.doctor.finding import worst
 
-    findings = asyncio.run(examine(prepare(operator.config, app, place=operator.place)))
+    findings = asyncio.run(examine(prepare(operator.config, app, place=operator.with_state_dir)))
     if operator.json:
         show_json({"state": worst(findings), "checks": [asdict(one) for one in findings]})
     else:

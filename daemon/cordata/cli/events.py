@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cordata.cli.operator import Done, Operator, operator_options
+from cordata.cli.operator import CommandResult, Operator, operator_options
 from cordata.cli.options import limit_option
 from cordata.terminal import (
     Counter,
@@ -36,7 +36,7 @@ from cordata.terminal import (
 if TYPE_CHECKING:
     from cordata.context import Context
     from cordata.eventstore import NewEvent, StoredEvent
-    from cordata.eventstore.search import Found, Wanted
+    from cordata.eventstore.search import EventFilter, SearchPage
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -160,16 +160,16 @@ def read(
     Payloads may contain personal data, so the list shows them with --payload only. NUMBER is a
     version if a STREAM is given, else a position.
     """
-    from cordata.eventstore.search import Found, Search, Wanted
+    from cordata.eventstore.search import EventFilter, Search, SearchPage
 
     _check_choice(stream, category)
 
-    async def act(ctx: Context) -> Found:
+    async def act(ctx: Context) -> SearchPage:
         search, now_us = Search(ctx.store), ctx.now_us()
         if at is not None:
             event = await search.at(at)
-            return Found(events=[event] if event is not None else [], next=None)
-        wanted = Wanted(
+            return SearchPage(events=[event] if event is not None else [], next=None)
+        wanted = EventFilter(
             stream=stream,
             category=category,
             type=type_,
@@ -223,10 +223,10 @@ def tail(
 
     --json prints one object per line. --from prints all events after PLACE, in place of --lines.
     """
-    from cordata.eventstore.search import Wanted
+    from cordata.eventstore.search import EventFilter
 
     _check_choice(stream, category)
-    wanted = Wanted(stream=stream, category=category, type=type_)
+    wanted = EventFilter(stream=stream, category=category, type=type_)
 
     async def act(ctx: Context) -> None:
         number = 0
@@ -243,7 +243,7 @@ def tail(
 
 
 async def _following(
-    ctx: Context, wanted: Wanted, origin: str | None, lines: int
+    ctx: Context, wanted: EventFilter, origin: str | None, lines: int
 ) -> AsyncGenerator[StoredEvent, None]:
     from cordata.eventstore.search import Search
 
@@ -299,7 +299,7 @@ def _line_of(event: StoredEvent, *, payload: bool, json_: bool) -> str:
 
 def _append_one(
     stream: str, type: str, payload: str | None, headers: Iterable[str], *, expected: int | None
-) -> Callable[[Context, Counter], Awaitable[Done]]:
+) -> Callable[[Context, Counter], Awaitable[CommandResult]]:
     """Read the payload; returns the function that appends the event. Raises: click.UsageError."""
     if payload is None and _is_fed():
         raise click.UsageError("to read PAYLOAD from stdin give -, for an empty one give '{}'")
@@ -308,7 +308,7 @@ def _append_one(
 
     event = NewEvent(type=type, payload=_object(text), headers=_headers(headers))
 
-    async def act(ctx: Context, counter: Counter) -> Done:
+    async def act(ctx: Context, counter: Counter) -> CommandResult:
         version = await _append(ctx, stream, [event], expected)
         return _done(1, stream, version)
 
@@ -317,10 +317,10 @@ def _append_one(
 
 def _append_lines(
     stream: str, *, expected: int | None
-) -> Callable[[Context, Counter], Awaitable[Done]]:
+) -> Callable[[Context, Counter], Awaitable[CommandResult]]:
     """Returns the function that appends the lines of stdin, _BATCH events per transaction."""
 
-    async def act(ctx: Context, counter: Counter) -> Done:
+    async def act(ctx: Context, counter: Counter) -> CommandResult:
         lines = _Lines()
         new = (_event(line) for line in lines)
         count, version, at = 0, 0, expected
@@ -376,9 +376,9 @@ async def _append(
     return await ctx.run(lambda tx: EventStore(tx).append(stream, events, expected=expected))
 
 
-def _done(count: int, stream: str, version: int) -> Done:
+def _done(count: int, stream: str, version: int) -> CommandResult:
     note = f"; {stream} is at version {version}" if count else ""
-    return Done(count=count, more={"version": version}, note=note)
+    return CommandResult(count=count, more={"version": version}, note=note)
 
 
 def _event(line: Mapping[str, Any]) -> NewEvent:

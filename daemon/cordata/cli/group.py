@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cordata.cli.operator import Done, Operator, confirm, operator_options
+from cordata.cli.operator import CommandResult, Operator, confirm, operator_options
 from cordata.cli.options import yes_option
 from cordata.terminal import Counter, show_page
 
@@ -73,9 +73,9 @@ def rename(operator: Operator, old: str, new: str) -> int:
     """
     from cordata.broker.inspection import Groups
 
-    async def act(ctx: Context, counter: Counter) -> Done:
+    async def act(ctx: Context, counter: Counter) -> CommandResult:
         count = await Groups(ctx.store).rename(old, new, progress=counter)
-        return Done(count=count, note=f"; {old} is now {new}")
+        return CommandResult(count=count, note=f"; {old} is now {new}")
 
     return operator.carry_out("messages moved", act)
 
@@ -100,8 +100,8 @@ def remove(operator: Operator, name: str, yes: bool) -> int:
     if found:
         confirm(_question(found[0]), yes=yes)
 
-    async def act(ctx: Context, counter: Counter) -> Done:
-        return Done(count=await Groups(ctx.store).remove(name, progress=counter))
+    async def act(ctx: Context, counter: Counter) -> CommandResult:
+        return CommandResult(count=await Groups(ctx.store).remove(name, progress=counter))
 
     return operator.carry_out("messages deleted", act)
 

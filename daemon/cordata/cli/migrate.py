@@ -40,7 +40,7 @@ def migrate(operator: Operator, check: bool, app: str | None) -> int:
     from cordata.app_loader import load
 
     loaded = load(operator.config, app)
-    settings = operator.place(loaded.config)
+    settings = operator.with_state_dir(loaded.config)
 
     async def act(ctx: Context) -> list[Applied]:
         from cordata.context import runtime_store

@@ -36,7 +36,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class CommandResult:
     """The result of a command."""
 
     count: int
@@ -67,7 +67,7 @@ class Operator:
         from cordata.broker.inspection import BadPosition
 
         try:
-            return run_in(self.place(load_runtime(self.config)), App("operator"), act)
+            return run_in(self.with_state_dir(load_runtime(self.config)), App("operator"), act)
         except BadPosition as error:
             raise click.UsageError(str(error)) from None
 
@@ -80,13 +80,17 @@ class Operator:
         def warn(problem: str) -> None:
             click.echo(f"warning: {problem}", err=True)
 
-        return run_in(self.place(salvage(find_file(self.config), warn)), App("operator"), act)
+        return run_in(
+            self.with_state_dir(salvage(find_file(self.config), warn)), App("operator"), act
+        )
 
-    def place(self, config: Config) -> Config:
+    def with_state_dir(self, config: Config) -> Config:
         """The configuration, with the directories below --state-dir if that is given."""
-        return placed(config, self.state_dir)
+        return with_state_dir(config, self.state_dir)
 
-    def carry_out(self, what: str, act: Callable[[Context, Counter], Awaitable[Done]]) -> int:
+    def carry_out(
+        self, what: str, act: Callable[[Context, Counter], Awaitable[CommandResult]]
+    ) -> int:
         """Do long work, show its progress, and print what was done. `what` follows the count.
 
         Returns the exit code: 1 if there was nothing to do for a named event, 130 if Ctrl-C ended
@@ -97,7 +101,7 @@ class Operator:
             try:
                 done = self.run(lambda ctx: act(ctx, counter))
             except Interrupted:
-                done, interrupted = Done(count=counter.count), True
+                done, interrupted = CommandResult(count=counter.count), True
         if self.json:
             state = {"interrupted": True} if interrupted else {}
             show_json({"count": done.count, **done.more, "missing": list(done.missing), **state})
@@ -110,7 +114,7 @@ class Operator:
             click.echo(f"{text}; the same command continues", err=True)
         return EXIT_INTERRUPTED if interrupted else 1 if done.missing else 0
 
-    def say(self, record: Mapping[str, object], sentence: str) -> None:
+    def print_result(self, record: Mapping[str, object], sentence: str) -> None:
         """Print what was done: `sentence`, or with --json `record`."""
         show_json(dict(record)) if self.json else click.echo(sentence)
 
@@ -131,7 +135,7 @@ def operator_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def placed(config: Config, state_dir: str | None) -> Config:
+def with_state_dir(config: Config, state_dir: str | None) -> Config:
     """The configuration with the directories that `cordata server --state` uses; None: its own."""
     if state_dir is None:
         return config

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cordata.cli.operator import Done, Operator, confirm, operator_options
+from cordata.cli.operator import CommandResult, Operator, confirm, operator_options
 from cordata.cli.options import Choice, choosing, paging, yes_option
 from cordata.terminal import Counter, Moment, moment, show_page, show_record
 
@@ -106,14 +106,14 @@ def retry(operator: Operator, choice: Choice) -> int:
 
     choice.check("--type, --group, --since, --before or --all")
 
-    async def act(ctx: Context, counter: Counter) -> Done:
+    async def act(ctx: Context, counter: Counter) -> CommandResult:
         box = Outbox(ctx.store)
         if choice.event_ids:
             count, missing = await counter.each(
                 choice.event_ids, lambda one: box.retry(Filter(event_id=one))
             )
-            return Done(count=count, missing=missing)
-        return Done(count=await box.retry(choice.filter(ctx.now_us()), progress=counter))
+            return CommandResult(count=count, missing=missing)
+        return CommandResult(count=await box.retry(choice.filter(ctx.now_us()), progress=counter))
 
     return operator.carry_out("due now", act)
 
@@ -149,7 +149,7 @@ def replay(operator: Operator, choice: Choice, group: str | None, again: bool, y
     if again:
         confirm(f"Let {group} REPEAT the effects of all these events?", yes=yes)
 
-    async def act(ctx: Context, counter: Counter) -> Done:
+    async def act(ctx: Context, counter: Counter) -> CommandResult:
         return await _replay(ctx, choice, group, again, counter)
 
     return operator.carry_out("checked", act)
@@ -157,7 +157,7 @@ def replay(operator: Operator, choice: Choice, group: str | None, again: bool, y
 
 async def _replay(
     ctx: Context, choice: Choice, group: str | None, again: bool, counter: Counter
-) -> Done:
+) -> CommandResult:
     from cordata.broker.inspection import Filter, Outbox, Replayed
     from cordata.log import plural
 
@@ -177,7 +177,7 @@ async def _replay(
         if total.events
         else ""
     )
-    return Done(
+    return CommandResult(
         count=total.events,
         missing=missing,
         more={"messages": total.messages, "left": total.left},
@@ -216,9 +216,9 @@ def purge(operator: Operator, choice: Choice, before: Moment, yes: bool) -> int:
     of_type = f" of type {choice.type}" if choice.type else ""
     confirm(f"Delete all events{of_type} handled before {before}?", yes=yes)
 
-    async def act(ctx: Context, counter: Counter) -> Done:
+    async def act(ctx: Context, counter: Counter) -> CommandResult:
         now_us = ctx.now_us()
         wanted = choice.filter(now_us, before=before.us(now_us))
-        return Done(count=await Outbox(ctx.store).purge(wanted, progress=counter))
+        return CommandResult(count=await Outbox(ctx.store).purge(wanted, progress=counter))
 
     return operator.carry_out("deleted", act)

@@ -136,7 +136,7 @@ def _ask(
     from cordata.factory import pool_directory
     from cordata.pool import SyncClient
 
-    config = operator.place(load_runtime(operator.config))
+    config = operator.with_state_dir(load_runtime(operator.config))
     # Workers accept admin requests from their user and from root; root must leave no own files.
     become_owner(config.paths.state)
     path = pool_directory(config)

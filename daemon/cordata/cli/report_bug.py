@@ -38,7 +38,7 @@ def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
 
     name = f"cordata-report-{time.strftime('%Y%m%d-%H%M%S')}"
     path = (file or Path(f"{name}.tar.gz")).absolute()
-    subject = prepare(operator.config, app, place=operator.place)
+    subject = prepare(operator.config, app, place=operator.with_state_dir)
 
     async def texts() -> dict[str, str]:
         units = await read_units()
@@ -58,7 +58,7 @@ def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
             with suppress(OSError):  # no longer root
                 path.unlink()
             raise
-    operator.say(
+    operator.print_result(
         {"file": str(path), "contains": list(packed)},
         f"{path} contains {', '.join(packed)}.\n"
         "Secrets are masked and nothing of the store is in it, but names of hosts and users are.\n"

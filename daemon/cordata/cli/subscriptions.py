@@ -158,7 +158,7 @@ def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, y
 
     place = _place_of(to)
     loaded = load(operator.config, app)
-    settings = operator.place(loaded.config)
+    settings = operator.with_state_dir(loaded.config)
     subscription: Subscription | None = loaded.app.subscriptions.get(name)
     if not (yes or subscription):  # report an unknown name before asking
         status = run_in(settings, loaded.app, lambda ctx: Subscriptions(ctx.store).status(name))
@@ -195,7 +195,7 @@ def resume(operator: Operator, name: str, partition: int | None, skip: bool, yes
     count = operator.run(
         lambda ctx: Subscriptions(ctx.store).resume(name, partition=partition, skip=skip),
     )
-    operator.say({"count": count}, f"resumed: {plural(count, 'partition')}")
+    operator.print_result({"count": count}, f"resumed: {plural(count, 'partition')}")
     return 0 if count else 1
 
 
@@ -223,7 +223,7 @@ def dead(operator: Operator, name: str, payload: bool, limit: int, after: int | 
     from cordata.eventstore.inspection import Subscriptions
 
     found, following = operator.run(
-        lambda ctx: Subscriptions(ctx.store).letters(name, before=after, limit=limit),
+        lambda ctx: Subscriptions(ctx.store).dead_events(name, before=after, limit=limit),
     )
     rows = [asdict(one) if payload else _short(one) for one in found]
     start = None if following is None else str(following)
@@ -248,7 +248,7 @@ def drop(operator: Operator, name: str, yes: bool) -> int:
     dropped = operator.run(lambda ctx: Subscriptions(ctx.store).drop(name))
     if not dropped:
         return _unknown(name)
-    operator.say({"dropped": name}, f"{name} is deleted")
+    operator.print_result({"dropped": name}, f"{name} is deleted")
     return 0
 
 

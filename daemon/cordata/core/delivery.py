@@ -61,7 +61,7 @@ def is_permanent(error: BaseException) -> bool:
     return isinstance(error, PermanentError)
 
 
-def is_away(error: BaseException) -> TypeGuard[StoreUnavailable]:
+def is_unavailable(error: BaseException) -> TypeGuard[StoreUnavailable]:
     """Whether an attempt failed because the store was not available; it is not counted then.
 
     A read that took too long is counted: the store was available, and only the handler can make the
@@ -129,7 +129,7 @@ def mean_duration_s(mean_s: float, durations_s: Sequence[float]) -> float:
     return mean_s
 
 
-def low_places(concurrency: int) -> int:
+def low_priority_slots(concurrency: int) -> int:
     """Slots of a group that messages with a priority below 0 may take at once."""
     return max(1, concurrency // 4)
 

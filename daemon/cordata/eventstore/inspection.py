@@ -138,7 +138,7 @@ class Subscriptions:
     async def status(self, name: str) -> SubscriptionStatus | None:
         """The status of a subscription now. None: there is no such subscription."""
         head = await self._head()
-        table = await self._partitions.look([name])
+        table = await self._partitions.read_table([name])
         after = min((one.position for one in table.states), default=0)
 
         async def unit(tx: Tx) -> tuple[Row | None, list[Row], list[Row]]:
@@ -154,9 +154,9 @@ class Subscriptions:
                 until=head,
                 cap=_CAP,
             )
-            return known, left, await tx.fetch_all("subscription.letter_count")
+            return known, left, await tx.fetch_all("subscription.dead_event_count")
 
-        known, left, letters = await self._store.read(unit)
+        known, left, dead_events = await self._store.read(unit)
         if known is None:
             return None
         living = {one.id: one for one in table.processes if one.expires_at > table.at}
@@ -185,7 +185,7 @@ class Subscriptions:
             behind=sum(counts.values()),
             estimated=factor > 1.0,
             blocked=sum(one.state == "blocked" for one in found),
-            dead=next((row["count"] for row in letters if row["subscription"] == name), 0),
+            dead=next((row["count"] for row in dead_events if row["subscription"] == name), 0),
             origin=known["origin"],
             created_at=known["created_at"],
             reset_at=known["reset_at"],
@@ -234,7 +234,7 @@ class Subscriptions:
 
         `partition`: only this one. Returns the number of partitions that continue.
         """
-        table = await self._partitions.look([name])
+        table = await self._partitions.read_table([name])
         blocked = [
             one
             for one in table.states
@@ -250,7 +250,7 @@ class Subscriptions:
                 )
                 if changed and skip:
                     await tx.execute(
-                        "subscription.bury",
+                        "subscription.give_up",
                         subscription=name,
                         position=one.failing,
                         attempts=one.attempts,
@@ -263,7 +263,7 @@ class Subscriptions:
 
         return await self._store.run(unit) if blocked else 0
 
-    async def letters(
+    async def dead_events(
         self, name: str, *, before: int | None = None, limit: int = 50
     ) -> tuple[list[DeadEvent], int | None]:
         """The dead events of a subscription, newest first, and `before` of the next page (None:
@@ -271,7 +271,7 @@ class Subscriptions:
         """
         rows = await self._store.read(
             lambda tx: tx.fetch_all(
-                "subscription.letters",
+                "subscription.dead_events",
                 subscription=name,
                 before=_EVER if before is None else before,
                 limit=limit + 1,
@@ -292,7 +292,7 @@ class Subscriptions:
                 one = Process.from_row(row)
                 if one.expires_at > tx.now_us and name in one.subscriptions:
                     raise PermanentError(f"{plain_name(one.id)} serves {name}")
-            for query in ("subscription.drop_partitions", "subscription.drop_letters"):
+            for query in ("subscription.drop_partitions", "subscription.drop_dead_events"):
                 await tx.execute(query, subscription=name)
             return await tx.execute("subscription.drop", name=name) > 0
 
@@ -302,7 +302,7 @@ class Subscriptions:
         try:
             return await self._log.head(timeout_s=_HEAD_S)
         except TransientError:
-            return await self._log.look()
+            return await self._log.safe_position()
 
 
 async def _begin_anew(
@@ -323,7 +323,7 @@ async def _begin_anew(
     await tx.execute(
         "subscription.restart", name=name, partitions=count, origin=origin, now_us=tx.now_us
     )
-    await tx.execute("subscription.drop_letters", subscription=name)
+    await tx.execute("subscription.drop_dead_events", subscription=name)
     if clear is not None:
         await clear(tx)
     tx.notify(SUBSCRIPTION_TOPIC)

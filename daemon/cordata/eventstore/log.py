@@ -55,9 +55,9 @@ class SafePosition:
         """The transactions that hold the safe position back."""
         return self._marks[0][1] if self._marks else frozenset()
 
-    def look(self, position: int, in_flight: Collection[str]) -> int:
-        """Add one look: the mark and the transactions in flight. Returns the safe position, for
-        reads that begin later.
+    def update(self, position: int, in_flight: Collection[str]) -> int:
+        """Take in the mark and the transactions in flight, read together. Returns the safe
+        position, for reads that begin later.
         """
         now = frozenset(in_flight)
         if not now:
@@ -100,10 +100,10 @@ class EventLog:
         """The transactions that hold the safe position back, as of the last look."""
         return self._safe_position.waiting_for
 
-    async def look(self) -> int:
+    async def safe_position(self) -> int:
         """The position up to which every event can be read now. Never decreases, never waits."""
         row = await self._store.read(_mark)
-        safe = self._safe_position.look(row["position"], json.loads(row["in_flight"]))
+        safe = self._safe_position.update(row["position"], json.loads(row["in_flight"]))
         self._watch(safe)
         return safe
 
@@ -114,7 +114,7 @@ class EventLog:
         row = await self._store.read(_mark)
         wanted = int(row["position"])
         deadline, pause_s = clock.monotonic() + timeout_s, _FIRST_S
-        while (safe := await self.look()) < wanted:
+        while (safe := await self.safe_position()) < wanted:
             if clock.monotonic() >= deadline:
                 names = ", ".join(sorted(self.held_back_by))
                 raise TransientError(f"events up to {wanted} wait for transaction {names}")

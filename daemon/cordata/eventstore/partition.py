@@ -129,7 +129,7 @@ class Partitions:
         row = await self._store.read(lambda tx: tx.fetch_one("subscription.get", name=name))
         return row is not None
 
-    async def look(self, subscriptions: Iterable[str]) -> PartitionTable:
+    async def read_table(self, subscriptions: Iterable[str]) -> PartitionTable:
         """The partitions of some subscriptions and all processes."""
         wanted = set(subscriptions)
 
@@ -218,7 +218,7 @@ class Partitions:
 
         await self._store.run(unit)
 
-    async def bury(self, claim: Claim, position: int, *, attempts: int, history: str) -> None:
+    async def give_up(self, claim: Claim, position: int, *, attempts: int, history: str) -> None:
         """Store the event at a position as a dead event; it counts as handled.
 
         Raises: as `advance`.
@@ -226,7 +226,7 @@ class Partitions:
 
         async def unit(tx: Tx) -> None:
             await tx.execute(
-                "subscription.bury",
+                "subscription.give_up",
                 subscription=claim.subscription,
                 position=position,
                 attempts=attempts,

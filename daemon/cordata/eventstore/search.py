@@ -18,7 +18,7 @@ _WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EventFilter:
     """A filter: the events that match every given field; without any field, all."""
 
     stream: str | None = None
@@ -29,7 +29,7 @@ class Wanted:
     #: Appended before this time, in microseconds since the epoch.
     before: int | None = None
 
-    def takes(self, event: StoredEvent) -> bool:
+    def matches(self, event: StoredEvent) -> bool:
         """Whether an event of the right stream or category matches the other fields."""
         at = to_us(event.created_at)
         return (
@@ -40,7 +40,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchPage:
     """One page of results."""
 
     events: list[StoredEvent]
@@ -56,22 +56,22 @@ class Search:
         self._log = EventLog(store)
 
     async def page(
-        self, wanted: Wanted, *, after: int | None, limit: int, newest: bool = False
-    ) -> Found:
+        self, wanted: EventFilter, *, after: int | None, limit: int, newest: bool = False
+    ) -> SearchPage:
         """At most `limit` events after the last page, oldest first, or `newest` first."""
         found: list[StoredEvent] = []
         place = after if newest or after is not None else await self._begin(wanted)
         while True:
             page = await self._read(wanted, place, newest=newest)
             for number, event in enumerate(page.events):
-                if wanted.takes(event):
+                if wanted.matches(event):
                     found.append(event)
                     if len(found) == limit:
                         more = page.more or number + 1 < len(page.events)
                         last = event.version if wanted.stream else event.position
-                        return Found(events=found, next=last if more else None)
+                        return SearchPage(events=found, next=last if more else None)
             if not page.more or self._past(wanted, page, newest=newest):
-                return Found(events=found, next=None)
+                return SearchPage(events=found, next=None)
             place = page.next
 
     async def at(self, position: int) -> StoredEvent | None:
@@ -79,25 +79,25 @@ class Search:
         page = await self._log.read_back(before=position + 1, limit=1)
         return next((event for event in page.events if event.position == position), None)
 
-    async def tail(self, wanted: Wanted, after: int) -> AsyncGenerator[StoredEvent, None]:
+    async def tail(self, wanted: EventFilter, after: int) -> AsyncGenerator[StoredEvent, None]:
         """Every event that matches after `after`, then those that are appended; never ends."""
         while True:
             page = await self._read(wanted, after, newest=False)
             for event in page.events:
-                if wanted.takes(event):
+                if wanted.matches(event):
                     yield event
             after = page.next
             if not page.more:
                 await self._log.wait(_WAIT_S)
 
-    async def end(self, wanted: Wanted) -> int:
+    async def end(self, wanted: EventFilter) -> int:
         """The end of what is stored, as `after` for `tail`."""
         stream = wanted.stream
         if stream is not None:
             return await self._store.read(lambda tx: EventStore(tx).version(stream))
         return await self._log.head()
 
-    async def _read(self, wanted: Wanted, place: int | None, *, newest: bool) -> EventPage:
+    async def _read(self, wanted: EventFilter, place: int | None, *, newest: bool) -> EventPage:
         stream = wanted.stream
         if stream is not None:
             if newest:
@@ -111,7 +111,7 @@ class Search:
             return await self._log.read_back(wanted.category, before=place, limit=MAX_PAGE)
         return await self._log.read(wanted.category, after=place or 0, limit=MAX_PAGE)
 
-    async def _begin(self, wanted: Wanted) -> int:
+    async def _begin(self, wanted: EventFilter) -> int:
         """A position before the first event since `wanted.since`, by binary search."""
         if wanted.since is None or wanted.stream is not None:
             return 0
@@ -126,7 +126,7 @@ class Search:
         return low
 
     @staticmethod
-    def _past(wanted: Wanted, page: EventPage, *, newest: bool) -> bool:
+    def _past(wanted: EventFilter, page: EventPage, *, newest: bool) -> bool:
         """Whether all further events are too old (`newest`) or too new."""
         if not page.events:
             return True

@@ -20,7 +20,7 @@ from cordata.http.parser import HttpError, RequestHead, bad_request
 from cordata.http.proxy import Peer
 from cordata.http.response import CONTINUE, ResponseHead, Unsendable, error_body, error_response
 from cordata.http.state import ServerState
-from cordata.log import place, what
+from cordata.log import error_place, error_summary
 from cordata.log import request_id as current_request_id
 from cordata.steps import measured
 
@@ -465,4 +465,4 @@ def _described(error: BaseException) -> str:
     """Type and place; the text only of own errors, as an application's may quote the request."""
     if isinstance(error, Misuse | Unsendable):
         return f"{type(error).__name__}: {error}"[:200]
-    return f"{what(error)} at {place(error)}"
+    return f"{error_summary(error)} at {error_place(error)}"

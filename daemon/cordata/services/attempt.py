@@ -10,7 +10,7 @@ import msgspec
 from cordata import clock, events
 from cordata.broker import Message, Outcome
 from cordata.config.sections import EngineConfig
-from cordata.context import Context, Event, EventContext, narrowed
+from cordata.context import Context, Event, EventContext, derive_context
 from cordata.core.commit_guard import CommitGuard, CommittedTwice
 from cordata.core.delivery import (
     Failure,
@@ -18,12 +18,12 @@ from cordata.core.delivery import (
     add_failure,
     after_failure,
     error_text,
-    is_away,
     is_permanent,
+    is_unavailable,
 )
 from cordata.core.retry import Backoff
 from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
-from cordata.log import fields, logger, places, request_id, what
+from cordata.log import error_places, error_summary, fields, logger, request_id
 from cordata.registry import Handler
 from cordata.services.handler_call import call_here, end_attempt
 
@@ -51,7 +51,7 @@ class Attempts:
     async def attempt(self, handler: Handler, message: Message) -> Outcome:
         """Handle one message. Raises only CancelledError, when this task is cancelled."""
         guard = CommitGuard()
-        ctx = narrowed(
+        ctx = derive_context(
             self._ctx,
             EventContext,
             group=message.group,
@@ -105,8 +105,8 @@ class Attempts:
             log.warning(
                 "%s: failed with %s at %s after its effect was committed; it counts as handled",
                 message.group,
-                what(error),
-                places(error),
+                error_summary(error),
+                error_places(error),
                 extra=_extra(message),
             )
         if isinstance(error, ClaimLost):
@@ -114,7 +114,7 @@ class Attempts:
             return Outcome(message=message, verdict=Verdict.BACK)  # changes nothing: no claim left
         if error is None or ctx.committed or isinstance(error, AlreadySeen):
             return Outcome(message=message, verdict=Verdict.DONE, marked=ctx.committed)
-        if is_away(error):
+        if is_unavailable(error):
             return self._defer(message, error)
         return self._failed(handler, message, error)
 
@@ -156,8 +156,8 @@ class Attempts:
             message.attempt,
             handler.retries + 1,
             message.event_id,
-            what(error),
-            places(error),
+            error_summary(error),
+            error_places(error),
             "; it is in the dead letter" if verdict is Verdict.DEAD else "",
             extra=extra,
         )

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping
 
 from cordata import clock
-from cordata.context import BackfillContext, Context, narrowed
+from cordata.context import BackfillContext, Context, derive_context
 from cordata.core.retry import Backoff
 from cordata.errors import LeaseLost
-from cordata.log import fields, in_request, logger, places, what
+from cordata.log import error_places, error_summary, fields, in_request, logger
 from cordata.registry import BackfillTask
 from cordata.services.handler_call import call, cut_off
 from cordata.services.leadership import Leadership
@@ -81,8 +81,8 @@ class BackfillService:
                 log.error(
                     "backfill %s failed with %s at %s; it continues from its cursor later",
                     task.name,
-                    what(error),
-                    places(error),
+                    error_summary(error),
+                    error_places(error),
                     exc_info=error,
                     extra=fields(backfill=task.name),
                 )
@@ -122,7 +122,9 @@ class BackfillService:
 
         async def step() -> None:
             nonlocal following
-            following = await task.run(narrowed(ctx, BackfillContext, batch=task.batch), cursor)
+            following = await task.run(
+                derive_context(ctx, BackfillContext, batch=task.batch), cursor
+            )
 
         error = await call(f"backfill {task.name}", step, timeout_s=task.timeout_s)
         if isinstance(error, Exception):

@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from cordata import clock
-from cordata.broker import Broker, Message, MessageId, Outcome, Want
+from cordata.broker import Broker, ClaimLimit, Message, MessageId, Outcome
 from cordata.broker.message import give_back
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.delivery import (
     Verdict,
-    low_places,
+    low_priority_slots,
     mean_duration_s,
     prefetch_count,
     run_length,
@@ -32,7 +32,7 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
-from cordata.services.handler_call import Sentinel, after, say_cut_off, say_stubborn
+from cordata.services.handler_call import Sentinel, after, log_cut_off, log_ignored_cancellation
 from cordata.services.loop import SPACING_S, Pace, WakeEvent, background, wake_on
 
 log = logger("cordata.engine")
@@ -112,7 +112,7 @@ class ConsumerService:
             background(self._broker.listen(list(self._groups), self._wake.set)),
             asyncio.TaskGroup() as tasks,
         ):
-            sentinel = Sentinel(tasks, self._say_stubborn)
+            sentinel = Sentinel(tasks, self._log_ignored_cancellation)
             self._attempts.ending = lambda: self._cut_off or sentinel.ending()
             places = []
             for group in self._groups.values():
@@ -139,23 +139,23 @@ class ConsumerService:
 
     async def run_once(self) -> float:
         """One pass: settle and claim. Returns the seconds to sleep after it."""
-        wants = self._wants()
-        if not wants and not self._finished:
+        limits = self._claim_limits()
+        if not limits and not self._finished:
             return self._config.poll_s
         try:
-            next_at = await self._settle_and_claim(wants)
+            next_at = await self._settle_and_claim(limits)
         except StoreUnavailable as error:
             return self._back_off(error)
         if self._failures:
             log.info("messages are claimed again")
             self._failures = 0
-        if any(self._groups[name].more and self._groups[name].want() for name in wants):
+        if any(self._groups[name].more and self._groups[name].claim_limit() for name in limits):
             return 0.0
         if next_at is None:
             return self._config.poll_s
         return min(max((next_at - self._store.now_us()) / 1e6, 0.001), self._config.poll_s)
 
-    async def _settle_and_claim(self, wants: Mapping[str, Want]) -> int | None:
+    async def _settle_and_claim(self, limits: Mapping[str, ClaimLimit]) -> int | None:
         """Settle and claim. Returns when the next message is due, in microseconds, or None."""
         outcomes, self._finished = self._finished, []
         self._hurry = False
@@ -163,11 +163,11 @@ class ConsumerService:
             self._settle_timer.cancel()
             self._settle_timer = None
         try:
-            claimed = await self._broker.settle_and_claim(outcomes, wants, alone=self._is_alone())
+            claimed = await self._broker.settle_and_claim(outcomes, limits, alone=self._is_alone())
         except BaseException:
             self._finished = outcomes + self._finished
             raise
-        for name in wants:
+        for name in limits:
             self._groups[name].more = name in claimed.more
         if not claimed.suspects or any(message.suspect for message in claimed.messages):
             self._suspects_since = None
@@ -177,12 +177,12 @@ class ConsumerService:
             self._finished += map(give_back, self._groups[name].put(list(messages)))
         return claimed.next_at
 
-    def _wants(self) -> dict[str, Want]:
+    def _claim_limits(self) -> dict[str, ClaimLimit]:
         """What to claim, by group: nothing beside a suspect, and nothing for a full group."""
         if any(m.suspect for group in self._groups.values() for m in group.messages()):
             return {}
-        wants = {name: group.want() for name, group in self._groups.items()}
-        return {name: want for name, want in wants.items() if want is not None}
+        limits = {name: group.claim_limit() for name, group in self._groups.items()}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
     def _held(self) -> int:
         return sum(len(group) for group in self._groups.values())
@@ -212,7 +212,7 @@ class ConsumerService:
                 cut = run[0].order_key is not None and len(run) >= group.run_length()
                 self._hurry = self._hurry or cut
                 self._settle_soon(
-                    now=cut or run[0].suspect or (group.more and group.want() is not None)
+                    now=cut or run[0].suspect or (group.more and group.claim_limit() is not None)
                 )
                 if run[0].priority < 0:
                     await asyncio.sleep(0)  # else handlers that never wait block the loop
@@ -262,14 +262,14 @@ class ConsumerService:
         self._cut_off = True
         for name, group in self._groups.items():
             if group.running:
-                say_cut_off(name, len(group.running))
+                log_cut_off(name, len(group.running))
         for place in places:
             place.cancel()
 
-    def _say_stubborn(self) -> None:
+    def _log_ignored_cancellation(self) -> None:
         for name, group in self._groups.items():
             if group.running:
-                say_stubborn(name, "it was cut off")
+                log_ignored_cancellation(name, "it was cut off")
 
     async def _drain(self) -> None:
         """Wait until every place has ended and all results are settled, or the role's deadline.
@@ -324,15 +324,17 @@ class _Group:
         """Runs that are claimed and not finished."""
         return len(self._waiting) + len(self._low) + len(self.running)
 
-    def want(self) -> Want | None:
+    def claim_limit(self) -> ClaimLimit | None:
         """What to claim; None while it has more than half of the messages that it should have."""
         high = self._room(self.concurrency, len(self._waiting) + self._high_running())
         if not high:
             return None
         low = 0
         if not self.handler.key and not self._waiting:
-            low = self._room(low_places(self.concurrency), len(self._low) + self._low_running)
-        return Want(high, low, self.run_length())
+            low = self._room(
+                low_priority_slots(self.concurrency), len(self._low) + self._low_running
+            )
+        return ClaimLimit(high, low, self.run_length())
 
     def run_length(self) -> int:
         """The largest number of messages of a run."""
@@ -405,7 +407,7 @@ class _Group:
     def _next(self) -> Run | None:
         if self._waiting:
             return self._waiting.popleft()
-        if self._low and self._low_running < low_places(self.concurrency):
+        if self._low and self._low_running < low_priority_slots(self.concurrency):
             return self._low.popleft()
         return None
 

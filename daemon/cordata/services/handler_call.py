@@ -141,7 +141,7 @@ class _Limit:
         self._timer = asyncio.get_running_loop().call_later(_CLEANUP_S, self._tell)
 
     def _tell(self) -> None:
-        say_stubborn(self._name, f"its {self._timeout_s:g} s were over")
+        log_ignored_cancellation(self._name, f"its {self._timeout_s:g} s were over")
 
 
 @contextmanager
@@ -178,7 +178,7 @@ async def cut_off(stop: asyncio.Event, delay_s: float | None, name: str) -> Asyn
         log.warning("%s: what still ran was cancelled by the stop, and runs again later", name)
 
 
-def say_cut_off(name: str, count: int) -> None:
+def log_cut_off(name: str, count: int) -> None:
     """One line about handlers that a stop cancels."""
     log.warning(
         "%s: %d handlers take longer than the stop may: they are cancelled, and their events are"
@@ -189,7 +189,7 @@ def say_cut_off(name: str, count: int) -> None:
     )
 
 
-def say_stubborn(name: str, why: str) -> None:
+def log_ignored_cancellation(name: str, why: str) -> None:
     """One line about a handler that does not end."""
     log.warning(
         "%s: the handler goes on although %s; it swallows its cancellation, and nothing but"

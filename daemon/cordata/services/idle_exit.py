@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cordata.broker import Broker, Depth
+from cordata.broker import Broker, QueueDepth
 from cordata.errors import BrokerUnavailable, CordataError, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger, plural
@@ -99,7 +99,7 @@ class IdleExitService:
         """The position up to which subscriptions have handled all; None while they are behind."""
         return 0 if self._subscriptions is None else await self._subscriptions.quiet_at()
 
-    async def run_once(self) -> Depth:
+    async def run_once(self) -> QueueDepth:
         """Returns what is left. If it all waits for retries, these are made due now."""
         depth = await self._broker.depth(self._groups)
         if depth.ready and not depth.claimed:

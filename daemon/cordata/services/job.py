@@ -17,7 +17,7 @@ from cordata import clock, events
 from cordata.context import Context
 from cordata.core.delivery import error_text
 from cordata.errors import LeaseLost, StoreUnavailable, TransientError
-from cordata.log import fields, in_request, logger, places, what
+from cordata.log import error_places, error_summary, fields, in_request, logger
 from cordata.process import ProcessLease, all_processes, plain_name, this_process
 from cordata.registry import JobTask
 from cordata.services.loop import background
@@ -56,7 +56,7 @@ class JobResult:
     #: Done before, by this or another process.
     done: list[Run] = field(default_factory=list)
     #: Whether one of the failed runs raised a TransientError.
-    is_away: bool = False
+    is_unavailable: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -64,7 +64,7 @@ class JobResult:
         75: one runs elsewhere.
         """
         if self.failed:
-            return EXIT_AWAY if self.is_away else EXIT_FAILED
+            return EXIT_AWAY if self.is_unavailable else EXIT_FAILED
         return EXIT_BUSY if self.busy else EXIT_OK
 
 
@@ -182,7 +182,7 @@ class _JobRunner:
             await self._finish(run, None)
         except Exception as error:  # noqa: BLE001 - the boundary of one run
             await self._fail(run, error)
-            result.is_away |= isinstance(error, TransientError)
+            result.is_unavailable |= isinstance(error, TransientError)
             return result.failed
         log.info(
             "%s ran in %.1f s",
@@ -260,8 +260,8 @@ class _JobRunner:
         log.error(
             "%s failed with %s at %s",
             run,
-            what(error),
-            places(error),
+            error_summary(error),
+            error_places(error),
             exc_info=error,
             extra=fields(events.JOB_FAILED, **about, alert_ids=run.scope),
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cordata.context import Context
 from cordata.errors import LeaseLost
-from cordata.log import fields, in_request, logger, places, what
+from cordata.log import error_places, error_summary, fields, in_request, logger
 from cordata.registry import PeriodicTask
 from cordata.services.handler_call import call, cut_off
 from cordata.services.leadership import Leadership
@@ -72,8 +72,8 @@ class PeriodicService:
                 log.error(
                     "%s failed with %s at %s",
                     task.name,
-                    what(error),
-                    places(error),
+                    error_summary(error),
+                    error_places(error),
                     exc_info=error,
                     extra=fields(task=task.name),
                 )

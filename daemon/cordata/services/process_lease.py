@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from cordata import clock
 from cordata.broker import Broker, MessageId
-from cordata.broker.group import Group, Registered, be_present, catch_up, register
+from cordata.broker.group import Group, Registered, catch_up, mark_present, register
 from cordata.config.sections import EngineConfig
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
@@ -53,7 +53,7 @@ class ProcessLeaseService:
         #: Set when the groups are registered.
         self.ready = asyncio.Event()
         #: The error that prevents that, while the store is unavailable.
-        self.trouble: StoreUnavailable | None = None
+        self.error: StoreUnavailable | None = None
         self._store = store
         self._broker = broker
         self._lease = lease
@@ -102,12 +102,12 @@ class ProcessLeaseService:
                     await self._prepare()
                 registered = await register(self._store, self._groups)
             except StoreUnavailable as error:
-                self.trouble = error
+                self.error = error
                 if throttle.is_due(str(error)):
                     log.warning("messages wait: %s", with_hint(error))
                 await self._wake.wait(_RETRY_S)
                 continue
-            self.trouble = None
+            self.error = None
             self.ready.set()
             return registered
         return Registered((), "")
@@ -127,7 +127,7 @@ class ProcessLeaseService:
         if now >= self._renewed_deadline:
             await self._renew()
         if self._groups and now >= self._present_deadline:
-            await be_present(self._store, [group.name for group in self._groups])
+            await mark_present(self._store, [group.name for group in self._groups])
             self._present_deadline = now + _PRESENT_S
         return await self._reclaimer.run_once()
 

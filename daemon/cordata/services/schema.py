@@ -33,7 +33,7 @@ class SchemaGate:
     def __init__(self, store: Store, chains: Sequence[Chain], notifier: Notifier) -> None:
         self.ready = asyncio.Event()
         #: The error of the last look, if the store was unavailable.
-        self.trouble: StoreUnavailable | None = None
+        self.error: StoreUnavailable | None = None
         self._store = store
         self._chains = chains
         self._notifier = notifier
@@ -64,20 +64,20 @@ class SchemaGate:
     def _say(self, waiting_for: str) -> None:
         """Log the reason: repeatedly for an error; once for a migration, which the primary logs."""
         extra = fields(events.WORKER_WAITING)
-        if self.trouble is None:
+        if self.error is None:
             if not self._log_throttle.has_logged and self._log_throttle.is_due(waiting_for):
                 log.info("%s", waiting_for, extra=extra)
         elif self._log_throttle.is_due(waiting_for):
-            log.warning("waiting for the store (%s)", with_hint(self.trouble), extra=extra)
+            log.warning("waiting for the store (%s)", with_hint(self.error), extra=extra)
 
     async def run_once(self) -> str:
         """One look. Returns the reason to wait, as text; "" when the schema is current."""
         try:
             pending = await self._store.pending(self._chains)
         except StoreUnavailable as error:
-            self.trouble = error
+            self.error = error
             return f"waiting for the store ({error})"
-        self.trouble = None
+        self.error = None
         if not pending:
             return ""
         return f"waiting for the schema ({plural(len(pending), 'migration')} pending)"

@@ -155,7 +155,7 @@ async def _reopened(
             event = events.DISK_FULL if isinstance(error, StoreFull) else events.STORE_FAILED
             log.error("the store cannot be opened: %s", with_hint(error), extra=fields(event))
         notifier.extend_timeout(_EXTEND_S, f"waiting for the store ({error})")
-        notifier.watchdog()  # after start_anew() the timer of the watchdog still runs
+        notifier.watchdog()  # after reexec() the timer of the watchdog still runs
         await asyncio.sleep(_RETRY_S)
         try:
             return await stack.enter_async_context(open_context(config, app))

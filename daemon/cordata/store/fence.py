@@ -33,7 +33,7 @@ async def check_fence(tx: Tx, fence: Fence, *, lock_term: bool = False) -> None:
     `lock_term`: lock the term's row, so that a takeover waits for the end of this transaction. (On
     SQLite the single writer orders the two anyway.)
     """
-    row = await tx.fetch_one("lease.hold" if lock_term else "lease.term", name=fence.name)
+    row = await tx.fetch_one("lease.lock" if lock_term else "lease.term", name=fence.name)
     require_newest(fence, None if row is None else row["term"])
 
 

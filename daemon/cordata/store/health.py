@@ -46,7 +46,7 @@ class Health:
         """Seconds between attempts."""
         return self._pause_s
 
-    def refusal(self, *, now: float | None = None) -> StoreUnavailable | None:
+    def error_or_attempt(self, *, now: float | None = None) -> StoreUnavailable | None:
         """The error for a write now. None: try it; if the store is not ok, it is the attempt of
         this pause.
         """

@@ -221,8 +221,12 @@ class Schema:
         if await self._read(has_bootstrap) is None:
             await self._bootstrap()
 
-    async def pending(self, chains: Sequence[Chain]) -> list[Migration]:
+    async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
         """Pending migrations. Raises: SchemaError."""
+        todo = await self._pending(chains)
+        return [Applied(m.component, m.number, m.name) for m in todo]
+
+    async def _pending(self, chains: Sequence[Chain]) -> list[Migration]:
         key = tuple(chains)
         if key not in self._known:
             self._known[key] = load(key, self._dialect)
@@ -242,7 +246,7 @@ class Schema:
         """Apply the pending migrations, each in a separate transaction. Returns them."""
         await self.bootstrap()
         done: list[Applied] = []
-        for migration in await self.pending(chains):
+        for migration in await self._pending(chains):
             if progress is not None:
                 progress(f"applying {migration}")
             if not await self._apply_one(migration, fence):

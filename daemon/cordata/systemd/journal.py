@@ -13,7 +13,14 @@ import time
 from collections.abc import Mapping
 from typing import TextIO
 
-from cordata.log import HANDLER, LineHandler, TrailFormatter, message_of, request_id, say_unloggable
+from cordata.log import (
+    HANDLER,
+    LineHandler,
+    TrailFormatter,
+    log_unformattable,
+    message_of,
+    request_id,
+)
 
 _COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
 _RESET = "\x1b[0m"
@@ -81,7 +88,7 @@ def journal_handler() -> logging.Handler:
                 self.handleError(record)
 
         def handleError(self, record: logging.LogRecord) -> None:
-            say_unloggable(record)
+            log_unformattable(record)
 
     handler = Handler(SYSLOG_IDENTIFIER="cordata")
     handler.setFormatter(TrailFormatter())

@@ -45,7 +45,7 @@ def listen_fds() -> list[ListenSocket]:
     return list(_taken)
 
 
-def start_anew() -> NoReturn:
+def reexec() -> NoReturn:
     """Execute the command of this process again, with the sockets that it was given.
 
     The pid stays the same. Raises: OSError when the command cannot be executed.

@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 from cordata.app import App
-from cordata.broker import Message, Outcome, Want, give_back
+from cordata.broker import ClaimLimit, Message, Outcome, give_back
 from cordata.broker.group import Group, catch_up, register
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, Event, EventContext
@@ -40,7 +40,7 @@ class Delivery:
         Returns the number of claimed messages, and the failure that ended the step: messages that
         were claimed after it are given back for the next step.
         """
-        wanted = dict.fromkeys(self._handlers, Want(count=1, low=1))
+        wanted = dict.fromkeys(self._handlers, ClaimLimit(count=1, low=1))
         claimed = (await self._queue.settle_and_claim([], wanted, alone=True)).messages
         outcomes: list[Outcome] = []
         failure: Failure | None = None

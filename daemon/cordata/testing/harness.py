@@ -177,7 +177,7 @@ class Harness:
 
     async def _drain_now(self, *, raising: bool) -> int:
         count, idle = 0, 0
-        await self._subscriptions.look()
+        await self._subscriptions.refresh()
         while idle < 2:
             for step in (self._delivery.step, self._subscriptions.step):
                 handled, failure = await step()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from cordata.broker.inspection import WholeLetter
+from cordata.broker.inspection import WholeDeadLetter
 from cordata.clock import from_us
 from cordata.core.inline_image import InlineImage, read_inline_images
 from cordata.store import Row
@@ -87,7 +87,7 @@ class DeadLetter:
     dead_at: datetime
 
     @classmethod
-    def of(cls, letter: WholeLetter) -> DeadLetter:
+    def of(cls, letter: WholeDeadLetter) -> DeadLetter:
         """As the operator sees it."""
         return cls(
             event_id=letter.event_id,

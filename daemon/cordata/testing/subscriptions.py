@@ -60,11 +60,11 @@ class SubscriptionRunner:
         """Close the file of running attempts; no event is handled after it."""
         self._running.close()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Restart partitions that were resumed or reset, and claim free ones."""
         if not self._subscriptions:
             return
-        table = await self._partitions.look(self._subscriptions)
+        table = await self._partitions.read_table(self._subscriptions)
         free: dict[str, list[int]] = {}
         for state in table.states:
             runner = self._runners.get((state.subscription, state.partition))
@@ -124,7 +124,7 @@ class SubscriptionRunner:
         runners = {number: runner for (one, number), runner in self._runners.items() if one == name}
         empty = {number: runner.read_to for number, runner in runners.items() if not runner.queue}
         open_ = {number: at for number, at in empty.items() if not runners[number].blocked}
-        for after, until, numbers in cohorts(open_, await self._log.look()):
+        for after, until, numbers in cohorts(open_, await self._log.safe_position()):
             rows = await read_page(
                 self._store,
                 self._subscriptions[name],

@@ -91,7 +91,7 @@ def alerting(config: Config, role: str, *, ends_soon: bool = False) -> Iterator[
     directories = [config.paths.state, config.paths.runtime]
     buffer, spool = Buffer(), Spool(directories)
 
-    def keep(cause: str, text: str, count: int) -> None:
+    def postpone(cause: str, text: str, count: int) -> None:
         now_us = clock.now_us()
         group = group_of(cause, text, place=place, now_us=now_us, urgent=True, pending=count)
         group.count = 0  # it was counted when it came
@@ -100,7 +100,7 @@ def alerting(config: Config, role: str, *, ends_soon: bool = False) -> Iterator[
         buffer.add([group])
 
     alerter = Alerter(
-        alert, config.mail, login=smtp_login(config), directories=directories, keep=keep
+        alert, config.mail, login=smtp_login(config), directories=directories, postpone=postpone
     )
     alerts = Alerts(alerter=alerter, buffer=buffer, spool=spool)
     try:

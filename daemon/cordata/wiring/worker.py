@@ -23,7 +23,7 @@ from cordata.registry import Mount
 from cordata.runner import EXIT_OK, Layer, Runner, Service
 from cordata.services.schema import SchemaGate
 from cordata.services.unavailable import Problem, UnavailableService, open_context_with_retry
-from cordata.systemd import Notifier, listen_fds, start_anew
+from cordata.systemd import Notifier, listen_fds, reexec
 from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ async def run_worker(role: Role) -> int:
             intake: list[Service] = []
             delivery: list[Service] = [alerts.service(role.config, ctx.store)]
             gate = SchemaGate(ctx.store, ctx.chains, notifier)
-            problems: list[Problem] = [lambda: gate.trouble]
+            problems: list[Problem] = [lambda: gate.error]
             unavailable = UnavailableService(sockets, role.config.http, problems)
             with ExitStack() as stack:
                 http = _http_service(role, sockets, ctx, unavailable) if sockets else None
@@ -61,7 +61,7 @@ async def run_worker(role: Role) -> int:
                 if "engine" in settings.services:
                     process_lease = _add_engine(role, ctx, stack, intake, delivery)
                     membership.append(process_lease)
-                    problems.append(lambda: process_lease.trouble)
+                    problems.append(lambda: process_lease.error)
                 child = _pool_child(role) if "pool" in settings.services else None
                 if child is not None:
                     intake.append(child.gate)
@@ -115,7 +115,7 @@ async def run_without_config(config: Config, instance: str, error: ConfigError) 
             if alerts is not None:
                 alerts.leave()
             notifier.watchdog()  # the new program sends the next one
-            start_anew()
+            reexec()
 
         runner = Runner(
             [Layer("intake", [unavailable])],

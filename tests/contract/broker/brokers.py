@@ -13,7 +13,7 @@ from tests.integration.engine.parts import opened, registered
 from tests.integration.redis.parts import on_redis
 from tests.integration.redis.stores import REDIS_KINDS
 
-from cordata.broker import Broker, Message, Outcome, Queue, Want
+from cordata.broker import Broker, ClaimLimit, Message, Outcome, Queue
 from cordata.core.delivery import Verdict
 from cordata.store import Store
 
@@ -69,7 +69,7 @@ class Parts:
     ) -> list[Message]:
         """Claim for one group; again when the first one only told that there is something."""
         await self.arrive()
-        wants = {group: Want(count=count, low=count if low is None else low, run=run)}
+        wants = {group: ClaimLimit(count=count, low=count if low is None else low, run=run)}
         claimed = await self.process(owner).settle_and_claim([], wants, alone=alone)
         due = claimed.next_at is not None and claimed.next_at <= self.store.now_us()
         if not claimed.messages and (due or alone):

@@ -8,7 +8,7 @@ from tests.contract.broker.conftest import Open
 from tests.integration.engine.parts import publish, rows
 
 from cordata import clock
-from cordata.broker import Want
+from cordata.broker import ClaimLimit
 from cordata.core.delivery import Verdict
 
 
@@ -59,7 +59,7 @@ async def test_message_is_due_again_after_its_delay_when_it_failed(broker: Open)
         await publish(parts.store, 1)
         messages = await parts.claim("a")
         await parts.settle(messages, Verdict.RETRY, delay_us=3_600_000_000)
-        claimed = await parts.process().settle_and_claim([], {"a": Want(count=10, low=10)})
+        claimed = await parts.process().settle_and_claim([], {"a": ClaimLimit(count=10, low=10)})
         assert list(claimed.messages) == []
         assert (claimed.next_at or 0) > clock.now_us() + 3_500_000_000
         assert (await parts.process().depth(["a"])).ready == 1
@@ -199,7 +199,7 @@ async def test_what_a_dead_process_had_is_claimed_one_at_a_time(broker: Open) ->
         await publish(parts.store, 3)
         assert len(await parts.claim("a", owner="dead")) == 3
         assert await parts.process().reclaim("dead", is_dead=True) == 3
-        claimed = await parts.process().settle_and_claim([], {"a": Want(count=9, low=9)})
+        claimed = await parts.process().settle_and_claim([], {"a": ClaimLimit(count=9, low=9)})
         assert (list(claimed.messages), claimed.suspects) == ([], True)
         for _ in range(3):
             (one,) = await parts.claim("a", alone=True)

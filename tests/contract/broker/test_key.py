@@ -18,7 +18,7 @@ from tests.integration.engine.parts import rows
 from tests.integration.engine.stores import url_of
 from tests.raw import raw
 
-from cordata.broker import Message, Outcome, Want
+from cordata.broker import ClaimLimit, Message, Outcome
 from cordata.broker.inspection import DeadLetters, Filter, Outbox
 from cordata.core.delivery import Verdict
 from cordata.store import Store, Tx
@@ -117,7 +117,7 @@ async def test_retry_holds_back_its_own_key_only(broker: Open) -> None:
         outcomes = [failed, outcome(messages[1], Verdict.BACK), *rest]
         before = parts.store.now_us()
         claimed = await parts.process().settle_and_claim(
-            outcomes, {"a": Want(count=9, low=9, run=9)}
+            outcomes, {"a": ClaimLimit(count=9, low=9, run=9)}
         )
         assert not claimed.messages
         assert claimed.next_at is not None and claimed.next_at > before
@@ -308,7 +308,7 @@ async def test_order_holds_when_several_processes_publish_fail_and_die(broker: O
     async def work(one: Parts, number: int) -> None:
         outcomes: list[Outcome] = []
         owner = f"owner-{number}-0"
-        wants = {"a": Want(count=3, low=3, run=3)}
+        wants = {"a": ClaimLimit(count=3, low=3, run=3)}
         for life in range(10_000):
             await one.arrive()
             claimed = await one.process(owner).settle_and_claim(

@@ -13,10 +13,10 @@ from tests.contract.broker.brokers import Parts, outcome
 from tests.contract.broker.conftest import Open
 from tests.integration.engine.parts import publish, rows
 
-from cordata.broker import Message, Outcome, Want
+from cordata.broker import ClaimLimit, Message, Outcome
 from cordata.core.delivery import Verdict
 
-BOTH = {"a": Want(count=10, low=10), "b": Want(count=1, low=1)}
+BOTH = {"a": ClaimLimit(count=10, low=10), "b": ClaimLimit(count=1, low=1)}
 
 
 async def opened(stack: AsyncExitStack, broker: Open, count: int) -> list[Parts]:

@@ -152,7 +152,7 @@ async def test_reader_misses_nothing_when_writers_overlap_and_roll_back(opened: 
         after = 0
         while True:
             finished = done.is_set()
-            until = await log.head() if finished else await log.look()
+            until = await log.head() if finished else await log.safe_position()
             page = await log.page("account", after=after, until=until, limit=7)
             seen.extend((event.stream, event.version) for event in page.events)
             positions.extend(event.position for event in page.events)

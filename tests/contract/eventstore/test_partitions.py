@@ -26,7 +26,7 @@ async def claimed(store: Store, owner: str, *numbers: int, lease_s: float = 60.0
 
 
 async def state(store: Store, number: int) -> PartitionState:
-    return (await Partitions(store).look(["p"])).states[number]
+    return (await Partitions(store).read_table(["p"])).states[number]
 
 
 async def move(store: Store, claim: Claim, position: int) -> None:
@@ -187,7 +187,7 @@ async def test_blocked_event_is_tried_again_or_left_out_by_the_operator(opened: 
         assert await subscriptions.resume("p", skip=True) == 1
         found = await state(store, 1)
         assert (found.position, found.attempts, found.blocked_at) == (2, 0, None)
-        (letter,), more = await subscriptions.letters("p")
+        (letter,), more = await subscriptions.dead_events("p")
         assert (letter.position, letter.attempts, letter.error) == (2, 3, "E: text")
         assert (letter.stream, letter.version, letter.type, more) == ("account-1", 2, "x", None)
 
@@ -198,10 +198,10 @@ async def test_dead_letter_is_written_with_the_position(opened: Opener) -> None:
         (claim,) = await claimed(store, "a", 0, lease_s=-0.001)
         (new,) = await claimed(store, "b", 0)
         with pytest.raises(PartitionLost):
-            await Partitions(store).bury(claim, 1, attempts=1, history="[]")
-        assert await Subscriptions(store).letters("p") == ([], None)
-        await Partitions(store).bury(new, 1, attempts=1, history="[]")
-        (letter,), _ = await Subscriptions(store).letters("p")
+            await Partitions(store).give_up(claim, 1, attempts=1, history="[]")
+        assert await Subscriptions(store).dead_events("p") == ([], None)
+        await Partitions(store).give_up(new, 1, attempts=1, history="[]")
+        (letter,), _ = await Subscriptions(store).dead_events("p")
         assert letter.position == 1 and (await state(store, 0)).position == 1
 
 
@@ -230,7 +230,7 @@ async def test_reset_takes_every_right_away_and_clears_in_one_unit(opened: Opene
 
         assert await Subscriptions(store).reset("p", 4, clear=clear, partitions=6) == 4
         assert await balance(store, "z") == 1
-        table = await Partitions(store).look(["p"])
+        table = await Partitions(store).read_table(["p"])
         assert table.partitions == {"p": 6}
         (((at, owner, term)),) = {(one.position, one.owner, one.term) for one in table.states}
         assert (at, owner) == (4, None) and term > 2
@@ -289,7 +289,7 @@ async def test_known_subscription_keeps_its_number_and_positions(opened: Opener)
         assert await partitions.add("p", "account", 4, 7) is None
         found = await partitions.add("p", "room", 9, 0)
         assert found is not None and (found.category, found.partitions) == ("account", 4)
-        table = await partitions.look(["p", "other"])
+        table = await partitions.read_table(["p", "other"])
         assert table.partitions == {"p": 4}
         assert {one.position for one in table.states} == {7}
         status = await Subscriptions(store).status("p")

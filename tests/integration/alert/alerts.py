@@ -39,7 +39,7 @@ def process(
     """A process named `host worker@0`."""
     buffer = Buffer()
     alerter = Alerter(
-        config, mail, login=None, directories=[state], keep=lambda cause, text, count: None
+        config, mail, login=None, directories=[state], postpone=lambda cause, text, count: None
     )
     log = logging.Logger("hub")
     log.addHandler(AlertHandler(alerter, buffer, place="host worker@0"))

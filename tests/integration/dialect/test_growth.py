@@ -9,7 +9,7 @@ from tests.integration.engine.parts import opened, publish, registered
 from tests.integration.engine.stores import use
 from tests.servers.process import wait_until
 
-from cordata.broker import Message, Outcome, Queue, Want
+from cordata.broker import ClaimLimit, Message, Outcome, Queue
 from cordata.core.delivery import Verdict
 from cordata.store import Store
 
@@ -65,6 +65,6 @@ async def handle_one(store: Store, queue: Queue) -> None:
     await publish(store, 1)
     done: list[Message] = []
     while not done:
-        done += (await queue.settle_and_claim([], {"g": Want(100, 100)})).messages
+        done += (await queue.settle_and_claim([], {"g": ClaimLimit(100, 100)})).messages
     outcomes = [Outcome(message=message, verdict=Verdict.DONE) for message in done]
     await queue.settle_and_claim(outcomes, {})

@@ -15,7 +15,7 @@ from tests.integration.dialect.database import connect, run
 from tests.integration.engine.parts import opened, publish, registered, rows
 from tests.integration.engine.stores import use
 
-from cordata.broker import Queue, Want
+from cordata.broker import ClaimLimit, Queue
 from cordata.broker.inspection import Filter, Outbox, delete_done
 
 Database = psycopg.Connection[dict[str, Any]]
@@ -41,8 +41,8 @@ def two(database: str) -> Iterator[tuple[Database, Database]]:
 
 def claim(connection: Database, number: int) -> list[int]:
     """The positions of the four that were claimed."""
-    wants = json.dumps([{"group": "g", "least": 0, "most": 9, "count": 4}])
-    params = {"wants": wants, "groups": '["g"]', "owner": "me", "claim": number, "now_us": 0}
+    limits = json.dumps([{"group": "g", "least": 0, "most": 9, "count": 4}])
+    params = {"limits": limits, "groups": '["g"]', "owner": "me", "claim": number, "now_us": 0}
     found, _ = run(connection, "queue.claim_all", **params)
     return sorted(int(row["event_id"]) for row in found)
 
@@ -98,7 +98,7 @@ async def test_nobody_claims_what_another_settles_at_this_moment(
         await publish(store, 1)
         mine = Queue(store, owner="me", retries={"g": 5})
         other = Queue(second, owner="other", retries={"g": 5})
-        wants = {"g": Want(9, 9)}
+        wants = {"g": ClaimLimit(9, 9)}
         (message,) = (await mine.settle_and_claim([], wants)).messages
         async with store.transaction() as tx:
             params = {"event_id": message.event_id, "group": "g", "claim": message.claim}

@@ -14,7 +14,7 @@ from tests.integration.engine.stores import use
 from tests.servers.postgres import PostgresServer
 
 from cordata.app import App
-from cordata.broker import Message, Queue, Want
+from cordata.broker import ClaimLimit, Message, Queue
 from cordata.config.sections import EngineConfig
 from cordata.context import Event, EventContext
 from cordata.errors import StoreUnavailable
@@ -81,7 +81,7 @@ async def _settled(store: Store) -> bool:
 
 
 async def _claim(queue: Queue, group: str) -> list[Message]:
-    wants = {group: Want(count=10, low=10, run=10)}
+    wants = {group: ClaimLimit(count=10, low=10, run=10)}
     return list((await queue.settle_and_claim([], wants)).messages)
 
 

@@ -18,7 +18,7 @@ from tests.integration.primary.primary import build as build_primary
 from tests.integration.primary.primary import running as leading
 
 from cordata.app import App
-from cordata.broker import Queue, Want
+from cordata.broker import ClaimLimit, Queue
 from cordata.config.sections import MailConfig
 from cordata.context import BackfillContext, Event, EventContext
 from cordata.eventstore import StoredEvent
@@ -42,7 +42,9 @@ async def test_worker_handles_all_when_each_read_took_too_long_once(tmp_path: Pa
         ids = await publish(store, 2)
         dead = replace(this_process("dead"), start=1)  # its number is another's now
         await ProcessLease(store, dead, lease_s=60.0).renew()
-        await Queue(store, owner=dead.id, retries={}).settle_and_claim([], {"t.take": Want(1, 1)})
+        await Queue(store, owner=dead.id, retries={}).settle_and_claim(
+            [], {"t.take": ClaimLimit(1, 1)}
+        )
         slow = SlowAtFirst(store)
         engine = build(cast(Store, slow), tmp_path, app)
         async with asyncio.timeout(60), running(engine):
@@ -63,7 +65,9 @@ async def test_subscriptions_handle_all_when_each_read_took_too_long_once(tmp_pa
         slow = SlowAtFirst(store)
         async with ledger.running(cast(Store, slow), tmp_path, app):
             await until(lambda: _is(len(seen) >= 3))
-            await until(lambda: _is(slow.stopped >= {"Partitions.look", "_mark", "read_page"}))
+            await until(
+                lambda: _is(slow.stopped >= {"Partitions.read_table", "_mark", "read_page"})
+            )
     assert seen == [1, 2, 3]
 
 

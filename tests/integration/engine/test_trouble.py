@@ -26,7 +26,7 @@ from tests.processes import joined
 
 from cordata import clock, events
 from cordata.app import App
-from cordata.broker import MessageId, Queue, Want
+from cordata.broker import ClaimLimit, MessageId, Queue
 from cordata.broker.group import Group
 from cordata.broker.inspection import Groups
 from cordata.config.sections import EngineConfig
@@ -164,7 +164,7 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_its_lease_expires
         await joined(store, "hanging")
         await publish(store, 2)
         queue = queue_of(store, "hanging")
-        assert len((await queue.settle_and_claim([], {"t.take": Want(10, 10)})).messages) == 2
+        assert len((await queue.settle_and_claim([], {"t.take": ClaimLimit(10, 10)})).messages) == 2
         process_lease = ProcessLeaseService(
             store, queue_of(store, "mine"), mine, [TAKE], QUICK, held=set
         )

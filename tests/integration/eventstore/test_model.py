@@ -85,7 +85,7 @@ class Walk:
     async def arrive(self, worker: str, *, looked_before: bool = True) -> None:
         """Live, and claim what is free: of as many as there are, or were at an older look."""
         await joined(self.store, worker, ["p"], lease_s=LONG_S)
-        (out_of,) = (await self.partitions.look(["p"])).partitions.values()
+        (out_of,) = (await self.partitions.read_table(["p"])).partitions.values()
         if looked_before and self.rng.random() < 0.2:
             out_of = self.rng.choice((2, 3))
         wanted = {"p": list(range(out_of))}

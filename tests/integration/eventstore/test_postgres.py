@@ -45,7 +45,7 @@ async def write(tx: Tx, stream: str, type: str) -> None:
 
 
 async def seen_of(log: EventLog) -> list[str]:
-    page = await log.page("account", after=0, until=await log.look(), limit=100)
+    page = await log.page("account", after=0, until=await log.safe_position(), limit=100)
     return [event.type for event in page.events]
 
 
@@ -159,7 +159,7 @@ async def test_reader_is_late_by_milliseconds_when_writers_never_pause(
                 group.create_task(go_on(number))
             for _ in range(100):
                 await asyncio.sleep(0.005)
-                safe = await log.look()
+                safe = await log.safe_position()
                 given = await store.read(lambda tx: tx.fetch_one("event.mark"))
                 assert given is not None
                 lags.append(given["position"] - safe)

@@ -234,7 +234,7 @@ async def test_blocked_partition_stays_blocked_when_a_worker_starts_anew(state: 
         async with running(store, state, local):
             await until(lambda: _is(calls == 2))
             await until(lambda: state_is(store, "t.broken", "blocked"))
-        letters, more = await Subscriptions(store).letters("t.broken")
+        letters, more = await Subscriptions(store).dead_events("t.broken")
         assert [(one.stream, one.version) for one in letters] == [("account-1", 1)]
         assert more is None and letters[0].error == "PermanentError: never"
 
@@ -260,11 +260,11 @@ async def test_event_is_a_dead_letter_and_the_rest_goes_on_when_declared_so(
         await until(lambda: current(store, "t.picky"))
         assert await handled(store) == [("account-1", 1), ("account-1", 3), ("account-1", 5)]
         assert attempts == Counter({1: 1, 2: 2, 3: 1, 4: 1, 5: 1})
-        letters, _ = await Subscriptions(store).letters("t.picky")
+        letters, _ = await Subscriptions(store).dead_events("t.picky")
         assert [(one.version, one.attempts) for one in letters] == [(4, 1), (2, 2)]
         assert [entry["attempt"] for entry in letters[1].history] == [1, 2]
-        page, before = await Subscriptions(store).letters("t.picky", limit=1)
-        rest, end = await Subscriptions(store).letters("t.picky", limit=1, before=before)
+        page, before = await Subscriptions(store).dead_events("t.picky", limit=1)
+        rest, end = await Subscriptions(store).dead_events("t.picky", limit=1, before=before)
         assert [one.version for one in (*page, *rest)] == [4, 2] and end is None
         await until(lambda: _is(service.given_up_count == 2))
     assert sum("dead letter" in record.getMessage() for record in caplog.records) == 2

@@ -38,7 +38,7 @@ def alerts() -> Iterator[list[AlertGroup]]:
         MailConfig(),
         login=None,
         directories=[],
-        keep=lambda cause, text, count: None,
+        postpone=lambda cause, text, count: None,
     )
     with handled_by(cast(logging.Handler, AlertHandler(nobody, buffer, place="host worker@0"))):
         yield groups

@@ -23,7 +23,7 @@ from tests.integration.primary.primary import Primary, build, running
 
 from cordata import clock
 from cordata.app import App
-from cordata.broker import Outcome, Queue, Want
+from cordata.broker import ClaimLimit, Outcome, Queue
 from cordata.broker.inspection import DeadLetters, Filter
 from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import BackfillContext, Context
@@ -330,7 +330,7 @@ async def test_retention_deletes_what_is_old_and_spares_what_is_needed(state: Pa
         await publish(store, 600)
         await registered(store, {"a": "thing.done"})
         await publish(store, 601)
-        wants = {"a": Want(1000, 1000)}
+        wants = {"a": ClaimLimit(1000, 1000)}
         handled = [
             one for _ in range(3) for one in (await queue.settle_and_claim([], wants)).messages
         ]

@@ -15,7 +15,7 @@ from tests.integration.engine.parts import context_of, opened
 from tests.integration.redis.stores import PREFIX, url_of
 from tests.processes import joined
 
-from cordata.broker import Message, Outcome, Queue, Want
+from cordata.broker import ClaimLimit, Message, Outcome, Queue
 from cordata.broker.group import Group, register
 from cordata.broker.redis.address import parse_url
 from cordata.broker.redis.broker import RedisBroker
@@ -109,12 +109,14 @@ class RedisParts:
         broker = await self.process(owner)
         broker._look_deadline = 0.0
         return list(
-            (await broker.settle_and_claim([], {group: Want(count=count, low=count)})).messages
+            (
+                await broker.settle_and_claim([], {group: ClaimLimit(count=count, low=count)})
+            ).messages
         )
 
     async def claim_alone(self, group: str, owner: str = "me") -> list[Message]:
         """Claim a suspect, which takes a process that holds nothing: the first claim says so."""
-        broker, wants = await self.process(owner), {group: Want(count=10, low=10)}
+        broker, wants = await self.process(owner), {group: ClaimLimit(count=10, low=10)}
         broker._look_deadline = 0.0
         await broker.settle_and_claim([], wants)
         return list((await broker.settle_and_claim([], wants, alone=True)).messages)

@@ -9,7 +9,7 @@ from tests.integration.redis.parts import on_redis
 from tests.integration.redis.stores import use
 from tests.servers.redis import RedisServer
 
-from cordata.broker import Queue, Want
+from cordata.broker import ClaimLimit, Queue
 from cordata.broker.inspection import Outbox
 from cordata.core.delivery import Verdict
 from cordata.services.leadership import Leadership
@@ -38,7 +38,7 @@ async def test_groups_get_in_the_store_what_they_have_not_handled(
         assert await service.run_once(ctx) == 0
 
         queue = Queue(parts.store, owner="me", retries=dict.fromkeys(groups, 5))
-        wants = {group: Want(count=10, low=10) for group in groups}
+        wants = {group: ClaimLimit(count=10, low=10) for group in groups}
         found = (await queue.settle_and_claim([], wants)).messages
         of = {group: {m.event_id for m in found if m.group == group} for group in groups}
         assert of == {"a": {*streamed, *waiting} - {done.event_id}, "b": {*streamed, *waiting}}

@@ -14,7 +14,7 @@ from tests.integration.redis.parts import RedisParts, on_redis
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
-from cordata.broker import Want
+from cordata.broker import ClaimLimit
 from cordata.errors import BrokerUnavailable
 
 STREAM = f"{PREFIX}:stream:thing.done"
@@ -38,7 +38,7 @@ async def claimed(parts: RedisParts, *groups: str) -> dict[str, int]:
     broker = await parts.process()
     broker._look_deadline = 0.0
     messages = (
-        await broker.settle_and_claim([], {one: Want(count=100, low=0) for one in groups})
+        await broker.settle_and_claim([], {one: ClaimLimit(count=100, low=0) for one in groups})
     ).messages
     return {group: sum(m.group == group for m in messages) for group in groups}
 

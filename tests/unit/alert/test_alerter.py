@@ -27,7 +27,7 @@ class Heard(Alerter):
             MailConfig(host="mx"),
             login=None,
             directories=[Path("/nowhere")],
-            keep=lambda cause, text, count: None,
+            postpone=lambda cause, text, count: None,
         )
         self.heard: list[tuple[str, str, int]] = []
         self.told = threading.Event()
@@ -138,7 +138,7 @@ def unreachable(directory: Path, kept: list[tuple[str, str, int]], limit: int = 
         MailConfig(host="mail..example.org"),
         login=None,
         directories=[directory],
-        keep=lambda cause, text, count: kept.append((cause, text, count)),
+        postpone=lambda cause, text, count: kept.append((cause, text, count)),
     )
 
 

@@ -14,9 +14,9 @@ from cordata.core.delivery import (
     add_failure,
     after_failure,
     error_text,
-    is_away,
     is_permanent,
-    low_places,
+    is_unavailable,
+    low_priority_slots,
     mean_duration_s,
     prefetch_count,
     run_length,
@@ -48,10 +48,10 @@ def test_verdict_follows_attempts_when_handler_failed(
 
 
 def test_attempt_counts_when_the_store_was_there_and_the_handler_slow() -> None:
-    assert is_away(StoreFull())
-    assert not is_away(ReadTimeout("a read took longer than 30 s"))
-    assert not is_away(TransactionTimeout())
-    assert not is_away(ValueError())
+    assert is_unavailable(StoreFull())
+    assert not is_unavailable(ReadTimeout("a read took longer than 30 s"))
+    assert not is_unavailable(TransactionTimeout())
+    assert not is_unavailable(ValueError())
 
 
 def test_error_text_is_one_bounded_line_when_message_is_long() -> None:
@@ -102,7 +102,7 @@ def test_error_text_can_be_stored_whatever_the_error_quotes() -> None:
 
 @pytest.mark.parametrize(("concurrency", "places"), [(1, 1), (2, 1), (4, 1), (16, 4)])
 def test_low_priorities_have_a_quarter_of_the_places(concurrency: int, places: int) -> None:
-    assert low_places(concurrency) == places
+    assert low_priority_slots(concurrency) == places
 
 
 def test_run_is_what_one_handles_in_a_moment() -> None:

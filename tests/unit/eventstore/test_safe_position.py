@@ -11,32 +11,32 @@ from cordata.eventstore.log import SafePosition
 
 def test_all_is_safe_when_nothing_is_in_flight() -> None:
     safe = SafePosition()
-    assert safe.look(7, []) == 7
-    assert safe.look(9, []) == 9
+    assert safe.update(7, []) == 7
+    assert safe.update(9, []) == 9
 
 
 def test_mark_is_safe_when_all_that_were_in_flight_at_it_have_ended() -> None:
     safe = SafePosition()
-    assert safe.look(7, ["a", "b"]) == 0
-    assert safe.look(9, ["b", "c"]) == 0
-    assert safe.look(9, ["c"]) == 7
+    assert safe.update(7, ["a", "b"]) == 0
+    assert safe.update(9, ["b", "c"]) == 0
+    assert safe.update(9, ["c"]) == 7
     assert safe.waiting_for == {"c"}
-    assert safe.look(12, ["d"]) == 9
+    assert safe.update(12, ["d"]) == 9
 
 
 def test_safe_position_stays_when_a_transaction_never_ends() -> None:
     safe = SafePosition()
-    safe.look(5, [])
+    safe.update(5, [])
     for position in range(6, 60):
-        assert safe.look(position, ["stuck", f"t{position}"]) == 5
+        assert safe.update(position, ["stuck", f"t{position}"]) == 5
     assert safe.waiting_for == {"stuck"}
-    assert safe.look(60, ["t60"]) >= 6
+    assert safe.update(60, ["t60"]) >= 6
 
 
 def test_position_goes_on_when_transactions_overlap_without_end() -> None:
     safe = SafePosition()
     for number in range(100):
-        safe.look(number, [f"t{number}", f"t{number + 1}", f"t{number + 2}"])
+        safe.update(number, [f"t{number}", f"t{number + 1}", f"t{number + 2}"])
     assert safe.safe >= 90
 
 
@@ -84,7 +84,7 @@ class Log(RuleBasedStateMachine):
     def look_at_who_is_in_flight_and_read(self) -> None:
         assert self.mark is not None
         in_flight = [name for name, positions in self.open.items() if positions]
-        safe = self.safe.look(self.mark, in_flight)
+        safe = self.safe.update(self.mark, in_flight)
         self.mark = None
         after = self.read[-1] if self.read else 0
         self.read += sorted(p for p in self.committed if after < p <= safe)

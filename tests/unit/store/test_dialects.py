@@ -24,7 +24,7 @@ STORES_OWN = {
         "queue.delete_done",
     },
     "postgres": {
-        "lease.hold",
+        "lease.lock",
         "migration.add",
         "migration.done",
         "queue.claim_all",
@@ -58,7 +58,7 @@ def test_query_says_that_it_locks_when_it_does(name: str) -> None:
         r"\bFOR (NO KEY |KEY )?(UPDATE|SHARE)\b|pg_advisory", query.sql, re.I
     )
     # The fence: whoever takes the lease over changes the row, so a snapshot is good enough.
-    assert not locks or query.newest or name == "lease.hold"
+    assert not locks or query.newest or name == "lease.lock"
 
 
 def test_dialects_have_the_same_migrations() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from cordata.errors import CommandFailed
-from cordata.log import places, trail
+from cordata.log import error_places, trail
 
 
 def raised(error: BaseException) -> BaseException:
@@ -84,7 +84,7 @@ def test_failure_in_the_pool_is_told_with_its_own_places_and_no_message() -> Non
     )
     error = raised(CommandFailed("for eva", type="shop.NoFont", traceback=trace))
     there = "in the pool shop.NoFont at fonts.py:3 < voucher.py:7"
-    assert places(error).endswith(f"; {there}") and "test_trail.py:" in places(error)
+    assert error_places(error).endswith(f"; {there}") and "test_trail.py:" in error_places(error)
     assert trail(error).splitlines()[-1] == f"  {there}"
-    assert "eva" not in places(error) + trail(error)
-    assert places(CommandFailed("eva", type="A")) == "no frame; in the pool A at no frame"
+    assert "eva" not in error_places(error) + trail(error)
+    assert error_places(CommandFailed("eva", type="A")) == "no frame; in the pool A at no frame"

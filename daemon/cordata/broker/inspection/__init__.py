@@ -5,33 +5,33 @@ from cordata.broker.inspection.group import GroupInUse, Groups
 from cordata.broker.inspection.outbox import Outbox, delete_done
 from cordata.broker.inspection.record import (
     BadPosition,
+    DeadLetter,
     Filter,
     Group,
-    Letter,
     OutboxEvent,
     Page,
     Progress,
     Replayed,
     UnknownGroup,
-    WholeLetter,
+    WholeDeadLetter,
     WholeOutboxEvent,
 )
 
 __all__ = [
     "BadPosition",
+    "DeadLetter",
     "DeadLetters",
     "Filter",
     "Group",
     "GroupInUse",
     "Groups",
-    "Letter",
     "Outbox",
     "OutboxEvent",
     "Page",
     "Progress",
     "Replayed",
     "UnknownGroup",
-    "WholeLetter",
+    "WholeDeadLetter",
     "WholeOutboxEvent",
     "delete_done",
 ]

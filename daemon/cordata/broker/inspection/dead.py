@@ -14,16 +14,16 @@ from cordata.broker.inspection.record import (
     EVER,
     PAUSE_S,
     BadPosition,
+    DeadLetter,
     Filter,
-    Letter,
     Page,
     Progress,
-    WholeLetter,
+    WholeDeadLetter,
 )
 from cordata.core.delivery import read_failures
 from cordata.store import MESSAGE_TOPIC, Row, Store, Tx
 
-_LETTER = tuple(one.name for one in fields(Letter) if one.name != "error")
+_LETTER = tuple(one.name for one in fields(DeadLetter) if one.name != "error")
 
 
 class DeadLetters:
@@ -32,7 +32,9 @@ class DeadLetters:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def page(self, wanted: Filter, *, limit: int, after: str | None = None) -> Page[Letter]:
+    async def page(
+        self, wanted: Filter, *, limit: int, after: str | None = None
+    ) -> Page[DeadLetter]:
         """At most `limit` dead letters, the newest first. `after`: `next` of the page before.
 
         Raises: BadPosition.
@@ -40,7 +42,7 @@ class DeadLetters:
         if wanted.event_id is not None:  # few: one for each group that failed
             letters = map(_letter, await self._of(wanted.event_id, wanted.group))
             return Page(items=[one for one in letters if _matches(one, wanted)], next=None)
-        found: list[Letter] = []
+        found: list[DeadLetter] = []
         below = _position(after)
         while len(found) <= limit:
             letters_below = await self._below(wanted, below, max(limit + 1, BATCH))
@@ -51,7 +53,7 @@ class DeadLetters:
         more = len(found) > limit
         return Page(items=found[:limit], next=_end(found[limit - 1]) if more else None)
 
-    async def find(self, event_id: str, *, group: str | None = None) -> list[WholeLetter]:
+    async def find(self, event_id: str, *, group: str | None = None) -> list[WholeDeadLetter]:
         """All dead letters of one event, or that of one group, with payload and history."""
         return [_whole(row) for row in await self._of(event_id, group)]
 
@@ -67,7 +69,9 @@ class DeadLetters:
         """Delete dead letters: these groups never handle these events. Returns how many."""
         return await self._each("inspection.drop", wanted, progress)
 
-    async def _below(self, wanted: Filter, below: tuple[int, int, str], limit: int) -> list[Letter]:
+    async def _below(
+        self, wanted: Filter, below: tuple[int, int, str], limit: int
+    ) -> list[DeadLetter]:
         rows = await self._store.read(
             lambda tx: tx.fetch_all(
                 "inspection.letters",
@@ -114,7 +118,7 @@ class DeadLetters:
 
         return await self._store.read(unit)
 
-    async def _settle(self, query: str, letters: Sequence[Letter]) -> int:
+    async def _settle(self, query: str, letters: Sequence[DeadLetter]) -> int:
         looked_at = max(letter.dead_at for letter in letters)
         by_group = sorted(letters, key=attrgetter("group"))
 
@@ -134,20 +138,20 @@ class DeadLetters:
         return await self._store.run(unit)
 
 
-def _letter(row: Row) -> Letter:
+def _letter(row: Row) -> DeadLetter:
     history = read_failures(row["history"])
     kind = str(history[-1].get("error")).partition(":")[0] if history else None
-    return Letter(**{name: row[name] for name in _LETTER}, error=kind)
+    return DeadLetter(**{name: row[name] for name in _LETTER}, error=kind)
 
 
-def _whole(row: Row) -> WholeLetter:
+def _whole(row: Row) -> WholeDeadLetter:
     more = {name: row[name] for name in row.keys() if name != "history"}
     history = read_failures(row["history"])
     error = str(history[-1].get("error")) if history else None
-    return WholeLetter(**more, error=error, history=history)
+    return WholeDeadLetter(**more, error=error, history=history)
 
 
-def _matches(letter: Letter, wanted: Filter) -> bool:
+def _matches(letter: DeadLetter, wanted: Filter) -> bool:
     bounds = wanted.bounds()
     return (
         wanted.type in (None, letter.type)
@@ -156,11 +160,11 @@ def _matches(letter: Letter, wanted: Filter) -> bool:
     )
 
 
-def _key(letter: Letter) -> tuple[int, int, str]:
+def _key(letter: DeadLetter) -> tuple[int, int, str]:
     return letter.dead_at, letter.position, letter.group
 
 
-def _end(letter: Letter) -> str:
+def _end(letter: DeadLetter) -> str:
     return f"{letter.dead_at}.{letter.position}.{letter.group}"
 
 

@@ -122,7 +122,7 @@ class WholeOutboxEvent(OutboxEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class DeadLetter:
     """One event that one consumer group gave up; times are microseconds since the epoch."""
 
     #: Position of the event.
@@ -138,7 +138,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeLetter(Letter):
+class WholeDeadLetter(DeadLetter):
     """A dead letter with its payload, which may be personal data, and all failed attempts."""
 
     key: str | None

@@ -25,12 +25,12 @@ from cordata import clock
 from cordata.broker.contract import Broker
 from cordata.broker.message import (
     Claimed,
-    Depth,
+    ClaimLimit,
+    ClaimLimits,
     Message,
     MessageId,
     Outcome,
-    Want,
-    Wants,
+    QueueDepth,
 )
 from cordata.broker.queue import Queue, depth_of
 from cordata.broker.redis.consumer import Consumer
@@ -113,7 +113,7 @@ class RedisBroker(Broker):
             tasks.create_task(self._consumer.keep_marking(wake))
 
     async def settle_and_claim(
-        self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool = False
+        self, outcomes: Sequence[Outcome], wants: ClaimLimits, *, alone: bool = False
     ) -> Claimed:
         """As in Broker. While Redis is away it brings what is in the store."""
         streamed = [one for one in outcomes if not one.message.claim]
@@ -142,7 +142,7 @@ class RedisBroker(Broker):
         )
 
     async def _from_store(
-        self, outcomes: Sequence[Outcome], wants: Wants, *, alone: bool
+        self, outcomes: Sequence[Outcome], wants: ClaimLimits, *, alone: bool
     ) -> Claimed:
         """Settle and claim what is there, if anything may be: a unit of its own costs a commit."""
         now = clock.monotonic()
@@ -205,7 +205,7 @@ class RedisBroker(Broker):
         await self._consumer.leave()
         await self._queue.leave()
 
-    async def depth(self, groups: Collection[str]) -> Depth:
+    async def depth(self, groups: Collection[str]) -> QueueDepth:
         """As in Broker, by what the store knows.
 
         What waits for the relay counts as ready, whatever group it is for; what is in a stream and
@@ -214,10 +214,10 @@ class RedisBroker(Broker):
         """
         names = json.dumps(list(groups))
 
-        async def unit(tx: Tx) -> Depth:
+        async def unit(tx: Tx) -> QueueDepth:
             found = await depth_of(tx, [*groups, GROUP])
             left = await tx.fetch_one("redis.left", groups=names)
-            return Depth(
+            return QueueDepth(
                 ready=found.ready, claimed=found.claimed + (left is not None), dead=found.dead
             )
 
@@ -229,6 +229,6 @@ class RedisBroker(Broker):
         self._queue.close()
 
 
-def _left(want: Want, group: str, messages: Sequence[Message]) -> int:
+def _left(want: ClaimLimit, group: str, messages: Sequence[Message]) -> int:
     """How many messages a group still wants beside those from the store."""
     return want.count - sum(one.group == group and one.priority >= 0 for one in messages)

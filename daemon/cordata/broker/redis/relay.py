@@ -23,7 +23,7 @@ from redis.exceptions import ResponseError
 
 from cordata import clock, events
 from cordata.broker.contract import Broker
-from cordata.broker.message import Message, MessageId, Outcome, Want
+from cordata.broker.message import ClaimLimit, Message, MessageId, Outcome
 from cordata.broker.redis.server import WRONG_TYPE, RedisServer, describe
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
 from cordata.broker.redis.stream import DOCUMENT, ID, WAKES, Keys, StreamEvent, encode, position_of
@@ -152,7 +152,7 @@ class Relay:
             await self.give_back()
             raise
         outcomes = list(self._outcomes)
-        wants = {GROUP: Want(count=_BATCH, low=_BATCH)}
+        wants = {GROUP: ClaimLimit(count=_BATCH, low=_BATCH)}
         claimed = await self._queue.settle_and_claim(outcomes, wants, alone=True)
         del self._outcomes[: len(outcomes)]
         self._held = claimed.messages
@@ -240,7 +240,7 @@ class Relay:
             claims[message.claim].append(message.event_id)
 
         async def unit(tx: Tx) -> bool:
-            server = await tx.fetch_one("redis.hold_server")
+            server = await tx.fetch_one("redis.lock_server")
             if server is None or (server["run_id"], server["epoch"]) != (state.run_id, state.epoch):
                 return False
             if entries:

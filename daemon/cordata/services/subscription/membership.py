@@ -52,7 +52,7 @@ async def assign(
     crashed: CrashedAttempts,
 ) -> Assignment:
     """Read which processes live, and claim this process's share."""
-    table = await partitions.look(subscriptions)
+    table = await partitions.read_table(subscriptions)
     found = plan(process_id, table)
     if found.wanted:
         claimed = await partitions.claim(process_id, found.wanted, out_of=table.partitions)

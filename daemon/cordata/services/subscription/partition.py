@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cordata import events
-from cordata.context import Context, narrowed
+from cordata.context import Context, derive_context
 from cordata.core.commit_guard import CommitGuard
 from cordata.core.delivery import (
     DIED,
@@ -25,15 +25,15 @@ from cordata.core.delivery import (
     add_failure,
     after_failure,
     error_text,
-    is_away,
     is_permanent,
+    is_unavailable,
 )
 from cordata.core.retry import Backoff
 from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.eventstore.record import stored
-from cordata.log import fields, frames, logger, request_id, what
+from cordata.log import error_summary, fields, frames, logger, request_id
 from cordata.services.handler_call import call_here, end_attempt
 from cordata.services.loop import WakeEvent
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
@@ -236,7 +236,7 @@ class PartitionRunner:
         Raises only CancelledError, when the partition's task is cancelled.
         """
         one, guard = self.subscription, CommitGuard()
-        ctx = narrowed(
+        ctx = derive_context(
             self._shared.ctx,
             SubscriptionContext,
             subscription=one.name,
@@ -262,7 +262,7 @@ class PartitionRunner:
             return Result.HANDLED, None
         if isinstance(error, PartitionLost):
             return Result.LOST, error
-        return (Result.UNAVAILABLE if is_away(error) else Result.FAILED), error
+        return (Result.UNAVAILABLE if is_unavailable(error) else Result.FAILED), error
 
     def _move_on(self, position: int, *, committed: bool) -> None:
         """Move the position to an event that is handled."""
@@ -310,7 +310,7 @@ class PartitionRunner:
     async def _store_verdict(self, position: int, verdict: Verdict) -> None:
         partitions, history = self._shared.partitions, self._history or ""
         if verdict is Verdict.DEAD and self.subscription.on_error == "dead":
-            await partitions.bury(self.claim, position, attempts=self._attempts, history=history)
+            await partitions.give_up(self.claim, position, attempts=self._attempts, history=history)
             self._log_given_up(position, events.SUBSCRIPTION_DEAD, "it is a dead letter")
             self._move_on(position, committed=True)
             return
@@ -351,7 +351,7 @@ class PartitionRunner:
             self.subscription.retries + 1,
             event.position,
             when,
-            what(error),
+            error_summary(error),
             frames(error.__traceback__),
             extra=self._fields(event.position),
         )

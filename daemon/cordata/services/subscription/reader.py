@@ -38,7 +38,7 @@ class EventReader:
         """Read a page for each subscription that has a partition with room for more."""
         if not len(self._runners):
             return
-        self._safe = await self._log.look()
+        self._safe = await self._log.safe_position()
         for name, subscription in self._subscriptions.items():
             page = subscription.batch or PAGE
             for after, until, numbers in cohorts(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from cordata.eventstore.partition import Claim, PartitionState
-from cordata.services.handler_call import say_cut_off
+from cordata.services.handler_call import log_cut_off
 from cordata.services.subscription.membership import Assignment
 from cordata.services.subscription.partition import Dependencies, PartitionRunner
 from cordata.store import Row
@@ -68,7 +68,7 @@ class PartitionRunners:
         """Cancel running events at the end of the stop timeout; another process repeats them."""
         for name, runners in self._runners.items():
             if count := sum(one.busy for one in runners.values()):
-                say_cut_off(name, count)
+                log_cut_off(name, count)
         for task in self._tasks.values():
             task.cancel()
 

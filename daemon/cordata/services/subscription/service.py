@@ -136,7 +136,7 @@ class SubscriptionService:
         Blocked partitions do not count: no worker handles them. Raises: StoreUnavailable.
         """
         subscriptions = Subscriptions(self._store)
-        head = await self._log.look()
+        head = await self._log.safe_position()
         is_busy = any(one.busy for one in self._runners.all())
         if is_busy or self._log.held_back_by or self._unregistered:
             return None

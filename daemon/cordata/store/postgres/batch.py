@@ -119,7 +119,7 @@ class Batcher:
         #: Units in a batch.
         self._under_way = 0
         #: Called when no unit waits any more.
-        self.settled: Callable[[], None] = lambda: None
+        self.on_idle: Callable[[], None] = lambda: None
         #: Since the start: commits, and units that shared them.
         self.commits = 0
         self.units = 0
@@ -169,7 +169,7 @@ class Batcher:
             self._task_count -= 1
             if self._queue and not self._closed and not self._task_count:  # after an exception
                 self._start_task()
-            self.settled()
+            self.on_idle()
 
     def _take(self) -> list[_Member]:
         """The next batch: units whose callers still wait, and have not waited too long."""

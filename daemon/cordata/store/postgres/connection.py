@@ -96,7 +96,7 @@ class Connection:
         return not self.lost and not self.busy and self._pg.transaction_status == _IDLE
 
     @property
-    def worn(self) -> bool:
+    def has_too_many_statements(self) -> bool:
         """Whether it has so many prepared statements that the pool should replace it."""
         return len(self._names) > _MAX_PREPARED
 

@@ -128,7 +128,7 @@ class Pool:
     def release(self, connection: Connection) -> None:
         """Return a connection; one that is not idle is closed, which rolls back what it did."""
         current = self._generations.get(connection) == self._generation
-        if self._closed or not current or connection.worn or not connection.idle:
+        if self._closed or not current or connection.has_too_many_statements or not connection.idle:
             self._close(connection)
             self._free_slot()
             return

@@ -166,7 +166,7 @@ class ReplayedTx(UnitTx):
     async def _begin(self) -> None:
         """Take a slot and a connection and begin."""
         try:
-            if (refusal := self._resources.health.refusal()) is not None:
+            if (refusal := self._resources.health.error_or_attempt()) is not None:
                 raise refusal
             if (pause := before_write.get()) is not None:
                 await pause()
@@ -188,7 +188,7 @@ class ReplayedTx(UnitTx):
         transaction = await self._held.begin("newest" if self._newest else "snapshot")
         calls: list[Call] = []
         if self._fence is not None:
-            calls.append(self._call("lease.hold", {"name": self._fence.name}))
+            calls.append(self._call("lease.lock", {"name": self._fence.name}))
         calls += [call for call, _ in self._reads]
         if not calls:
             return

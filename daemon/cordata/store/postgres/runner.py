@@ -173,7 +173,7 @@ class Runner:
         #: Units that wait for their commit.
         self.waiting = 0
         #: Called when the last of them has ended.
-        self.settled: Callable[[], None] = lambda: None
+        self.on_idle: Callable[[], None] = lambda: None
         #: Since the start.
         self.commits = 0
 
@@ -205,14 +205,14 @@ class Runner:
             entry.fail(error)
         finally:
             self.waiting -= 1
-            self.settled()
+            self.on_idle()
 
     def _refusal(self, entry: Entry) -> StoreUnavailable | None:
         if self._closed:
             return StoreUnavailable("the store is closed")
         if entry.since < self._loop.time() - self._timeout_s:
             return Busy(f"no commit within {self._timeout_s:g} s", retry_after_s=1.0)
-        return None if entry.attempt_allowed else self._resources.health.refusal()
+        return None if entry.attempt_allowed else self._resources.health.error_or_attempt()
 
     async def run_now(
         self, unit: Unit[Any], fence: Fence | None = None, entry: Entry | None = None

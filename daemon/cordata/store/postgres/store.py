@@ -106,7 +106,7 @@ class PostgresStore(Store):
                 "run() inside a transaction() might wait for it for ever",
                 hint="use the transaction's own tx",
             )
-        if (refusal := self._health.refusal()) is not None:
+        if (refusal := self._health.error_or_attempt()) is not None:
             raise refusal
         if self.waiting >= self._config.max_waiting:
             raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
@@ -164,8 +164,7 @@ class PostgresStore(Store):
 
     async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
         """As in Store."""
-        todo = await self._schema.pending(chains)
-        return [Applied(m.component, m.number, m.name) for m in todo]
+        return await self._schema.pending(chains)
 
     async def checkpoint(self, *, force: bool = False) -> None:
         """Do nothing: the server makes its own checkpoints."""
@@ -218,7 +217,7 @@ class PostgresStore(Store):
     async def _drain(self) -> None:
         """Wait until no unit waits any more."""
         drained = asyncio.Event()
-        self._runner.settled = self._batcher.settled = drained.set
+        self._runner.on_idle = self._batcher.on_idle = drained.set
         while self.waiting:
             await drained.wait()
             drained.clear()

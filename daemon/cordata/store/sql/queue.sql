@@ -19,7 +19,7 @@ ON CONFLICT ("group") DO UPDATE SET
 -- name: queue.group
 SELECT type, keyed, broker, caught_up FROM consumer_group WHERE "group" = :group;
 
--- name: queue.be_present
+-- name: queue.mark_present
 UPDATE consumer_group SET present_at = :now_us WHERE "group" IN :groups[text];
 
 -- name: queue.catch_up

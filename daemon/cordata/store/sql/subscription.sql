@@ -59,8 +59,8 @@ SET failing = :position, attempts = :attempts, next_at = :next_at, history = :hi
 WHERE subscription = :subscription AND partition = :partition AND owner = :owner AND term = :term
     AND position < :position;
 
--- name: subscription.bury
-INSERT INTO subscription_letter (subscription, position, attempts, history, dead_at)
+-- name: subscription.give_up
+INSERT INTO subscription_dead_event (subscription, position, attempts, history, dead_at)
 VALUES (:subscription, :position, :attempts, :history, :now_us)
 ON CONFLICT (subscription, position) DO NOTHING;
 
@@ -87,8 +87,8 @@ WHERE subscription = :subscription;
 -- name: subscription.drop_partitions
 DELETE FROM subscription_partition WHERE subscription = :subscription;
 
--- name: subscription.drop_letters
-DELETE FROM subscription_letter WHERE subscription = :subscription;
+-- name: subscription.drop_dead_events
+DELETE FROM subscription_dead_event WHERE subscription = :subscription;
 
 -- name: subscription.drop
 DELETE FROM subscription WHERE name = :name;
@@ -98,12 +98,12 @@ UPDATE subscription
 SET partitions = :partitions, origin = :origin, reset_at = :now_us, paused_until = NULL
 WHERE name = :name;
 
--- name: subscription.letters
+-- name: subscription.dead_events
 SELECT l.position, l.attempts, l.history, l.dead_at, e.stream, e.version, e.type, e.payload,
        e.headers, e.created_at
-FROM subscription_letter AS l JOIN stored_event AS e ON e.position = l.position
+FROM subscription_dead_event AS l JOIN stored_event AS e ON e.position = l.position
 WHERE l.subscription = :subscription AND l.position < :before
 ORDER BY l.position DESC LIMIT :limit;
 
--- name: subscription.letter_count
-SELECT subscription, count(*) AS count FROM subscription_letter GROUP BY subscription;
+-- name: subscription.dead_event_count
+SELECT subscription, count(*) AS count FROM subscription_dead_event GROUP BY subscription;

@@ -197,8 +197,7 @@ class SqliteStore(Store):
 
     async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
         """As in Store."""
-        todo = await self._schema.pending(chains)
-        return [Applied(m.component, m.number, m.name) for m in todo]
+        return await self._schema.pending(chains)
 
     async def checkpoint(self, *, force: bool = False) -> Checkpoint | None:
         """As in Store."""

@@ -125,7 +125,7 @@ class TransactionTx(Tx):
 
     async def _begin(self) -> SqliteTx:
         access = self._access
-        refusal = access.health.refusal()
+        refusal = access.health.error_or_attempt()
         if refusal is not None:
             raise refusal
         await access.connection.begin()

@@ -12,7 +12,7 @@ from tests.integration.pool.workers import workers
 
 from cordata import App
 from cordata.app_loader import load_runtime
-from cordata.context import Context, EventContext, narrowed
+from cordata.context import Context, EventContext, derive_context
 from cordata.errors import DeadlineExceeded, PoolClosed, PoolUnavailable
 from cordata.factory import open_context
 from cordata.store import Store
@@ -30,7 +30,7 @@ async def test_context_calls_the_pool_of_its_host_with_the_limits_of_its_command
     slow = '[pool.slow]\nworkers = ["1"]\ncommands = ["note"]\ncall_timeout_s = 0.3\n'
     with workers(tmp_path, slow) as pool, pool.worker("0"), pool.worker("1"):
         async with open_context(load_runtime(str(pool.config)), app) as ctx:
-            event = narrowed(ctx, EventContext, group="g", event_id="e")
+            event = derive_context(ctx, EventContext, group="g", event_id="e")
             assert event.pool is ctx.pool
             assert 30.0 < (await event.pool.execute("about"))["remaining"] <= 60.0
             for command in ("hang", "note"):

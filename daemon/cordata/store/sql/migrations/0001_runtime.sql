@@ -243,7 +243,7 @@ CREATE TABLE subscription_partition (
 ){ STRICT, WITHOUT ROWID| WITH (fillfactor = 50)};
 
 -- Events that a subscription gave up; those with on_error="dead" only.
-CREATE TABLE subscription_letter (
+CREATE TABLE subscription_dead_event (
     subscription {text} NOT NULL,
     position   {bigint}  NOT NULL,
     attempts   INTEGER NOT NULL,

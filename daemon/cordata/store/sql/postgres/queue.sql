@@ -36,7 +36,7 @@ UPDATE message SET state = 'ready' WHERE ctid = ANY (ARRAY(
 
 -- name: queue.claim_all
 -- newest
--- Claims messages without a key, by priority and then by age. `wants`: JSON list. Each row also has
+-- Claims messages without a key, by priority and then by age. `limits`: JSON list. Each row also has
 -- the result of queue.next, which saves a round trip; there is at least one row, whose event_id may be
 -- NULL.
 WITH claimed AS (
@@ -44,7 +44,7 @@ WITH claimed AS (
         state = 'claimed', owner = :owner, claim = :claim, attempts = attempts + 1
     WHERE ctid = ANY (ARRAY(
         SELECT m.ctid
-        FROM json_to_recordset(:wants::json)
+        FROM json_to_recordset(:limits::json)
             AS w ("group" text, least integer, most integer, count integer)
         CROSS JOIN LATERAL (
             SELECT ctid FROM message

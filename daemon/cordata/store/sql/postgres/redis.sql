@@ -1,6 +1,6 @@
 -- The broker on Redis: statements that differ between the dialects.
 
--- name: redis.hold_server
+-- name: redis.lock_server
 -- newest
 -- Locks the row until the end of the transaction.
 SELECT run_id, epoch FROM redis_server FOR SHARE;

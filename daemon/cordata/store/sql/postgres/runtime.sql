@@ -1,6 +1,6 @@
 -- Statements for PostgreSQL only; those for both stores are in ../runtime.sql.
 
--- name: lease.hold
+-- name: lease.lock
 -- Within a fenced unit: a process that takes the lease over waits for it.
 SELECT term FROM lease WHERE name = :name FOR SHARE;
 

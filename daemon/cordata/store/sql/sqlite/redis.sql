@@ -1,6 +1,6 @@
 -- The broker on Redis: statements that differ between the dialects.
 
--- name: redis.hold_server
+-- name: redis.lock_server
 -- No lock is needed: one process writes at a time.
 SELECT run_id, epoch FROM redis_server;
 
