@@ -32,7 +32,7 @@ from cordata.errors import (
 )
 from cordata.factory import command_options, pools_of
 from cordata.pool.child.command_runner import NO_SESSION, Command, CommandRunner, find
-from cordata.pool.client.call import Call, Engine
+from cordata.pool.client.call import Call, CallRunner
 from cordata.pool.client.client import Client
 from cordata.pool.client.deadlines import Deadlines
 from cordata.pool.client.values import error_of, unpack
@@ -67,7 +67,7 @@ class InlinePool(Client):
             self._inline.close()
             await asyncio.to_thread(self._inline.join)
 
-    def _new_engine(self) -> Engine:
+    def _new_runner(self) -> CallRunner:
         return self._inline
 
     async def _ask(
@@ -281,7 +281,7 @@ class _Caller:
             self._gone = True
             self._tell()
 
-    def look(self) -> bool:
+    def poll_cancelled(self) -> bool:
         """Whether the caller has left."""
         if self._pair is not None:
             with contextlib.suppress(BlockingIOError):

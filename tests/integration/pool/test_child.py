@@ -149,10 +149,10 @@ def test_child_begins_nothing_while_its_worker_holds_it(tmp_path: Path) -> None:
         peer = pool.connect()
         with (pool.directory / pool.name().status).open("r+b") as file:
             shared = mmap.mmap(file.fileno(), page.SIZE)
-        page.set_held(shared, True)
+        page.set_paused(shared, True)
         peer.order("echo", 1)
         assert peer.silent(0.1) and peer.page.begun == pool.page().begun == 0
-        page.set_held(shared, False)
+        page.set_paused(shared, False)
         assert msgpack.decode(peer.expect(Result).value) == 1
         shared.close()
 

@@ -270,8 +270,8 @@ def test_damaged_file_is_put_aside(
     path.write_bytes(content)
     store = SessionStore(path, SessionLimits())
     store.create("box")
-    assert store.aside is not None
-    assert store.aside.read_bytes() == content
+    assert store.set_aside_path is not None
+    assert store.set_aside_path.read_bytes() == content
     assert "was put aside" in caplog.text
     store.close()
 
@@ -285,7 +285,7 @@ def test_file_of_another_version_is_put_aside(path: Path) -> None:
     database.close()
     store = SessionStore(path, SessionLimits())
     assert store.page() == []
-    assert store.aside is not None
+    assert store.set_aside_path is not None
     store.close()
 
 

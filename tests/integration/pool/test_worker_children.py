@@ -106,7 +106,7 @@ def test_killed_child_is_reported_and_followed(
         assert peer.closed()
         death = pool.ask(DeathRequest(5, first.generation))
         assert (death.number, death.known, death.signal, death.code) == (5, True, 9, None)
-        assert (death.why, death.lines) == ("", ["hanging"])
+        assert (death.reason, death.lines) == ("", ["hanging"])
         until(lambda: pool.names() != [] and pool.name() != first)
         assert pool.connect().call("about", None)["pid"] != pid
         [crash] = [r for r in caplog.records if r.levelname == "ERROR"]
@@ -123,7 +123,12 @@ def test_exit_of_a_command_is_a_death(tmp_path: Path, caplog: pytest.LogCaptureF
         peer.order("die", "exit")
         assert peer.closed() and peer.page.begun == 1
         death = pool.ask(DeathRequest(1, name.generation))
-        assert (death.code, death.signal, death.why, death.lines) == (3, None, "", ["last words"])
+        assert (death.code, death.signal, death.reason, death.lines) == (
+            3,
+            None,
+            "",
+            ["last words"],
+        )
         # What a command writes may name somebody: it goes to the caller, and into no mail.
         [error] = [one for one in caplog.records if one.levelname == "ERROR"]
         assert error.getMessage().endswith("ended in a call with status 3")
@@ -136,7 +141,7 @@ def test_memory_limit_of_the_kernel_is_a_death_by_signal(tmp_path: Path) -> None
         peer.order("die", int(signal.SIGKILL))
         assert peer.closed()
         death = pool.ask(DeathRequest(1, name.generation))
-        assert (death.signal, death.why) == (9, "")
+        assert (death.signal, death.reason) == (9, "")
 
 
 def test_hang_is_killed_at_deadline_and_grace_though_its_caller_is_gone(
@@ -148,7 +153,7 @@ def test_hang_is_killed_at_deadline_and_grace_though_its_caller_is_gone(
         until(lambda: name not in pool.names())
         assert time.monotonic() - began >= 2.3
         death = pool.ask(DeathRequest(1, name.generation))
-        assert (death.why, death.signal) == ("deadline", 9)
+        assert (death.reason, death.signal) == ("deadline", 9)
         until(lambda: bool(pool.names()))
         assert pool.connect().call("echo", 1) == 1
     assert caplog.text.count("does not end: its child is killed (deadline)") == 1
@@ -179,7 +184,7 @@ def test_call_is_killed_on_request_but_no_other(tmp_path: Path) -> None:
         assert peer.silent(0.1)
         assert isinstance(pool.ask(KillRequest(4, generation, CLIENT, 1)), Reply)
         assert peer.closed()
-        assert pool.ask(DeathRequest(5, generation)).why == "cancelled"
+        assert pool.ask(DeathRequest(5, generation)).reason == "cancelled"
 
 
 def test_kill_of_a_call_that_has_ended_by_then_hits_no_other(tmp_path: Path) -> None:
@@ -272,7 +277,7 @@ def test_child_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
         os.kill(pool.child().pid, signal.SIGSTOP)
         pool.reload(health_s=0.2, health_timeout_s=0.3)
         until(lambda: pool.ask(DeathRequest(1, name.generation)).known)
-        assert pool.ask(DeathRequest(1, name.generation)).why == "unhealthy"
+        assert pool.ask(DeathRequest(1, name.generation)).reason == "unhealthy"
         until(lambda: pool.names() not in ([], [name]))
 
 

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from cordata.config.pool import PoolConfig
 from cordata.errors import PoolSaturated
-from cordata.pool.client.call import Call, Engine
+from cordata.pool.client.call import Call, CallRunner
 from cordata.pool.client.queue import CallQueue
 from cordata.pool.client.scheduler import (
     AWAKE_US,
@@ -53,7 +53,7 @@ def engine() -> Any:
 
 def call(engine: Any, sequence: int = 1, command: str = "echo", **fields: Any) -> Call:
     made = Call(
-        cast(Engine, engine),
+        cast(CallRunner, engine),
         engine.loop.create_future(),
         command,
         Raw(bytes(fields.pop("size_bytes", 2))),

@@ -58,14 +58,14 @@ class Command:
             self.session_name = next((name for name in _SESSION if name in names), "")
 
 
-def find(place: str) -> Callable[..., Any]:
+def find(target: str) -> Callable[..., Any]:
     """The function at `module:name`. Raises: ImportError if none; what the import raises."""
-    module, _, name = place.partition(":")
+    module, _, name = target.partition(":")
     found: Any = import_module(module)
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
-        raise ImportError(f"there is no function {place}")
+        raise ImportError(f"there is no function {target}")
     return found  # type: ignore[no-any-return]
 
 
@@ -209,7 +209,7 @@ class CommandRunner:
         delta = _delta(session, shared)
         if delta is None:
             return
-        if caller.look():
+        if caller.poll_cancelled():
             raise CallCancelled
         try:
             self.store.save("" if session is None else session.id, delta)

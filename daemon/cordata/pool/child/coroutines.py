@@ -70,7 +70,7 @@ class CommandLoop:
         assert task is not None
 
         def look() -> None:
-            if caller.look():
+            if caller.poll_cancelled():
                 loop.remove_reader(file)
                 task.cancel()
             self._news.set()

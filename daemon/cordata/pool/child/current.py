@@ -21,7 +21,7 @@ class Caller(Protocol):
     #: Chunks that may be sent.
     credits: int
 
-    def look(self) -> bool:
+    def poll_cancelled(self) -> bool:
         """Read what has arrived, without waiting. True: the caller does not wait any more."""
 
     def take_credit(self) -> bool:
@@ -85,7 +85,7 @@ class CurrentCall:
 
         Does not block (one system call): a long loop should call it now and then, and return.
         """
-        return monotonic() >= self._call.deadline or self._caller.look()
+        return monotonic() >= self._call.deadline or self._caller.poll_cancelled()
 
 
 current: ContextVar[CurrentCall] = ContextVar("current_call")

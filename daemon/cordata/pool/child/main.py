@@ -136,7 +136,7 @@ class Connection:
         """The running call is over."""
         self._running = None
 
-    def look(self) -> bool:
+    def poll_cancelled(self) -> bool:
         """Read what has arrived, without waiting. True: the caller does not wait any more."""
         if not self._over:
             self.read(_READS)
@@ -146,7 +146,7 @@ class Connection:
         """Wait until one more chunk may be sent; False: the caller wants no more."""
         assert self._running is not None
         unread_at = monotonic() + self._loop.spec.unread_timeout_s
-        while not self.look():
+        while not self.poll_cancelled():
             if self.credits:
                 self.credits -= 1
                 return True
@@ -418,7 +418,7 @@ class Loop:
     def _serve(self, connection: Connection, call: Call) -> None:
         status, runner = self._status, self._runner
         status.set_waiting(len(self._queue))
-        while status.held:
+        while status.paused:
             time.sleep(page.SETTLE_S)
         began = monotonic()
         refused = runner.refuse(call, began)

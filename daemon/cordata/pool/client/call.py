@@ -45,7 +45,7 @@ class CallOptions(TypedDict, total=False):
     type: Any
 
 
-class Engine(Protocol):
+class CallRunner(Protocol):
     """Runs calls: in the children of a pool, or, in a test, in a thread."""
 
     @property
@@ -73,7 +73,7 @@ class Call(Struct, eq=False):
     """A call that was started: await it for its result, once. Cancelling that cancels the call."""
 
     # A Struct, and only one object for each call, for speed. First what the caller asked for:
-    engine: Engine
+    runner: CallRunner
     future: Future[Any]
     command: str
     #: A MessagePack array and a map.
@@ -96,7 +96,7 @@ class Call(Struct, eq=False):
     stream: Stream | None = None
     #: The deadline is the client's default, until a child has sent the options of the command.
     provisional: bool = False
-    # Then its state, which the engine changes from `submit` on.
+    # Then its state, which the runner changes from `submit` on.
     #: Its number in this client, in order of arrival.
     sequence: int = 0
     pool: str = ""
@@ -122,7 +122,7 @@ class Call(Struct, eq=False):
         try:
             return (yield from self.future.__await__())
         except CancelledError:
-            self.engine.cancel(self, hard=False)
+            self.runner.cancel(self, hard=False)
             raise
 
     def cancel(self, *, hard: bool = False) -> None:
@@ -132,7 +132,7 @@ class Call(Struct, eq=False):
         child is killed and replaced if it does not end within the pool's `cancel_grace_s`.
         """
         if not self.done():
-            self.engine.cancel(self, hard=hard)
+            self.runner.cancel(self, hard=hard)
             self.fail(CallCancelled("the caller cancelled the call"))
 
     def done(self) -> bool:
@@ -243,7 +243,7 @@ class Stream:
                 if error is not None:
                     raise error
                 return []
-            self._wake = call.engine.loop.create_future()
+            self._wake = call.runner.loop.create_future()
             await self._wake
         part = self._parts.popleft()
         self._taken += 1
@@ -251,7 +251,7 @@ class Stream:
         now = monotonic()
         half = 2 * self._taken >= self._window
         if (half or now - self._told_at >= CREDIT_EVERY_S) and not call.done():
-            call.engine.credit(call, self._taken)
+            call.runner.credit(call, self._taken)
             self._taken, self._told_at = 0, now
         return [call.decode(part)]
 

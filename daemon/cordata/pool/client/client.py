@@ -26,7 +26,7 @@ from cordata.errors import (
     PoolUnavailable,
     ProtocolError,
 )
-from cordata.pool.client.call import Call, CallOptions, Engine, Stream
+from cordata.pool.client.call import Call, CallOptions, CallRunner, Stream
 from cordata.pool.client.dispatcher import Dispatcher
 from cordata.pool.client.session_api import Globals, Sessions, may_repeat
 from cordata.pool.client.values import (
@@ -79,7 +79,7 @@ class Client:
         self._config = self._pools.get(DEFAULT_POOL, _DEFAULTS)
         self._options = options or {}
         self._timeout = timeout
-        self._engine: Engine = self._new_engine()
+        self._runner: CallRunner = self._new_runner()
         _clients.add(self)
         self.sessions = Sessions(self._ask)
         self.globals = Globals(self._ask)
@@ -175,10 +175,10 @@ class Client:
         type: Any = None,
     ) -> Call:
         """As `start`, with arguments that are MessagePack already: an array and a map."""
-        config, engine = self._config_of(command), self._engine
+        config, runner = self._config_of(command), self._runner
         provisional = False
         if timeout is None:
-            options = engine.options.get(command)
+            options = runner.options.get(command)
             provisional = options is None
             timeout = self._default_timeout(command, options, config)
         if queue_timeout is None and config.queue_timeout_s:
@@ -186,8 +186,8 @@ class Client:
         check_call(command, session, timeout, queue_timeout, priority)
         now = monotonic()
         call = Call(
-            engine,
-            engine.loop.create_future(),
+            runner,
+            runner.loop.create_future(),
             command,
             arguments,
             keywords,
@@ -205,7 +205,7 @@ class Client:
         )
         if stream is not None:
             call.add_done_callback(stream.wake)
-        engine.submit(call)
+        runner.submit(call)
         return call
 
     def _config_of(self, command: str) -> PoolConfig:
@@ -252,7 +252,7 @@ class Client:
 
     async def close(self) -> None:
         """Close the connections; calls under way raise PoolClosed. May be called twice."""
-        self._engine.close()
+        self._runner.close()
 
     async def _ask(
         self, request: protocol.SessionRequest | protocol.GlobalRequest
@@ -324,22 +324,22 @@ class Client:
             self._dispatcher().remember(one.id, one.worker, one.affinity)
 
     def _dispatcher(self) -> Dispatcher:
-        engine = self._engine
-        if not isinstance(engine, Dispatcher):
+        runner = self._runner
+        if not isinstance(runner, Dispatcher):
             raise ProtocolError("there is no worker in a test")
-        if engine.closed:
+        if runner.closed:
             raise PoolClosed("the client is closed")
-        engine.open()
-        return engine
+        runner.open()
+        return runner
 
-    def _new_engine(self) -> Engine:
+    def _new_runner(self) -> CallRunner:
         return Dispatcher(self._path, self._pools, self._options)
 
     def _forked(self) -> None:
         """Start anew in a forked child: connections and calls belong to the parent."""
-        former = self._engine
+        former = self._runner
         if isinstance(former, Dispatcher) and not former.closed:
-            self._engine = self._new_engine()
+            self._runner = self._new_runner()
             former.disown()
 
     async def __aenter__(self) -> Client:

@@ -630,7 +630,7 @@ class Dispatcher:
         """Fail a call that had begun, or run it again. `death` None: the worker did not answer."""
         now = monotonic()
         known = death is not None and death.known
-        if death is not None and known and not death.why:
+        if death is not None and known and not death.reason:
             if self._breaker.count_death(call.command, now):
                 log.error(
                     "command %s is refused for %g s: it killed %d children in a row",
@@ -641,9 +641,9 @@ class Dispatcher:
                 )
         if call.done() or self.closed:
             return
-        if death is not None and death.why == "deadline":
+        if death is not None and death.reason == "deadline":
             self._fail(call, DeadlineExceeded("the deadline passed while it ran", ran=True))
-        elif death is not None and death.why == "cancelled":
+        elif death is not None and death.reason == "cancelled":
             self._fail(call, CallCancelled("its child was killed after a hard cancel"))
         elif self._may_run_again(connection, call, now):
             call.attempts += 1

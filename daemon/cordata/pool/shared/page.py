@@ -1,6 +1,6 @@
 """Two pages of shared memory: the status of a child, and which calls of a connection have begun.
 
-The child writes its status page (`W.G.status`), its worker only `drained` and `held`. All clients
+The child writes its status page (`W.G.status`), its worker only `drained` and `paused`. All clients
 map it read-only. The child may be killed between any two stores, so `begin` first writes the fields
 of the call and then, in one aligned store of 8 bytes, that the call runs.
 
@@ -12,9 +12,9 @@ of the call and then, in one aligned store of 8 bytes, that the call runs.
  32  born      f64  monotonic seconds         72  client    u64  of the call that runs:
  80  number    u64    on its connection       88  id        u64    the client's own
  96  started   f64    monotonic seconds       104 deadline  f64
-112  held      u64  worker: begin no call      120  command   u16 bytes, then the text
+112  paused    u64  worker: begin no call      120  command   u16 bytes, then the text
 ```
-Before a worker kills a child because of a call, it sets `held`, waits for SETTLE_S and reads the
+Before a worker kills a child because of a call, it sets `paused`, waits for SETTLE_S and reads the
 page again: if the same call still runs, no other one can begin before the signal arrives.
 
 The page of a connection is a memory file that the client makes and sends with its hello.
@@ -39,7 +39,7 @@ from struct import Struct
 from typing import NamedTuple
 
 SIZE = 4096
-#: Seconds between setting `held` or `revoked` and reading what has begun.
+#: Seconds between setting `paused` or `revoked` and reading what has begun.
 SETTLE_S = 0.001
 #: States of a child.
 STARTING, READY, LEAVING = 0, 1, 2
@@ -48,7 +48,7 @@ _ALL = Struct("@QQQQdQQQQQQQdd")
 _COMMAND = Struct("@H")
 #: Offsets, in words of 8 bytes.
 _STATE, _DRAINED, _PID, _START, _BORN, _BEGUN, _ENDED, _FAILED, _WAITING = range(9)
-_CLIENT, _NUMBER, _ID, _STARTED, _DEADLINE, _HELD = range(9, 15)
+_CLIENT, _NUMBER, _ID, _STARTED, _DEADLINE, _PAUSED = range(9, 15)
 _COMMAND_AT = 120
 #: A process that reads a mapped file that has shrunk gets SIGBUS.
 _SEALS = fcntl.F_SEAL_SHRINK
@@ -105,9 +105,9 @@ class StatusWriter:
         words[_PID], words[_START] = pid, start
 
     @property
-    def held(self) -> bool:
+    def paused(self) -> bool:
         """Whether no call may begin, because the worker may be about to kill this process."""
-        return bool(self._words[_HELD])
+        return bool(self._words[_PAUSED])
 
     def set_state(self, state: int) -> None:
         """Write the state: STARTING, READY or LEAVING."""
@@ -201,9 +201,9 @@ def set_drained(page: memoryview | mmap.mmap, drained: bool) -> None:
     page[8 * _DRAINED : 8 * _DRAINED + 8] = int(drained).to_bytes(8, "little")
 
 
-def set_held(page: memoryview | mmap.mmap, held: bool) -> None:
+def set_paused(page: memoryview | mmap.mmap, paused: bool) -> None:
     """Worker side: set whether no call may begin."""
-    page[8 * _HELD : 8 * _HELD + 8] = int(held).to_bytes(8, "little")
+    page[8 * _PAUSED : 8 * _PAUSED + 8] = int(paused).to_bytes(8, "little")
 
 
 class ConnectionPage:

@@ -312,7 +312,7 @@ class Death(Packet, tag="dead"):
     known: bool
     #: Why its worker killed it: "deadline", "cancelled", "unhealthy", "init", "stop" ...; "": the
     #: worker did not.
-    why: str = ""
+    reason: str = ""
     code: int | None = None
     signal: int | None = None
     #: The last lines of output of the call that ran when it died.
@@ -337,8 +337,6 @@ class Reply(Packet, tag="reply"):
     """The answer to a WorkerOrder, KillRequest, SessionRequest or GlobalRequest."""
 
     number: Number
-    #: `delete`, `touch`: whether there was one. An order: True.
-    found: bool = True
     sessions: list[SessionState] = field(default_factory=list)
     values: dict[str, Raw] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -369,7 +367,7 @@ class Up(Packet, tag="up"):
 class Due(Packet, tag="due"):
     """The child has reached `max_calls`: the worker should replace it."""
 
-    why: str
+    reason: str
 
 
 class StartFailed(Packet, tag="start_failed"):

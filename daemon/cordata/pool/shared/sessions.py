@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from msgspec import Raw, Struct
@@ -34,8 +34,8 @@ from cordata.errors import (
     SessionNotFound,
     SessionQuotaExceeded,
 )
+from cordata.pool.shared.protocol import Affinity
 
-Affinity = Literal["hint", "strict_queue", "strict_fail"]
 Values: TypeAlias = dict[str, Raw]
 
 _log = log.logger("cordata.pool")
@@ -184,7 +184,7 @@ class SessionStore:
         self._globals: Values = {}
         self._globals_version = 0
         #: New path of a file that was damaged or had another layout; None: there was none.
-        self.aside: Path | None = None
+        self.set_aside_path: Path | None = None
 
     def close(self) -> None:
         """Close the file. The store opens it again when it is used."""
@@ -645,14 +645,16 @@ class SessionStore:
     def _put_aside(self, error: sqlite3.Error) -> None:
         """Rename the file and its log, so that a new one is made at the next use."""
         self._disconnect()
-        self.aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns() // 10**9}")
+        self.set_aside_path = self._path.with_name(
+            f"{self._path.name}.damaged-{time.time_ns() // 10**9}"
+        )
         for suffix in ("-wal", "-shm", ""):
             with contextlib.suppress(OSError):
-                os.rename(f"{self._path}{suffix}", f"{self.aside}{suffix}")
+                os.rename(f"{self._path}{suffix}", f"{self.set_aside_path}{suffix}")
         _log.error(
             "the session file cannot be used (%s): it was put aside as %s, a new one is made",
             error,
-            self.aside,
+            self.set_aside_path,
             extra=log.fields(events.POOL_SESSIONS_DAMAGED),
         )
 

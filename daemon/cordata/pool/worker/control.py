@@ -295,4 +295,4 @@ def _uid_of(sock: socket.socket) -> int:
 
 
 def _death(number: int, end: Exit) -> Death:
-    return Death(number, True, end.why, end.code, end.signal, list(end.lines))
+    return Death(number, True, end.reason, end.code, end.signal, list(end.lines))

@@ -126,12 +126,12 @@ class Keeper:
         """Kill the child if it still runs this call; returns whether it did."""
         for child in self._all():
             if child.generation == generation and not child.killed:
-                child.hold()
+                child.pause()
                 status = child.status()
                 if status.running and (status.client, status.number) == (client, number):
                     self._kill(child, "cancelled")
                     return True
-                child.release()
+                child.resume()
         return False
 
     def report(self) -> list[ChildStatus]:
@@ -171,11 +171,11 @@ class Keeper:
         action = self._due_action(child, now)
         if action and action != PING:
             # If this process was paused, an answer may be unread; and the status page is newer.
-            child.hold()
+            child.pause()
             child.receive()
             action = self._due_action(child, now)
             if action in ("", PING):
-                child.release()
+                child.resume()
         if action == PING:
             child.send(Ping())
         elif action:
@@ -191,26 +191,26 @@ class Keeper:
             running=status.running, deadline=status.deadline, now=now, config=self._config
         )
 
-    def _kill(self, child: ChildProcess, why: str) -> None:
+    def _kill(self, child: ChildProcess, reason: str) -> None:
         status = child.status()
         if status.running:
             log.warning(
                 "call %s of %s does not end: its child is killed (%s)",
-                *(call_id(status.client, status.id), status.command, why),
+                *(call_id(status.client, status.id), status.command, reason),
                 extra=self._extra(
                     child,
                     events.POOL_CALL_KILLED,
                     call_id=call_id(status.client, status.id),
                     command=status.command,
-                    reason=why,
+                    reason=reason,
                 ),
             )
-        elif why == "unhealthy":
+        elif reason == "unhealthy":
             text = "child %d does not answer: it is killed"
             log.warning(text, child.pid, extra=self._extra(child, events.POOL_CHILD_UNHEALTHY))
         else:
-            log.warning("child %d is killed: %s", child.pid, why, extra=self._extra(child))
-        child.kill(why)
+            log.warning("child %d is killed: %s", child.pid, reason, extra=self._extra(child))
+        child.kill(reason)
 
     def _outgrown(self, child: ChildProcess, now: float) -> str | None:
         config = self._config
@@ -271,7 +271,7 @@ class Keeper:
             self._warm(child, now)
         elif isinstance(message, Due):
             if child is self.child and not self._due:
-                self._due = message.why
+                self._due = message.reason
         elif isinstance(message, StartFailed):
             child.set_reason("init")
             child.start_error = " ".join(message.message.split())[:_LINE]
@@ -321,15 +321,15 @@ class Keeper:
     def _exited(self, child: ChildProcess, end: Exit) -> None:
         now = clock.monotonic()
         self._log_exit(child, end)
-        if not child.health.up and end.why != "stop":
+        if not child.health.up and end.reason != "stop":
             self.start_error = child.start_error or (
                 "it was not warm within init_timeout_s"
-                if end.why == "init"
+                if end.reason == "init"
                 else f"it ended {end.how()} before it was warm"
             )
-        if not end.why:
+        if not end.reason:
             self.crashed += 1
-        elif end.why != "stop":
+        elif end.reason != "stop":
             self.killed += 1
         self.deaths[child.generation] = end
         while len(self.deaths) > _DEATHS:
@@ -342,7 +342,7 @@ class Keeper:
             self._spare = None
         if now - child.started_at >= _SETTLED_S:
             self._failures = 0
-        if end.why not in _AT_ONCE and not child.leaving:
+        if end.reason not in _AT_ONCE and not child.leaving:
             self._pause(now)
         self._wake.set()
 
@@ -385,19 +385,19 @@ class Keeper:
 
     def _log_exit(self, child: ChildProcess, end: Exit) -> None:
         """Log a child's end: an error if it died by itself, a warning if it was killed."""
-        more: dict[str, object] = {"reason": end.why}
+        more: dict[str, object] = {"reason": end.reason}
         if end.code is not None:
             more["exit_status"] = end.code
         if end.status.running:
             more["call_id"] = call_id(end.status.client, end.status.id)
         extra = self._extra(child, "", **more)
         where = " in a call" if end.status.running else ""
-        if end.why == "stop" and (end.signal is None or not child.health.up):
+        if end.reason == "stop" and (end.signal is None or not child.health.up):
             log.debug("child %d stopped", child.pid, extra=extra)
-        elif end.why == "init" and end.signal is None:
+        elif end.reason == "init" and end.signal is None:
             log.warning("child %d ended before it was warm", child.pid, extra=extra)
-        elif end.why:
-            log.warning("child %d was killed%s: %s", child.pid, where, end.why, extra=extra)
+        elif end.reason:
+            log.warning("child %d was killed%s: %s", child.pid, where, end.reason, extra=extra)
         else:
             # Without its last lines: errors are mailed, and the journal has the lines.
             log.error(

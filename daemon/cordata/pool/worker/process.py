@@ -49,7 +49,7 @@ class Exit(NamedTuple):
     code: int | None
     signal: int | None
     #: Why the worker ended it; "": it ended by itself.
-    why: str
+    reason: str
     #: Last lines of its output, if they belong to its last call.
     lines: tuple[str, ...]
     #: Its last status page.
@@ -132,7 +132,7 @@ class ChildProcess:
         self.killed = False
         #: Why it could not warm up, by its StartFailed; "": it sent none.
         self.start_error = ""
-        self._why = ""
+        self._reason = ""
         self._on_message, self._on_exit = on_message, on_exit
         self._reader = StatusReader(self._spawned.files.status_path())
         self._output = WorkerOutput(spec.place.worker, self.pid, running=self.running_call)
@@ -182,24 +182,24 @@ class ChildProcess:
             else:
                 self.kill("stop")
 
-    def set_reason(self, why: str) -> None:
+    def set_reason(self, reason: str) -> None:
         """Set why it ends, so that its end does not count as a crash; the first reason stays."""
-        self._why = self._why or why
+        self._reason = self._reason or reason
 
-    def hold(self) -> None:
-        """Let no other call begin until `release`, so that the child is killed only in the call
+    def pause(self) -> None:
+        """Let no other call begin until `resume`, so that the child is killed only in the call
         for which the worker decided it. Blocks for SETTLE_S.
         """
-        page.set_held(self._spawned.status, True)
+        page.set_paused(self._spawned.status, True)
         time.sleep(page.SETTLE_S)
 
-    def release(self) -> None:
+    def resume(self) -> None:
         """Let calls begin again."""
-        page.set_held(self._spawned.status, False)
+        page.set_paused(self._spawned.status, False)
 
-    def kill(self, why: str) -> None:
+    def kill(self, reason: str) -> None:
         """Kill the child and the processes that it started, if they are still in its group."""
-        self.set_reason(why)
+        self.set_reason(reason)
         self.killed = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -237,9 +237,9 @@ class ChildProcess:
         self._output.end(clock.monotonic())
         code = None if status is None or status.si_code != os.CLD_EXITED else status.si_status
         killed_by = None if status is None or code is not None else status.si_status
-        why = self._why or ("stop" if self.leaving and code == 0 else "")
+        reason = self._reason or ("stop" if self.leaving and code == 0 else "")
         lines = self._output.tail.lines(self.running_call())
-        end = Exit(code, killed_by, why, lines, self.status())
+        end = Exit(code, killed_by, reason, lines, self.status())
         self._close()
         self._on_exit(self, end)
 
