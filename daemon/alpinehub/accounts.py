@@ -106,9 +106,9 @@ async def _grant(tx: Tx, account_id: int, hotel_id: int, *, from_now: bool) -> N
     when it begins, so also a version whose lock it waited for. A unit of work would not.
     """
     ids = {"account_id": account_id, "hotel_id": hotel_id}
-    hotel = await tx.fetch_one("hold_hotel", hotel_id=hotel_id)
+    hotel = await tx.fetch_one("lock_hotel", hotel_id=hotel_id)
     assert hotel is not None  # hotels are never deleted
-    await tx.execute("hold_sources", hotel_id=hotel_id)
+    await tx.execute("lock_sources", hotel_id=hotel_id)
     from_at = tx.now_us if from_now else None
     if await tx.execute("grant_hotel", **ids, from_at=from_at) and not from_now:
         today = from_us(tx.now_us).astimezone(ZoneInfo(hotel["time_zone"])).date()

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, proxy
 
 import msgspec
 
-from alpinehub.models import Account, Before, Hotel, Options, Settings, Source
+from alpinehub.models import Account, Hotel, OldSecret, Options, Settings, Source
 from cordata import Context, Row, Store, Tx
 
 #: Seconds for which a look-up uses the cache unchecked; a change must be effective within 2 s.
@@ -50,21 +50,17 @@ class Directory:
         self._trusted_until = 0.0
         self._asking = asyncio.Lock()
 
-    @property
-    def remembered(self) -> Snapshot | None:
-        """The snapshot while it is trusted; None: ask `current()`."""
-        return self._snapshot if monotonic() < self._trusted_until else None
-
-    async def current(self) -> Snapshot:
+    async def snapshot(self) -> Snapshot:
         """The snapshot, checked against the store when the last check is too old.
 
         Raises: StoreUnavailable, for without the store nothing can be taken anyway.
         """
-        async with self._asking:
-            if monotonic() >= self._trusted_until:
-                asked = monotonic()
-                self._snapshot = await self._store.read(self._refresh)
-                self._trusted_until = asked + TRUST_S
+        if monotonic() >= self._trusted_until:
+            async with self._asking:
+                if monotonic() >= self._trusted_until:
+                    asked = monotonic()
+                    self._snapshot = await self._store.read(self._refresh)
+                    self._trusted_until = asked + TRUST_S
         return self._snapshot
 
     async def _refresh(self, tx: Tx) -> Snapshot:
@@ -127,7 +123,7 @@ def source_of(row: Row, hotel: Hotel) -> Source:
     """A source as the store has it."""
     before = None
     if row["secret_before"] is not None and row["before_until"] is not None:
-        before = Before(
+        before = OldSecret(
             sealed=row["secret_before"],
             fingerprint=row["fingerprint_before"],
             until=row["before_until"],

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from alpinehub.directory import directory_of
 from alpinehub.models import Account
-from alpinehub.passwords import nobodys_password, verify_password
+from alpinehub.passwords import dummy_password, verify_password
 from cordata import Context, Store
 
 #: Seconds after its last use for which a verified password is not computed again. A changed
@@ -148,7 +148,7 @@ class LoginQueue:
         self.waiting = 0
 
 
-class Memory:
+class LoginCache:
     """Cache of results by a keyed hash, from which passwords cannot be guessed.
 
     Guessing fills only the queue of that account and address.
@@ -175,13 +175,13 @@ class Memory:
         Raises: TooManyLogins.
         """
         mark = self._mark(name, password, *stored)
-        right = self._remembered(mark)
+        right = self._cached(mark)
         if right is not None:
             return right
         lock = self._asking.setdefault(mark, asyncio.Lock())
         try:
             async with lock:
-                right = self._remembered(mark)
+                right = self._cached(mark)
                 if right is None:
                     right = await self._judge(name, password, stored, queue, address)
                     self._remember(mark, right)
@@ -216,7 +216,7 @@ class Memory:
             if not queue.waiting:
                 del self._queues[name]
 
-    def _remembered(self, mark: bytes) -> bool | None:
+    def _cached(self, mark: bytes) -> bool | None:
         now = monotonic()
         for right, answers in self._answers.items():
             if now < answers.get(mark, 0.0):
@@ -240,13 +240,13 @@ class Memory:
         return digest.digest()
 
 
-_memories: WeakKeyDictionary[Store, Memory] = WeakKeyDictionary()
+_caches: WeakKeyDictionary[Store, LoginCache] = WeakKeyDictionary()
 
 
 @cache
 def _nobody() -> str:
     """The stored text for unknown accounts: checking it costs the same."""
-    return nobodys_password()
+    return dummy_password()
 
 
 def _before(ctx: Context, account: Account) -> str | None:
@@ -286,10 +286,10 @@ def _counted(address: str) -> str:
     return network_of(address)
 
 
-def _alert(ctx: Context, memory: Memory, name: str, address: str, *, exists: bool) -> None:
+def _alert(ctx: Context, cache: LoginCache, name: str, address: str, *, exists: bool) -> None:
     """Alert, but not at every guess. All unknown names are one cause."""
     cause = f"passwords-guessed:{name}" if exists else "passwords-guessed"
-    if memory.guesses.is_news(cause):
+    if cache.guesses.is_news(cause):
         ctx.alert(
             cause,
             f"too many wrong passwords for {'account' if exists else 'the unknown account'}"
@@ -307,18 +307,17 @@ async def authenticate(
     `address` is the client's, by which wrong passwords are counted. Raises: StoreUnavailable,
     TooManyLogins.
     """
-    directory = directory_of(ctx)
-    accounts = (directory.remembered or await directory.current()).accounts
+    accounts = (await directory_of(ctx).snapshot()).accounts
     account: Account | None = accounts.get(name)
     stored = [account.password] if account is not None else [_nobody()]
     if account is not None and (before := _before(ctx, account)) is not None:
         stored.append(before)
-    memory = _memories.get(ctx.store) or _memories.setdefault(ctx.store, Memory())
+    cache = _caches.get(ctx.store) or _caches.setdefault(ctx.store, LoginCache())
     queue = name if account is not None else ""
     try:
-        right = await memory.verify(name, password, *stored, queue=queue, address=_counted(address))
+        right = await cache.verify(name, password, *stored, queue=queue, address=_counted(address))
     except Guessing:
-        _alert(ctx, memory, name, address, exists=account is not None)
+        _alert(ctx, cache, name, address, exists=account is not None)
         raise
     if account is None or not right:
         return None

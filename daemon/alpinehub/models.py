@@ -80,7 +80,7 @@ class Hotel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class OldSecret:
     """The secret before a rotation, accepted for a while in addition to the new one."""
 
     sealed: bytes
@@ -101,7 +101,7 @@ class Source:
     sealed: bytes
     fingerprint: bytes
     #: The secret before the last rotation; None: no longer accepted.
-    before: Before | None = None
+    before: OldSecret | None = None
     options: Options = field(default_factory=Options)
 
 

@@ -36,7 +36,7 @@ def hash_password_like(password: str, stored: str) -> str:
     return f"scrypt${log2_n}${r}${p}${salt}${b64encode(key).decode()}"
 
 
-def nobodys_password() -> str:
+def dummy_password() -> str:
     """A stored text that no password matches, and that costs the same to check as others."""
     salt, key = (b64encode(os.urandom(size)).decode() for size in (_SALT_BYTES, _KEY_BYTES))
     return f"scrypt${_LOG2_N}${_R}${_P}${salt}${key}"

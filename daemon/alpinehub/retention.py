@@ -210,7 +210,7 @@ async def _delete_requests(ctx: Context, ids: Sequence[str], before: int) -> int
     today = from_us(ctx.now_us()).date()
 
     async def unit(tx: Tx) -> int:
-        rows = await tx.fetch_all("retention_hold_old", ids=encode_list(ids), before=before)
+        rows = await tx.fetch_all("retention_lock_old", ids=encode_list(ids), before=before)
         over = encode_list(row["id"] for row in rows if is_over(row["data"], today))
         await tx.execute("retention_delete_deliveries_of", ids=over)
         await tx.execute("retention_delete_events_of", ids=over)

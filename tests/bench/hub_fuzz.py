@@ -125,7 +125,7 @@ def _keep(root: str, told: Any) -> None:
     from alpinehub.alpinebits.large import StoredContent, convert
     from alpinehub.alpinebits.protocol import PROTOCOLS
     from alpinehub.alpinebits.rules import periods
-    from alpinehub.alpinebits.rules.overlay import TooLarge, laid_over
+    from alpinehub.alpinebits.rules.overlay import TooLarge, apply_overlay
 
     if root in ("OTA_HotelAvailNotifRQ", "OTA_HotelInvCountNotifRQ"):
         rooms = periods.apply_complete_set(told.rooms())
@@ -133,7 +133,7 @@ def _keep(root: str, told: Any) -> None:
     if root == "OTA_HotelRatePlanNotifRQ" and not told.findings:
         for one in told.plans:
             try:
-                body = laid_over(one.body, one.body)
+                body = apply_overlay(one.body, one.body)
             except TooLarge:
                 continue
             content = b"<RatePlans>%b</RatePlans>" % body

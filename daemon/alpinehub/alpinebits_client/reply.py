@@ -89,7 +89,7 @@ class Reply:
 def read_reply(answer: HttpResponse, expected: str, protocol: Protocol) -> Reply:
     """Read an answer that should be a message with the root element `expected`."""
     if answer.status != 200 or answer.body.lstrip()[:6] == b"ERROR:":
-        text, hint = refusal(answer)
+        text, hint = describe_rejection(answer)
         return Reply(outcome="rejected", status=answer.status, text=text, hint=hint)
     if not answer.body.strip():
         return Reply(outcome="unreadable", status=200, text="the answer is empty")
@@ -146,7 +146,7 @@ def _remarks(root: _Element) -> Iterator[Remark]:
             )
 
 
-def refusal(answer: HttpResponse) -> tuple[str, str]:
+def describe_rejection(answer: HttpResponse) -> tuple[str, str]:
     """What was answered instead of an OTA message, and what to do."""
     text = _short(answer.body.decode("utf-8", "replace").strip().removeprefix("ERROR:"))
     if _HTML.match(answer.body):

@@ -104,7 +104,7 @@ def disable(hub: Hub, name: str) -> None:
     until then they do not prevent that a person's data is erased.
     """
     hub.run(lambda ctx: accounts.set_account_disabled(ctx.store, name, True))
-    hub.say({"name": name, "disabled": True}, f"account {name} disabled")
+    hub.print_result({"name": name, "disabled": True}, f"account {name} disabled")
 
 
 @account.command()
@@ -113,7 +113,7 @@ def disable(hub: Hub, name: str) -> None:
 def enable(hub: Hub, name: str) -> None:
     """Enable a disabled login."""
     hub.run(lambda ctx: accounts.set_account_disabled(ctx.store, name, False))
-    hub.say({"name": name, "disabled": False}, f"account {name} enabled")
+    hub.print_result({"name": name, "disabled": False}, f"account {name} enabled")
 
 
 @account.command(short_help="Let a login read one more hotel.")
@@ -126,7 +126,7 @@ def grant(hub: Hub, name: str, hotel: str, from_now: bool) -> None:
     that arrive from now on.
     """
     hub.run(lambda ctx: accounts.grant(ctx.store, name, hotel, from_now=from_now))
-    hub.say({"name": name, "hotel": hotel}, f"account {name} reads hotel {hotel}")
+    hub.print_result({"name": name, "hotel": hotel}, f"account {name} reads hotel {hotel}")
 
 
 @account.command()
@@ -136,7 +136,9 @@ def grant(hub: Hub, name: str, hotel: str, from_now: bool) -> None:
 def revoke(hub: Hub, name: str, hotel: str) -> None:
     """Stop a login from reading a hotel."""
     hub.run(lambda ctx: accounts.revoke(ctx.store, name, hotel))
-    hub.say({"name": name, "hotel": hotel}, f"account {name} no longer reads hotel {hotel}")
+    hub.print_result(
+        {"name": name, "hotel": hotel}, f"account {name} no longer reads hotel {hotel}"
+    )
 
 
 def _show(hub: Hub, record: dict[str, object], sentence: str, password: str) -> None:
@@ -144,4 +146,4 @@ def _show(hub: Hub, record: dict[str, object], sentence: str, password: str) -> 
     if password:
         record["password"] = password
         sentence += f"\npassword: {password}\n(shown only now)"
-    hub.say(record, sentence)
+    hub.print_result(record, sentence)

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits_client.reply import refusal
+from alpinehub.alpinebits_client.reply import describe_rejection
 from alpinehub.check import guest, handshake, transport
 from alpinehub.check.peer import Peer, served_by
 from alpinehub.check.suite import Check, CheckRun, Outcome, run_suite
@@ -108,7 +108,7 @@ async def _run(
     """
     served = await served_by(peer)
     if not served:
-        what, hint = refusal(await peer.harmless())
+        what, hint = describe_rejection(await peer.harmless())
         raise TransportFailed(f"the server serves no version to this login: {what}", hint)
     chosen = {name: one for name, one in served.items() if not versions or name in versions}
     if not chosen:

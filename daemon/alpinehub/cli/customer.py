@@ -70,6 +70,8 @@ def find(hub: Hub, text: str, hotel: str | None) -> None:
     The output is personal data: it is shown only on a terminal or with --json, and each use is
     written to syslog.
     """
+    from alpinehub.customers import search
+
     if not hub.json and not sys.stdout.isatty():
         raise click.UsageError("personal data is shown on a terminal only; use --json")
     digits = sum(character in "0123456789" for character in text)
@@ -78,7 +80,7 @@ def find(hub: Hub, text: str, hotel: str | None) -> None:
         by = {"email": text}
     elif digits >= 4 and not any(character.isalpha() for character in text):
         by = {"phone": text}
-    found = hub.run(lambda ctx: _find(ctx, hotel=hotel, **by))
+    found = hub.run(lambda ctx: search.find(ctx.store, hotel=hotel, **by))
     _note("find", found)
     if not found and not hub.json:
         click.echo("no customer found")
@@ -208,7 +210,7 @@ def erase(
             "requests": requests,
             "waiting": waiting,
         }
-        hub.say(record, f"{sentence}: nothing was erased")
+        hub.print_result(record, f"{sentence}: nothing was erased")
         return
     if not yes:
         click.confirm(f"erase {sentence}? It cannot be undone", abort=True, err=True)
@@ -226,22 +228,18 @@ def erase(
         f" also submissions {erased.inbox}, old versions {erased.versions},"
         f" mails {erased.mails}"
     )
-    hub.say(asdict(erased), text)
-
-
-async def _find(ctx: Context, **by: Any) -> list[dict[str, Any]]:
-    from alpinehub.customers import search
-
-    return await search.find(ctx.store, **by)
+    hub.print_result(asdict(erased), text)
 
 
 async def _one_or_more(
     ctx: Context, *, email: str | None, phone: str | None, id_: int | None, hotel: str | None
 ) -> list[dict[str, Any]]:
     """The customers that the options name. Raises: Unusable if there is none."""
+    from alpinehub.customers import search
+
     if sum(value is not None for value in (email, phone, id_)) != 1:
         raise click.UsageError("name the customer: one of --email, --phone and --id")
-    found = await _find(ctx, email=email, phone=phone, id=id_, hotel=hotel)
+    found = await search.find(ctx.store, email=email, phone=phone, id=id_, hotel=hotel)
     if not found:
         raise Unusable("no such customer", hint="search with `alpinehub customer find`")
     return found

@@ -62,7 +62,7 @@ def add(
         report_email=report_email,
     )
     hotel_id = hub.run(lambda ctx: hotels.add_hotel(ctx.store, new))
-    hub.say({"id": hotel_id, "code": code}, f"hotel {code} added")
+    hub.print_result({"id": hotel_id, "code": code}, f"hotel {code} added")
 
 
 @hotel.command("list")
@@ -206,7 +206,7 @@ def set_(
         raise click.UsageError("no change is given; see --help")
     hub.run(lambda ctx: hotels.change_hotel(ctx.store, code, change))
     record = hub.run(lambda ctx: hotels.show_hotel(ctx.store, code))
-    hub.say(record, f"hotel {code} changed")
+    hub.print_result(record, f"hotel {code} changed")
 
 
 def _days(text: str) -> tuple[str, int | None]:
@@ -236,7 +236,7 @@ def _hours(text: str) -> int | None:
 def disable(hub: Hub, code: str) -> None:
     """Disable a hotel: requests of its sources and its software are refused. Nothing is deleted."""
     hub.run(lambda ctx: hotels.set_hotel_disabled(ctx.store, code, True))
-    hub.say({"code": code, "disabled": True}, f"hotel {code} disabled")
+    hub.print_result({"code": code, "disabled": True}, f"hotel {code} disabled")
 
 
 @hotel.command()
@@ -245,4 +245,4 @@ def disable(hub: Hub, code: str) -> None:
 def enable(hub: Hub, code: str) -> None:
     """Enable a disabled hotel."""
     hub.run(lambda ctx: hotels.set_hotel_disabled(ctx.store, code, False))
-    hub.say({"code": code, "disabled": False}, f"hotel {code} enabled")
+    hub.print_result({"code": code, "disabled": False}, f"hotel {code} enabled")

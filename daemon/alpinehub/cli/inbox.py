@@ -12,7 +12,7 @@ import msgspec
 
 from alpinehub.cli.session import OPERATOR, Hub, hub_options, pair
 from alpinehub.cli.session import since as moment
-from alpinehub.inbox.actions import Again
+from alpinehub.inbox.actions import ReprocessResult
 from alpinehub.inbox.listing import STATES, InboxFilter
 from alpinehub.webhooks.fields import TARGETS, Mapping, decode, encode
 from cordata import Context
@@ -170,7 +170,7 @@ def map_(
     Submissions in review stay there until `alpinehub inbox reprocess`; the command prints how many
     of them the new mapping could interpret.
     """
-    from alpinehub.inbox.actions import change_mapping, would_become
+    from alpinehub.inbox.actions import change_mapping, try_mapping
 
     change = _changed_by(file.read() if file else None, **given)
 
@@ -178,11 +178,11 @@ def map_(
         changed = await change_mapping(ctx.store, hotel, source, change, dry_run=try_ is not None)
         record: dict[str, object] = {
             "mapping": json.loads(encode(changed.mapping)),
-            "in_review": changed.looked_at,
+            "in_review": changed.examined,
             "can_be_mapped": changed.mapped,
         }
         if try_ is not None:
-            found = await would_become(ctx.store, try_, changed.mapping)
+            found = await try_mapping(ctx.store, try_, changed.mapping)
             record["becomes"] = type(found).__name__.lower()
             record["problems"] = list(getattr(found, "problems", ()))
         return record
@@ -199,7 +199,7 @@ def map_(
         )
         counts = f"{record['can_be_mapped']} of {record['in_review']} in review can be mapped"
         sentence += f"\n{counts}: {next_}"
-    hub.say(record, sentence)
+    hub.print_result(record, sentence)
 
 
 @inbox.command(
@@ -237,7 +237,7 @@ def reprocess(
     if bool(ids) == (all_ or hotel is not None or source is not None):
         raise click.UsageError("give IDs of submissions, or --hotel, --source or --all")
 
-    async def act(ctx: Context) -> list[Again]:
+    async def act(ctx: Context) -> list[ReprocessResult]:
         from alpinehub.inbox.actions import in_review
         from alpinehub.inbox.actions import reprocess as again
 
@@ -272,7 +272,7 @@ def accept(hub: Hub, id_: int) -> None:
     from alpinehub.inbox import actions
 
     hub.run(lambda ctx: actions.accept(ctx, id_, by=OPERATOR))
-    hub.say({"id": id_, "state": "mapped"}, f"submission {id_} accepted")
+    hub.print_result({"id": id_, "state": "mapped"}, f"submission {id_} accepted")
 
 
 @inbox.command(
@@ -289,7 +289,9 @@ def reject(hub: Hub, id_: int, reason: str) -> None:
     from alpinehub.inbox import actions
 
     hub.run(lambda ctx: actions.reject(ctx.store, id_, reason))
-    hub.say({"id": id_, "state": "rejected", "reason": reason}, f"submission {id_} rejected")
+    hub.print_result(
+        {"id": id_, "state": "rejected", "reason": reason}, f"submission {id_} rejected"
+    )
 
 
 def _listed(problems: object) -> str:

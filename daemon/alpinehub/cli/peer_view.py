@@ -14,7 +14,12 @@ from alpinehub.alpinebits_client.client import AlpineBitsClient, accepts_gzip
 from alpinehub.alpinebits_client.guest import Received, read
 from alpinehub.alpinebits_client.http import HttpResponse
 from alpinehub.alpinebits_client.offer import read_common
-from alpinehub.alpinebits_client.reply import HANDSHAKE_STATUS, Reply, read_reply, refusal
+from alpinehub.alpinebits_client.reply import (
+    HANDSHAKE_STATUS,
+    Reply,
+    describe_rejection,
+    read_reply,
+)
 from alpinehub.cli.peer import Failed, TransportFailed
 from alpinehub.cli.session import show_document
 from cordata.terminal import printable, show_table
@@ -84,7 +89,7 @@ def _show_housekeeping(
     for answer in answers:
         text = answer.body.decode("utf-8", "replace").strip()
         if answer.status != 200 or not text.startswith("OK:"):
-            what, hint = refusal(answer)
+            what, hint = describe_rejection(answer)
             if json_:
                 record = {"outcome": "refused", "status": answer.status, "text": what}
                 click.echo(json.dumps(record))

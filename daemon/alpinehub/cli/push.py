@@ -71,7 +71,7 @@ def set_(hub: Hub, name: str, url: str, login: str, protocol: str, gzip: bool) -
         ),
     )
     record = {"name": name, "url": url, "login": login, "protocol": protocol, "gzip": gzip}
-    hub.say(record, f"guest requests of account {name} are pushed to {url}")
+    hub.print_result(record, f"guest requests of account {name} are pushed to {url}")
 
 
 @push.command("list", short_help="List push deliveries, and what is wrong with them.")
@@ -89,7 +89,7 @@ def list_(hub: Hub) -> None:
 def now(hub: Hub, name: str) -> None:
     """Push what waits for an account now, without the pause after a failure."""
     hub.run(lambda ctx: targets.push_now(ctx, name))
-    hub.say({"name": name}, f"what waits for account {name} is pushed now")
+    hub.print_result({"name": name}, f"what waits for account {name} is pushed now")
 
 
 @push.command(short_help="Shake hands with the server of an account; nothing is pushed.")
@@ -116,7 +116,9 @@ def test(hub: Hub, name: str) -> None:
 def off(hub: Hub, name: str) -> None:
     """Disable push delivery to an account. It may still fetch what waits."""
     hub.run(lambda ctx: targets.set_disabled(ctx, name, True))
-    hub.say({"name": name, "disabled": True}, f"push delivery to account {name} is disabled")
+    hub.print_result(
+        {"name": name, "disabled": True}, f"push delivery to account {name} is disabled"
+    )
 
 
 @push.command()
@@ -125,4 +127,6 @@ def off(hub: Hub, name: str) -> None:
 def on(hub: Hub, name: str) -> None:
     """Enable push delivery again."""
     hub.run(lambda ctx: targets.set_disabled(ctx, name, False))
-    hub.say({"name": name, "disabled": False}, f"push delivery to account {name} is enabled")
+    hub.print_result(
+        {"name": name, "disabled": False}, f"push delivery to account {name} is enabled"
+    )

@@ -73,8 +73,8 @@ def list_(
     rows: Sequence[dict[str, Any]] = page.items
     if not hub.json:
         rows = [{**item, "accounts": _summary(item["accounts"])} for item in rows]
-        if page.next is not None and page.looked_at:
-            click.echo(f"{page.looked_at} guest requests examined", err=True)
+        if page.next is not None and page.examined:
+            click.echo(f"{page.examined} guest requests examined", err=True)
     if rows or hub.json or page.next is None:
         show_page(rows, _COLUMNS, next=page.next, json_=hub.json)
     else:
@@ -140,7 +140,9 @@ def resend(hub: Hub, id_: str, account: str | None) -> None:
         if names
         else "it waits already, or it cancels a request that no account received"
     )
-    hub.say({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence)
+    hub.print_result(
+        {"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence
+    )
 
 
 @requests.command(
@@ -173,7 +175,9 @@ def cancel(hub: Hub, id_: str, account: str | None, as_cancellation: bool) -> No
         done = hub.run(lambda ctx: actions.cancel(ctx.store, id_, account=account, by=OPERATOR))
         names = ", ".join(done.accounts)
         sentence = f"it no longer waits for: {names}" if names else "it waits for no account"
-    hub.say({"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence)
+    hub.print_result(
+        {"id": id_, "version": done.version, "accounts": list(done.accounts)}, sentence
+    )
 
 
 def _summary(accounts: list[dict[str, Any]]) -> str | None:

@@ -58,7 +58,7 @@ class Hub:
 
         return asyncio.run(main())
 
-    def say(self, record: Mapping[str, object], sentence: str) -> None:
+    def print_result(self, record: Mapping[str, object], sentence: str) -> None:
         """Print what was done: a sentence, or a JSON object on one line."""
         if self.json:
             click.echo(json.dumps(as_record(record), ensure_ascii=False))

@@ -120,7 +120,7 @@ def set_(hub: Hub, hotel: str, name: str, options: tuple[str, ...]) -> None:
         raise click.UsageError("nothing to change: give --option NAME=VALUE")
     chosen = dict(map(pair, options))
     hub.run(lambda ctx: sources.set_options(ctx.store, hotel, name, chosen))
-    hub.say({"hotel": hotel, "name": name, "options": chosen}, f"source {name} changed")
+    hub.print_result({"hotel": hotel, "name": name, "options": chosen}, f"source {name} changed")
 
 
 @source.command(
@@ -161,7 +161,7 @@ def disable(hub: Hub, hotel: str, name: str) -> None:
     """Disable a source: its requests are answered with 401."""
     hub.run(lambda ctx: sources.set_source_disabled(ctx.store, hotel, name, True))
     record = {"hotel": hotel, "name": name, "disabled": True}
-    hub.say(record, f"source {name} of {hotel} disabled")
+    hub.print_result(record, f"source {name} of {hotel} disabled")
 
 
 @source.command()
@@ -172,7 +172,7 @@ def enable(hub: Hub, hotel: str, name: str) -> None:
     """Enable a disabled source."""
     hub.run(lambda ctx: sources.set_source_disabled(ctx.store, hotel, name, False))
     record = {"hotel": hotel, "name": name, "disabled": False}
-    hub.say(record, f"source {name} of {hotel} enabled")
+    hub.print_result(record, f"source {name} of {hotel} enabled")
 
 
 def _warn_of_shared_key(hub: Hub, record: dict[str, object], secret: str) -> None:
@@ -197,4 +197,4 @@ def _show(hub: Hub, record: dict[str, object], sentence: str, secret: str) -> No
         sentence += f"\nsecret: {secret}\n(shown only now)"
     record["path"] = sources.path_of(kind, hotel, secret or "SECRET")
     sentence += f"\npost to: https://HOST{record['path']}"
-    hub.say(record, sentence)
+    hub.print_result(record, sentence)

@@ -177,7 +177,7 @@ async def _erase_customers(tx: Tx, ids: str) -> int:
 
 async def _erase_requests(tx: Tx, ids: str, matchers: Sequence[PersonMatcher], why: Reason) -> int:
     """Erase the next STEP of their requests. Returns how many there were."""
-    requests = await tx.fetch_all("customer_hold_requests", ids=ids, limit=STEP)
+    requests = await tx.fetch_all("customer_lock_requests", ids=ids, limit=STEP)
     if not requests:
         return 0
     if not why.force:  # the rows are locked: no more deliveries are added after this count

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from alpinehub.hotels import Unusable
-from alpinehub.inbox.listing import InboxFilter, becomes, list_inbox, require_row
+from alpinehub.inbox.listing import InboxFilter, list_inbox, preview_of, require_row
 from alpinehub.inbox.processing import interpreted, settle
 from alpinehub.sources import require_source
 from alpinehub.webhooks import fields as mappings
@@ -26,7 +26,7 @@ class MappingResult:
     """What a change of a mapping does to the submissions of its source that are in review."""
 
     mapping: Mapping
-    looked_at: int
+    examined: int
     #: How many of them the new mapping can map.
     mapped: int
 
@@ -53,7 +53,7 @@ async def change_mapping(
     _, mapping = await store.run(unit)
     wanted = InboxFilter(state="review", hotel=hotel, source=name, limit=_STEP)
     rows = await list_inbox(store, wanted)
-    found = [await would_become(store, row["id"], mapping) for row in rows]
+    found = [await try_mapping(store, row["id"], mapping) for row in rows]
     return MappingResult(mapping, len(rows), sum(isinstance(one, Mapped) for one in found))
 
 
@@ -71,16 +71,14 @@ def stored_mapping(source: Row) -> Mapping:
         raise Unusable(f"the stored mapping cannot be read: {error}", hint="--file") from None
 
 
-async def would_become(
-    store: Store, inbox_id: int, mapping: Mapping
-) -> Mapped | Unmapped | Ignored:
+async def try_mapping(store: Store, inbox_id: int, mapping: Mapping) -> Mapped | Unmapped | Ignored:
     """The result of interpreting a submission by a mapping; stores nothing. Raises: Unusable."""
     row = await store.read(partial(require_row, inbox_id=inbox_id))
     return interpreted(row, mapping)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class ReprocessResult:
     """The result of interpreting a submission again."""
 
     id: int
@@ -90,7 +88,7 @@ class Again:
 
 async def reprocess(
     ctx: Context, ids: Sequence[int], *, dry_run: bool = False, force: bool = False
-) -> AsyncIterator[Again]:
+) -> AsyncIterator[ReprocessResult]:
     """Interpret submissions again, one after the other. Raises: Unusable, StoreUnavailable.
 
     `force`: also those that are mapped; a difference then changes the reservation.
@@ -104,10 +102,10 @@ async def reprocess(
             await settle(ctx, inbox_id, force=force)
             row = await ctx.store.read(read)
             problems = (row["error"] or "").split("; ") if row["state"] == "review" else ()
-            yield Again(id=inbox_id, state=row["state"], problems=tuple(problems))
+            yield ReprocessResult(id=inbox_id, state=row["state"], problems=tuple(problems))
         else:
-            now = becomes(row)
-            yield Again(id=inbox_id, state=now.state, problems=now.problems)
+            now = preview_of(row)
+            yield ReprocessResult(id=inbox_id, state=now.state, problems=now.problems)
 
 
 async def in_review(store: Store, hotel: str | None, source: str | None) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from alpinehub.webhooks.field_names import meant_by_key, meant_by_label
+from alpinehub.webhooks.field_names import target_of_key, target_of_label
 from alpinehub.webhooks.submission import FormChange, FormSignature, form_change
 from cordata import Context, Row, Tx
 
@@ -84,4 +84,4 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _meaning(name: str) -> str:
-    return meant_by_key(name) or meant_by_label(name)
+    return target_of_key(name) or target_of_label(name)

@@ -8,7 +8,7 @@ from typing import Any
 
 from alpinehub.hotels import Unusable
 from alpinehub.inbox.processing import interpreted, parts_of
-from alpinehub.webhooks.field_names import meant_by_key, meant_by_label
+from alpinehub.webhooks.field_names import target_of_key, target_of_label
 from alpinehub.webhooks.fields import OF_KIND, title
 from alpinehub.webhooks.interpretation import Mapped, Unmapped
 from cordata import Row, Store, Tx
@@ -117,18 +117,18 @@ async def show_submission(store: Store, inbox_id: int) -> dict[str, object]:
                 "key": answer.key,
                 "label": answer.label,
                 "value": answer.value,
-                "means": meant_by_key(answer.key) or meant_by_label(answer.label),
+                "means": target_of_key(answer.key) or target_of_label(answer.label),
                 "title": title(answer),
             }
             for answer in parts_of(row)
         ],
-        "now": asdict(becomes(row)) if row["kind"] in OF_KIND else None,
+        "now": asdict(preview_of(row)) if row["kind"] in OF_KIND else None,
         "body": bytes(row["body"]).decode("utf-8", "replace"),
     }
 
 
 @dataclass(frozen=True, slots=True)
-class Becomes:
+class Preview:
     """The result of interpreting a submission now."""
 
     state: str
@@ -137,11 +137,11 @@ class Becomes:
     problems: Sequence[str] = ()
 
 
-def becomes(row: Row) -> Becomes:
+def preview_of(row: Row) -> Preview:
     """Interpret a submission by its source's mapping; stores nothing."""
     found, mapping = interpreted(row)
     if isinstance(found, Mapped):
-        return Becomes("mapped", mapping.revision)
+        return Preview("mapped", mapping.revision)
     if isinstance(found, Unmapped):
-        return Becomes("review", mapping.revision, found.problems)
-    return Becomes("rejected", mapping.revision, (found.outcome,))
+        return Preview("review", mapping.revision, found.problems)
+    return Preview("rejected", mapping.revision, (found.outcome,))

@@ -72,7 +72,7 @@ async def process_stale(ctx: Context) -> None:
 
 async def _set_aside(tx: Tx, *, inbox_id: int) -> None:
     """Move a row to the review list, not interpreted."""
-    held = await tx.fetch_one("inbox_hold", id=inbox_id)
+    held = await tx.fetch_one("inbox_lock", id=inbox_id)
     if held is not None and held["state"] == "received":
         await _write(tx, inbox_id, "review", error="handler_failed")
 
@@ -171,7 +171,7 @@ class _Settling:
 
     async def store(self, tx: Tx) -> str | None:
         """Returns the row's new state; None if another process has settled it."""
-        held = await tx.fetch_one("inbox_hold", id=self.row["id"])
+        held = await tx.fetch_one("inbox_lock", id=self.row["id"])
         state = held["state"] if held is not None else ""
         if not can_settle(state, self.force):
             return None

@@ -127,7 +127,7 @@ async def _read_due(
     state, target, now_us = await ctx.store.read(unit)
     if state is None or state["due_at"] is None or state["due_at"] > now_us:
         return None
-    accounts = (await directory_of(ctx).current()).accounts.values()
+    accounts = (await directory_of(ctx).snapshot()).accounts.values()
     hotels = next((account.hotels for account in accounts if account.id == account_id), ())
     hotel = next((hotel for hotel in hotels if hotel.id == hotel_id), None)
     if target is None or hotel is None:

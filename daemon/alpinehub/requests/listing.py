@@ -37,7 +37,7 @@ OPEN = frozenset({"waiting", "sent", "undeliverable"})
 _NOT_GIVEN = ("revoked", "disabled", "unneeded")
 
 #: Rows of one read; and the most that are examined for one page of a filtered list.
-_READ, _LOOKED_AT = 200, 10_000
+_READ, _EXAMINED = 200, 10_000
 #: Largest difference of the time in an id (the worker's clock) and `created_at` (the store's).
 _APART_US = 60_000_000
 #: Greater than every id: ids are hex digits.
@@ -70,7 +70,7 @@ class Page:
     #: `RequestFilter.after` of the next page; None: this is the last.
     next: str | None
     #: Guest requests that were examined, if the limit for that ended the page; else 0.
-    looked_at: int = 0
+    examined: int = 0
 
 
 async def list_requests(store: Store, wanted: RequestFilter) -> Page:
@@ -87,7 +87,7 @@ async def _list(tx: Tx, wanted: RequestFilter) -> Page:
     account_id = await require_account(tx, wanted.account) if wanted.account is not None else None
     before_id, before_at = await _start(tx, wanted)
     items: list[dict[str, Any]] = []
-    looked_at = 0
+    examined = 0
     while True:
         if wanted.state in (*OPEN, "open", *_NOT_GIVEN):
             rows = await tx.fetch_all(
@@ -111,9 +111,9 @@ async def _list(tx: Tx, wanted: RequestFilter) -> Page:
             before_id, before_at = row["id"], row["created_at"]
         if len(rows) < _READ:
             return Page(items, None)
-        looked_at += len(rows)
-        if looked_at >= _LOOKED_AT:
-            return Page(items, before_id, looked_at)
+        examined += len(rows)
+        if examined >= _EXAMINED:
+            return Page(items, before_id, examined)
 
 
 async def _start(tx: Tx, wanted: RequestFilter) -> tuple[str, int]:

@@ -31,7 +31,7 @@ WHERE id = :id
 -- name: get_hotel
 SELECT id, code, disabled_at FROM hotel WHERE code = :code
 
--- name: hold_sources
+-- name: lock_sources
 -- newest
 -- Until the end of the unit of work no reservation is added or changed: a unit that does so first locks
 -- the source, by the foreign key of the inbox, and then reads the hotel's accounts and what waits. A

@@ -44,7 +44,7 @@ WHERE p.hotel_id = :hotel_id ORDER BY p.id DESC LIMIT :limit
 -- name: rateplan_all
 SELECT code, body, changed_at FROM rate_plan WHERE hotel_id = :hotel_id
 
--- name: rateplan_hold
+-- name: rateplan_lock
 -- Locks the plans of the hotel until the end of the unit of work: of two concurrent complete sets,
 -- neither would see and remove the other's plans. The row is changed, not only locked, so that a unit
 -- that waited for it on an older snapshot runs again.

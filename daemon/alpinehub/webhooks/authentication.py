@@ -18,7 +18,7 @@ from typing import TypeGuard
 from urllib.parse import parse_qs
 
 from alpinehub.directory import Snapshot
-from alpinehub.models import Before, Source
+from alpinehub.models import OldSecret, Source
 from alpinehub.sources import SOURCE_SECRET
 from alpinehub.webhooks.endpoint import HttpError
 from cordata import Context, PermanentError, fields
@@ -89,7 +89,7 @@ def _fits(ctx: Context, source: Source, mark: bytes) -> bool:
     return True
 
 
-def _is_valid(before: Before | None, ctx: Context) -> TypeGuard[Before]:
+def _is_valid(before: OldSecret | None, ctx: Context) -> TypeGuard[OldSecret]:
     return before is not None and ctx.now_us() < before.until
 
 

@@ -172,7 +172,7 @@ def stem(key: str) -> str:
 
 
 @lru_cache(2048)
-def meant_by_key(key: str) -> str:
+def target_of_key(key: str) -> str:
     """The target of a field with this key; "" if the key is not known."""
     key = key.removesuffix("[]")
     for name in (key.removeprefix("field:"), stem(key)):
@@ -185,7 +185,7 @@ def meant_by_key(key: str) -> str:
 
 
 @lru_cache(2048)
-def meant_by_label(label: str) -> str:
+def target_of_label(label: str) -> str:
     """The target of a field with this label; "" if the label is not known."""
     name = plain(label)
     return _BY_LABEL.get(name) or _BY_LABEL.get(_NUMBER.sub("", name), "")

@@ -35,10 +35,10 @@ from alpinehub.webhooks.days import Order
 from alpinehub.webhooks.field_names import (
     DAY_KEYS,
     VAGUE,
-    meant_by_key,
-    meant_by_label,
     plain,
     stem,
+    target_of_key,
+    target_of_label,
 )
 from alpinehub.webhooks.submission import Answer
 from alpinehub.webhooks.values import line, read_count
@@ -222,8 +222,8 @@ class Fields:
         """The targets by key and by label. A vague key counts only without a label."""
         if answer.contact:
             return "", ""
-        by_label = meant_by_label(answer.label) if answer.label else ""
-        by_key = meant_by_key(answer.key) if answer.key else ""
+        by_label = target_of_label(answer.label) if answer.label else ""
+        by_key = target_of_key(answer.key) if answer.key else ""
         if not by_key and not answer.label:
             vague = VAGUE.get(plain(stem(answer.key)), "")
             by_key = vague if vague != "adults" or self._is_single(answer) else ""
@@ -388,7 +388,7 @@ class FieldResolver:
         #: The number of adults is a default: the form has no field for it.
         self.adults_assumed = False
 
-    def said(self, target: str) -> str:
+    def value_of(self, target: str) -> str:
         """The form's value for a target, translated by the mapping; "" for none."""
         text = self.fields.take(target)
         words = self.mapping.values.get(target)
@@ -399,7 +399,7 @@ class FieldResolver:
 
     def text_of(self, target: str) -> str:
         """The form's value for a target, else its default in the mapping."""
-        return self.said(target) or self.mapping.defaults.get(target, "").strip()
+        return self.value_of(target) or self.mapping.defaults.get(target, "").strip()
 
     def maybe(self, target: str, read: Callable[[str], T | None], otherwise: T) -> T:
         """An optional value; text that cannot be read goes to `extra`."""

@@ -388,8 +388,7 @@ _KEY = re.compile(rb"[\x21-\x7e]{1,200}")
 
 async def post(request: WebhookRequest) -> bytes:
     """Store one submission. Returns the body of the 200. Raises: HttpError, StoreUnavailable."""
-    directory = directory_of(request.ctx)
-    snapshot = directory.remembered or await directory.current()
+    snapshot = await directory_of(request.ctx).snapshot()
     headers = request.headers
     secret = headers.get(b"x-webhook-secret")
     signature = headers.get(b"x-signature-256")

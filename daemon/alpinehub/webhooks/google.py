@@ -17,8 +17,8 @@ from alpinehub.webhooks.submission import (
     Submission,
     Unreadable,
     check_count,
+    id_text,
     load_json,
-    said,
     text_of,
 )
 
@@ -58,13 +58,13 @@ def read(body: bytes) -> Submission:
     document = load_json(body)
     if not isinstance(document, dict):
         raise Unreadable("not_an_object")
-    campaign = said(document.get("campaign_id"))
+    campaign = id_text(document.get("campaign_id"))
     return Submission(
         answers=tuple(_answers(document.get("user_column_data"))),
-        form_key=said(document.get("form_id")),
-        external_id=said(document.get("lead_id")) or None,
+        form_key=id_text(document.get("form_id")),
+        external_id=id_text(document.get("lead_id")) or None,
         utm={"source": "google", **({"campaign": campaign} if campaign else {})},
-        gclid=said(document.get("gcl_id"), 1024),
+        gclid=id_text(document.get("gcl_id"), 1024),
         set_aside="test" if document.get("is_test") not in (None, False, "false", "") else "",
     )
 
@@ -82,5 +82,5 @@ def _answers(columns: object) -> list[Answer]:
 
 def _answer(column: dict[str, Any]) -> Answer:
     """The answer to a question of Google's (it has an id), or to one that the advertiser wrote."""
-    key, label = said(column.get("column_id")), said(column.get("column_name"), 200)
+    key, label = id_text(column.get("column_id")), id_text(column.get("column_name"), 200)
     return Answer(key, label, text_of(column.get("string_value")))

@@ -24,7 +24,7 @@ from alpinehub.webhooks import form, google, wix
 from alpinehub.webhooks.days import read_day
 from alpinehub.webhooks.field_names import plain
 from alpinehub.webhooks.fields import FieldResolver, Fields, Mapping
-from alpinehub.webhooks.stay import customer_of, order_of, stay_of
+from alpinehub.webhooks.stay import guests_of, order_of, stay_of
 from alpinehub.webhooks.submission import FormSignature, Submission, Unreadable, signature_of
 from alpinehub.webhooks.values import (
     line,
@@ -48,7 +48,7 @@ _SURNAME_FIRST = ("nachname", "cognome", "surname", "last name", "name und vorna
 def record_of(resolver: FieldResolver, submission: Submission) -> ReservationData | None:
     """The record of a submission; None: `resolver.problems` has the reasons."""
     stay = stay_of(resolver)
-    adults, children = customer_of(resolver)
+    adults, children = guests_of(resolver)
     first_name, last_name = _names(resolver)
     email, phone = _contact(resolver)
     if not (first_name or last_name or email or phone) and not resolver.problems:
@@ -269,7 +269,7 @@ def interpret(
     resolver = FieldResolver(
         Fields(submission.answers, mapping), mapping, zone, _today(received, zone), accept=accept
     )
-    external_id = submission.external_id or line(resolver.said("external_id"))[:128] or None
+    external_id = submission.external_id or line(resolver.value_of("external_id"))[:128] or None
     data = record_of(resolver, submission)
     if data is None:
         return Unmapped(tuple(dict.fromkeys(resolver.problems)), external_id, signature)

@@ -49,8 +49,7 @@ async def store(tx: Tx, source: Source, body: bytes, *, headers: str, given: str
 
 async def snapshot_of(request: WebhookRequest) -> Snapshot:
     """Hotels, accounts and sources, from the cache of this process if there is one."""
-    directory = directory_of(request.ctx)
-    return directory.remembered or await directory.current()
+    return await directory_of(request.ctx).snapshot()
 
 
 def source_of_path(request: WebhookRequest, snapshot: Snapshot, kind: str) -> Source:

@@ -282,7 +282,7 @@ def _after_nights(resolver: FieldResolver, arrival: date, text: str) -> date | N
     return arrival + timedelta(days=nights) if arrival.year in YEARS else None
 
 
-def customer_of(resolver: FieldResolver) -> tuple[int, tuple[int, ...]]:
+def guests_of(resolver: FieldResolver) -> tuple[int, tuple[int, ...]]:
     """The number of adults, and the ages of the children."""
     adults, children = _adults(resolver)
     for target, says_ages in (("children", True), ("children_or_ages", False)):
@@ -306,9 +306,9 @@ def _adults(resolver: FieldResolver) -> tuple[int, list[Children]]:
     """The number of adults, and the children of the same field."""
     children: list[Children] = []
     adults: int | None = None
-    if text := resolver.said("adults"):
+    if text := resolver.value_of("adults"):
         adults = read_adults(text)
-    elif text := resolver.said("guests"):
+    elif text := resolver.value_of("guests"):
         found = read_guests(text)
         adults = found[0] if found else None
         if found and found[1] is not None:

@@ -104,7 +104,7 @@ def text_of(value: object) -> str:
         return ""
 
 
-def said(value: object, most: int = 128) -> str:
+def id_text(value: object, most: int = 128) -> str:
     """An id or a name in JSON as one line; "" if it is of another type or too long."""
     text = line(text_of(value)) if isinstance(value, str | int | float) else ""
     return text if len(text) <= most else ""

@@ -23,8 +23,8 @@ from alpinehub.webhooks.submission import (
     Submission,
     Unreadable,
     check_count,
+    id_text,
     load_json,
-    said,
     text_of,
 )
 from alpinehub.webhooks.values import line
@@ -63,7 +63,7 @@ def read(body: bytes) -> Submission:
     check_count(len(labelled))
     return Submission(
         answers=(*_join(keyed, labelled), *_of_contact(data.get("contact"))),
-        form_key=said(data.get("formId")) or said(data.get("formName")),
+        form_key=id_text(data.get("formId")) or id_text(data.get("formName")),
         external_id=_external_id(data),
         utm=_utm(data),
     )
@@ -132,11 +132,11 @@ def _of_contact(contact: object) -> list[Answer]:
 
 def _external_id(data: Mapping[str, Any]) -> str | None:
     """Wix's id of the submission; else the contact's id and the time, or None."""
-    if own := said(data.get("submissionId")):
+    if own := id_text(data.get("submissionId")):
         return own
     contact = data.get("contact")
-    who = said(contact.get("contactId"), 64) if isinstance(contact, dict) else ""
-    when = said(data.get("submissionTime"), 60)
+    who = id_text(contact.get("contactId"), 64) if isinstance(contact, dict) else ""
+    when = id_text(data.get("submissionTime"), 60)
     return f"{who}@{when}" if who and when else None
 
 

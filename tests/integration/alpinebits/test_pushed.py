@@ -24,7 +24,7 @@ from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.content import ContentMessage
 from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
-from alpinehub.alpinebits.rules.overlay import between, laid_over, titled
+from alpinehub.alpinebits.rules.overlay import apply_overlay, select_days, title_only
 from alpinehub.alpinebits.rules.rate_plans import RatePlansMessage
 
 #: Of each message; EXAMPLES makes it so many times more.
@@ -84,8 +84,8 @@ def use(told: object, protocol: Protocol) -> bool:
         return True
     if isinstance(told, RatePlansMessage) and not told.findings:
         for plan in told.plans:
-            made = laid_over(plan.body, plan.body)
-            for part in (made, titled(made), between(made, None, None)):
+            made = apply_overlay(plan.body, plan.body)
+            for part in (made, title_only(made), select_days(made, None, None)):
                 respond("OTA_HotelRatePlanRS", b"<RatePlans>%b</RatePlans>" % part, protocol)
         return True
     return not getattr(told, "findings", ())

@@ -208,7 +208,7 @@ async def test_more_plans_than_are_kept_are_an_error(tmp_path: Path) -> None:
 async def test_plan_that_grows_beyond_a_push_is_an_error_that_asks_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overlay, "laid_over", partial(overlay.laid_over, limit=500))
+    monkeypatch.setattr(overlay, "apply_overlay", partial(overlay.apply_overlay, limit=500))
     async with open_hub(tmp_path) as hub:
         await push(hub, plan("A", rate(80)), plan("B", rate(70)))
         told = plan("A", rate(9, room="EZ"), rate(9, room="FZ"), kind="Overlay", more="")

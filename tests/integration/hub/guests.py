@@ -26,7 +26,7 @@ async def write(
     hub: Hub, *, number: str | None = None, hotel: str = "DEMO", body: bytes = b"", **told: Any
 ) -> str:
     """Someone writes to a hotel; the id of the reservation. `number`: the source's own."""
-    snapshot = await directory_of(hub.ctx).current()
+    snapshot = await directory_of(hub.ctx).snapshot()
     submission = NormalisedSubmission(
         source=snapshot.sources_by_hotel[hotel][0],
         data=ReservationData(**{**STAY, **told}),

@@ -31,7 +31,7 @@ DATA = ReservationData(
 async def submission(
     hub: Hub, data: ReservationData = DATA, **changes: object
 ) -> NormalisedSubmission:
-    snapshot = await directory_of(hub.ctx).current()
+    snapshot = await directory_of(hub.ctx).snapshot()
     [source] = snapshot.sources.values()
     made = NormalisedSubmission(
         source=source, data=data, external_id="n-1", body=b"{}", headers="{}", request_id="r-1"
@@ -117,7 +117,7 @@ async def test_settings_of_a_hotel_are_read_and_skipped_when_they_cannot_be(
             await hub.ctx.store.run(unit)
             directory = directory_of(hub.ctx)
             directory._trusted_until = 0.0
-            return (await directory.current()).sources_by_hotel["DEMO"][0].hotel.settings
+            return (await directory.snapshot()).sources_by_hotel["DEMO"][0].hotel.settings
 
         assert await settings(None) == Settings()
         newer = json.dumps({"off": ["deltas", "of a newer program"], "new": {"x": 1}})

@@ -71,7 +71,7 @@ async def test_password_is_computed_once_when_many_ask(
 
 async def test_memory_of_passwords_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login, "verify_password", lambda password, stored: True)
-    memory = login.Memory()
+    memory = login.LoginCache()
     for number in range(login.REMEMBER_MAX + 10):
         assert await memory.verify("user", str(number), "stored", queue="user")
     assert len(memory._answers[True]) == login.REMEMBER_MAX
@@ -88,7 +88,7 @@ async def test_right_password_stays_remembered_when_many_wrong_ones_are_tried(
         return password == "right"
 
     monkeypatch.setattr(login, "verify_password", verify)
-    memory = login.Memory()
+    memory = login.LoginCache()
     assert await memory.verify("user", "right", "stored", queue="user")
     for number in range(login.REMEMBER_MAX + 10):
         assert not await memory.verify(
@@ -108,7 +108,7 @@ async def test_user_gets_in_soon_when_others_guess_passwords(
         return password == "right"
 
     monkeypatch.setattr(login, "verify_password", verify)
-    memory = login.Memory()
+    memory = login.LoginCache()
     async with asyncio.TaskGroup() as group:
         guesses = [
             group.create_task(guess(memory, str(number), queue))
@@ -124,7 +124,7 @@ async def test_user_gets_in_soon_when_others_guess_passwords(
     assert not memory._asking and not memory._queues
 
 
-async def guess(memory: login.Memory, password: str, queue: str) -> bool | None:
+async def guess(memory: login.LoginCache, password: str, queue: str) -> bool | None:
     try:
         return await memory.verify(queue, password, "stored", queue=queue)
     except login.TooManyLogins:

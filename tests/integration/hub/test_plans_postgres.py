@@ -330,7 +330,7 @@ def test_review_list_costs_what_waits_and_the_inbox_what_is_shown(
         "inbox_stale": (40, {"before": 2**62, "limit": 200}),
         "inbox_newer": (20, {"id": 1}),
         "inbox_open": (20, {"id": 407}),
-        "inbox_hold": (30, {"id": 407}),
+        "inbox_lock": (30, {"id": 407}),
         "inbox_settle": (60, {"id": 407, "state": "mapped", "outcome": "new", "error": None,
                               "form_id": 1}),
     }  # fmt: skip

@@ -9,7 +9,7 @@ from time import process_time
 import pytest
 
 from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.rules.overlay import TooLarge, between, laid_over, titled
+from alpinehub.alpinebits.rules.overlay import TooLarge, apply_overlay, select_days, title_only
 
 
 def plan(inside: str, **attributes: str) -> bytes:
@@ -38,7 +38,7 @@ def said(plan: bytes) -> list[tuple[str, str, str]]:
 
 def test_days_of_the_overlay_are_cut_out_of_what_was_known() -> None:
     known = plan(rates(rate("01-20"), rate("01-20", "EZ"), rate("21-31", amount=2)))
-    made = laid_over(known, plan(rates(rate("05-08", amount=7), rate("18-22", amount=8))))
+    made = apply_overlay(known, plan(rates(rate("05-08", amount=7), rate("18-22", amount=8))))
     assert said(made) == [
         ("DZ", "01-04", "1"),
         ("DZ", "09-17", "1"),
@@ -52,11 +52,11 @@ def test_days_of_the_overlay_are_cut_out_of_what_was_known() -> None:
 def test_days_that_are_told_twice_or_touch_are_cut_out_once() -> None:
     known = plan(rates(rate("01-31")))
     told = rate("08-12", amount=4), rate("05-20", amount=5), rate("21-22", amount=6)
-    assert said(laid_over(known, plan(rates(*told))))[:2] == [
+    assert said(apply_overlay(known, plan(rates(*told))))[:2] == [
         ("DZ", "01-04", "1"),
         ("DZ", "23-31", "1"),
     ]
-    assert said(laid_over(known, plan(rates(rate("01-15"), rate("16-31", amount=2))))) == [
+    assert said(apply_overlay(known, plan(rates(rate("01-15"), rate("16-31", amount=2))))) == [
         ("DZ", "01-15", "1"),
         ("DZ", "16-31", "2"),
     ]
@@ -65,7 +65,7 @@ def test_days_that_are_told_twice_or_touch_are_cut_out_once() -> None:
 def test_overlay_may_last_until_the_last_day_of_the_calendar() -> None:
     ever = '<Rate InvTypeCode="DZ" Start="{}" End="9999-12-31"/>'
     known = plan(rates(rate("01-20"), ever.format("2027-01-21")))
-    made = laid_over(known, plan(rates(ever.format("2027-01-11"))))
+    made = apply_overlay(known, plan(rates(ever.format("2027-01-11"))))
     assert said(made) == [("DZ", "01-10", "1")] and made.count(b"9999-12-31") == 1
 
 
@@ -76,7 +76,7 @@ def nights(first: int, step: int, many: int, more: str = "") -> str:
 
 def test_thousands_of_rates_of_one_room_are_laid_over_thousands_in_a_moment() -> None:
     began = process_time()
-    made = laid_over(plan(nights(0, 2, 6000)), plan(nights(1, 2, 6000)))
+    made = apply_overlay(plan(nights(0, 2, 6000)), plan(nights(1, 2, 6000)))
     assert made.count(b"<Rate ") == 12000
     assert process_time() - began < 5, "each was compared with each"
 
@@ -84,26 +84,26 @@ def test_thousands_of_rates_of_one_room_are_laid_over_thousands_in_a_moment() ->
 def test_plan_that_is_cut_into_more_than_may_be_pushed_is_too_large() -> None:
     ever = '<Rate InvTypeCode="DZ" Start="1000-01-01" End="9999-12-31"/>'
     overlay = plan(nights(1, 2, 1000))
-    assert laid_over(plan(rates(ever)), overlay, limit=300_000).count(b"<Rate ") == 2001
+    assert apply_overlay(plan(rates(ever)), overlay, limit=300_000).count(b"<Rate ") == 2001
     for many in (1, 100):  # of the latter not all the pieces are made
         with pytest.raises(TooLarge):
-            laid_over(plan(rates(*[ever] * many)), overlay, limit=100_000)
+            apply_overlay(plan(rates(*[ever] * many)), overlay, limit=100_000)
 
 
 def test_rates_of_other_days_of_the_week_are_another_thing() -> None:
     weekend = rate("01-31", amount=9).replace("<Rate ", '<Rate Sat="1" ')
-    made = laid_over(plan(rates(rate("01-31"))), plan(rates(weekend)))
+    made = apply_overlay(plan(rates(rate("01-31"))), plan(rates(weekend)))
     assert made.count(b"<Rate ") == 2
 
 
 def test_what_has_no_days_is_replaced_and_stands_first() -> None:
     static = '<Rate RateTimeUnit="Day"><MealsIncluded MealPlanCodes="{}"/></Rate>'
     known = plan(rates(static.format(1), rate("01-31")))
-    made = laid_over(known, plan(rates(static.format(12)))).decode()
+    made = apply_overlay(known, plan(rates(static.format(12)))).decode()
     assert 'MealPlanCodes="12"' in made and 'MealPlanCodes="1"' not in made
     assert made.index("MealPlanCodes") < made.index("2027-01-31")
     # An overlay of other days leaves it.
-    other = laid_over(known, plan(rates(rate("01-31", amount=5)))).decode()
+    other = apply_overlay(known, plan(rates(rate("01-31", amount=5)))).decode()
     assert 'MealPlanCodes="1"' in other
 
 
@@ -118,13 +118,13 @@ def test_lists_offers_descriptions_and_attributes_are_merged() -> None:
     )
     extra = '<Supplements><Supplement InvType="EXTRA" InvCode="x" Amount="2"/></Supplements>'
     told = extra + offer.format(2) + text.format("title", "b") + text.format("intro", "c")
-    made = laid_over(known, plan(told, RatePlanID="N")).decode()
+    made = apply_overlay(known, plan(told, RatePlanID="N")).decode()
     order = ["<BookingRules>", "<Rates>", "<Supplements>", "<Offers>", ">b<", ">c<"]
     assert sorted(order, key=made.index) == order
     assert 'RatePlanID="N"' in made and 'CurrencyCode="EUR"' in made
     assert ">a<" not in made and 'MinCount="1"' not in made
     # One without offers leaves them.
-    assert 'MinCount="1"' in laid_over(known, plan(extra)).decode()
+    assert 'MinCount="1"' in apply_overlay(known, plan(extra)).decode()
 
 
 def test_supplement_for_one_room_is_another_than_that_for_all() -> None:
@@ -133,23 +133,23 @@ def test_supplement_for_one_room_is_another_than_that_for_all() -> None:
     only = '<PrerequisiteInventory InvCode="DZ" InvType="ROOMTYPE"/>'
     known = plan(f"<Supplements>{extra.format(1, days, '')}</Supplements>")
     other = plan(f"<Supplements>{extra.format(2, days, only)}</Supplements>")
-    assert laid_over(known, other).count(b"<Supplement ") == 2
+    assert apply_overlay(known, other).count(b"<Supplement ") == 2
     same = plan(f"<Supplements>{extra.format(3, days, '')}</Supplements>")
-    assert laid_over(known, same).count(b"<Supplement ") == 1
+    assert apply_overlay(known, same).count(b"<Supplement ") == 1
 
 
 def test_part_of_a_plan_is_what_touches_the_days_and_what_has_none() -> None:
     static = '<Rate RateTimeUnit="Day"/>'
     rule = '<BookingRules><BookingRule Start="2027-01-01" End="2027-01-02"/></BookingRules>'
     known = plan(rule + rates(static, rate("01-09"), rate("10-19"), rate("20-29")))
-    part = between(known, date(2027, 1, 10), date(2027, 1, 12))
+    part = select_days(known, date(2027, 1, 10), date(2027, 1, 12))
     assert said(part) == [("DZ", "10-19", "1")]
     assert b"RateTimeUnit" in part and b"BookingRule" not in part
-    assert len(said(between(known, date(2027, 1, 10), None))) == 2
-    assert len(said(between(known, None, date(2027, 1, 9)))) == 1
+    assert len(said(select_days(known, date(2027, 1, 10), None))) == 2
+    assert len(said(select_days(known, None, date(2027, 1, 9)))) == 1
 
 
 def test_title_alone_is_left_of_a_plan() -> None:
     text = '<Description Name="{}"><Text TextFormat="PlainText">x</Text></Description>'
     known = plan(rates(rate("01-09")) + text.format("title") + text.format("intro"))
-    assert titled(known) == plan(text.format("title"))
+    assert title_only(known) == plan(text.format("title"))

@@ -12,7 +12,7 @@ from lxml import etree
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import read_here
-from alpinehub.alpinebits.rules.overlay import between, laid_over
+from alpinehub.alpinebits.rules.overlay import apply_overlay, select_days
 from alpinehub.alpinebits.rules.rate_plans import RATES, Plan
 
 FIRST = date(2028, 2, 20)
@@ -103,7 +103,7 @@ def test_overlays_say_what_a_dictionary_of_nights_says(
 ) -> None:
     body, nights = plan(first), tell({}, first)
     for overlay in overlays:
-        body, nights = laid_over(body, plan(overlay, "Overlay")), tell(nights, overlay)
+        body, nights = apply_overlay(body, plan(overlay, "Overlay")), tell(nights, overlay)
         assert known(body) == nights
     # What has become of it might have been pushed as it is.
     inside = "".join(
@@ -116,7 +116,7 @@ def test_overlays_say_what_a_dictionary_of_nights_says(
 @given(rates=MESSAGES, day=st.integers(-1, 40))
 def test_part_of_a_plan_is_what_touches_the_days(rates: list[Rate], day: int) -> None:
     at = FIRST + timedelta(day)
-    part = known(between(plan(rates), at, at))
+    part = known(select_days(plan(rates), at, at))
     assert {place for place in part if place[1] == day} == {
         place for place in tell({}, rates) if place[1] == day
     }

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from alpinehub.webhooks.days import Order, read_day, read_days
-from alpinehub.webhooks.field_names import meant_by_key, meant_by_label, stem
+from alpinehub.webhooks.field_names import stem, target_of_key, target_of_label
 from alpinehub.webhooks.stay import Children, read_adults, read_children, read_guests
 from alpinehub.webhooks.values import (
     read_count,
@@ -213,17 +213,17 @@ def test_names_of_fields_mean_what_they_say() -> None:
         "Check-in",
         "Date d’arrivée",
     ):
-        assert meant_by_label(label) == "arrival", label
+        assert target_of_label(label) == "arrival", label
     for key in ("arrival", "check_in_12ab", "Anreise", "field:data_arrivo_0000", "date_arrivee"):
-        assert meant_by_key(key) == "arrival", key
-    assert meant_by_label("Età dei bambini") == meant_by_label("Alter Kind 2") == "children"
+        assert target_of_key(key) == "arrival", key
+    assert target_of_label("Età dei bambini") == target_of_label("Alter Kind 2") == "children"
     french = {"Prénom": "first_name", "Nom": "name", "Départ *": "departure", "Ville": "city",
               "Nombre d'enfants": "children_count", "Âge de l'enfant 2": "children",
               "Téléphone": "phone", "Courriel": "email", "Code postal": "postal_code"}  # fmt: skip
-    assert {label: meant_by_label(label) for label in french} == french
+    assert {label: target_of_label(label) for label in french} == french
     # What could mean two things means nothing.
     for label in ("Datum", "Data", "Anzahl", "Numero", "Wann?"):
-        assert meant_by_label(label) == "", label
+        assert target_of_label(label) == "", label
 
 
 def test_nothing_is_read_of_a_text_whose_end_is_not_looked_at() -> None:

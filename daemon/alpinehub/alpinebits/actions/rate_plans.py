@@ -96,10 +96,10 @@ def _make(
     """The new plans, compressed, by code, each with the `changed_at` of the stored plan that an
     overlay was computed from (0: it is not an overlay).
     """
-    from alpinehub.alpinebits.rules.overlay import TooLarge, between, laid_over
+    from alpinehub.alpinebits.rules.overlay import TooLarge, apply_overlay, select_days
 
     far = [one for one in message.plans if one.latest is not None and one.latest > last]
-    near = {one.code: between(one.body, None, last) for one in far}
+    near = {one.code: select_days(one.body, None, last) for one in far}
     made: dict[str, tuple[int, bytes]] = {}
     for one in message.plans:
         body = near.get(one.code, one.body)
@@ -111,7 +111,7 @@ def _make(
                 return {}, failed(UNABLE, text, status=_SEND_RATEPLANS)
             seen, before = known[one.code]
             try:
-                made[one.code] = (seen, zlib.compress(laid_over(unpack(before), body)))
+                made[one.code] = (seen, zlib.compress(apply_overlay(unpack(before), body)))
             except TooLarge:
                 text = "with this Overlay the rate plan is too large; send the whole plan"
                 return {}, failed(UNABLE, text, status=_SEND_RATEPLANS)
@@ -127,7 +127,7 @@ async def _write(
 ) -> None:
     who = {"hotel_id": update.hotel.id, "protocol": update.call.protocol.name, "now_us": tx.now_us}
     if outcome.kind != "error":
-        await tx.fetch_one("rateplan_hold", hotel_id=update.hotel.id)
+        await tx.fetch_one("rateplan_lock", hotel_id=update.hotel.id)
         gone = [one.code for one in message.plans if one.kind == "Remove"]
         if gone:
             codes = encode_list(gone)
@@ -238,7 +238,7 @@ def _select(
     known: Mapping[str, bytes], wanted: BaseRatesRequest, protocol: Protocol
 ) -> list[bytes] | None:
     """The requested plans that a version can carry; None: they exceed MAX_RESPONSE_BYTES."""
-    from alpinehub.alpinebits.rules.overlay import attributes, between, titled
+    from alpinehub.alpinebits.rules.overlay import attributes, select_days, title_only
 
     selected: list[bytes] = []
     for code, packed in sorted(known.items()):
@@ -253,9 +253,9 @@ def _select(
             continue
         if wanted.days is not None:
             first, last = (day(one) if one is not None else None for one in wanted.days)
-            selected.append(between(plan, first, last))
+            selected.append(select_days(plan, first, last))
         else:
-            selected.append(plan if wanted.candidates else titled(plan))
+            selected.append(plan if wanted.candidates else title_only(plan))
     return selected if sum(map(len, selected)) <= MAX_RESPONSE_BYTES else None
 
 

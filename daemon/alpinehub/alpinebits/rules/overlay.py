@@ -50,7 +50,7 @@ class _Replaced:
     undated: bool = False
 
 
-def laid_over(known: bytes, overlay: bytes, *, limit: int = MAX_BODY_BYTES) -> bytes:
+def apply_overlay(known: bytes, overlay: bytes, *, limit: int = MAX_BODY_BYTES) -> bytes:
     """The plan after an overlay; both as canonical XML. Raises: TooLarge."""
     old, new = etree.fromstring(known), etree.fromstring(overlay)
     for name, value in new.attrib.items():
@@ -146,7 +146,7 @@ def _descriptions(old: _Element, new: _Element) -> Iterator[_Element]:
     yield from new_ones.values()
 
 
-def between(known: bytes, first: date | None, last: date | None) -> bytes:
+def select_days(known: bytes, first: date | None, last: date | None) -> bytes:
     """A plan without the elements whose days are all before `first` or after `last`."""
     plan = etree.fromstring(known)
     for name in _LISTS:
@@ -164,7 +164,7 @@ def between(known: bytes, first: date | None, last: date | None) -> bytes:
     return canonical(plan)
 
 
-def titled(known: bytes) -> bytes:
+def title_only(known: bytes) -> bytes:
     """A plan with only its attributes and its title."""
     plan = etree.fromstring(known)
     for one in list(plan):

@@ -5,7 +5,7 @@
 -- or read, and which is never deleted before. Each check locks the row that it finds, and all webhooks
 -- of a hotel shared the lock of its row, which was a quarter of a webhook's cost on the server. SQLite
 -- has all of them, as they cost next to nothing there. The inbox has the foreign key to its source on
--- both, and thereby locks the source: granting a hotel to an account relies on it (hold_sources).
+-- both, and thereby locks the source: granting a hotel to an account relies on it (lock_sources).
 
 -- One row. The revision increases with each change of hotels, accounts or sources, so that a worker
 -- finds by one look-up whether its cache of them is current.

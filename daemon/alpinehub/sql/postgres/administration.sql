@@ -1,13 +1,13 @@
 -- Statements for PostgreSQL only; those for both stores are in ../administration.sql.
 
--- name: hold_hotel_settings
+-- name: lock_hotel_settings
 -- newest
 -- Locked until the end of the unit, because columns that are not changed are written again.
 SELECT id, code, name, time_zone, language, region, report_email, settings FROM hotel
 WHERE code = :code
 FOR NO KEY UPDATE
 
--- name: hold_hotel
+-- name: lock_hotel
 -- newest
 -- Until the end of the unit the hotel gets no other source: adding one also locks this row, by its
 -- foreign key.
@@ -20,8 +20,8 @@ SELECT u.id, u.name, u.created_at, u.changed_at, u.disabled_at,
         WHERE uh.account_id = u.id) AS hotels
 FROM account u ORDER BY u.name
 
--- name: hold_options
+-- name: lock_options
 -- newest
--- As hold_hotel_settings.
+-- As lock_hotel_settings.
 SELECT kind, options FROM source WHERE id = :id
 FOR NO KEY UPDATE

@@ -60,7 +60,7 @@ JOIN reservation_version v ON v.reservation_id = j.value ->> 0
     AND v.version = (j.value ->> 1)::bigint
 ORDER BY v.reservation_id, v.version
 
--- name: customer_hold_requests
+-- name: customer_lock_requests
 -- newest
 SELECT id, version, external_id,
     (SELECT kind FROM source s WHERE s.id = reservation.source_id) AS kind

@@ -11,7 +11,7 @@ UPDATE inbox SET state = 'rejected', error = 'nobody mapped it in time (review_d
 WHERE id IN (SELECT value FROM json_each(:ids))
     AND state = 'review'
 
--- name: retention_hold_old
+-- name: retention_lock_old
 -- A submission that changes one of these meanwhile waits, and finds that it is gone.
 SELECT r.id, v.data FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
