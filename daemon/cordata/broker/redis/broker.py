@@ -46,9 +46,9 @@ from cordata.store import MESSAGE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
-#: Without a wake-up the store is looked at this often.
+#: Without a wake-up the store is read this often.
 _LOOK_S = 5.0
-#: A message of the store that this process handles from a stream already comes back after so long.
+#: Delay of a message of the store while this process handles the same event from a stream.
 _LATER_US = 1_000_000
 
 
@@ -65,17 +65,17 @@ class RedisBroker(Broker):
         self._server = server
         self._keys = keys
         self._consumer = Consumer(store, server, keys, name=owner)
-        # What it finds of its group says nothing of ours, and the other way round.
+        # A queue of its own: what `queue` remembers of its groups is not true of the relay's group.
         self.relay = Relay(store, Queue(store, owner=owner, retries={}), server, keys)
-        #: Groups of which the store may have something that is due; and something of a priority
-        #: below 0, for which there was no room at the last claim.
+        #: Groups that may have due messages in the store; and those that may have messages with a
+        #: priority below 0, for which there was no room at the last claim.
         self._may_be_in_store: set[str] = set()
         self._may_be_low: set[str] = set()
         #: As the last claim said.
         self._next_at: int | None = None
         self._suspects = False
         self._look_deadline = 0.0
-        #: Messages of the store that this process already holds from a stream.
+        #: Messages of the store that this process has also read from a stream.
         self._doubles: list[Outcome] = []
 
     def status(self) -> str:
@@ -104,7 +104,7 @@ class RedisBroker(Broker):
             self._look_deadline = 0.0
             wake()
 
-        # What is published for the others is for the relays.
+        # Events for other groups are for the relays.
         stored = [group for group in groups if not self._consumer.reads(group)]
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.listen(stored, look))
@@ -115,7 +115,7 @@ class RedisBroker(Broker):
     async def settle_and_claim(
         self, outcomes: Sequence[Outcome], wants: ClaimLimits, *, alone: bool = False
     ) -> Claimed:
-        """As in Broker. While Redis is away it brings what is in the store."""
+        """As in Broker. While Redis is unavailable it claims messages of the store only."""
         streamed = [one for one in outcomes if not one.message.claim]
         await self._consumer.settle(streamed)
         if any(one.verdict is not Verdict.DONE for one in streamed):
@@ -130,8 +130,8 @@ class RedisBroker(Broker):
         messages = [one for one in claimed.messages if not self._consumer.holds(one.id)]
         left = {group: _left(want, group, messages) for group, want in wants.items()}
         if claimed.suspects and (not alone or any(message.suspect for message in messages)):
-            left.clear()  # a suspect is claimed when nothing else is held
-        # From here on nothing may fail: what was claimed would be lost until it is released.
+            left.clear()  # a suspect is claimed only by a process without other messages
+        # From here on nothing may raise: claimed messages would wait until they are released.
         found = await self._consumer.read(left)
         more = {group for group in left if self._consumer.may_have(group)}
         return Claimed(
@@ -144,7 +144,7 @@ class RedisBroker(Broker):
     async def _from_store(
         self, outcomes: Sequence[Outcome], wants: ClaimLimits, *, alone: bool
     ) -> Claimed:
-        """Settle and claim what is there, if anything may be: a unit of its own costs a commit."""
+        """Settle and claim in the store, if there may be anything: it costs a commit."""
         now = clock.monotonic()
         if wants and now >= self._look_deadline:
             self._look_deadline = now + _LOOK_S
@@ -159,7 +159,7 @@ class RedisBroker(Broker):
             return Claimed(messages=(), next_at=self._next_at, suspects=self._suspects)
         claimed = await self._queue.settle_and_claim(outcomes, wanted, alone=alone)
         self._next_at, self._suspects = claimed.next_at, claimed.suspects
-        if not claimed.suspects:  # else they are claimed when nothing else is held
+        if not claimed.suspects:  # suspects are claimed only by a process without other messages
             self._may_be_in_store -= wanted.keys()
             self._may_be_in_store |= claimed.more
             for group, want in wanted.items():
@@ -175,7 +175,7 @@ class RedisBroker(Broker):
         await self._consumer.release_orphans(held)
 
     async def reclaim(self, owner: str, *, is_dead: bool) -> int:
-        """As in Broker: what it has in streams moves to the store, and is reclaimed there."""
+        """As in Broker. Its pending entries move to the store, and are reclaimed there."""
         count = 0
         if not is_dead:
             count = await self._queue.reclaim(owner, is_dead=False)
@@ -206,7 +206,7 @@ class RedisBroker(Broker):
         await self._queue.leave()
 
     async def depth(self, groups: Collection[str]) -> QueueDepth:
-        """As in Broker, by what the store knows.
+        """As in Broker, from the rows of the store.
 
         What waits for the relay counts as ready, whatever group it is for; what is in a stream and
         not handled counts as claimed. Both are of one snapshot, or what moves from the one to the
@@ -230,5 +230,5 @@ class RedisBroker(Broker):
 
 
 def _left(want: ClaimLimit, group: str, messages: Sequence[Message]) -> int:
-    """How many messages a group still wants beside those from the store."""
+    """How many more messages than those from the store a group may claim."""
     return want.count - sum(one.group == group and one.priority >= 0 for one in messages)

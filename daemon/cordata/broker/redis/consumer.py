@@ -4,17 +4,18 @@
       │         └─failed, given back──> a message in the store ──^
       └─may have been handled ──> doubtful ──it was: the store says so─^
 
-An entry is doubtful when it was in Redis before that lost data, when a relay has perhaps added it
-twice, or when the answer to the read was lost, so that it is pending in our name and was never seen
-here. Entries never change hands: what a process holds that is gone, the primary moves to the store
-(reconciler.py). So acknowledging asks nobody: whatever is acknowledged is marked, or in the store.
+An entry is doubtful when it was in Redis before Redis lost data, when a relay has perhaps added it
+twice, or when the answer to the read was lost, so that it is pending for this consumer, which has
+never received it. No other consumer claims an entry: the primary moves the pending entries of a
+dead process to the store (reconciler.py). So an entry may be acknowledged without a check: its
+event is marked, or in the store.
 
-A pass is one round trip: acknowledgements, then a read of all groups that want something. It
-is skipped while nothing can have come: a group is empty from a read that brought less than was
-wanted until the wake stream says that something was added for its type. Only the wake stream is
-waited for, in a blocking XREAD that claims nothing, so stopping needs no care; each time this wait
-ends without an answer, or with more of them than that stream is sure to keep, all groups are read
-once, whatever was missed.
+A pass is one round trip: acknowledgements, then a read of all groups with room for messages. It is
+skipped while there can be no entries: a group is empty after a read that returned less than its
+limit, until the wake stream says that something was added for its type. The consumer waits only for
+the wake stream, by a blocking XREAD that claims nothing, so it can be stopped at any time. When
+this wait ends without an answer, or with more entries than that stream is sure to keep, all groups
+are read once, because wake-ups may have been missed.
 """
 
 from __future__ import annotations
@@ -42,21 +43,21 @@ from cordata.store import MESSAGE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
-#: Entries of one read of what is pending in our name.
+#: Entries of one read of pending entries.
 _PAGE = 500
-#: A group that Redis does not know, or refuses to read, is not read for so long.
+#: After Redis has refused to read a group (it has none, for example): pause before the next read.
 _PAUSE_S = 0.5
-#: Handled messages that wait for their mark, before a claim waits for them.
+#: A claim waits while more handled messages than this have no mark yet.
 _UNMARKED = 1000
 #: Marked messages are acknowledged with the next read; if none comes, after so long.
 _ACKNOWLEDGE_S = 0.5
 
 
 class Consumer:
-    """The consumer of one process, by its name."""
+    """The consumer of one process; `name` is its name in Redis."""
 
     def __init__(self, store: Store, server: RedisServer, keys: Keys, *, name: str) -> None:
-        #: What the store knows of Redis.
+        #: The state of Redis as the store records it.
         self.state = StoredState()
         self._store = store
         self._server = server
@@ -66,24 +67,24 @@ class Consumer:
         self._types: dict[str, str] = {}
         #: Read and not settled.
         self._held: dict[MessageId, Message] = {}
-        #: Held, and unknown to the caller of the last `release_orphans`.
+        #: Messages that the caller of the last `release_orphans` did not know.
         self._unknown: frozenset[MessageId] = frozenset()
-        #: Handled, and to be marked: their handlers wrote nothing.
+        #: Handled messages without a mark, since their handlers wrote nothing.
         self._unmarked: dict[MessageId, Message] = {}
         self._marking = asyncio.Event()
         #: Settled, to be acknowledged, by group and entry id.
         self._settled: dict[tuple[str, str], Message] = {}
-        #: Perhaps handled already: looked up before a handler gets it.
+        #: Messages that may have been handled already: looked up before a handler gets them.
         self._doubtful: list[Message] = []
-        #: An answer was lost: entries may be pending in our name that were never seen here.
+        #: An answer was lost: there may be pending entries that this process never received.
         self._is_incomplete = False
-        #: Of the server's connections: what came before was made up for.
+        #: Generation of the server's connections up to which lost answers were made up for.
         self._generation = 0
         self._is_listening = False
         #: Set when a read found Redis unavailable.
         self._cut_off = asyncio.Event()
         self._is_stopping = False
-        #: Group -> how often something may have come for it.
+        #: Group -> how often there were signs of new entries.
         self._wakes = Counter[str]()
         #: Group -> that count when it was found empty.
         self._empty_at: dict[str, int] = {}
@@ -91,7 +92,7 @@ class Consumer:
         self._pauses: dict[str, float] = {}
 
     def register(self, groups: Mapping[str, str]) -> None:
-        """These read streams: group -> event type."""
+        """Set the groups that read streams: group -> event type."""
         self._types |= groups
 
     def reads(self, group: str) -> bool:
@@ -99,7 +100,7 @@ class Consumer:
         return group in self._types
 
     async def load_state(self) -> None:
-        """Read what the store knows of Redis. Raises: StoreUnavailable."""
+        """Read the recorded state of Redis from the store. Raises: StoreUnavailable."""
         before, self.state = self.state, await self._store.read(load)
         if (self.state.run_id, self.state.epoch) != (before.run_id, before.epoch):
             self._pauses.clear()
@@ -108,7 +109,7 @@ class Consumer:
     # Waiting for new entries
 
     async def listen(self, wake: Callable[[], None]) -> None:
-        """Until cancelled: `wake` when there may be something to read, or Redis is back."""
+        """Call `wake` when there may be entries, or Redis is available again; until cancelled."""
         self._is_listening = True
         while True:
             try:
@@ -123,7 +124,7 @@ class Consumer:
                 wake()
                 while entries := await self._server.wait_for_entries(self._keys.wake, after):
                     after = entries[-1][0]
-                    # So many: some before them may have been trimmed meanwhile.
+                    # So many that earlier ones may have been trimmed already.
                     types = {type.decode() for _, fields in entries for type in fields}
                     self._wake(types if len(entries) < WAKES else None)
                     wake()
@@ -150,13 +151,13 @@ class Consumer:
             wake()
 
     def _wake(self, types: Collection[str] | None) -> None:
-        """Something may have come for the groups of these types; None: of all."""
+        """Note that there may be new entries of these types; None: of all types."""
         for group, type in self._types.items():
             if types is None or type in types:
                 self._wakes[group] += 1
 
     def may_have(self, group: str) -> bool:
-        """Whether a read may bring something for a group."""
+        """Whether a read may return entries for a group."""
         if group not in self._types or self._is_stopping:
             return False
         if self._is_listening and not self._server.is_available:
@@ -168,7 +169,7 @@ class Consumer:
     # Reading and acknowledging
 
     async def read(self, wanted: Mapping[str, int]) -> list[Message]:
-        """Acknowledge, and read what groups want. Raises nothing: what is away comes later."""
+        """Acknowledge, and read up to the limits. Raises nothing; an error only delays both."""
         wanted = {group: count for group, count in wanted.items() if count > 0}
         found = list[Message]()
         try:
@@ -229,12 +230,12 @@ class Consumer:
     def _refused(self, group: str, error: ResponseError) -> None:
         self._pauses[group] = clock.monotonic() + _PAUSE_S
         if code_of(error) == "NOGROUP":
-            self._store.notify(REDIS_TOPIC)  # the primary makes it, and finds out what else is lost
+            self._store.notify(REDIS_TOPIC)  # the primary creates it, and looks for other losses
         else:
             self._server.log_refusal(f"{group} its events", error)
 
     async def _adopt(self) -> None:
-        """Read what is pending in our name and was never seen here. Raises: BrokerUnavailable."""
+        """Read pending entries that were never received. Raises: BrokerUnavailable."""
         generation = self._server.generation
         if not self._is_incomplete and self._generation == generation:
             return
@@ -246,7 +247,7 @@ class Consumer:
                 streams: dict[Any, Any] = {self._keys.of(type): after}
                 pipe.xreadgroup(group, self._name, streams, count=_PAGE)
                 (reply,) = await self._server.execute(pipe)
-                if isinstance(reply, ResponseError):  # without a group nothing is pending
+                if isinstance(reply, ResponseError):  # no group, so nothing is pending
                     self._is_incomplete |= code_of(reply) not in ("NOGROUP", WRONG_TYPE)
                     break
                 entries = reply[0][1] if reply else []
@@ -266,7 +267,7 @@ class Consumer:
                 continue
             try:
                 message = _message(group, type, token, decode(fields))
-            except ValueError as error:  # added by somebody else, or deleted while it was pending
+            except ValueError as error:  # of another program, or deleted while it was pending
                 log.error("%s: entry %s of %s: %s", group, token, self._keys.of(type), error)
                 self._settled[group, token] = _message(group, type, token, _FOREIGN)
                 continue
@@ -274,7 +275,7 @@ class Consumer:
             if held is None:
                 self._held[message.id] = message
                 found.append(message)
-            elif held.token != token:  # the event is in its stream twice: one of them will do
+            elif held.token != token:  # the event is in its stream twice: one entry is enough
                 self._settled[group, token] = message
         return found
 
@@ -304,14 +305,14 @@ class Consumer:
                 self._settle(message)
         return [message for message in doubtful if message.id not in known]
 
-    # What becomes of messages
+    # Settling messages
 
     def holds(self, id: MessageId) -> bool:
         """Whether this process holds a message of a stream."""
         return id in self._held or id in self._unmarked
 
     async def settle(self, outcomes: Sequence[Outcome]) -> None:
-        """Move what failed to the store, and have the rest marked; later reads acknowledge all.
+        """Move failed messages to the store, and mark the others; later reads acknowledge all.
 
         Raises: StoreUnavailable; then the same outcomes may come again.
         """
@@ -335,13 +336,14 @@ class Consumer:
             await self.mark()
 
     async def mark(self) -> None:
-        """Mark what was handled, so that it may be acknowledged. Raises: StoreUnavailable."""
+        """Mark handled messages, so that they may be acknowledged. Raises: StoreUnavailable."""
         messages = list(self._unmarked.values())
         ids = sorted(message.id for message in messages)
 
         async def unit(tx: Tx) -> None:
             await tx.write("redis.mark", events=json.dumps(ids), now_us=tx.now_us)
-            # What a crash of the server takes back is given again: the handler wrote nothing.
+            # A crash of the server may lose these marks: the events are handled again, but their
+            # handlers wrote nothing.
             await tx.write("commit.unsynced")
 
         self._marking.clear()
@@ -352,7 +354,7 @@ class Consumer:
                 self._settled[message.group, message.token] = message
 
     async def keep_marking(self, wake: Callable[[], None]) -> None:
-        """Until cancelled: mark what was handled. `wake`: no read has acknowledged it."""
+        """Mark handled messages until cancelled; call `wake` if no read has acknowledged them."""
         loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle | None = None
 
@@ -375,7 +377,7 @@ class Consumer:
                 timer = loop.call_later(_ACKNOWLEDGE_S, acknowledge)
 
     async def release_orphans(self, held: Collection[MessageId]) -> None:
-        """Give back what is held here, but not `held` by the caller, twice in a row.
+        """Give back messages of this consumer that are missing in `held` at two calls in a row.
 
         Raises: StoreUnavailable.
         """
@@ -389,7 +391,7 @@ class Consumer:
         self._settled[message.group, message.token] = message
 
     async def stop_claiming(self) -> None:
-        """Read nothing any more; what is doubtful goes to the store. Raises: StoreUnavailable."""
+        """Stop reading, and move doubtful messages to the store. Raises: StoreUnavailable."""
         self._is_stopping = True
         await self.settle([give_back(one) for one in self._doubtful])
         self._doubtful = []
@@ -414,7 +416,7 @@ class Consumer:
             self._settled.clear()
 
 
-#: Stands for what is in an entry that is not ours.
+#: Stands for the event in an entry that another program has added.
 _FOREIGN = StreamEvent("", None, 0, False, msgspec.Raw(b"{}"), msgspec.Raw(b"{}"))
 
 

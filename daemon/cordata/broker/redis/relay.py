@@ -41,11 +41,11 @@ GROUP = "redis"
 _PRIMARY_S = 30.0
 #: Messages of one claim.
 _BATCH = 500
-#: While Redis is available, but takes nothing.
+#: Pauses while Redis is available, but refuses commands.
 _BACKOFF = Backoff(0.5, 10.0, least=0.5)
 #: KEYS: epoch, wake stream, streams. ARGV: run id, epoch, number of types, types, then the number
 #: of the stream, the event id and the document of each entry. Returns the ids, false where the key
-#: is no stream; nil, and nothing was added, when this is another copy of the data.
+#: is not a stream; nil, without adding anything, if this is another copy of the data.
 _APPEND = f"""
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 if run_id ~= ARGV[1] or redis.call('GET', KEYS[1]) ~= ARGV[2] then return nil end
@@ -78,7 +78,7 @@ class Relayed(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Claimed together, and added while Redis was what the store knew then."""
+    """Messages claimed together, and the recorded state of Redis when they were added."""
 
     state: StoredState
     messages: Sequence[Message]
@@ -87,7 +87,7 @@ class _Batch(NamedTuple):
 
 
 class _UnknownServer:
-    """Notices when the Redis of this process stays unknown to the primary."""
+    """Detects that this process uses another Redis than the primary."""
 
     def __init__(self, server: RedisServer) -> None:
         self._server = server
@@ -95,7 +95,7 @@ class _UnknownServer:
         self._deadline = 0.0
 
     def seen(self, known: str, ours: str) -> None:
-        """The run ids of the Redis that the store knows, and of ours; they differ."""
+        """Note the run ids of the recorded Redis and of this process's one; they differ."""
         now = clock.monotonic()
         if self._run_ids != (known, ours):
             self._run_ids = known, ours
@@ -116,7 +116,7 @@ class Relay:
     """The relay of one process. `queue` claims in its name."""
 
     def __init__(self, store: Store, queue: Broker, server: RedisServer, keys: Keys) -> None:
-        #: Why Redis, though it is available, takes nothing; "" when it does.
+        #: Why Redis, though available, is not used; "" while it is.
         self.trouble = ""
         self._store = store
         self._queue = queue
@@ -127,7 +127,7 @@ class Relay:
         self._held: Sequence[Message] = ()
         #: To be settled with the next claim.
         self._outcomes: list[Outcome] = []
-        #: Added, and perhaps not entered into `redis_sent`.
+        #: Added, but perhaps not entered into `redis_sent` yet.
         self._batch: _Batch | None = None
         self._refusals = 0
         self._next_deadline = 0.0
@@ -163,7 +163,7 @@ class Relay:
         return Relayed(len(claimed.messages), more, claimed.next_at)
 
     async def give_back(self) -> None:
-        """Give back what could not be added. Raises: StoreUnavailable."""
+        """Give back messages that could not be added. Raises: StoreUnavailable."""
         if self._outcomes:
             await self._queue.settle_and_claim(list(self._outcomes), {})
             self._outcomes.clear()
@@ -196,14 +196,14 @@ class Relay:
         await self._enter()
 
     async def _streamed(self, messages: Sequence[Message]) -> list[Message]:
-        """Those that some group reads from a stream."""
+        """The messages whose type some group reads from a stream."""
         if any(message.type not in self._state.types for message in messages):
             self._state = await self._store.read(load)
         types = set(self._state.groups.values())
         return [one for one in messages if one.type in types and not one.priority]
 
     async def _append(self, messages: Sequence[Message]) -> list[bytes | None] | None:
-        """Ids, None where the key is no stream; None: the data is not what the store knows.
+        """Ids, None where the key is not a stream; None: this copy of the data is not valid.
 
         Raises: ResponseError, BrokerUnavailable.
         """
@@ -262,7 +262,7 @@ class Relay:
             raise self._not_recovered()
 
     async def _load_state(self) -> None:
-        """See which copy of the data is the good one. Raises: BrokerUnavailable: not this one."""
+        """Load which copy of the data is valid. Raises: BrokerUnavailable if it is not this one."""
         state = await self._store.read(load)
         if state.run_id != self._server.run_id:
             self._unknown.seen(state.run_id, self._server.run_id)
