@@ -144,7 +144,7 @@ async def test_password_comes_from_a_file_or_not_at_all(tmp_path: Path) -> None:
         assert given.code == 0
         (tmp_path / "empty").write_text("\n")
         empty = await command(*words, "--password-file", str(tmp_path / "empty"))
-        assert empty.code == 2 and "holds no password" in empty.err
+        assert empty.code == 2 and "contains no password" in empty.err
         wrong = await command(*words, "--json", password="s3cret-wrong")
         assert wrong.code == 3 and wrong.json["status"] == 401
         assert "check the user name" in wrong.err and "s3cret" not in wrong.out + wrong.err
