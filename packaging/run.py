@@ -91,7 +91,7 @@ def own_foreground_group() -> Iterator[None]:
 def start_server(port: str, config: Path) -> subprocess.Popen[str]:
     """`cordata server`; its log goes to our stderr, its one line comes through the pipe."""
     libc = ctypes.CDLL(None)
-    command = [sys.executable, "-m", "cordata", "server", "--workers", "4"]
+    command = [sys.executable, "-m", "cordata", "server", "--workers", "4", "--restart"]
     command += ["--listen", f"127.0.0.1:{port}", "--config", str(config)]
     return subprocess.Popen(
         command,

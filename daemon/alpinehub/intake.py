@@ -1,11 +1,13 @@
 """Stores one submission: all its rows and its event, in one unit of work.
 
     new external id ........................ version 1, reservation.received
-    stored, same content as the newest ..... nothing, the existing id
-    stored, older by the source's order .... nothing, the existing id
-    stored, sent before a cancellation ..... nothing, the existing id, unless it is newer by the
-                                             source's order
+    stored, same content as the newest ..... duplicate
+    stored, older by the source's order .... duplicate
+    stored, sent before a cancellation ..... duplicate, unless it is newer by the source's order
     stored, other content .................. version + 1, reservation.modified or .cancelled
+
+A duplicate gets the existing id. It writes no version and no event: it is counted, and if it is
+newer by the source's order, the reservation gets that order.
 
 If two workers store the same external id or idempotency key, a unique constraint fails the second
 unit; it runs again and finds the rows of the first one.
@@ -88,7 +90,7 @@ class StoreResult(msgspec.Struct, frozen=True):
     """The result of storing a submission."""
 
     reservation_id: str
-    #: duplicate: it had nothing new, and nothing was written.
+    #: duplicate: it had nothing new; no version and no event were written.
     outcome: Literal["new", "changed", "duplicate"]
     #: The newest version of the reservation; 0: not looked up.
     version: int = 0
@@ -139,7 +141,7 @@ async def store_submission(
 async def _store_submission(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
 ) -> StoreResult:
-    """The unit of `store_submission`. A duplicate has no row, so it is counted."""
+    """The unit of `store_submission`. A duplicate has no row in the inbox, so it is counted."""
     if submission.idempotency_key is None:
         result = await _find_and_store(tx, submission, prepared)
     else:

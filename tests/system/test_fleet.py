@@ -242,4 +242,4 @@ def test_nothing_fails_when_one_host_after_the_other_is_upgraded(with_redis: Fle
     for host in hosts:
         assert "+later" in host.sh("dpkg-query -W cordata")
         log = host.run("journalctl", "--no-pager", "-q", "-u", "primary").stdout
-        assert ("hands over" in log) != (f"applied alpinehub {ADDED}" in log)
+        assert ("handing over" in log) != (f"applied alpinehub {ADDED}" in log)

@@ -36,8 +36,8 @@ class Broker(Protocol):
         """Settle the outcomes and claim more messages.
 
         When it raises, call it again with the same outcomes: to settle twice, or without the claim,
-        changes nothing. `alone`: this process has claimed no other message, so it may claim one
-        suspect, and then nothing else.
+        changes nothing. `alone`: this process has no other message, or suspects have waited 5 s for
+        its messages to end; so it may claim one suspect, and then nothing else.
         """
         ...
 

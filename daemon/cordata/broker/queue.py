@@ -1,8 +1,8 @@
 """The queue on the store: claim and settle are units on `message`; Tx.publish() adds to it.
 
-A message is one row until its group has handled it. Each claim has a new number, and a statement
-changes or deletes the row only if it names this number. So a process that was wrongly regarded as
-dead cannot settle messages that another process has claimed since.
+A message is one row until its group has handled it; core/delivery.py has its states. Each claim has
+a new number, and a statement changes or deletes the row only if it names this number. So a process
+that was wrongly regarded as dead cannot settle messages that another process has claimed since.
 
 Messages of a dead process are `suspect`: one of them may have killed it. Suspects are claimed one
 at a time, by processes without other messages, so that only the one that kills processes becomes a

@@ -4,7 +4,7 @@
       ^                 │
       ├──given back─────┤   the worker stops: the attempt is not counted
       ├──owner died─────┤   its only claim: counted; one of several: suspect, claimed alone next
-      ├──failed─────────┤   attempts + 1, due again after a back-off
+      ├──failed─────────┤   due again after a back-off; until then `scheduled`, or of a key `ready`
       │                 └──last attempt, or a permanent error──> dead
       └──retried by an operator────────────────────────────────┘
 

@@ -29,7 +29,7 @@ from cordata.core.delivery import (
 from cordata.core.retry import Backoff
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
-from cordata.log import logger
+from cordata.log import logger, plural
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
 from cordata.services.handler_call import Sentinel, after, log_cut_off, log_ignored_cancellation
@@ -96,8 +96,8 @@ class ConsumerService:
 
     def status(self) -> str:
         """For STATUS=."""
-        held = self._held()
-        text = f"{held} messages held" if held else ""
+        held = len(self.held_ids())
+        text = f"{plural(held, 'message')} held" if held else ""
         return "; ".join(filter(None, (text, self._broker.status())))
 
     def held_ids(self) -> set[MessageId]:

@@ -129,7 +129,7 @@ def _is_pools(thing: object) -> bool:
 def test_figures_of_the_documents_are_those_of_the_code() -> None:
     text, pool = " ".join(text_of("develop/pool.md").split()), PoolConfig()
     assert "has been run again, up to 3 times (`retries`)" in text and pool.retries == 3
-    assert "as many calls of this process wait as may, 10,000" in text
+    assert "`max_waiting` calls of this process wait, 10,000 by default" in text
     assert pool.max_waiting == 10_000
     assert "killed 3 processes in a row, and is refused for 60 s" in text
     assert (pool.poison_limit, pool.poison_pause_s) == (3, 60.0)

@@ -113,6 +113,7 @@ def test_killed_child_is_reported_and_followed(
         assert crash.getMessage().endswith("ended in a call by SIGKILL")
         assert crash.__dict__["MESSAGE_ID"] == events.POOL_CHILD_CRASHED
         assert crash.__dict__["CALL_ID"] == f"{CLIENT:x}-42"
+        assert crash.__dict__["COMMAND"] == "hang"
         assert (pool.status().started, pool.status().crashed) == (2, 1)
         assert first.generation < pool.name().generation
 

@@ -368,9 +368,11 @@ class Reconciler:
         self._trimmed.clear()
         if state.is_known:
             took_s = clock.monotonic() - begun
-            log.warning(
-                "republished %d events that Redis lost, in %.1f s", count, took_s, extra=_DATA_LOST
-            )
+            if count:
+                text = "republished %d events that Redis lost, in %.1f s"
+                log.warning(text, count, took_s, extra=_DATA_LOST)
+            else:
+                log.warning("Redis lost no event (%.1f s)", took_s, extra=_DATA_LOST)
 
     async def _publish_again(self, progress: Callable[[], None]) -> int:
         """Close the rows of entries that are gone. Returns the number of messages added."""

@@ -390,6 +390,7 @@ class Keeper:
             more["exit_status"] = end.code
         if end.status.running:
             more["call_id"] = call_id(end.status.client, end.status.id)
+            more["command"] = end.status.command
         extra = self._extra(child, "", **more)
         where = " in a call" if end.status.running else ""
         if end.reason == "stop" and (end.signal is None or not child.health.up):

@@ -1,6 +1,7 @@
 """The lease of the primary: an advisory lock that ends with its session, and a term that remains.
 
-    holder      checks every second; holds the lease for 5 s after it sent the last successful check
+    holder      proves its session every second; has the lease for 5 s after it sent the last proof
+                that succeeded
     server      ends a session that sends nothing for 7 s, and its lock with it
     standby     waits in the server's queue for the lock
 
@@ -8,10 +9,11 @@
     clock of the server      received ─────────────7 s────────────────> ends the session, its lock
                              (later than `sent`)
 
-The holder counts from the time it *sent* its last successful check, the server from the time it
-*received* that, which is later. So a holder that is disconnected or suspended stops two seconds
-before another can begin, however slow the network is and however different the two clocks are. (A
-proxy that answers for a dead host deceives keepalives, but not this check.) The two seconds allow
+A proof is one exchange with the server on the session (`_prove`); `check` is another thing: it looks
+at the term in the store. The holder counts from the time it *sent* its last successful proof, the
+server from the time it *received* that, which is later. So a holder that is disconnected or
+suspended stops two seconds before another can begin, however slow the network is and however different the two clocks are. (A
+proxy that answers for a dead host deceives keepalives, but not this proof.) The two seconds allow
 for clocks of different speed, and for work that the holder has begun. A write that arrives later is
 refused because of its term.
 
@@ -38,21 +40,21 @@ from cordata.store.postgres.reader import Reader
 from cordata.store.postgres.runner import Runner
 from cordata.store.tasks import StoreTasks
 
-#: Pause between the checks of a holder.
-CHECK_S = 1.0
-#: How long one check is valid, by the monotonic clock of the holder.
+#: Pause between the proofs of a holder.
+PROVE_S = 1.0
+#: How long one proof is valid, by the monotonic clock of the holder.
 TRUST_S = 5.0
-#: The server ends a session that sends nothing for so long, by the server's clock.
+#: The server ends a session that sends nothing for this long, by the server's clock.
 SILENT_S = 7.0
 #: lock_not_available: the queue was too long.
 _NOT_AVAILABLE = "55P03"
-#: A session that does not answer for so long is closed.
+#: Limit of one answer; then the session is closed.
 _ANSWER_S = 4.0
 #: Longest wait in the queue at a time: a waiting statement blocks vacuum.
 _QUEUE_S = 10.0
 #: A lock that came from the queue is given back if no caller asks for the lease within this time.
 _CLAIM_S = 1.0
-#: When a caller learns that the lease is free, the lock may come from the queue so much later.
+#: How much later than the news that the lease is free the lock may come from the queue.
 _GRANT_S = 0.02
 _KEY = "hashtextextended('cordata lease ' || $1, 0)"
 _LOCK = f"SELECT pg_try_advisory_lock({_KEY}) AS locked"
@@ -72,7 +74,7 @@ _WATCHED = (
 
 
 class SessionLease(Lease):
-    """Held while this process's session has the lock and its last check is valid."""
+    """Held while this process's session has the lock and its last proof is valid."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class SessionLease(Lease):
         self._session: Connection | None = None
         self._locked = False
         self._fence: Fence | None = None
-        #: Monotonic time until which the last check is valid.
+        #: Monotonic time until which the last proof is valid.
         self._deadline = 0.0
         #: Held while the state changes.
         self._busy = asyncio.Lock()
@@ -106,7 +108,7 @@ class SessionLease(Lease):
         #: Set when the lock came from the queue; set when a caller has asked for the lease.
         self._came = asyncio.Event()
         self._claimed = asyncio.Event()
-        #: The background task: it waits in the queue, then makes the checks.
+        #: The background task: it waits in the queue, then sends the proofs.
         self._background: asyncio.Future[None] | None = None
 
     @property
@@ -204,7 +206,7 @@ class SessionLease(Lease):
         return bool(locked)
 
     async def _attend(self, session: Connection) -> None:
-        """Wait in the queue for the lock, then check the session as long as it is held."""
+        """Wait in the queue for the lock, then prove the session as long as it is held."""
         try:
             if not self._locked:
                 await session.execute(_WAIT, (self._name,))
@@ -212,7 +214,7 @@ class SessionLease(Lease):
                 self._locked = True
                 self._came.set()
             due = clock.monotonic() + _CLAIM_S
-            while not await self._is_stopped(CHECK_S):
+            while not await self._is_stopped(PROVE_S):
                 if not self._claimed.is_set() and clock.monotonic() >= due:
                     break  # the caller that waited has gone
                 self._deadline = trusted_until(await _prove(session))
@@ -257,7 +259,7 @@ class SessionLease(Lease):
 
 
 def trusted_until(asked: float) -> float:
-    """Until when a successful check is valid that was sent at `asked` (monotonic)."""
+    """Until when a successful proof is valid that was sent at `asked` (monotonic)."""
     return asked + TRUST_S
 
 
@@ -267,7 +269,7 @@ def is_trusted(deadline: float, now: float) -> bool:
 
 
 async def _prove(session: Connection) -> float:
-    """Check that the session is alive. Returns the monotonic time of sending.
+    """Prove that the session is alive. Returns the monotonic time of sending.
 
     Sends only a Sync: the server counts it as activity, and it needs no transaction.
     """
