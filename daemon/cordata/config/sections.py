@@ -1,8 +1,8 @@
 """All settings: one frozen dataclass for each section of cordata.toml.
 
 A field has a `#:` comment with unit and reason of the default, and a type that allows the valid
-values only. Every number has limits (`msgspec.Meta`): outside of them the setting would not work, or
-would load a processor for nothing. Rules that types cannot express: `rules`. A setting has more
+values only. Every number has limits (`msgspec.Meta`): outside of them the setting would not work,
+or would load a processor for nothing. Rules that types cannot express: `rules`. A setting has more
 places than its field: CONTRIBUTING.md lists them.
 """
 

@@ -1,7 +1,7 @@
 """The lease of the primary: an advisory lock that ends with its session, and a term that remains.
 
-    holder      proves its session every second; has the lease for 5 s after it sent the last proof
-                that succeeded
+    holder      proves its session every second; has the lease for 5 s after it sent the last
+                successful proof
     server      ends a session that sends nothing for 7 s, and its lock with it
     standby     waits in the server's queue for the lock
 
@@ -9,11 +9,12 @@
     clock of the server      received ─────────────7 s────────────────> ends the session, its lock
                              (later than `sent`)
 
-A proof is one exchange with the server on the session (`_prove`); `check` is another thing: it looks
-at the term in the store. The holder counts from the time it *sent* its last successful proof, the
-server from the time it *received* that, which is later. So a holder that is disconnected or
-suspended stops two seconds before another can begin, however slow the network is and however different the two clocks are. (A
-proxy that answers for a dead host deceives keepalives, but not this proof.) The two seconds allow
+A proof is one exchange with the server on the session (`_prove`); `check` is another thing: it
+looks at the term in the store. The holder counts from the time it *sent* its last successful proof,
+the server from the time it *received* that, which is later. So a holder that is disconnected or
+suspended stops two seconds before another can begin, however slow the network is and however
+different the two clocks are. (A proxy that answers for a dead host deceives keepalives, but not
+this proof.) The two seconds allow
 for clocks of different speed, and for work that the holder has begun. A write that arrives later is
 refused because of its term.
 
