@@ -148,7 +148,7 @@ async def test_list_stops_looking_and_says_where_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "_READ", 2)
-    monkeypatch.setattr(listing, "_LOOKED_AT", 4)
+    monkeypatch.setattr(listing, "_EXAMINED", 4)
     async with open_hub(tmp_path) as hub:
         ids = [await book(hub, number) for number in range(6)]
         page = await listing.list_requests(hub.ctx.store, RequestFilter(state="rejected"))

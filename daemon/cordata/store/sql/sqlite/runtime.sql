@@ -15,5 +15,6 @@ PRAGMA user_version = 0;
 SELECT 1;
 
 -- name: server.facts
--- For `cordata doctor`.
-SELECT sqlite_version() AS version;
+-- For `cordata doctor`; of settings and connections only PostgreSQL has any.
+SELECT sqlite_version() AS version, NULL AS fsync, NULL AS full_page_writes,
+       NULL AS connection_limit, NULL AS others;
