@@ -78,9 +78,10 @@ class Terminal:
 
     def ended(self) -> tuple[int, str]:
         """Exit code and stdout."""
-        out = self.process.communicate(timeout=300)[0]
+        # First what it shows: a terminal takes a few kilobytes, then its writer waits for a reader.
         while self._read():
             pass
+        out = self.process.communicate(timeout=300)[0]
         os.close(self._ours)
         return self.process.returncode, out
 
