@@ -14,6 +14,8 @@ from cordata.broker.inspection import DeadLetters, Filter
 from cordata.store import Store, Tx
 
 WORKER = "tests.integration.engine.engine"
+#: Longer than a lease (60 s): how soon a death is noticed is the matter of other tests.
+PATIENCE_S = 120.0
 Payloads = list[dict[str, object]]
 
 
@@ -73,13 +75,13 @@ async def test_order_holds_when_handlers_fail_and_workers_die(state: Path) -> No
             workers = [one, two]
             assert [await one.line(), await two.line()] == ["up", "up"]
             names = await publish(store, payloads)
-            await until(lambda: handled_or_dead(store, 200, workers))
+            await until(lambda: handled_or_dead(store, 200, workers), timeout_s=PATIENCE_S)
             await until(lambda: any_died(workers))  # what dies with another's does not die again
             dead = sum(w.process.returncode == -signal.SIGKILL for w in workers)
         while not await handled(store, 200):
             async with child(WORKER, state) as next_one:
                 assert await next_one.line() == "up"
-                await until(lambda: handled_or_dead(store, 200, [next_one]))
+                await until(lambda: handled_or_dead(store, 200, [next_one]), timeout_s=PATIENCE_S)
         assert await in_order(store, names) == {key: list(range(20)) for key in payloads}
         assert dead >= 1
         assert not (state / "two-at-once").exists()
