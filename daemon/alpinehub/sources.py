@@ -10,7 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from alpinehub.hotels import Unusable, nearest, require_hotel
-from cordata import Context, CordataError, Row, Store, Tx
+from cordata import Context, Row, Store, Tx
 
 #: The vault's context of source secrets.
 SOURCE_SECRET = "alpinehub source"
@@ -99,12 +99,11 @@ class Closed(NamedTuple):
 async def sealed_elsewhere(ctx: Context) -> Closed:
     """Sources whose secret was sealed with another master key; all if there is no key."""
     rows = await ctx.store.read(lambda tx: tx.fetch_all("sealed_secrets"))
-    closed = []
-    for row in rows:
-        try:
-            ctx.vault.open(row["secret"], context=SOURCE_SECRET)
-        except CordataError:
-            closed.append(f"{row['hotel']}/{row['name']}")
+    closed = [
+        f"{row['hotel']}/{row['name']}"
+        for row in rows
+        if not ctx.vault.can_open(row["secret"], context=SOURCE_SECRET)
+    ]
     return Closed(closed, is_all=len(closed) == len(rows))
 
 

@@ -61,6 +61,14 @@ class Vault:
                 hint="if the credential master-key was replaced, restore it; else set a new secret",
             ) from error
 
+    def can_open(self, sealed: bytes, *, context: str) -> bool:
+        """Whether `open` would succeed."""
+        try:
+            self.open(sealed, context=context)
+        except (ConfigError, PermanentError):
+            return False
+        return True
+
     def fingerprint(self, secret: bytes, *, context: str) -> bytes:
         """A keyed hash of 16 bytes: equal for equal secrets, so that a stored secret is found by
         one look-up. Without the key it reveals nothing. Needs no libsodium.

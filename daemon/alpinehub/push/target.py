@@ -23,7 +23,7 @@ from alpinehub.alpinebits_client.client import AlpineBitsClient, Login
 from alpinehub.alpinebits_client.http import HttpClient
 from alpinehub.hotels import Unusable
 from alpinehub.push.schedule import wake
-from cordata import Context, CordataError, Row, Tx
+from cordata import Context, Row, Tx
 
 #: The vault's context of push passwords.
 PUSH_SECRET = "alpinehub push"
@@ -168,13 +168,11 @@ async def find_target(ctx: Context, name: str) -> Target:
 async def closed_passwords(ctx: Context) -> list[str]:
     """Accounts whose push password was sealed with another master key; all if there is no key."""
     rows = await ctx.store.read(lambda tx: tx.fetch_all("push_secrets"))
-    closed = []
-    for row in rows:
-        try:
-            ctx.vault.open(row["secret"], context=PUSH_SECRET)
-        except CordataError:
-            closed.append(str(row["name"]))
-    return closed
+    return [
+        str(row["name"])
+        for row in rows
+        if not ctx.vault.can_open(row["secret"], context=PUSH_SECRET)
+    ]
 
 
 async def read_target(tx: Tx, account_id: int) -> Row | None:

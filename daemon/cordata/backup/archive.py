@@ -43,9 +43,9 @@ _DATED = re.compile(r"\d{8}T\d{6}Z")
 _PIECE_BYTES = 1 << 20
 _MAX_MANIFEST_BYTES = 1 << 24
 
-#: A restore lets the terms of the primary's lease go on at least so many later, or at the seconds
-#: since 1970 if that is more: no primary has led so often since the backup. So the term of one that
-#: led after it never becomes the newest again.
+#: A restore raises the term of the primary's lease by this number, or to the seconds since 1970 if
+#: that is more. Fewer terms than that have begun since the backup, so a primary of that time, which
+#: may still run somewhere, has an older term and cannot write.
 TERMS = 1000
 
 #: Is told the share that is done (None: unknown), 0 to 1, and what.
@@ -61,7 +61,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
+class AppliedMigration:
     """One migration of the store, as it was applied."""
 
     component: str
@@ -94,7 +94,7 @@ class Manifest:
     #: PostgreSQL: major version of pg_dump, and the schema that holds the tables.
     pg_dump: int = 0
     schema: str = ""
-    migrations: tuple[Schema, ...] = ()
+    migrations: tuple[AppliedMigration, ...] = ()
     #: A keyed hash that tells a right master-key from a wrong one; empty: there was none.
     master_key: str = ""
     #: By path within the directory.
@@ -119,7 +119,7 @@ def make_parent(directory: Path) -> None:
         with acting_as_owner(directory):
             directory.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise CordataError(f"{directory} cannot be made: {error.strerror}") from error
+        raise CordataError(f"{directory} cannot be created: {error.strerror}") from error
 
 
 def dated(parent: Path, now: datetime) -> Path:

@@ -13,11 +13,18 @@ from pathlib import Path
 
 from cordata import __version__
 from cordata.backup import archive, sqlite
-from cordata.backup.archive import CONFIGURATION, CREDENTIALS, STORE, Draw, Manifest, Schema
+from cordata.backup.archive import (
+    CONFIGURATION,
+    CREDENTIALS,
+    STORE,
+    AppliedMigration,
+    Draw,
+    Manifest,
+)
 from cordata.backup.owner import acting_as_owner
 from cordata.backup.sealed import seal
 from cordata.config import DEFAULT_FILE, Config, Document
-from cordata.config.reader import DROP_INS
+from cordata.config.reader import DROP_INS, drop_in_files
 from cordata.errors import ConfigError, CordataError
 from cordata.factory import read_vault, store_password
 from cordata.store import dialect_of
@@ -91,7 +98,7 @@ def _copy_store(config: Config, password: str | None, directory: Path, draw: Dra
         pg_dump=pg_dump,
         schema=schema,
         migrations=tuple(
-            Schema(component=a.component, number=a.number, name=a.name, digest=a.digest)
+            AppliedMigration(component=a.component, number=a.number, name=a.name, digest=a.digest)
             for a in applied
         ),
     )
@@ -122,7 +129,7 @@ def configuration_files(document: Document) -> Iterator[tuple[str, bytes]]:
     if document.path is None:
         return
     paths = {document.path.name: document.path}
-    for path in sorted((document.path.parent / DROP_INS).glob("*.toml")):
+    for path in drop_in_files(document.path):
         paths[f"{DROP_INS}/{path.name}"] = path
     if document.path == DEFAULT_FILE:
         for path in _unit_files():

@@ -31,7 +31,7 @@ from cordata.factory import store_password
 from cordata.store import Chain, dialect_of
 from cordata.store.migrate import load, pending
 from cordata.store.sqlite.connection import database_path
-from cordata.systemd import Credentials
+from cordata.systemd import Credentials, is_booted
 from cordata.systemd.credentials import create as create_credential
 from cordata.vault import MASTER_KEY, Vault
 
@@ -52,7 +52,7 @@ class Host:
     @property
     def is_server(self) -> bool:
         """Whether its units use this configuration."""
-        return self.document.path == DEFAULT_FILE and Path("/run/systemd/system").is_dir()
+        return self.document.path == DEFAULT_FILE and is_booted()
 
 
 @dataclass(slots=True, kw_only=True)

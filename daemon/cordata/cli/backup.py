@@ -96,11 +96,11 @@ def backup(
     with ProgressBar() as bar:
         manifest = create(config, document, target, passphrase=passphrase, draw=bar.draw)
     pruned = archive.prune(target.parent, keep) if keep is not None else []
-    _tell_backup(operator, target, manifest, pruned, sealed=passphrase is not None)
+    _print_backup(operator, target, manifest, pruned, sealed=passphrase is not None)
     return 0
 
 
-def _tell_backup(
+def _print_backup(
     operator: Operator, target: Path, manifest: Manifest, pruned: list[Path], *, sealed: bool
 ) -> None:
     size = sum(one.bytes for one in manifest.files.values())
@@ -181,11 +181,11 @@ def restore(
     if operator.json:
         show_json(asdict(done) | {"dry_run": dry_run})
     else:
-        _tell_restore(config, done, directory, dry_run=dry_run, is_server=host.is_server)
+        _print_restored(config, done, directory, dry_run=dry_run, is_server=host.is_server)
     return 0
 
 
-def _tell_restore(
+def _print_restored(
     config: Config, done: Restored, directory: Path, *, dry_run: bool, is_server: bool
 ) -> None:
     for warning in done.warnings:

@@ -95,7 +95,7 @@ def find_file(option: str | Path | None, environ: Mapping[str, str] = os.environ
         return path
     if os.path.isfile(DEFAULT_FILE.name):
         path = Path(DEFAULT_FILE.name).absolute()
-        for file in (path, *_drop_in_files(path)):
+        for file in (path, *drop_in_files(path)):
             _check_trust(file, named=path)
         return path
     return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
@@ -144,7 +144,7 @@ def open_document(path: Path | None, app: str | None = None) -> Document:
     if path is None:
         return Document(path=None)
     own = _parse(path)
-    found = {file: _parse(file) for file in _drop_in_files(path)}
+    found = {file: _parse(file) for file in drop_in_files(path)}
     if not found:
         return Document(path=path, tables=own)
     named = {file: name for file, one in found.items() if (name := _app_of(one)) is not None}
@@ -176,7 +176,8 @@ def _parse(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
-def _drop_in_files(path: Path) -> list[Path]:
+def drop_in_files(path: Path) -> list[Path]:
+    """The drop-ins of a configuration file, in the order in which they are read."""
     files = (path.parent / DROP_INS).glob("*.toml")
     return sorted(file for file in files if not file.name.startswith("."))
 

@@ -18,10 +18,10 @@ from cordata import __version__
 from cordata.config import Config, find_file, open_document
 from cordata.config.show import lines
 from cordata.doctor.examination import Subject
-from cordata.doctor.host import has_systemd, run_program
+from cordata.doctor.host import run_program
 from cordata.doctor.judge import Unit
 from cordata.errors import ConfigError, CordataError
-from cordata.systemd import Credentials
+from cordata.systemd import Credentials, is_booted
 
 _LINES = 2000
 #: Of Debian, beside that of the application.
@@ -43,7 +43,7 @@ addresses of the settings, are in it. Look at it before you send it.
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A new file that only its owner can read. Raises: CordataError when it cannot be made."""
+    """A new file that only its owner can read. Raises: CordataError when it cannot be created."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return os.fdopen(os.open(path, flags, 0o600), "wb")
@@ -111,7 +111,7 @@ def _units(units: Sequence[Unit]) -> str:
 
 
 async def _journal(config: Config, units: Sequence[Unit]) -> str:
-    if not has_systemd():
+    if not is_booted():
         return "systemd does not run here: the log is where `cordata server` wrote it\n"
     if config.log.level == "debug":
         return (

@@ -18,6 +18,7 @@ from cordata.app import App
 from cordata.app_loader import load, salvage
 from cordata.broker.factory import is_store
 from cordata.config import Config, find_file
+from cordata.config.reader import drop_in_files
 from cordata.connection import become_owner
 from cordata.doctor.finding import Finding, of_error, ok, run_checks
 from cordata.doctor.host import Host, read_units
@@ -54,7 +55,7 @@ def prepare(config: str | None, app: str | None, *, place: Callable[[Config], Co
     named and does not exist, or must not be read.
     """
     path = find_file(config)
-    files = [] if path is None else [path, *sorted((path.parent / "conf.d").glob("*.toml"))]
+    files = [] if path is None else [path, *drop_in_files(path)]
     fix = f"correct {path or 'it'}, then `cordata config check`"
     try:
         loaded = load(path, app)

@@ -23,6 +23,7 @@ from cordata.config import Config
 from cordata.doctor import judge
 from cordata.doctor.finding import Finding, failed, in_thread, ok, skipped
 from cordata.doctor.judge import File, Listener, Space, Unit
+from cordata.systemd import is_booted
 
 _PROPERTIES = (
     *("Id", "LoadState", "LoadError", "FragmentPath", "DropInPaths", "NeedDaemonReload"),
@@ -36,11 +37,6 @@ _LISTENING = "0A"
 _NO_SYSTEMD = "systemd does not run here: `cordata server` needs no units"
 #: Of the state directory at most so many files are looked at.
 _FILES = 1000
-
-
-def has_systemd() -> bool:
-    """Whether systemd is this host's init, as sd_booted(3) sees it."""
-    return os.path.isdir("/run/systemd/system")
 
 
 async def run_program(*argv: str) -> tuple[int, str]:
@@ -67,7 +63,7 @@ async def run_program(*argv: str) -> tuple[int, str]:
 
 async def read_units() -> list[Unit]:
     """The units of the package and all services of its slice, by one call of systemctl."""
-    if not has_systemd():
+    if not is_booted():
         return []
     words = ("systemctl", "show", f"--property={','.join(_PROPERTIES)}", "--", "*.service")
     _, text = await run_program(*words, *judge.UNITS)
@@ -117,14 +113,14 @@ class Host:
 
     async def check_systemd(self) -> list[Finding]:
         """The version of systemd."""
-        if not has_systemd():
+        if not is_booted():
             return [skipped("systemd", _NO_SYSTEMD)]
         code, version = await run_program("systemctl", "show", "--property=Version", "--value")
         return [judge.judge_systemd("" if code else version.strip())]
 
     async def check_units(self) -> list[Finding]:
         """The units, and lines of their drop-ins that systemd ignores."""
-        if not has_systemd():
+        if not is_booted():
             return [skipped("units", _NO_SYSTEMD)]
         paths = {path for unit in self.units for path in unit.get("DropInPaths", "").split()}
         names = [unit["Id"] for unit in self.units if unit.get("DropInPaths")]
@@ -171,7 +167,7 @@ class Host:
         unit = self.unit("http.socket")
         if unit is None:
             return [
-                skipped("sockets", "http.socket is not installed" if has_systemd() else _NO_SYSTEMD)
+                skipped("sockets", "http.socket is not installed" if is_booted() else _NO_SYSTEMD)
             ]
         target = self.unit("cordata.target") or {}
         if unit.get("ActiveState") != "active" and not target.get("UnitFileState", "").startswith(

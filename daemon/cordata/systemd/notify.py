@@ -10,6 +10,13 @@ from typing import Self
 _MAX_STATUS_CHARS = 500
 
 
+def is_booted() -> bool:
+    """Whether systemd is the init of this host: sd_booted(3)."""
+    from systemd import daemon  # 5 ms, which the processes of a service do not need
+
+    return bool(daemon.booted())
+
+
 def watchdog_usec(environ: Mapping[str, str] = os.environ) -> int:
     """Microseconds within which the manager expects a notification; 0: there is no watchdog.
 
