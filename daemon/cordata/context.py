@@ -124,6 +124,11 @@ class EventContext(Context):
     _guard: CommitGuard = field(default_factory=CommitGuard)
     #: Default of `run(batch=)`, see `App.on`.
     _batch: bool = False
+    #: Whether the next message of the same key waits for this one.
+    _in_order: bool = False
+    #: Event id, claim and attempt of earlier messages of the key that were handled and committed
+    #: nothing.
+    _before: Sequence[tuple[str, int, int]] = ()
 
     @property
     def committed(self) -> bool:
@@ -165,13 +170,20 @@ class EventContext(Context):
                 return await self.store.run(marked, batch=self._batch if batch is None else batch)
 
     async def _mark(self, tx: Tx) -> None:
-        """Delete the message from the queue and write the mark, at the end of the effect's unit.
+        """Write the mark, and delete the message from the queue, at the end of the effect's unit.
 
-        It only writes, so that the unit can be batched.
+        A message of a key stays until its handler has ended. Earlier ones that are not settled yet
+        are settled here: after a crash they would be delivered again, after this one. It only
+        writes, so that the unit can be batched.
         """
         message = {"event_id": self.event_id, "group": self.group}
         if self._claim:
-            await tx.write("queue.delete", rows=1, **message, claim=self._claim)
+            name = "queue.confirm" if self._in_order else "queue.delete"
+            await tx.write(name, rows=1, **message, claim=self._claim)
+        for event_id, claim, attempts in self._before:
+            earlier = {"event_id": event_id, "group": self.group}
+            await tx.write("queue.delete", **earlier, claim=claim)
+            await tx.write("queue.mark", **earlier, attempts=attempts, now_us=tx.now_us)
         await tx.insert("handled", **message, attempts=self._attempt, handled_at=tx.now_us)
 
     @asynccontextmanager

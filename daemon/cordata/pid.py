@@ -8,13 +8,18 @@ from pathlib import Path
 
 
 def start_of(pid: int | str = "self") -> int:
-    """The start time of a process, in clock ticks since boot; 0: it is gone or a zombie."""
+    """The start time of a process, in clock ticks since boot; 0: it has ended.
+
+    A zombie has ended when it is its own last thread: until then its other threads may be within a
+    system call, as a commit of SQLite is, and hold its files and their locks.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")  # its name may be any bytes
     except OSError:
         return 0
     state, *rest = stat.rpartition(")")[2].split()  # proc_pid_stat(5): from the third field on
-    return 0 if state in "ZX" else int(rest[18])
+    threads, start = int(rest[16]), int(rest[18])
+    return 0 if state in "ZX" and threads <= 1 else start
 
 
 def is_gone(pid: int, start: int) -> bool:

@@ -169,7 +169,7 @@ class Queue(Broker):
         return min([at for at in (self._next_at, *self._due[:1]) if at is not None], default=None)
 
     async def _settle(self, tx: Tx, outcomes: Sequence[Outcome]) -> None:
-        done = [o.message for o in outcomes if o.verdict is Verdict.DONE and not o.marked]
+        done = [o.message for o in outcomes if o.verdict is Verdict.DONE and not _is_deleted(o)]
         await self._settle_done(tx, [m for m in done if m.claim])
         for message in done:
             if not message.claim:
@@ -204,7 +204,7 @@ class Queue(Broker):
         row = {"event_id": message.event_id, "group": message.group, "claim": message.claim}
         if verdict is Verdict.BACK:
             await tx.write("queue.give_back", **row)
-        elif verdict is Verdict.DEAD and outcome.marked:
+        elif verdict is Verdict.DEAD and _is_deleted(outcome):
             await tx.write(
                 "queue.bury_handled",
                 event_id=message.event_id,
@@ -332,6 +332,7 @@ class Queue(Broker):
             lease = await tx.fetch_one("process.get", id=owner, lock=True)
             if lease is not None and not is_dead and lease["expires_at"] > tx.now_us:
                 return 0
+            await tx.write("queue.delete_handled", owner=owner)
             rows = await tx.fetch_all("queue.held", owner=owner, lock=True)
             tried = [row for row in rows if row["group"] != _RELAY]
             for row in tried:
@@ -394,6 +395,11 @@ def _full(limits: ClaimLimits, rows: Sequence[Row]) -> frozenset[str]:
         if (limit.count and len(high[group]) >= limit.count)
         or (limit.low and low[group] >= limit.low)
     )
+
+
+def _is_deleted(outcome: Outcome) -> bool:
+    """Whether the row was deleted in the transaction of the effect."""
+    return outcome.marked and outcome.message.order_key is None
 
 
 def _message(row: Row) -> Message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -48,8 +48,14 @@ class Attempts:
         self._owner_id = owner_id
         self._retry_at_once = retry_at_once
 
-    async def attempt(self, handler: Handler, message: Message) -> Outcome:
-        """Handle one message. Raises only CancelledError, when this task is cancelled."""
+    async def attempt(
+        self, handler: Handler, message: Message, before: Sequence[Message] = ()
+    ) -> Outcome:
+        """Handle one message. Raises only CancelledError, when this task is cancelled.
+
+        `before`: messages of the same key that this process has handled without a commit, and not
+        settled yet.
+        """
         guard = CommitGuard()
         ctx = derive_context(
             self._ctx,
@@ -60,6 +66,8 @@ class Attempts:
             _attempt=message.attempt,
             _guard=guard,
             _batch=handler.batch,
+            _in_order=message.order_key is not None,
+            _before=[(one.event_id, one.claim, one.attempt) for one in before],
         )
         token = request_id.set("")
         try:

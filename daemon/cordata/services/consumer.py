@@ -225,9 +225,10 @@ class ConsumerService:
 
         Returns the number of messages that were handled.
         """
+        before: list[Message] = []
         for count, message in enumerate(run, start=1):
             try:
-                outcome = await self._attempts.attempt(group.handler, message)
+                outcome = await self._attempts.attempt(group.handler, message, before)
             except asyncio.CancelledError:
                 if self._cut_off:
                     self._finished += map(give_back, run[count - 1 :])
@@ -235,6 +236,10 @@ class ConsumerService:
             self.handled_count += outcome.verdict is Verdict.DONE
             self.dead_count += outcome.verdict is Verdict.DEAD
             self._finished.append(outcome)
+            if outcome.marked:
+                before = []
+            elif outcome.verdict is Verdict.DONE:
+                before.append(message)
             if count < len(run) and (group.closed or outcome.verdict not in _NEXT):
                 self._finished += map(give_back, run[count:])
                 return count

@@ -139,6 +139,8 @@ async def record(event: Event, ctx: EventContext) -> None:
 async def record_in_order(event: Event, ctx: EventContext) -> None:
     """Insert one line per event; says so when another one of its key is being handled."""
     assert event.key is not None
+    with (Path(sys.argv[1]) / "deliveries").open("a") as file:
+        file.write(f"{event.id}\n")
     lock = os.open(Path(sys.argv[1]) / f"key-{event.key}", os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,13 +149,17 @@ async def record_in_order(event: Event, ctx: EventContext) -> None:
             raise PermanentError("told to") if event.payload.get("dead") else ValueError("told to")
         if event.payload.get("die") and event.attempt == 1:
             os.kill(os.getpid(), signal.SIGKILL)
+        if event.payload.get("no_effect"):
+            return
 
         async def unit(tx: Tx) -> None:
             await tx.execute("add_effect", event_id=event.id, owner=str(os.getpid()), at=tx.now_us)
 
         await ctx.run(unit)
+        await asyncio.sleep(event.payload.get("slow_end_s", 0.0))
     except BlockingIOError:
         (Path(sys.argv[1]) / "two-at-once").write_text(event.key)
+        raise
     finally:
         os.close(lock)
 

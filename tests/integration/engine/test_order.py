@@ -14,8 +14,6 @@ from cordata.broker.inspection import DeadLetters, Filter
 from cordata.store import Store, Tx
 
 WORKER = "tests.integration.engine.engine"
-#: Longer than a lease (60 s): how soon a death is noticed is the matter of other tests.
-PATIENCE_S = 120.0
 Payloads = list[dict[str, object]]
 
 
@@ -75,16 +73,56 @@ async def test_order_holds_when_handlers_fail_and_workers_die(state: Path) -> No
             workers = [one, two]
             assert [await one.line(), await two.line()] == ["up", "up"]
             names = await publish(store, payloads)
-            await until(lambda: handled_or_dead(store, 200, workers), timeout_s=PATIENCE_S)
+            await until(lambda: handled_or_dead(store, 200, workers))
             await until(lambda: any_died(workers))  # what dies with another's does not die again
             dead = sum(w.process.returncode == -signal.SIGKILL for w in workers)
         while not await handled(store, 200):
             async with child(WORKER, state) as next_one:
                 assert await next_one.line() == "up"
-                await until(lambda: handled_or_dead(store, 200, [next_one]), timeout_s=PATIENCE_S)
+                await until(lambda: handled_or_dead(store, 200, [next_one]))
         assert await in_order(store, names) == {key: list(range(20)) for key in payloads}
         assert dead >= 1
         assert not (state / "two-at-once").exists()
+
+
+async def test_next_of_a_key_waits_for_the_end_of_the_handler(state: Path) -> None:
+    """Not for its commit only: what it does after it is done, too, before the next one begins."""
+    async with opened(state) as store, child(WORKER, state) as one, child(WORKER, state) as two:
+        assert [await one.line(), await two.line()] == ["up", "up"]
+        names = await publish(store, {"k": [{"slow_end_s": 0.5}, {}, {}]})
+        await until(lambda: handled(store, 1))
+        # Both look for messages now.
+        names |= await publish(store, {f"other{n}": [{}] for n in range(20)})
+        await until(lambda: handled(store, 23))
+        assert (await in_order(store, names))["k"] == [0, 1, 2]
+        assert not (state / "two-at-once").exists()
+        assert [await one.stop(), await two.stop()] == [0, 0]
+        assert not await rows(store, "messages")
+
+
+async def test_message_without_an_effect_does_not_come_again_after_a_later_one(
+    state: Path,
+) -> None:
+    """It was handled, and settled with the commit of the next one of its key."""
+    payloads: dict[str, Payloads] = {"k": [{"no_effect": True}, {}, {"die": True}, {}]}
+    async with opened(state) as store:
+        async with child(WORKER, state) as one:
+            assert await one.line() == "up"
+            # It claims the messages of a key together when it knows that they take little time.
+            await publish(store, {f"other{n}": [{}] for n in range(50)})
+            await until(lambda: handled(store, 50))
+            names = await publish(store, payloads)
+            assert await one.ended() == -signal.SIGKILL
+        async with child(WORKER, state) as two:  # one of two killed it: that is found out
+            assert await two.ended() == -signal.SIGKILL
+        async with child(WORKER, state) as three:
+            assert await three.line() == "up"
+            await until(lambda: handled(store, 53))
+            assert await three.stop() == 0
+        delivered = (state / "deliveries").read_text().split()
+        of_key = [names[id] for id in delivered if id in names]
+        assert of_key == ["k:0", "k:1", "k:2", "k:2", "k:2", "k:3"]
+        assert not await rows(store, "messages")
 
 
 async def test_order_holds_when_a_worker_stops_within_runs(state: Path) -> None:

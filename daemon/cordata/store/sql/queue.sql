@@ -6,7 +6,9 @@
 --        |         | +---give back---+---retry------> scheduled (of a key: ready, due later)
 --        +-> scheduled (due)         +---bury-------> dead
 --
--- A claim has a number: a process that settles with an old number changes nothing.
+-- A claim has a number: a process that settles with an old number changes nothing. The transaction of an
+-- effect marks the event as handled and deletes the message; one of a key is deleted when its handler
+-- has ended, for until then the next one has to wait.
 
 -- name: queue.register
 INSERT INTO consumer_group ("group", type, keyed, broker, since, registered_at, present_at)
@@ -75,6 +77,16 @@ WHERE g."group" IN :groups[text] AND (
 -- Deletes a handled message, in the transaction of its effect.
 DELETE FROM message
 WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
+
+-- name: queue.confirm
+-- Checks the claim of a message of a key, in the transaction of its effect.
+UPDATE message SET claim = claim
+WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
+
+-- name: queue.delete_handled
+-- Deletes the messages of a process whose effects are committed.
+DELETE FROM message WHERE owner = :owner AND state = 'claimed' AND EXISTS (
+    SELECT 1 FROM handled AS h WHERE h.event_id = message.event_id AND h."group" = message."group");
 
 -- name: queue.has_handled
 SELECT 1 AS found FROM handled WHERE event_id = :event_id AND "group" = :group;
