@@ -70,6 +70,7 @@ class Query:
         "newest",
         "params",
         "reads",
+        "row_sql",
         "selects",
         "source",
         "sql",
@@ -103,6 +104,8 @@ class Query:
             sql = f"({', '.join(f':{one.strip()}' for one in row[1].split(','))})".join(
                 self.around_row
             )
+        #: What `rows` has returned, by number of rows: texts of several kB.
+        self.row_sql: dict[int, str] = {}
         if "[" in sql:
             sql = token.sub(spell, sql)
 
@@ -140,13 +143,15 @@ class Query:
 
     def rows(self, count: int) -> str:
         """The SQL of a statement with `:row(...)` for `count` rows, on PostgreSQL."""
-        assert self.around_row is not None
-        width = self.width
-        rows = [
-            f"({', '.join(f'${n * width + column}' for column in range(1, width + 1))})"
-            for n in range(count)
-        ]
-        return ", ".join(rows).join(self.around_row)
+        if (sql := self.row_sql.get(count)) is None:
+            assert self.around_row is not None
+            width = self.width
+            rows = [
+                f"({', '.join(f'${n * width + column}' for column in range(1, width + 1))})"
+                for n in range(count)
+            ]
+            sql = self.row_sql[count] = ", ".join(rows).join(self.around_row)
+        return sql
 
     def wrong(self, params: Mapping[str, object]) -> ConfigError:
         """The error that says which parameters of a call are missing or unknown."""
