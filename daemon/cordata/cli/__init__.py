@@ -22,6 +22,7 @@ _COMMANDS = {
     "job": ("cordata.cli.job:job", "Run a job once (its timer's service)."),
     "alert": ("cordata.cli.alerts:alert", "Report a failed unit (alert@.service)."),
     "alerts": ("cordata.cli.alerts:alerts", "List, show and clear alerts."),
+    "mail": ("cordata.cli.mail:mail", "List mails, try them again, test the mail server."),
     "outbox": ("cordata.cli.outbox:outbox", "List, show, replay and purge published events."),
     "dlq": ("cordata.cli.dlq:dlq", "List dead letters, replay or drop them."),
     "group": ("cordata.cli.group:group", "List consumer groups, rename or remove them."),

@@ -27,7 +27,7 @@ from cordata.factory import (
     smtp_login,
     store_password,
 )
-from cordata.mail.smtp import SmtpUnavailable, connect, disconnect
+from cordata.mail.smtp import SmtpUnavailable, connect, disconnect, next_step
 from cordata.process import all_processes
 from cordata.registry import Check
 from cordata.store import dialect_of, missing_file
@@ -254,7 +254,7 @@ class Service:
         try:
             client = await connect(limited, self.secrets.smtp)
         except SmtpUnavailable as error:
-            return [failed("mail", f"{where}: {error}", _mail_fix(str(error)))]
+            return [failed("mail", f"{where}: {error}", next_step(str(error)))]
         await disconnect(client)
         login = "logged in" if self.secrets.smtp else "without a login"
         return [ok("mail", f"{where}, {login}")]
@@ -263,12 +263,3 @@ class Service:
         if not self.config.alert.to:
             text = "alerts go to the journal only: no address gets them by mail"
             yield warning("mail", text, '[alert] to = ["..."] in cordata.toml')
-
-
-def _mail_fix(reason: str) -> str:
-    """The next step for what `mail.smtp` says of a server: a type and perhaps a reply code."""
-    if "Authentication" in reason:
-        return "correct the credentials smtp-user and smtp-password, then restart primary"
-    if "Timeout" in reason or "Connect" in reason:
-        return "check [mail] host and port, and whether a firewall is between"
-    return 'check [mail] port and security: 25 "none", 587 "starttls", 465 "tls"'

@@ -102,6 +102,15 @@ async def send(
         await disconnect(client)
 
 
+def next_step(reason: str) -> str:
+    """What to do about the text of a SmtpUnavailable."""
+    if "Authentication" in reason:
+        return "correct the credentials smtp-user and smtp-password, then restart primary"
+    if "Timeout" in reason or "Connect" in reason:
+        return "check [mail] host and port, and whether a firewall is between"
+    return 'check [mail] port and security: 25 "none", 587 "starttls", 465 "tls"'
+
+
 def _reason(error: BaseException) -> str:
     """Type and reply code, without the server's text, which may quote addresses."""
     code = getattr(error, "code", None)
