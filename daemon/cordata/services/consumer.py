@@ -1,10 +1,17 @@
 """The consumer of one worker: claim in batches, handle side by side, settle in batches.
 
-    pump:    sleep -> settle what is finished and claim more, in one unit -> runs of each group
-    places:  run -> handler, message after message -> finished     (`concurrency` places per group)
+A run is one message, or several of one key, which are handled one after the other. What becomes of
+it, and who moves it (each group has `concurrency` slots, tasks that call the handler):
 
-One unit of work per pass serves all groups, so that a pass costs one commit. A run is one message,
-or several of one key, which are handled one after the other.
+    store --claim--> waiting --a slot is free--> running --> finished --settle--> store
+            pump        |            slots          |           ^         pump
+                        +---- given back: stop -----+-----------+
+
+A message is held from its claim until it is settled. Each pass of the pump settles what is finished
+and claims more, for all groups in one unit of work, so that a pass costs one commit.
+
+At the stop waiting runs are given back, and each running one ends after its current message. A
+handler that still runs `cut_off_s` later is cut off: it is cancelled, and its message given back.
 """
 
 from __future__ import annotations
@@ -84,12 +91,13 @@ class ConsumerService:
         self._wake = WakeEvent()
         self._finished: list[Outcome] = []
         self._settle_timer: asyncio.TimerHandle | None = None
-        #: Places whose task runs.
-        self._open = 0
+        #: Slots whose task has not ended.
+        self._open_slots = 0
         self._cut_off_s = cut_off_s
         self._cut_off = False
-        #: Later messages of a key wait until a finished one is settled.
-        self._hurry = False
+        #: Whether a finished run was as long as a run may be: the next messages of its key can only
+        #: be claimed when it is settled, so the next pass does not wait.
+        self._key_may_have_more = False
         self._failures = 0
         #: Since when suspects wait until this worker has no other messages; None: there are none.
         self._suspects_since: float | None = None
@@ -114,15 +122,15 @@ class ConsumerService:
         ):
             sentinel = Sentinel(tasks, self._log_ignored_cancellation)
             self._attempts.ending = lambda: self._cut_off or sentinel.ending()
-            places = []
+            slots = []
             for group in self._groups.values():
                 for _ in range(group.concurrency):
-                    self._open += 1
-                    places.append(tasks.create_task(self._place(group)))
+                    self._open_slots += 1
+                    slots.append(tasks.create_task(self._run_slot(group)))
             await self._pump(stop)
             await self._broker.stop_claiming()
-            self._give_back()
-            with after(self._cut_off_s, lambda: self._cut_off_all(places)):
+            self._give_back_waiting()
+            with after(self._cut_off_s, lambda: self._cut_off_all(slots)):
                 await self._drain()
             sentinel.dismiss()
         await self._broker.leave()
@@ -131,7 +139,7 @@ class ConsumerService:
         pace = Pace(self._store)
         while not stop.is_set():
             self.heartbeat.touch()
-            full = self._hurry or any(group.more for group in self._groups.values())
+            full = self._key_may_have_more or any(group.more for group in self._groups.values())
             await pace.next(full=full)
             sleep_s = await self.run_once()
             if sleep_s > 0.0:
@@ -158,7 +166,7 @@ class ConsumerService:
     async def _settle_and_claim(self, limits: Mapping[str, ClaimLimit]) -> int | None:
         """Settle and claim. Returns when the next message is due, in microseconds, or None."""
         outcomes, self._finished = self._finished, []
-        self._hurry = False
+        self._key_may_have_more = False
         if self._settle_timer is not None:  # or it would wake the pump for nothing
             self._settle_timer.cancel()
             self._settle_timer = None
@@ -184,13 +192,10 @@ class ConsumerService:
         limits = {name: group.claim_limit() for name, group in self._groups.items()}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
-    def _held(self) -> int:
-        return sum(len(group) for group in self._groups.values())
-
     def _is_alone(self) -> bool:
-        """Whether a suspect may be claimed: nothing else is held, or it has waited long enough."""
-        since = self._suspects_since
-        return not self._held() or (since is not None and clock.monotonic() - since > _ALONE_S)
+        """Whether a suspect may be claimed: no run waits or runs, or it has waited long enough."""
+        since, others = self._suspects_since, any(len(group) for group in self._groups.values())
+        return not others or (since is not None and clock.monotonic() - since > _ALONE_S)
 
     def _back_off(self, error: StoreUnavailable) -> float:
         self._failures += 1
@@ -198,26 +203,28 @@ class ConsumerService:
             log.warning("messages wait: %s", error)
         return _BACKOFF.delay_s(self._failures)
 
-    async def _place(self, group: _Group) -> None:
+    async def _run_slot(self, group: _Group) -> None:
+        """Handle runs of a group, one after the other, until the group is closed."""
         try:
             while (run := await group.take(self._attempts)) is not None:
                 begun = clock.monotonic()
                 try:
                     count = await self._handle(group, run)
                 except BaseException:
-                    group.drop(run)  # nothing of it goes on
+                    group.free_slot(run)
                     raise
-                group.end(run, clock.monotonic() - begun, count)
-                # A run that was cut off may go on as soon as it is settled.
-                cut = run[0].order_key is not None and len(run) >= group.run_length()
-                self._hurry = self._hurry or cut
+                group.finish(run, clock.monotonic() - begun, count)
+                key_may_have_more = run[0].order_key is not None and len(run) >= group.run_length()
+                self._key_may_have_more |= key_may_have_more
                 self._settle_soon(
-                    now=cut or run[0].suspect or (group.more and group.claim_limit() is not None)
+                    now=key_may_have_more
+                    or run[0].suspect
+                    or (group.more and group.claim_limit() is not None)
                 )
                 if run[0].priority < 0:
                     await asyncio.sleep(0)  # else handlers that never wait block the loop
         finally:
-            self._open -= 1
+            self._open_slots -= 1
             self._wake.set()
 
     async def _handle(self, group: _Group, run: Run) -> int:
@@ -251,25 +258,25 @@ class ConsumerService:
             self._wake.set()
         elif self._settle_timer is None:
             loop = asyncio.get_running_loop()
-            self._settle_timer = loop.call_later(SPACING_S, self._settle_now)
+            self._settle_timer = loop.call_later(SPACING_S, self._on_settle_timer)
 
-    def _settle_now(self) -> None:
+    def _on_settle_timer(self) -> None:
         self._settle_timer = None
         self._wake.set()
 
-    def _give_back(self) -> None:
-        """Give back runs that no place has begun; each place ends after its current message."""
+    def _give_back_waiting(self) -> None:
+        """Give back the runs that wait; each slot ends after its current message."""
         for group in self._groups.values():
             self._finished += map(give_back, group.close())
 
-    def _cut_off_all(self, places: Sequence[asyncio.Task[None]]) -> None:
+    def _cut_off_all(self, slots: Sequence[asyncio.Task[None]]) -> None:
         """Cancel handlers that still run: their messages are handled again by another process."""
         self._cut_off = True
         for name, group in self._groups.items():
             if group.running:
                 log_cut_off(name, len(group.running))
-        for place in places:
-            place.cancel()
+        for slot in slots:
+            slot.cancel()
 
     def _log_ignored_cancellation(self) -> None:
         for name, group in self._groups.items():
@@ -277,20 +284,20 @@ class ConsumerService:
                 log_ignored_cancellation(name, "it was cut off")
 
     async def _drain(self) -> None:
-        """Wait until every place has ended and all results are settled, or the role's deadline.
+        """Wait until every slot has ended and all results are settled, or the role's deadline.
 
         While the store takes no writes it waits only _SETTLE_S: another process then reclaims the
         messages, as from a dead process, and handles them again; the mark prevents a second effect.
         """
         deadline: float | None = None
-        while self._open or self._finished:
+        while self._open_slots or self._finished:
             self.heartbeat.touch()
             try:
                 if self._finished:
                     await self._settle_and_claim({})
             except StoreUnavailable as error:
                 pause_s, now = self._back_off(error), clock.monotonic()
-                if not self._open:
+                if not self._open_slots:
                     deadline = now + _SETTLE_S if deadline is None else deadline
                     if now >= deadline:
                         count = len(self._finished)
@@ -298,14 +305,14 @@ class ConsumerService:
                         return
                     pause_s = min(pause_s, deadline - now)
                 await self._wake.wait(pause_s)
-            if self._open:
+            if self._open_slots:
                 await self._wake.wait(1.0)
 
 
 class _Group:
-    """The runs of one group: waiting ones, and those in its places.
+    """The runs of one group: those that wait, and those that run in its slots.
 
-    Runs with a priority below 0 begin when no other run waits, in at most a quarter of the places.
+    Runs with a priority below 0 begin when no other run waits, in at most a quarter of the slots.
     """
 
     def __init__(self, handler: Handler, config: EngineConfig) -> None:
@@ -317,27 +324,29 @@ class _Group:
         #: By `id(run)`.
         self.running: dict[int, Run] = {}
         self._waiting: deque[Run] = deque()
-        self._low: deque[Run] = deque()
+        #: Runs with a priority below 0: those that wait, and the number of those that run.
+        self._low_waiting: deque[Run] = deque()
         self._low_running = 0
-        self._idle: deque[asyncio.Future[None]] = deque()
+        #: One for each free slot: the end of its wait for a run.
+        self._free_slots: deque[asyncio.Future[None]] = deque()
         self._batch = config.batch
         #: Mean durations of one run and of one message.
         self._run_s = 0.0
         self._mean_s = 0.0
 
     def __len__(self) -> int:
-        """Runs that are claimed and not finished."""
-        return len(self._waiting) + len(self._low) + len(self.running)
+        """Runs that wait or run."""
+        return len(self._waiting) + len(self._low_waiting) + len(self.running)
 
     def claim_limit(self) -> ClaimLimit | None:
-        """What to claim; None while it has more than half of the messages that it should have."""
+        """What to claim; None while it has more than half of the runs that it should have."""
         high = self._room(self.concurrency, len(self._waiting) + self._high_running())
         if not high:
             return None
         low = 0
         if not self.handler.key and not self._waiting:
             low = self._room(
-                low_priority_slots(self.concurrency), len(self._low) + self._low_running
+                low_priority_slots(self.concurrency), len(self._low_waiting) + self._low_running
             )
         return ClaimLimit(high, low, self.run_length())
 
@@ -346,27 +355,29 @@ class _Group:
         return run_length(self._mean_s, batch=self._batch) if self.handler.key else 1
 
     def put(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Add claimed messages, those of one key as one run. Returns them if it is closed."""
+        """Add claimed messages, those of one key as one run. If it is closed, returns them: they
+        are to be given back.
+        """
         if self.closed:
             return messages
         for key, of_key in groupby(messages, key=lambda message: message.order_key):
             found = tuple(of_key)
             for run in [found] if key is not None else [(message,) for message in found]:
-                (self._low if key is None and run[0].priority < 0 else self._waiting).append(run)
-                self._wake()
+                (self._low_waiting if _is_low(run) else self._waiting).append(run)
+                self._wake_slot()
         return ()
 
     async def take(self, attempts: Attempts) -> Run | None:
-        """Wait for the next run, for a free place. None: the group is closed."""
+        """Wait for the next run, for a free slot. None: the group is closed."""
         while not self.closed:
             if (run := self._next()) is not None:
                 self.running[id(run)] = run
                 self._low_running += _is_low(run)
-                if self._low and not self._waiting:
-                    self._wake()  # it may have had to wait for this one to begin
+                if self._low_waiting and not self._waiting:
+                    self._wake_slot()  # it may have had to wait for this one to begin
                 return run
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._idle.append(future)
+            self._free_slots.append(future)
             try:
                 await future
             except asyncio.CancelledError:
@@ -376,35 +387,36 @@ class _Group:
                 task.uncancel()  # by something that a handler left behind
         return None
 
-    def end(self, run: Run, duration_s: float, count: int) -> None:
-        """A run left its place after `count` messages."""
-        self.drop(run)
+    def finish(self, run: Run, duration_s: float, count: int) -> None:
+        """Free the slot of a run that ended after `count` messages, and note its duration."""
+        self.free_slot(run)
         self._run_s = mean_duration_s(self._run_s, (duration_s,))
         self._mean_s = mean_duration_s(self._mean_s, (duration_s / count,))
 
-    def drop(self, run: Run) -> None:
-        """A run left its place."""
+    def free_slot(self, run: Run) -> None:
+        """Free the slot of a run, however it ended."""
         del self.running[id(run)]
         self._low_running -= _is_low(run)
 
     def messages(self) -> Iterator[Message]:
-        """All messages that are claimed and not finished."""
-        for run in (*self._waiting, *self._low, *self.running.values()):
+        """The messages of all runs that wait or run."""
+        for run in (*self._waiting, *self._low_waiting, *self.running.values()):
             yield from run
 
     def close(self) -> list[Message]:
         """Begin no more runs. Returns the messages of those that wait."""
         self.closed = True
-        waiting = [message for run in (*self._waiting, *self._low) for message in run]
+        waiting = [message for run in (*self._waiting, *self._low_waiting) for message in run]
         self._waiting.clear()
-        self._low.clear()
-        while self._idle:
-            self._wake()
+        self._low_waiting.clear()
+        while self._free_slots:
+            self._wake_slot()
         return waiting
 
-    def _room(self, places: int, held: int) -> int:
-        full = prefetch_count(self._run_s, concurrency=places, batch=self._batch)
-        return full - held if held <= full // 2 else 0
+    def _room(self, slots: int, count: int) -> int:
+        """Runs to claim for these slots, which have `count`; 0 while that is more than half."""
+        full = prefetch_count(self._run_s, concurrency=slots, batch=self._batch)
+        return full - count if count <= full // 2 else 0
 
     def _high_running(self) -> int:
         return len(self.running) - self._low_running
@@ -412,17 +424,19 @@ class _Group:
     def _next(self) -> Run | None:
         if self._waiting:
             return self._waiting.popleft()
-        if self._low and self._low_running < low_priority_slots(self.concurrency):
-            return self._low.popleft()
+        if self._low_waiting and self._low_running < low_priority_slots(self.concurrency):
+            return self._low_waiting.popleft()
         return None
 
-    def _wake(self) -> None:
-        while self._idle:
-            future = self._idle.popleft()
-            if not future.done():  # else its place was cancelled
+    def _wake_slot(self) -> None:
+        """Wake one free slot, if there is one."""
+        while self._free_slots:
+            future = self._free_slots.popleft()
+            if not future.done():  # else the slot was cancelled
                 future.set_result(None)
                 return
 
 
 def _is_low(run: Run) -> bool:
+    """Whether it has a priority below 0. A key goes before: its messages keep their order."""
     return run[0].order_key is None and run[0].priority < 0
