@@ -1,9 +1,17 @@
 """Group commit: units that were run with `batch=True` share transactions.
 
     run() -> queue -> reads of all, READ ONLY -> BEGIN, writes of all --counts right?--> COMMIT
-                                |                         |
-                                +-------------------------+-- a statement failed, or a unit cannot
-                                  be batched: it leaves and runs alone; the others continue
+
+How a unit leaves a batch:
+
+    answered   with its result: after the reads if it wrote nothing, otherwise after COMMIT
+    failed     with its exception, or because its time is up
+    run alone  a statement of it failed, or it cannot be batched: it starts again in a transaction
+               of its own (runner.py), and the others continue
+    put back   the batch ended without a commit, not because of this unit: it starts again with the
+               next batch, and is run alone after _ATTEMPTS of them
+    in doubt   the connection was lost during COMMIT: it is answered, put back or failed when the
+               outcome was looked up
 
 While one batch is under way, the next one gathers. The statements of all units are sent together,
 so each arrow is one round trip. All reads of a batch see one state, that before its writes. The
@@ -36,15 +44,16 @@ log = logger("cordata.store")
 
 #: Limit of the batches of one process that run at once.
 _MAX_TASKS = 2
-#: A second batch starts when so many units wait. A batch costs the server as much as several units,
-#: so it is cheaper to let fewer units wait for the first batch.
+#: A second batch starts when at least this many units wait. A batch costs the server as much as
+#: several units, so it is cheaper to let fewer units wait for the first batch.
 _PLENTY = 24
-#: A unit takes part in so many batches that end without a commit; then it runs alone.
+#: After this many batches without a commit a unit is run alone.
 _ATTEMPTS = 3
-#: The writes of a batch are sent so often, each time without the units that failed; then the
-#: remaining units wait for the next batch.
+#: The writes of a batch are sent at most this many times, each time without the units that failed;
+#: then the remaining units are put back.
 _SENDS = 8
-#: Units with more reads one after the other, or more writes, run alone: others would wait for them.
+#: Units with more reads one after the other, or more writes, are run alone: others would wait for
+#: them.
 _MAX_READS = 8
 _MAX_WRITES = 100
 #: Sizes of a merged INSERT in rows; each is a prepared statement. With every size up to 16, one
@@ -95,7 +104,9 @@ class _Statement(NamedTuple):
 
 
 class _NotBatchable(Exception):
-    """The batch changed nothing and cannot continue; the units in `failed` caused the error."""
+    """The batch changed nothing and cannot continue: the units in `failed`, which caused the
+    error, are run alone, and the others are put back.
+    """
 
     def __init__(self, failed: Sequence[_Member]) -> None:
         super().__init__()
@@ -188,7 +199,7 @@ class Batcher:
         return taken
 
     def put_back(self, members: Iterable[_Member]) -> None:
-        """Put units back for the next batch; after some attempts they run alone."""
+        """Put units back for the next batch; after _ATTEMPTS they are run alone."""
         for member in reversed([*members]):
             member.close()
             member.attempts += 1
@@ -201,8 +212,8 @@ class Batcher:
             else:
                 self._queue.appendleft(member)
 
-    def leave(self, members: Iterable[_Member]) -> None:
-        """Run these units alone."""
+    def run_alone(self, members: Iterable[_Member]) -> None:
+        """Run these units again, each in a transaction of its own."""
         for member in members:
             member.close()
             if not member.entry.future.done():
@@ -228,11 +239,11 @@ class _Batch:
         self._made_messages = False
 
     async def run(self, members: Sequence[_Member], deadline: float) -> None:
-        """Run the batch: each unit gets its result here, or runs again elsewhere."""
+        """Run the batch, until each unit has left it in one of the ways above."""
         self._members = [*members]
         try:
             try:
-                doubt = await self._commit(deadline)
+                doubt = await self._run_transactions(deadline)
             finally:
                 self._resources.pool.release(self._connection)
             if doubt is not None:
@@ -245,8 +256,8 @@ class _Batch:
             where = frames(error.__traceback__)
             log.error("a batch ended with %s at %s", type(error).__name__, where)
 
-    async def _commit(self, deadline: float) -> InDoubt | None:
-        """Run the batch to its COMMIT. Returns InDoubt when its outcome is not known."""
+    async def _run_transactions(self, deadline: float) -> InDoubt | None:
+        """Run the reads, then the writes and COMMIT. Returns InDoubt if the outcome is unknown."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._read()
@@ -255,11 +266,11 @@ class _Batch:
             return doubt
         except _NotBatchable as not_batchable:
             await self._transaction.roll_back()
-            self._let_go(not_batchable.failed)
-            self._put_all_back()
+            self._run_alone(not_batchable.failed)
+            self._put_back_all()
         except ConnectionLost:
             self._resources.pool.close_idle()
-            self._put_all_back()
+            self._put_back_all()
         except TimeoutError:
             self._connection.close()
             error = self._resources.overdue(self._transaction, self._timeout_s)
@@ -271,7 +282,7 @@ class _Batch:
         return None
 
     async def _read(self) -> None:
-        """Run every unit to its end; those that wrote nothing get their results.
+        """Run every unit to its end, and answer those that wrote nothing.
 
         Raises: _NotBatchable, ConnectionLost.
         """
@@ -282,14 +293,14 @@ class _Batch:
                 member.tx = UnitTx(self._resources.queries, now_us)
                 member.coroutine = entry.context.run(UnitCoroutine, entry.unit, member.tx)
             except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
-                self._end(member, error)
+                self._fail(member, error)
             else:
                 self._step(member)
         for _ in range(_MAX_READS):
             if not any(member.request for member in self._members):
                 break
             await self._answer_requests()
-        self._let_go([member for member in self._members if member.request is not None])
+        self._run_alone([member for member in self._members if member.request is not None])
         for member in [m for m in self._members if not m.tx.deferred]:
             self._members.remove(member)
             member.answer()
@@ -334,16 +345,17 @@ class _Batch:
         try:
             member.step(answer)
         except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
-            self._end(member, error)
+            self._fail(member, error)
             return
         request, deferred = member.request, member.tx.deferred
-        reads_first = request is None or (
+        # A read after a write must see that write, but a batch sends the reads of all units first.
+        can_continue = request is None or (
             not deferred and request.wants == "rows" and request.calls[0].query.reads
         )
-        if not reads_first or len(deferred) > _MAX_WRITES:
-            self._let_go([member])
+        if not can_continue or len(deferred) > _MAX_WRITES:
+            self._run_alone([member])
 
-    def _end(self, member: _Member, error: BaseException) -> None:
+    def _fail(self, member: _Member, error: BaseException) -> None:
         """Pass the exception of a unit to its caller; none of its writes was sent."""
         self._members.remove(member)
         self._batcher.units += 1
@@ -364,18 +376,19 @@ class _Batch:
             transaction.follow(reads)
             failed = await self._send(transaction, arrange(self._members, merge=merge))
             if failed is None:
-                self._committed()
+                self._answer_all()
                 return
             await transaction.roll_back()
             reads = Transaction(self._connection, self._settings, "batch_read")  # not begun
             merge = False  # so that the next failure shows which unit it is
-            self._let_go(failed)
+            self._run_alone(failed)
         raise _NotBatchable(())
 
     async def _send(
         self, transaction: Transaction, statements: Sequence[_Statement]
     ) -> Iterable[_Member] | None:
-        """Send statements and COMMIT. Returns the units known to have failed; None: committed.
+        """Send statements and COMMIT. Returns the units known to have failed, none if the failed
+        statement was for several; None: committed.
 
         Raises: _NotBatchable, InDoubt, ConnectionLost.
         """
@@ -388,12 +401,12 @@ class _Batch:
             return [m for m in self._members if find_unsendable(m.tx.deferred)]
         try:
             results = await transaction.sync()
-            misfits = [
+            failed = [  # they changed another number of rows than their `rows=` says
                 statement.owners
                 for statement, result in zip(statements, results, strict=True)
                 if statement.rows is not None and statement.rows != result.count
             ]
-            if not misfits:
+            if not failed:
                 self._made_messages = any(
                     result.count
                     for statement, result in zip(statements, results, strict=True)
@@ -404,13 +417,13 @@ class _Batch:
         except ServerError as error:
             if not 0 <= error.position < len(statements):
                 raise _NotBatchable(self._members) from None
-            misfits = [statements[error.position].owners]
-        if any(len(owners) > 1 for owners in misfits):
+            failed = [statements[error.position].owners]
+        if any(len(owners) > 1 for owners in failed):
             return ()
-        return dict.fromkeys(owners[0] for owners in misfits)
+        return dict.fromkeys(owners[0] for owners in failed)
 
-    def _committed(self) -> None:
-        """Pass on the results: the batch is on disk."""
+    def _answer_all(self) -> None:
+        """Answer all units that are left: the batch is on disk."""
         members, self._members = self._members, []
         topics = set[str]()
         for member in members:
@@ -428,22 +441,22 @@ class _Batch:
         """Find out whether the batch was committed after its connection was lost."""
         try:
             if await find_outcome(doubt, self._resources.pool, deadline):
-                self._committed()
+                self._answer_all()
             else:
-                self._put_all_back()
+                self._put_back_all()
         except StoreUnavailable as error:
             self._resources.failed(error)
             for member in self._members:
                 member.entry.fail(own_error(error))
 
-    def _let_go(self, members: Iterable[_Member]) -> None:
-        """Remove units from the batch; they run alone."""
+    def _run_alone(self, members: Iterable[_Member]) -> None:
+        """Remove units from the batch, and run them alone."""
         members = [*members]
         for member in members:
             self._members.remove(member)
-        self._batcher.leave(members)
+        self._batcher.run_alone(members)
 
-    def _put_all_back(self) -> None:
+    def _put_back_all(self) -> None:
         members, self._members = self._members, []
         self._batcher.put_back(members)
 
