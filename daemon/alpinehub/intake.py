@@ -9,8 +9,21 @@
 A duplicate gets the existing id. It writes no version and no event: it is counted, and if it is
 newer by the source's order, the reservation gets that order.
 
-If two workers store the same external id or idempotency key, a unique constraint fails the second
-unit; it runs again and finds the rows of the first one.
+The unit runs until it commits, RUNS times at most:
+
+    batched ------------------------ COMMIT --> stored
+     |  |  ^                                      ^
+     |  +--+ Conflict: run again                  |
+     | NotBatched                                 |
+     v                                            |
+    in a transaction of its own ---- COMMIT ------+
+        |  ^
+        +--+ Conflict: run again
+
+The units of a batch do not see each other's rows: only unique constraints keep them apart. If two
+store the same external id, idempotency key, version or e-mail address of a customer, the second
+fails with Conflict, runs again, and finds the rows of the first. A unit that changes a customer, or
+has no e-mail address, depends on rows that no constraint protects, so it cannot be batched.
 """
 
 from __future__ import annotations
@@ -36,8 +49,8 @@ from alpinehub.reservations import (
 )
 from cordata import Conflict, Row, Store, StoreUnavailable, Tx
 
-#: Runs of one unit after conflicts of unique keys. In each round one unit succeeds: so many may
-#: change one reservation in several processes at once.
+#: Limit of the runs of one unit. If several processes change one reservation at once, one of them
+#: succeeds in each round: so up to this many may.
 RUNS = 8
 
 
@@ -107,9 +120,7 @@ class _Prepared(NamedTuple):
     id: str
     data: str
     content_hash: bytes
-    #: Whether the unit is batched: as long as constraints decide. External id and idempotency key
-    #: of a reservation, number of a version and e-mail address of a customer are unique; what
-    #: changes a customer, or finds one by a number, is decided by what was read (NotBatched).
+    #: Whether the unit is batched (see the top).
     batch: bool
 
 
@@ -128,33 +139,33 @@ async def store_submission(
     """
     prepared = _prepare(submission, now_us, batch=True)
     for _ in range(RUNS):
-        unit = partial(_store_submission, submission=submission, prepared=prepared)
+        unit = partial(_submission_unit, submission=submission, prepared=prepared)
         try:
             return await store.run(unit, batch=prepared.batch)
         except Conflict:
-            continue
+            continue  # the next run finds the other unit's rows
         except NotBatched:
             prepared = prepared._replace(batch=False)
     raise StoreUnavailable("too many changes of the same reservation at once", retry_after_s=1)
 
 
-async def _store_submission(
+async def _submission_unit(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
 ) -> StoreResult:
     """The unit of `store_submission`. A duplicate has no row in the inbox, so it is counted."""
     if submission.idempotency_key is None:
         result = await _find_and_store(tx, submission, prepared)
     else:
-        result = await _store_once(tx, submission, prepared, submission.idempotency_key)
+        result = await _store_if_key_is_new(tx, submission, prepared, submission.idempotency_key)
     if result.outcome == "duplicate":
         await counts.add(tx, submission.source.hotel.id, "duplicates")
     return result
 
 
-async def _store_once(
+async def _store_if_key_is_new(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, key: str
 ) -> StoreResult:
-    """Store it, unless a submission with this key was stored before."""
+    """Store it, unless a submission with this Idempotency-Key was stored before."""
     result: StoreResult | None = None
 
     async def find_and_store() -> str:
@@ -170,12 +181,13 @@ async def _store_once(
 async def _find_and_store(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
 ) -> StoreResult:
+    """Look up the reservation by its external id, and store the submission."""
     existing = None
     if submission.external_id is not None:
         existing = await tx.fetch_one(
             "find_reservation", source_id=submission.source.id, external_id=submission.external_id
         )
-    return await _store(tx, submission, prepared, existing)
+    return await _add_or_change(tx, submission, prepared, existing)
 
 
 async def store_in_unit(
@@ -186,21 +198,24 @@ async def store_in_unit(
     `existing`: its reservation, as `find_reservation` returns it. Raises: UnknownReservation,
     Conflict, StoreUnavailable.
     """
-    return await _store(tx, submission, _prepare(submission, tx.now_us, batch=False), existing)
+    prepared = _prepare(submission, tx.now_us, batch=False)
+    return await _add_or_change(tx, submission, prepared, existing)
 
 
-async def _store(
+async def _add_or_change(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, existing: Row | None
 ) -> StoreResult:
-    """Store it as a new reservation, or as the next version of an existing one."""
+    """Store it as a new reservation, or as the next version of the existing one, or find that it
+    is a duplicate.
+    """
     if existing is None:
-        return await _add(tx, submission, prepared)
+        return await _add_reservation(tx, submission, prepared)
     newness = submission.order.capped_at(tx.now_us).compare(existing)
     if newness < 0 or await _is_repeated(tx, submission, prepared, existing, is_newer=newness > 0):
         if newness > 0:
             await _write_order(tx, submission, existing["id"])
         return StoreResult(str(existing["id"]), "duplicate", int(existing["version"]))
-    return await _change(tx, submission, prepared, existing)
+    return await _change_reservation(tx, submission, prepared, existing)
 
 
 async def _is_repeated(
@@ -217,7 +232,9 @@ async def _is_repeated(
     return await tx.fetch_one("find_ended", **values) is not None
 
 
-async def _add(tx: Tx, submission: NormalisedSubmission, prepared: _Prepared) -> StoreResult:
+async def _add_reservation(
+    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
+) -> StoreResult:
     """Version 1 of a new reservation."""
     if not submission.may_create:
         raise UnknownReservation
@@ -247,7 +264,7 @@ async def _add(tx: Tx, submission: NormalisedSubmission, prepared: _Prepared) ->
     return StoreResult(prepared.id, "new", 1)
 
 
-async def _change(
+async def _change_reservation(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, existing: Row
 ) -> StoreResult:
     """The next version of an existing reservation."""
