@@ -64,8 +64,8 @@ class Queue(Broker):
         self._cursors: dict[str, str] = {}
         #: When messages are due again that this process retries or defers (a heap).
         self._due: list[int] = []
-        #: What `_look` found last: when the next scheduled message is due, and whether there are
-        #: suspects.
+        #: What `_read_next` found last: when the next scheduled message is due, and whether there
+        #: are suspects.
         self._next_at: int | None = None
         self._suspects = False
         #: Claims of this process in the store that it did not know of at the last renewal.
@@ -88,7 +88,7 @@ class Queue(Broker):
     ) -> Claimed:
         """As in Broker: one unit, so that results and the next claim share a commit."""
         if not outcomes and self._store.dialect == "sqlite":
-            limits = await self._worth_a_write(limits)
+            limits = await self._only_claimable(limits)
         if not outcomes and not limits:
             return Claimed(messages=(), next_at=self._first_due(), suspects=self._suspects)
         cursors: dict[str, str] = {}
@@ -103,7 +103,7 @@ class Queue(Broker):
                 "queue.promote", now_us=tx.now_us, limit=_PROMOTED
             )
             if self._suspects:
-                await self._look(tx, limits)  # another process may have taken them
+                await self._read_next(tx, limits)  # another process may have taken them
             if self._suspects:
                 suspects = await self._claim_suspect(tx, limits, number) if alone else []
                 if suspects or not alone:
@@ -112,18 +112,20 @@ class Queue(Broker):
             rows += await self._claim_keyed(tx, limits, number, cursors)
             more = frozenset(limits) if promoted == _PROMOTED else _full(limits, rows)
             if more != set(limits) and self._store.dialect == "sqlite":
-                await self._look(tx, limits)
+                await self._read_next(tx, limits)
             if self._suspects and alone and not rows:
                 rows = await self._claim_suspect(tx, limits, number)
-            # A claim without a sync may be lost in a crash of the server. Then another process
-            # claims the message again; only claims of a key, which keep an order, are synced.
+            # Without a sync a crash of the database may undo the claim, and another process claims
+            # the messages while this one still handles them. That is harmless: the rows no longer
+            # have this one's claim number, so its effects are refused. But messages of a key would
+            # be handled by two processes at once, out of order: their claims are synced.
             if not (outcomes or promoted or cursors):
                 await tx.write("commit.unsynced")
             return rows, more
 
         rows, more = await self._store.run(unit)
         self._cursors |= cursors
-        self._remember(outcomes)
+        self._note_due(outcomes)
         return Claimed(
             messages=[_message(row) for row in rows],
             more=more,
@@ -131,12 +133,14 @@ class Queue(Broker):
             suspects=self._suspects,
         )
 
-    async def _worth_a_write(self, limits: ClaimLimits) -> ClaimLimits:
-        """The groups with something to claim, by a read, which waits for no writer."""
+    async def _only_claimable(self, limits: ClaimLimits) -> ClaimLimits:
+        """The limits of the groups that have something to claim. It finds them by a read, which
+        waits for no writer, so that a pass that finds nothing needs no write transaction.
+        """
         names = json.dumps(list(limits))
 
         async def unit(tx: Tx) -> list[str]:
-            await self._look(tx, limits)
+            await self._read_next(tx, limits)
             if self._suspects or self._is_due(tx.now_us):
                 return list(limits)
             return [row["group"] for row in await tx.fetch_all("queue.ready", groups=names)]
@@ -144,12 +148,13 @@ class Queue(Broker):
         ready = await self._store.read(unit) if limits else []
         return {name: limits[name] for name in ready}
 
-    async def _look(self, tx: Tx, limits: ClaimLimits) -> None:
+    async def _read_next(self, tx: Tx, limits: ClaimLimits) -> None:
+        """Read when the next scheduled message is due, and whether there are suspects."""
         row = await tx.fetch_one("queue.next", groups=json.dumps(list(limits)), now_us=tx.now_us)
         assert row is not None
-        self._looked(row)
+        self._note_next(row)
 
-    def _looked(self, row: Row) -> None:
+    def _note_next(self, row: Row) -> None:
         self._next_at, self._suspects = row["next_at"], bool(row["suspects"])
 
     def _is_due(self, now_us: int) -> bool:
@@ -157,7 +162,8 @@ class Queue(Broker):
             bool(self._due) and self._due[0] <= now_us
         )
 
-    def _remember(self, outcomes: Sequence[Outcome]) -> None:
+    def _note_due(self, outcomes: Sequence[Outcome]) -> None:
+        """Note when the messages are due again that were settled for a retry."""
         now_us = self._store.now_us()
         while self._due and self._due[0] <= now_us:
             heapq.heappop(self._due)
@@ -172,7 +178,7 @@ class Queue(Broker):
         done = [o.message for o in outcomes if o.verdict is Verdict.DONE and not _is_deleted(o)]
         await self._settle_done(tx, [m for m in done if m.claim])
         for message in done:
-            if not message.claim:
+            if not message.claim:  # it came from Redis, so there is no row of it to delete
                 await tx.write(
                     "queue.mark",
                     event_id=message.event_id,
@@ -182,7 +188,7 @@ class Queue(Broker):
                 )
         for outcome in outcomes:
             if outcome.message.claim and outcome.verdict is not Verdict.DONE:
-                await self._settle_failed(tx, outcome)
+                await self._settle_unfinished(tx, outcome)
         if any(o.verdict is Verdict.BACK or o.message.order_key is not None for o in outcomes):
             tx.notify(MESSAGE_TOPIC)  # others may claim it, or the next message of its key
 
@@ -199,7 +205,8 @@ class Queue(Broker):
             await tx.write("queue.mark_done", **those, now_us=tx.now_us)
             await tx.write("queue.delete_done", **those)
 
-    async def _settle_failed(self, tx: Tx, outcome: Outcome) -> None:
+    async def _settle_unfinished(self, tx: Tx, outcome: Outcome) -> None:
+        """Settle a message that is not done: given back, to be retried, or a dead letter."""
         message, verdict = outcome.message, outcome.verdict
         row = {"event_id": message.event_id, "group": message.group, "claim": message.claim}
         if verdict is Verdict.BACK:
@@ -242,7 +249,7 @@ class Queue(Broker):
                 groups=json.dumps(list(limits)),
                 now_us=tx.now_us,
             )
-            self._looked(rows[0])
+            self._note_next(rows[0])
             return [row for row in rows if row["event_id"] is not None]
         found = [await tx.execute("queue.claim", **one, **claim) for one in ranges]
         return await self._claimed(tx, number) if any(found) else []

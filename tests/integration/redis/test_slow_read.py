@@ -40,7 +40,7 @@ async def test_worker_handles_all_when_each_read_took_too_long_once(
             ids = await publish(store, 5)
             await engine.idle_exit.run(asyncio.Event())
     assert sorted(handled) == sorted(ids)
-    assert slow.stopped >= {"load", "Queue._worth_a_write"}
+    assert slow.stopped >= {"load", "Queue._only_claimable"}
 
 
 async def test_reconciler_looks_again_when_each_read_took_too_long_once(
