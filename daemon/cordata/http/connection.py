@@ -1,9 +1,16 @@
 """One client connection: an asyncio protocol that runs one exchange after the other.
 
     IDLE --byte--> HEAD --whole head--> BODY --its end--> RESPONSE --response ended--> IDLE
-                     \\________ refused, too slow ________/  \\____ close ____> LINGER --> closed
+                    |                    |                   |
+                    +--------------------+-------------------+-- last response --> LINGER --> closed
 
-Pipelined requests wait as bytes. Upgrades are not supported: such requests are served as HTTP/1.1.
+The last response is an error (the request was refused or too slow), or the one after which the
+connection is to be closed. A request without a body goes from HEAD to RESPONSE.
+
+Pipelined requests wait as bytes in `_buffer`. A connection in IDLE with bytes in `_buffer` is not
+idle: a pipelined request waits for the next turn of the loop, or for the client to read.
+
+Upgrades are not supported: such requests are served as HTTP/1.1.
 There is no timer per connection or request: each phase has a deadline, and the server's sweep
 calls `check` about once a second.
 """
@@ -57,7 +64,6 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_body",
-        "_body_deadline",
         "_buffer",
         "_client_closed",
         "_deadline",
@@ -66,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         "_parser",
         "_peer",
         "_phase",
+        "_phase_deadline",
         "_pipelined",
         "flow",
         "server",
@@ -80,9 +87,10 @@ class Connection(asyncio.BufferedProtocol):
         self._on_closed = on_closed
         self._parser = HeadParser()
         self._phase = IDLE
+        #: When `check` ends the phase; in BODY and LINGER received bytes move it.
         self._deadline = _NEVER
-        #: Deadline of the whole body, or of all of LINGER.
-        self._body_deadline = _NEVER
+        #: In BODY and LINGER: received bytes do not move `_deadline` beyond this.
+        self._phase_deadline = _NEVER
         #: Bytes of the head that is coming, or of pipelined requests.
         self._buffer = b""
         self._body: Body | None = None
@@ -117,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle received bytes, by phase."""
         phase = self._phase
         if phase == RESPONSE or (phase == IDLE and (self._buffer or not self.flow.is_writable)):
-            self._buffer += data
+            self._buffer += data  # of a pipelined request
             if len(self._buffer) > _MAX_PIPELINED_BYTES:
                 self.flow.pause_reading()
         elif phase <= HEAD:
@@ -125,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         elif phase == BODY:
             self._read_body(data)
         elif not self.server.draining:  # dropped, but a client that still sends gets more time
-            self._deadline = min(self.server.loop.time() + _LINGER_S, self._body_deadline)
+            self._deadline = min(self.server.loop.time() + _LINGER_S, self._phase_deadline)
 
     def eof_received(self) -> bool:
         """The client closed its side. Returns True while a response to it is still due."""
@@ -210,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
             self._buffer = rest
         else:
             self._phase = BODY
-            self._deadline = self._body_deadline = now + config.body_timeout_s
+            self._deadline = self._phase_deadline = now + config.body_timeout_s
             self._buffer = b""
             exchange.expect_body(body.left, waits=head.expects_continue and not rest)
             if rest:
@@ -238,9 +246,9 @@ class Connection(asyncio.BufferedProtocol):
             if exchange.complete and exchange.started:
                 self._await_request()
             return
-        # Each byte extends the deadline a little.
-        self._body_deadline += len(data) / _MIN_BODY_RATE
-        self._deadline = min(now + config.body_timeout_s, self._body_deadline)
+        # Each byte moves the deadline of the body a little.
+        self._phase_deadline += len(data) / _MIN_BODY_RATE
+        self._deadline = min(now + config.body_timeout_s, self._phase_deadline)
         if not exchange.has_room:
             self.flow.pause_reading()
             self._deadline = now + config.response_timeout_s
@@ -260,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
         """Read on: the application took all of the body so far, or will take no more."""
         if self.flow.reading_paused and self._phase == BODY:
             now, limit_s = self.server.loop.time(), self.server.config.body_timeout_s
-            self._deadline = self._body_deadline = now + limit_s
+            self._deadline = self._phase_deadline = now + limit_s
             if self._body is not None and self._body.undecoded:
                 self.server.turns.add(self._decode_more)
             else:
@@ -343,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
         self._phase = LINGER
         now = self.server.loop.time()
         self._deadline = now + _LINGER_S
-        self._body_deadline = now + self.server.config.body_timeout_s
+        self._phase_deadline = now + self.server.config.body_timeout_s
         self.flow.resume_reading()
         if self._client_closed or self.flow.is_closing:
             self.flow.close()
@@ -398,24 +406,25 @@ class Connection(asyncio.BufferedProtocol):
     # Eviction
 
     def eviction_key(self, now: float) -> tuple[int, float] | None:
-        """(rank, seconds of waiting) of a connection that may be evicted, because the server waits
-        for a request, for the rest of one, for its end, or for its client to read. None: it waits
-        for the server, or has time left.
+        """How early this connection is evicted: the highest (rank, seconds) first, `seconds` being
+        the time that the server has waited for the client: for a request, for the rest of one, for
+        the client to read, or to close. None: it cannot be evicted, since the client waits for the
+        server, or has time left.
         """
         if not self.flow.connected:
             return None
         phase = self._phase
         self.flow.measure(now)
-        loss, limit_s = _UNREAD_EVICTION
+        rank, limit_s = _UNREAD_EVICTION
         if self.flow.read_lag_s >= limit_s and phase != LINGER:
-            return loss, self.flow.read_lag_s
+            return rank, self.flow.read_lag_s
         if phase == RESPONSE or self.flow.reading_paused:
             return None
         if phase == IDLE and (self._buffer or self.flow.has_unsent):
             return None
-        loss, limit_s = _EVICTION[phase]
+        rank, limit_s = _EVICTION[phase]
         waited_s = now - self._phase_begun_at()
-        return (loss, waited_s) if waited_s >= limit_s else None
+        return (rank, waited_s) if waited_s >= limit_s else None
 
     def _phase_begun_at(self) -> float:
         config = self.server.config
@@ -424,7 +433,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._phase == HEAD:
             return self._deadline - config.header_timeout_s
         if self._phase == LINGER:
-            return self._body_deadline - config.body_timeout_s
+            return self._phase_deadline - config.body_timeout_s
         return self._exchange.begun_at if self._exchange is not None else self._deadline
 
     def evict(self) -> None:
