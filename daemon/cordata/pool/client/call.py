@@ -37,7 +37,7 @@ class CallOptions(TypedDict, total=False):
     queue_timeout: float | None
     #: It may run more than once: it runs again when its process dies, ...
     idempotent: bool | None
-    #: ... at most so many times.
+    #: ... at most this many times.
     retries: int | None
     #: 0 to 9, higher goes first.
     priority: int
@@ -57,7 +57,7 @@ class CallRunner(Protocol):
         """The options of `@app.command` of each command that is known by now."""
 
     def submit(self, call: Call) -> None:
-        """Run the call. Raises: PoolClosed, PoolSaturated, CommandPoisoned, CommandUnknown."""
+        """Run the call. Raises: PoolClosed, PoolSaturated; with all other errors the call fails."""
 
     def cancel(self, call: Call, *, hard: bool) -> None:
         """Cancel the call; `hard`: kill its child if it does not end soon."""

@@ -56,7 +56,7 @@ log = logger("cordata.pool")
 #: How long a worker may take to say how its child died, before the caller is answered.
 _DEATH_REPORT_S = 1.5
 #: Longest pause between two checks of busy children, while calls wait for them.
-_LOOK_MAX_S = 0.05
+_CHECK_MAX_S = 0.05
 #: Pause before the client connects again to a child that it could not reach or that hung up.
 _CONNECT_AGAIN_S = 0.01
 #: A call that is being revoked is checked again after this long at most.
@@ -101,8 +101,8 @@ class Dispatcher:
         first = self._configured.get(DEFAULT_POOL, PoolConfig())
         self._breaker = CircuitBreaker(first.poison_limit, first.poison_pause_s)
         self._deadlines: Deadlines[Call] = Deadlines(self._deadline_passed)
-        self._look_timer: asyncio.TimerHandle | None = None
-        self._look_pause_s = STUCK_S
+        self._check_timer: asyncio.TimerHandle | None = None
+        self._check_pause_s = STUCK_S
         self._connect_timer: asyncio.TimerHandle | None = None
         self._last = 0
         #: Calls that were refused since the last line about it, and when there may be another.
@@ -119,7 +119,11 @@ class Dispatcher:
         return self._loop
 
     def submit(self, call: Call) -> None:
-        """Send the call, or let it wait. Raises: PoolClosed, PoolSaturated."""
+        """Send the call, or let it wait. Raises: PoolClosed; PoolSaturated, if the queue is full.
+
+        All other errors end the call, some of them at once: CommandPoisoned, CommandUnknown,
+        PreferredWorkerBusy, FrameTooLarge, and PoolSaturated of a nested call.
+        """
         if self.closed:
             raise PoolClosed("the client is closed")
         if self._directory is None:
@@ -148,8 +152,8 @@ class Dispatcher:
                 self._send_waiting(pool)
         if not call.done():
             self._deadlines.set(call, min(call.deadline, call.queue_deadline))
-            if self._look_timer is None:
-                self._look_soon()
+            if self._check_timer is None:
+                self._check_children_soon()
 
     def cancel(self, call: Call, *, hard: bool) -> None:
         """Cancel for the caller: a waiting call never begins, a running one is asked to end.
@@ -213,7 +217,7 @@ class Dispatcher:
         for call in self._deadlines.items():
             call.abandon(PoolClosed("the client was closed"))
         self._deadlines.close()
-        for timer in (self._look_timer, self._connect_timer):
+        for timer in (self._check_timer, self._connect_timer):
             if timer is not None:
                 timer.cancel()
         if self._directory is not None:
@@ -361,7 +365,7 @@ class Dispatcher:
                 return
         pool.queue.add(call, back=True)
         self._send_waiting(pool)
-        self._look_soon()
+        self._check_children_soon()
 
     def _log_saturation(self, pool: Scheduler, now: float) -> None:
         self._saturated += 1
@@ -430,8 +434,10 @@ class Dispatcher:
         self._send_waiting(self._pools[connection.address.pool])
 
     def _lost(self, connection: Connection) -> None:
-        """A connection ended: the calls that its child had not begun go to another child."""
-        begun = connection.begun
+        """A connection ended. A call that its child had begun is settled when the worker has said
+        how the child died; the others go to another child.
+        """
+        last_begun = connection.begun
         connection.close()
         self._connections.pop(connection.child, None)
         self._connect_later()  # the child may be alive and have ended only this connection
@@ -439,7 +445,7 @@ class Dispatcher:
         pool.remove(connection.child)
         calls, connection.child.calls = connection.child.calls, {}
         for number, call in calls.items():
-            if number <= begun:
+            if number <= last_begun:
                 self._ask_death(connection, call)
             elif call.late is not None:
                 self._fail(call, call.late)
@@ -520,10 +526,10 @@ class Dispatcher:
         connection = self._connection_with(call)
         if call.queued:
             self._pools[call.pool].queue.drop(call)
-            self._waited_too_long(call, now)
+            self._fail_late(call, now)
         elif call in self._nested:
             self._nested.remove(call)
-            self._waited_too_long(call, now)
+            self._fail_late(call, now)
         elif connection is None:  # the worker is being asked how the child died
             call.fail(DeadlineExceeded("the deadline passed as its child died", ran=True))
         elif call.number <= connection.begun:
@@ -541,12 +547,12 @@ class Dispatcher:
         """Revoking the calls up to this number is complete: `begun` is final for them."""
         if connection.closed:
             return
-        begun, calls = connection.begun, connection.child.calls
+        last_begun, calls = connection.begun, connection.child.calls
         back = []
         for each, call in list(calls.items()):
             if each > number:
                 break
-            if each > begun:
+            if each > last_begun:
                 del calls[each]
                 back.append(call)
             elif call.late is not None and not call.done():
@@ -571,17 +577,21 @@ class Dispatcher:
         text = f"the deadline passed in the queue{more}"
         return DeadlineExceeded(text, ran=call.attempts > 0)
 
-    def _waited_too_long(self, call: Call, now: float) -> None:
+    def _fail_late(self, call: Call, now: float) -> None:
+        """Fail a call that has waited too long."""
         call.fail(self._late_error(call, now))
 
-    def _look_soon(self) -> None:
+    def _check_children_soon(self) -> None:
         """Check the children again soon, while calls wait for them."""
-        self._look_pause_s = STUCK_S
-        if self._look_timer is None and not self.closed:
-            self._look_timer = self.loop.call_later(self._look_pause_s, self._look)
+        self._check_pause_s = STUCK_S
+        if self._check_timer is None and not self.closed:
+            self._check_timer = self.loop.call_later(self._check_pause_s, self._check_children)
 
-    def _look(self) -> None:
-        self._look_timer = None
+    def _check_children(self) -> None:
+        """Revoke calls that wait behind a long one, send those that wait for a free child, and
+        check again while any call waits.
+        """
+        self._check_timer = None
         now = monotonic()
         waiting = bool(self._nested)
         for pool in self._pools.values():
@@ -596,8 +606,8 @@ class Dispatcher:
             for connection in self._connections.values()
         )
         if waiting and not self.closed:
-            self._look_pause_s = min(1.5 * self._look_pause_s, _LOOK_MAX_S)
-            self._look_timer = self.loop.call_later(self._look_pause_s, self._look)
+            self._check_pause_s = min(1.5 * self._check_pause_s, _CHECK_MAX_S)
+            self._check_timer = self.loop.call_later(self._check_pause_s, self._check_children)
 
     # --- children that died, and those to be killed ---
 
