@@ -35,8 +35,9 @@ _AT_ONCE = 2
 #: Passwords of one account from one address, or of all unknown names, that wait for their
 #: computation: about a second's work.
 MAX_WAITING = 16
-#: Wrong passwords at once and then one in so many seconds, in one process: of a name from an
-#: address (the /64 of IPv6), from an address, and of a name from all addresses that never got in.
+#: (count, seconds): `count` wrong passwords at once, then one every `seconds`, in one process: of a
+#: name from an address (the /64 of IPv6), from an address, and of a name from all addresses that
+#: never got in.
 _OF_BOTH, _OF_ADDRESS, _OF_NAME = (10, 6.0), (30, 2.0), (100, 2.0)
 #: Names and addresses that one process counts for.
 _MAX_COUNTED = 10_000

@@ -31,10 +31,11 @@ class HubSettings:
     #: Guest requests may be pushed (`alpinehub account push`) to addresses of this machine and of
     #: private networks, too, and there without TLS.
     push_private: bool = False
-    #: Forms (sources of the kind form) have an address that everybody can read. So many submissions
-    #: at once are taken from one address (IPv6: one /64), of all forms together; more are 429.
+    #: Forms (sources of the kind form) have an address that everybody can read. At most this many
+    #: submissions at once are taken from one address (IPv6: one /64), of all forms together; more
+    #: are 429.
     form_burst: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
-    #: ... and so many a minute after that; 0: no limit.
+    #: ... and this many a minute after that; 0: no limit.
     form_per_minute: Annotated[float, Meta(ge=0, le=1_000_000)] = 5.0
     #: Of one form from all addresses; 0: no limit.
     form_per_hour: Annotated[int, Meta(ge=0, le=1_000_000)] = 600

@@ -411,7 +411,7 @@ class App:
 
         `due` returns the (scope, period) pairs that are due. Without it the job is due once for
         each day in UTC, with scope "" and period YYYY-MM-DD, and days that it missed come first.
-        `claim_timeout_s`: a run whose process does not renew its claim for so long is taken over.
+        `claim_timeout_s`: a run whose process does not renew its claim for this long is taken over.
         """
 
         def register(run: Job) -> Job:

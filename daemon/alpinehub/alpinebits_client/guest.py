@@ -106,7 +106,7 @@ def _stay(reservation: _Element) -> dict[str, Any]:
 
 
 def _when(stay: _Element) -> dict[str, Any]:
-    """Two days, or a window in which so many nights begin."""
+    """Arrival and departure, or a number of nights and the window in which they begin."""
     span, window = descendant(stay, "TimeSpan"), descendant(stay, "StartDateWindow")
     arrival, departure = _day(_get(span, "Start")), _day(_get(span, "End"))
     if window is None:

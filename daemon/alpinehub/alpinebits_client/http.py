@@ -238,7 +238,7 @@ async def _read_body(reader: asyncio.StreamReader, head: Mapping[str, str], most
 
 
 async def _read_some(reader: asyncio.StreamReader, length: int | None, most: int) -> bytes:
-    """So many bytes; None: all there are. A connection that ends early is IncompleteReadError."""
+    """`length` bytes; None: all there are. A connection that ends early is IncompleteReadError."""
     if length is not None and length > most:
         raise _too_large(most)
     data = bytearray()

@@ -47,11 +47,11 @@ _PAUSE_S, _LONGEST_S, _LONGEST_ANSWERED_S = 5, 900, 120
 #: Pauses are shorter by up to this share, so that servers which failed together are not called
 #: together again.
 _JITTER = 0.1
-#: After so many failures in a row each guest request goes alone.
+#: After this many failures in a row each guest request goes alone.
 _ALONE_AFTER = 2
 #: From this failure in a row on there is an alert: 35 s after the first.
 _ALERT_AFTER = 4
-#: A push.due that is so late is lost: its handler was cancelled, or the broker lost it.
+#: A push.due that is at least this late is lost: its handler was cancelled, or the broker lost it.
 _LOST_US = 600 * 1_000_000
 
 #: Problems after which nothing of the request has left this machine.

@@ -13,7 +13,7 @@ from pathlib import Path
 from cordata.alert.spool import in_first
 
 _FILE, _LOCK = "alerts.json", "alerts.lock"
-#: A cause without a mail for so long is deleted from the file.
+#: A cause without a mail for this long is deleted from the file.
 _KEEP_S = 30 * 86_400.0
 #: Pause before a mail that could not be sent may be tried again.
 RETRY_S = 60.0

@@ -151,9 +151,9 @@ def merge(group: AlertGroup, later: AlertGroup) -> None:
 class AlertPace:
     """Limits of mails; times in microseconds."""
 
-    #: A group with so many pending alerts is due at once;
+    #: A group with this many pending alerts is due at once; ...
     count: int
-    #: with fewer, so long after the first of them.
+    #: ... with fewer, this long after the first of them.
     wait_us: int
     #: Least time between two mails about one kind.
     cooldown_us: int

@@ -35,7 +35,7 @@ _SLICE = "cordata.slice"
 _JOURNAL = Path("/var/log/journal")
 _LISTENING = "0A"
 _NO_SYSTEMD = "systemd does not run here: `cordata server` needs no units"
-#: Of the state directory at most so many files are looked at.
+#: At most this many files of the state directory are looked at.
 _FILES = 1000
 
 

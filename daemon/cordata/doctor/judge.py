@@ -16,7 +16,7 @@ _OLDEST_SYSTEMD, _TESTED_SYSTEMD = 253, 257
 _SPANS_S = {"d": 86_400, "h": 3600, "min": 60, "s": 1, "ms": 0.001}
 #: Free space below which commits are about to fail, and below which somebody should look.
 _LEAST_BYTES, _LITTLE_BYTES, _LITTLE_SHARE = 100 << 20, 1 << 30, 0.05
-#: Writers checkpoint by themselves when the log is so many times over its limit.
+#: Writers checkpoint by themselves when the log has this many times its limit.
 _FAR_OVER = 4
 #: Connections of a process beside `pool_size`: one or two that listen.
 _LISTENING = 2

@@ -19,12 +19,12 @@ from cordata.eventstore.partition import (
 from cordata.process import Process, plain_name
 from cordata.store import Row, Store, Tx
 
-#: So many events are counted exactly; the number of further ones is estimated.
+#: Up to this many events are counted exactly; the number of further ones is estimated.
 _CAP = 100_000
 #: How long a status waits for appends in flight.
 _HEAD_S = 1.0
 _EVER = 2**63 - 1
-#: Workers wait so long at most when the process dies during a reset.
+#: Workers wait at most this long when the process dies during a reset.
 _PAUSE_US = 60_000_000
 
 

@@ -39,7 +39,7 @@ _LAST = 2**63 - 1
 _FIRST_S, _LONGEST_S = 0.002, 0.1
 #: Limit of the marks that wait: more would only make the steps smaller.
 _MARKS = 8
-#: The transaction that holds the safe position back for so long is logged.
+#: A transaction that holds the safe position back for this long is logged.
 _TELL_S = 10.0
 
 

@@ -12,7 +12,8 @@ from cordata.eventstore.record import EventPage, StoredEvent
 from cordata.eventstore.store import EventStore
 from cordata.store import Store
 
-#: Events are in the order of time, except for long transactions: they may differ by so much.
+#: Events are in the order of time, except for long transactions: their times may be out of order
+#: by up to this.
 _SLACK_US = 60_000_000
 _WAIT_S = 60.0
 

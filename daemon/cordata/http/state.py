@@ -17,7 +17,7 @@ from cordata.http.proxy import TrustedProxies
 from cordata.http.response import date_line
 
 #: Bytes read from one connection at once. The event loop's buffer is four times as large: each
-#: connection that sends ahead would use so much more memory.
+#: connection that sends ahead would use as much more memory.
 _READ_BYTES = 65_536
 #: Calls of `TurnQueue` in one turn of the event loop: each takes about 0.1 ms.
 _CALLS_PER_TURN = 4

@@ -22,7 +22,7 @@ from cordata.store import Store
 _WAIT_S = 3600.0
 #: Time between the starts of two passes under load, which makes them few and their batches large.
 SPACING_S = 0.02
-#: (units, factor): above so many units that wait for a commit, the spacing is multiplied.
+#: (units, factor): while more than `units` wait for a commit, the spacing is multiplied by it.
 LOADED = ((4, 3), (12, 6))
 #: Passes that need no spacing after an idle time: so a single event is not delayed, although it
 #: causes several wake-ups (for its commit or its entry in a stream, and for its acknowledgement).

@@ -18,7 +18,7 @@ log = logger("cordata.retention")
 
 _EVERY_S = 900.0
 _BATCH = 200
-#: A kind of alert is deleted when it has not occurred for so long.
+#: A kind of alert is deleted when it has not occurred for this long.
 _ALERT_S = 30 * 86_400.0
 
 

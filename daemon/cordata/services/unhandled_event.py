@@ -17,7 +17,7 @@ from cordata.store import Store, published_types
 
 log = logger("cordata.groups")
 
-#: An alert is raised when no process has run a group for so long.
+#: An alert is raised when no process has run a group for this long.
 _ABSENT_S = 3600.0
 _ABSENT_EVERY_S = 300.0
 #: After a start of the whole system, workers have this long to say which groups they have.

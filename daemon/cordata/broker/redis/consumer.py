@@ -49,7 +49,7 @@ _PAGE = 500
 _PAUSE_S = 0.5
 #: A claim waits while more handled messages than this have no mark yet.
 _UNMARKED = 1000
-#: Marked messages are acknowledged with the next read; if none comes, after so long.
+#: Marked messages are acknowledged with the next read; if none comes, after this long.
 _ACKNOWLEDGE_S = 0.5
 
 
@@ -124,7 +124,7 @@ class Consumer:
                 wake()
                 while entries := await self._server.wait_for_entries(self._keys.wake, after):
                     after = entries[-1][0]
-                    # So many that earlier ones may have been trimmed already.
+                    # If there are as many as the stream keeps, earlier ones may have been trimmed.
                     types = {type.decode() for _, fields in entries for type in fields}
                     self._wake(types if len(entries) < WAKES else None)
                     wake()

@@ -53,7 +53,7 @@ log = logger("cordata.redis")
 
 #: How long a blocking read lasts without an answer.
 BLOCK_S = 30.0
-#: Idle connections are checked with PING before use after so long.
+#: Idle connections are checked with PING before use after this long.
 _HEALTH_CHECK_S = 30
 #: A host that vanished is noticed within this, though nothing is sent while a read blocks.
 _KEEPALIVE = {
@@ -72,7 +72,7 @@ _LOGIN_HINT = (
     " a unit reads it when it starts: restart it then"
 )
 _SENTINEL_HINT = _LOGIN_HINT.replace("redis-password", "sentinel-password")
-#: The same refusal is logged again after so long.
+#: The same refusal is logged again after this long.
 _REFUSED_S = 300.0
 #: A key of another type is where a stream should be.
 WRONG_TYPE = "WRONGTYPE"

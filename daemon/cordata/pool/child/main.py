@@ -196,7 +196,7 @@ class Connection:
         self._loop.watch(self, select.POLLIN)
 
     def read(self, packets: int = 1) -> None:
-        """Read at most so many packets, without waiting."""
+        """Read at most `packets` packets, without waiting."""
         limit = self._loop.spec.max_frame_bytes + protocol.HEAD_BYTES
         try:
             for _ in range(packets):

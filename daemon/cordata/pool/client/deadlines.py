@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T", bound=Hashable)
 #: Shortest pause between two scans of all items, and so the longest delay of `due`.
 _PAUSE_S = 0.01
-#: With many items the pause is so many times the duration of a scan.
+#: With many items the pause is this many times the duration of a scan.
 _SHARE = 10
 
 

@@ -35,7 +35,7 @@ DEPTH, DEPTH_SHORT = 2, 16
 BUDGET_US = 1000
 #: Estimated cost of waking a process: its own time, and the cache misses of others.
 AWAKE_US = 150
-#: A child that has run one call for so long is not expected to begin the next one soon.
+#: A child that has run one call for this long is not expected to begin the next one soon.
 STUCK_S = 0.010
 #: Workers named in an error text, at most.
 _NAMED = 10

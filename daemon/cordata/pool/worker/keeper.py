@@ -47,7 +47,7 @@ log = logger("cordata.pool")
 
 #: Longest pause between two checks of the children; the next deadline may end it earlier.
 _LOOK_S = 1.0
-#: A child that lived so long started well: the back-off begins anew.
+#: A child that lived at least this long started well: the back-off begins anew.
 _SETTLED_S = 60.0
 #: Reasons to kill a child after which the next one starts at once: its start did not fail.
 _AT_ONCE = ("deadline", "cancelled", "stop")

@@ -24,8 +24,8 @@ from cordata.pid import is_gone, namespace, start_of
 #: Subscription (a hash of its name), partition, term, position, number of the attempt.
 _RECORD = struct.Struct("<8sIQQI")
 _EMPTY = bytes(_RECORD.size)
-#: A crash counts if it was under one of so many earlier claims: the processes between may have died
-#: of something else before they counted it. A reset skips more terms than that.
+#: A crash counts if it was under one of this many claims before: the processes between may have
+#: died of something else before they counted it. A reset skips more terms than that.
 _CLAIMS = 4
 
 

@@ -46,7 +46,7 @@ log = logger("cordata.engine")
 _IDLE_S = 3600.0
 #: Between checks whether the lease is renewed.
 _LEASE_S = 0.05
-#: While the store is unavailable it pauses as after so many failures.
+#: While the store is unavailable it pauses as long as after this many failures.
 _AWAY_AS_ATTEMPT = 3
 
 

@@ -12,8 +12,8 @@ from cordata.services.subscription.partition import Dependencies, PartitionRunne
 from cordata.store import Row
 from cordata.subscription import Subscription
 
-#: A subscription's partitions queue so many pages of events together; one with its share of that is
-#: left out of the next read.
+#: The partitions of a subscription queue at most this many pages of events together; one that has
+#: its share of them is left out of the next read.
 _PAGES = 4
 _LEAST = 4
 

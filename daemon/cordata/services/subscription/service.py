@@ -33,7 +33,7 @@ log = logger("cordata.engine")
 _WAIT_S = 3600.0
 #: Pauses while the store is unavailable.
 _BACKOFF = Backoff(0.25, 5.0)
-#: Positions of events that were handled without a commit are stored after so long.
+#: Positions of events that were handled without a commit are stored after this long.
 FLUSH_S = 0.5
 #: Positions that moved without an event are stored this often.
 _QUIET_S = 60.0

@@ -97,7 +97,7 @@ class Connection:
 
     @property
     def has_too_many_statements(self) -> bool:
-        """Whether it has so many prepared statements that the pool should replace it."""
+        """Whether it has too many prepared statements, so that the pool should replace it."""
         return len(self._names) > _MAX_PREPARED
 
     @property

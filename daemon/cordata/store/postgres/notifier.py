@@ -24,7 +24,7 @@ _log = log.logger("cordata.store")
 
 _CHANNEL = "cordata"
 _NOTIFY = f"SELECT pg_notify('{_CHANNEL}', topic) FROM json_array_elements_text($1::json) AS topic"
-#: The server's time is measured so often, which also shows whether the session is alive.
+#: The server's time is measured at this interval, which also shows whether the session is alive.
 _MEASURE_S = 60.0
 #: A server that does not answer within this time is taken for dead.
 _ANSWER_S = 10.0

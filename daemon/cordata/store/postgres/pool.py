@@ -21,9 +21,9 @@ from cordata.errors import StoreUnavailable
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import Busy, ServerFull
 
-#: Connections that are idle for so long are closed, except for one.
+#: Connections that are idle for this long are closed, except for one.
 _IDLE_S = 60.0
-#: A server without a free connection slot is not asked again for so long.
+#: A server without a free connection slot is not asked again for this long.
 _FULL_S = 2.0
 
 

@@ -27,9 +27,10 @@ from cordata.store.tx import Unit
 T = TypeVar("T")
 
 _ATTEMPTS = 3
-#: The server ends a slow read itself; if it does not answer so much later, it is taken for dead.
+#: The server ends a slow read itself; if it does not answer this much later, it is taken for
+#: dead.
 _GRACE_S = 1.0
-#: So many functions are remembered.
+#: At most this many functions are remembered.
 _MAX_FUNCTIONS = 1000
 
 

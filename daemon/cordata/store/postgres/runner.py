@@ -55,8 +55,8 @@ from cordata.store.tx import Row, Unit, before_write
 _ATTEMPTS = 6
 #: Pause between runs, times a random number and that of the attempt, to avoid another collision.
 _PAUSE_S = 0.01
-#: The server ends a statement after `write_timeout_s`; if it is silent for so much longer, it is
-#: taken for dead.
+#: The server ends a statement after `write_timeout_s`; if it is silent for this much longer, it
+#: is taken for dead.
 GRACE_S = 1.0
 
 

@@ -33,7 +33,7 @@ from cordata.unawaited import require_awaits
 
 T = TypeVar("T")
 
-#: Closing waits so long for units under way.
+#: Closing waits at most this long for units under way.
 _CLOSE_WAIT_S = 15.0
 
 

@@ -78,7 +78,7 @@ HISTORY = (
 _STATUS = f"SELECT pg_xact_status($1::xid8) AS status, {HISTORY} AS history"
 #: SQLSTATE: the id lies in the future of this server.
 _FUTURE_ID = "22023"
-#: The server's timeout for idle transactions is so much longer than `transaction_timeout_s`.
+#: The server's timeout for idle transactions is this much longer than `transaction_timeout_s`.
 _GRACE_S = 1.0
 _ROLLBACK_S = 2.0
 #: Pauses between questions for the outcome of a commit.

@@ -34,7 +34,7 @@ from cordata.unawaited import require_awaits
 
 T = TypeVar("T")
 
-#: Closing waits so long for the lock; then the log is left as it is.
+#: Closing waits at most this long for the lock; then the log is left as it is.
 _CLOSE_WAIT_S = 2.0
 
 

@@ -27,11 +27,11 @@ _log = log.logger("cordata.store")
 _HEADER = struct.Struct(">IIIIIIII")
 _FRAME_HEADER_BYTES = 24
 _SALTS_AT = 8
-#: A checkpoint waits so long, with the lock, for readers that still use the log.
+#: A checkpoint waits at most this long, with the lock, for readers that still use the log.
 _READERS_MS = 100
 #: Commits between looks at the size of the log: 10 us each.
 _LOOK_EVERY = 8
-#: A writer makes a checkpoint itself when the log is larger than so many times its limit.
+#: A writer makes a checkpoint itself when the log is larger than this many times its limit.
 _FAR_OVER = 4
 #: A writer that found a reader in the way leaves the log alone for a while.
 _PAUSE_S = 1.0

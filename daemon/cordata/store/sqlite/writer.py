@@ -26,7 +26,7 @@ from cordata.store.sqlite.tx import SqliteTx, drive
 from cordata.store.tasks import StoreTasks, fail_future, own_error
 from cordata.store.tx import Tx, Unit
 
-#: After so many storage errors in a row the waiting units are refused, not tried one by one.
+#: After this many storage errors in a row the waiting units are refused, not tried one by one.
 _GIVE_UP_AFTER = 3
 
 
