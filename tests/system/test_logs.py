@@ -1,0 +1,75 @@
+"""`cordata logs` on a booted host: units, requests, levels, systemd's own lines, new entries."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.host.machine import Host
+
+REQUEST = "5a1de3c0f4b24c4f"
+REFUSED = (
+    f"curl -sS -o /dev/null -H 'X-Request-ID: {REQUEST}' -H 'X-Webhook-Secret: wrong'"
+    " -d '{}' http://127.0.0.1:8080/api/webhook/generic"
+)
+
+Entries = list[dict[str, Any]]
+
+
+def shown(host: Host, *arguments: str) -> Entries:
+    lines = host.run("cordata", "logs", "--json", *arguments).stdout.splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_units_of_the_runtime_and_what_systemd_says_of_them_are_shown(host: Host) -> None:
+    host.systemctl("restart", "worker@1")
+    entries = shown(host, "--since", "5m")
+    assert {entry["unit"] for entry in entries} >= {"worker@0", "worker@1", "primary"}
+    of_one = shown(host, "--worker", "1", "--since", "5m")
+    assert {entry["unit"] for entry in of_one} == {"worker@1"}
+    assert [one["message"] for one in of_one if one["logger"] == "systemd"][-1].startswith(
+        "Started"
+    )
+    assert {one["unit"] for one in shown(host, "--primary", "--unit", "worker@1")} == {
+        "primary",
+        "worker@1",
+    }
+    assert [one["at"] for one in entries] == sorted(one["at"] for one in entries)
+
+
+def test_lines_are_the_last_ones_as_text(host: Host) -> None:
+    whole = shown(host, "--since", "1h")
+    assert shown(host, "-n", "3") == whole[-3:]
+    assert shown(host, "--since", "1h", "-n", "2") == whole[-2:]
+    (line,) = host.run("cordata", "logs", "-n", "1").stdout.splitlines()
+    assert line.startswith(whole[-1]["at"][:23]) and whole[-1]["message"] in line
+
+
+def test_one_request_is_found_by_its_id_and_by_level(host: Host) -> None:
+    host.sh(REFUSED)
+    (entry,) = shown(host, "--request", REQUEST)
+    assert entry["unit"].startswith("worker@") and entry["level"] == "warning"
+    assert REQUEST in host.run("cordata", "logs", "--level", "warning").stdout
+    assert not shown(host, "--level", "error", "--request", REQUEST)
+    assert not shown(host, "--request", "unknown")
+
+
+def test_new_entries_follow_until_it_is_ended(host: Host) -> None:
+    host.sh(REFUSED)
+    command = "echo $$; exec timeout --foreground 60 cordata logs -f -n 1 --level warning"
+    with host.popen("sh", "-c", command) as following:
+        assert following.stdout is not None
+        pid = int(following.stdout.readline())
+        following.stdout.readline()
+        host.sh(REFUSED.replace(REQUEST, "0123456789abcdef"))
+        while "0123456789abcdef" not in following.stdout.readline():
+            assert following.poll() is None
+        host.kill("INT", pid)
+        following.communicate()
+    assert following.returncode == 130
+
+
+def test_user_who_may_not_read_the_journal_learns_what_to_do(host: Host) -> None:
+    refused = host.run("runuser", "-u", "nobody", "--", "cordata", "logs", check=False)
+    assert refused.returncode == 1
+    assert "systemd-journal" in refused.stderr
