@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -117,10 +118,24 @@ def _usage(error: Exception) -> int | None:
     """Show an error of click and return its exit code; None for any other error."""
     if isinstance(error, click.ClickException):
         error.show()
+        if near := _similar_command(error):
+            print(f"hint: did you mean `{near}`?", file=sys.stderr)
         return error.exit_code
     if isinstance(error, click.Abort):  # Ctrl-C, or a question that was not answered with yes
         return EXIT_INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else EXIT_FAILED
     return None
+
+
+def _similar_command(error: click.ClickException) -> str:
+    """The command that was probably meant; "": none, or click has said it, as newer versions do."""
+    import difflib
+
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    unknown = re.match(r"No such command '(.*)'\.\Z", error.format_message())
+    if ctx is None or unknown is None or not isinstance(ctx.command, click.Group):
+        return ""
+    near = difflib.get_close_matches(unknown[1], ctx.command.list_commands(ctx), n=1)
+    return f"{ctx.command_path} {near[0]}" if near else ""
 
 
 def report(error: CordataError, *, debug: bool = False) -> int:

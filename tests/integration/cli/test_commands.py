@@ -32,6 +32,16 @@ def test_wrong_usage_is_exit_2_without_traceback(arguments: list[str]) -> None:
     assert "Usage: cordata" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"), [(["logz"], "logs"), (["dlq", "lst"], "list"), (["zzzzzz"], "")]
+)
+def test_similar_command_is_suggested(typed: list[str], meant: str) -> None:
+    result = cordata(*typed)
+    assert result.returncode == 2
+    said = [line for line in result.stderr.splitlines() if "id you mean" in line]
+    assert len(said) == bool(meant) and all(meant in line for line in said), result
+
+
 def test_completion_offers_commands() -> None:
     result = cordata(_CORDATA_COMPLETE="bash_complete", COMP_WORDS="cordata con", COMP_CWORD="1")
     assert "plain,config" in result.stdout
