@@ -18,10 +18,9 @@ from cordata import __version__
 from cordata.config import Config, find_file, open_document
 from cordata.config.show import lines
 from cordata.doctor.examination import Subject
-from cordata.doctor.host import run_program
-from cordata.doctor.judge import Unit
 from cordata.errors import ConfigError, CordataError
 from cordata.systemd import Credentials, is_booted
+from cordata.systemd.systemctl import Unit, run_program
 
 _LINES = 2000
 #: Of Debian, beside that of the application.

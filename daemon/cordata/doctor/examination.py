@@ -22,12 +22,12 @@ from cordata.config.reader import drop_in_files
 from cordata.connection import become_owner
 from cordata.doctor.finding import Finding, of_error, ok, run_checks
 from cordata.doctor.host import Host, read_units
-from cordata.doctor.judge import Unit
 from cordata.doctor.service import Service, read_secrets
 from cordata.errors import ConfigError
 from cordata.factory import check_start
 from cordata.store import store_class
 from cordata.systemd import Credentials
+from cordata.systemd.systemctl import Unit
 
 _MASK = "********"
 #: Shorter secrets would mask ordinary words.

@@ -5,7 +5,6 @@ Without systemd (a container, a workstation) the checks of units are skipped, wi
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pwd
 import resource
@@ -22,11 +21,12 @@ from pathlib import Path
 from cordata.config import Config
 from cordata.doctor import judge
 from cordata.doctor.finding import Finding, failed, in_thread, ok, skipped
-from cordata.doctor.judge import File, Listener, Space, Unit
+from cordata.doctor.judge import File, Listener, Space
 from cordata.systemd import is_booted
+from cordata.systemd.systemctl import Unit, run_program, show_units
 
 _PROPERTIES = (
-    *("Id", "LoadState", "LoadError", "FragmentPath", "DropInPaths", "NeedDaemonReload"),
+    *("LoadState", "LoadError", "FragmentPath", "DropInPaths", "NeedDaemonReload"),
     *("UnitFileState", "ActiveState", "SubState", "Result", "NRestarts", "MainPID", "Slice"),
     *("User", "Type", "NonBlocking", "LimitNOFILE", "TimeoutStopUSec", "Listen", "Backlog"),
     *("ActiveEnterTimestamp", "MemoryCurrent"),
@@ -39,50 +39,15 @@ _NO_SYSTEMD = "systemd does not run here: `cordata server` needs no units"
 _FILES = 1000
 
 
-async def run_program(*argv: str) -> tuple[int, str]:
-    """Exit code and output (stdout, then stderr) of a program; 127 if there is none.
-
-    Cancelling kills it.
-    """
-    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdin=null, stdout=pipe, stderr=pipe, env={**os.environ, "LC_ALL": "C.UTF-8"}
-        )
-    except OSError:
-        return 127, ""
-    try:
-        out, error = await process.communicate()
-    except asyncio.CancelledError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        raise
-    return process.returncode or 0, (out + error).decode(errors="replace")
-
-
 async def read_units() -> list[Unit]:
     """The units of the package and all services of its slice, by one call of systemctl."""
     if not is_booted():
         return []
-    words = ("systemctl", "show", f"--property={','.join(_PROPERTIES)}", "--", "*.service")
-    _, text = await run_program(*words, *judge.UNITS)
-    units = {unit["Id"]: unit for unit in map(_parse, text.split("\n\n")) if "Id" in unit}
     return [
         unit
-        for name, unit in sorted(units.items())
-        if name in judge.UNITS or unit.get("Slice") == _SLICE
+        for unit in await show_units(_PROPERTIES, "*.service", *judge.UNITS)
+        if unit["Id"] in judge.UNITS or unit.get("Slice") == _SLICE
     ]
-
-
-def _parse(block: str) -> dict[str, str]:
-    """`NAME=value` lines of one unit; Listen= has one line for each address."""
-    unit: dict[str, str] = {}
-    for line in block.splitlines():
-        name, equals, value = line.partition("=")
-        if equals:
-            unit[name] = f"{unit[name]}\n{value}" if name in unit else value
-    return unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +87,17 @@ class Host:
         """The units, and lines of their drop-ins that systemd ignores."""
         if not is_booted():
             return [skipped("units", _NO_SYSTEMD)]
-        paths = {path for unit in self.units for path in unit.get("DropInPaths", "").split()}
-        names = [unit["Id"] for unit in self.units if unit.get("DropInPaths")]
+        paths = {path for unit in self.units for path in judge.drop_ins(unit)}
+        names = [unit["Id"] for unit in self.units if judge.drop_ins(unit)]
         if not paths:
             return judge.judge_units(self.units)
         _, text = await run_program("systemd-analyze", "verify", "--man=no", *names)
         lines = dict.fromkeys(text.splitlines())
         ignored = [line for line in lines if line.partition(":")[0] in paths]
-        # systemctl says only that a unit is bad; this says why.
-        reasons = dict(line.split(": ", 1) for line in lines if line.partition(": ")[0] in names)
+        # systemctl says only that a unit is bad; this says why, the cause first.
+        reasons = dict(
+            line.split(": ", 1) for line in reversed(lines) if line.partition(": ")[0] in names
+        )
         units = [
             {**unit, "LoadError": reasons.get(unit["Id"]) or unit.get("LoadError", "")}
             for unit in self.units

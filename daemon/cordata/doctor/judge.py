@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cordata.doctor.finding import Finding, failed, ok, skipped, warning
+from cordata.systemd.systemctl import Unit
 
 #: The units that the package brings; workers are found beside them.
 UNITS = ("http.socket", "primary.service", "worker@0.service", "workers.target", "cordata.target")
@@ -20,8 +21,6 @@ _LEAST_BYTES, _LITTLE_BYTES, _LITTLE_SHARE = 100 << 20, 1 << 30, 0.05
 _FAR_OVER = 4
 #: Connections of a process beside `pool_size`: one or two that listen.
 _LISTENING = 2
-
-Unit = Mapping[str, str]
 
 
 def judge_systemd(version: str) -> Finding:
@@ -43,6 +42,12 @@ def is_installed(units: Sequence[Unit]) -> bool:
     return any(unit.get("LoadState") != "not-found" for unit in known)
 
 
+def drop_ins(unit: Unit) -> list[str]:
+    """Its drop-ins of this host, without those of packages."""
+    paths = unit.get("DropInPaths", "").split()
+    return [path for path in paths if not path.startswith("/usr/lib/")]
+
+
 def judge_units(units: Sequence[Unit], ignored: Sequence[str] = ()) -> list[Finding]:
     """`units`: from `systemctl show`; `ignored`: what `systemd-analyze verify` says of drop-ins."""
     if not is_installed(units):
@@ -58,8 +63,10 @@ def judge_units(units: Sequence[Unit], ignored: Sequence[str] = ()) -> list[Find
         warning("units", line, "correct that file, then `systemctl daemon-reload`")
         for line in ignored
     ]
-    drop_ins = sorted({path for unit in units for path in unit.get("DropInPaths", "").split()})
-    text = f"{len(units)} units" + (f"; drop-ins: {', '.join(drop_ins)}" if drop_ins else "")
+    files_of_host = sorted({path for unit in units for path in drop_ins(unit)})
+    text = f"{len(units)} units"
+    if files_of_host:
+        text += f"; drop-ins: {', '.join(files_of_host)}"
     return found or [ok("units", text)]
 
 

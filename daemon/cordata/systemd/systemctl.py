@@ -1,0 +1,72 @@
+"""Asks and directs systemd by `systemctl`, which an operator may type as well: no D-Bus library."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from cordata.errors import CordataError
+
+#: Properties of a unit, as `systemctl show` prints them.
+Unit = Mapping[str, str]
+
+
+class SystemdError(CordataError):
+    """systemd did not do what it was asked to."""
+
+    code = "systemd"
+
+
+async def run_program(*argv: str) -> tuple[int, str]:
+    """Exit code and output (stdout, then stderr) of a program; 127 if there is none.
+
+    Cancelling kills it.
+    """
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=null, stdout=pipe, stderr=pipe, env={**os.environ, "LC_ALL": "C.UTF-8"}
+        )
+    except OSError:
+        return 127, ""
+    try:
+        out, error = await process.communicate()
+    except asyncio.CancelledError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        raise
+    return process.returncode or 0, (out + error).decode(errors="replace")
+
+
+async def systemctl(*words: str) -> str:
+    """What systemctl prints. Raises: SystemdError if it fails."""
+    code, text = await run_program("systemctl", *words)
+    if code:
+        said = text.strip() or f"it exited with {code}"
+        raise SystemdError(f"systemctl {' '.join(words)}: {said}")
+    return text
+
+
+async def show_units(properties: Iterable[str], *names: str) -> list[Unit]:
+    """These units and those that match these patterns, once each, by one call of systemctl.
+
+    A name of a unit that does not exist gives one with LoadState=not-found, a pattern gives none.
+    """
+    _, text = await run_program(
+        "systemctl", "show", f"--property={','.join(('Id', *properties))}", "--", *names
+    )
+    units = {unit["Id"]: unit for unit in map(_parse, text.split("\n\n")) if "Id" in unit}
+    return [unit for _, unit in sorted(units.items())]
+
+
+def _parse(block: str) -> dict[str, str]:
+    """`NAME=value` lines of one unit; Listen= has one line for each address."""
+    unit: dict[str, str] = {}
+    for line in block.splitlines():
+        name, equals, value = line.partition("=")
+        if equals:
+            unit[name] = f"{unit[name]}\n{value}" if name in unit else value
+    return unit
