@@ -17,6 +17,12 @@ _COMMANDS = {
     "new": ("cordata.cli.new:new", "Create a small working application."),
     "worker": ("cordata.cli.role:worker", "Run one worker (worker@.service)."),
     "primary": ("cordata.cli.role:primary", "Run the primary (primary.service)."),
+    "rolling-restart": (
+        "cordata.cli.rolling_restart:rolling_restart",
+        "Restart primary and workers one by one.",
+    ),
+    "scale": ("cordata.cli.scale:scale", "Change the number of workers of this host."),
+    "drain": ("cordata.cli.scale:drain", "Take one worker out of service."),
     "pool": ("cordata.cli.pool:pool", "Show the pool's processes, replace them."),
     "call": ("cordata.cli.call:call", "Run one command of the pool."),
     "job": ("cordata.cli.job:job", "Run a job once (its timer's service)."),

@@ -1,0 +1,73 @@
+"""`cordata scale` and `cordata drain`: the workers of this host."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+
+import click
+
+from cordata.cli.options import debug_option
+from cordata.terminal import show_json
+
+
+@click.group()
+def scale() -> None:
+    """Change how many processes of a kind this host has."""
+
+
+@scale.command(
+    short_help="Make N the number of workers, for good.",
+    epilog="""Examples:
+
+\b
+  cordata scale workers 8
+  cordata scale workers 2 --json""",
+)
+@click.argument("count", metavar="N", type=click.IntRange(1, 256))
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+@debug_option
+def workers(count: int, json_: bool, debug: bool) -> None:
+    """Make N the number of workers of this host: worker@0 to worker@N-1; run it as root.
+
+    Starts those that are missing; stops the others, which finish what they have begun. It lasts:
+    the number is in /etc/systemd/system/workers.target.d/workers.conf, which upgrades keep.
+    """
+    from cordata.operate.workers import scale as change
+
+    done = asyncio.run(change(count))
+    if json_:
+        show_json(asdict(done))
+        return
+    for verb, units in (("started", done.started), ("stopped", done.stopped)):
+        if units:
+            click.echo(f"{verb}: {' '.join(units)}")
+    noun = "worker" if count == 1 else "workers"
+    later = "" if done.running else "; `systemctl start cordata.target` starts them"
+    click.echo(f"this host has {count} {noun}{later}")
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  cordata drain worker@2
+  cordata drain worker@2 --undo"""
+)
+@click.argument("worker", metavar="worker@N")
+@click.option("--undo", is_flag=True, help="Start it again.")
+@debug_option
+def drain(worker: str, undo: bool, debug: bool) -> None:
+    """Take a worker out of service: it finishes what it has begun and ends; run it as root.
+
+    Others serve meanwhile; the last one cannot be drained. It starts again with --undo, with
+    cordata.target, at an upgrade and at a reboot; `cordata scale` changes the number for good.
+    """
+    from cordata.operate.workers import drain as stop
+    from cordata.operate.workers import undo_drain, unit_of
+
+    unit = unit_of(worker)
+    if unit is None:
+        raise click.BadParameter("must be the name of a worker, as worker@2")
+    asyncio.run(undo_drain(unit) if undo else stop(unit))
+    click.echo(f"{unit} {'serves again' if undo else 'is drained: it has finished, and ended'}")

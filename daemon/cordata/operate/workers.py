@@ -1,0 +1,148 @@
+"""The workers of this host: how many there are, for good; and one out of service for a while."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cordata.errors import CordataError
+from cordata.systemd import is_booted
+from cordata.systemd.systemctl import Unit, show_units, systemctl
+
+#: Replaces the file of this name in /usr/lib, which is the package's. A purge removes it.
+DROP_IN = Path("/etc/systemd/system/workers.target.d/workers.conf")
+_TARGET = "workers.target"
+_INSTANCE = re.compile(r"worker@(\d+)\.service")
+_NAME = re.compile(r"(?:workers?@)?(\d+)(?:\.service)?")
+#: States in which a worker has a process, or will have one without any command.
+_RUNS = ("active", "activating", "reloading", "deactivating")
+
+
+class WorkersError(CordataError):
+    """The number of workers cannot be changed as asked."""
+
+    code = "workers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaled:
+    """What changed."""
+
+    count: int
+    started: list[str]
+    stopped: list[str]
+    #: Whether workers.target runs: if not, the workers start with it.
+    running: bool
+
+
+def drop_in_text(count: int) -> str:
+    """The file that makes workers.target start `count` workers."""
+    wanted = " ".join(unit_name(number) for number in range(count))
+    return f"# Written by `cordata scale workers {count}`.\n[Unit]\nWants={wanted}\n"
+
+
+def unit_name(number: int) -> str:
+    """worker@N.service."""
+    return f"worker@{number}.service"
+
+
+def unit_of(name: str) -> str | None:
+    """The unit that worker@2, workers@2, worker@2.service or 2 means; None: no worker."""
+    found = _NAME.fullmatch(name)
+    return unit_name(int(found[1])) if found else None
+
+
+def numbers_of(units: Iterable[str]) -> set[int]:
+    """The numbers of the workers among these names."""
+    return {int(found[1]) for unit in units if (found := _INSTANCE.fullmatch(unit))}
+
+
+async def scale(count: int) -> Scaled:
+    """Make `count` the number of workers, over restarts, reboots and upgrades; start what is
+    missing, and stop the others in order: they finish what they have begun.
+
+    Raises: WorkersError, SystemdError.
+    """
+    target = await _target()
+    links = DROP_IN.parent.with_name("workers.target.wants").glob("worker@*.service")
+    too_many = {number for number in numbers_of(link.name for link in links) if number >= count}
+    if too_many:  # of `systemctl enable worker@N`
+        await systemctl("--quiet", "disable", *map(unit_name, sorted(too_many)))
+    _write(drop_in_text(count))
+    await systemctl("daemon-reload")
+    wanted = numbers_of((await _target())["Wants"].split())
+    if wanted != set(range(count)):
+        names = " ".join(map(unit_name, sorted(wanted ^ set(range(count)))))
+        raise WorkersError(
+            f"{_TARGET} wants others than worker@0 to worker@{count - 1}: {names}",
+            hint=f"`systemctl cat {_TARGET}` shows which file says so; correct it, and try again",
+        )
+    runs = await _running()
+    is_active = target["ActiveState"] == "active"
+    start = sorted(wanted - runs) if is_active else []
+    stop = sorted(number for number in runs if number >= count)
+    if start:
+        await systemctl("start", *map(unit_name, start))
+    if stop:
+        await systemctl("stop", *map(unit_name, stop))
+    return Scaled(
+        count=count,
+        started=[unit_name(number) for number in start],
+        stopped=[unit_name(number) for number in stop],
+        running=is_active,
+    )
+
+
+async def drain(unit: str) -> None:
+    """Stop a worker in order: it accepts nothing more, finishes what it has begun, and ends.
+
+    Raises: WorkersError if no other one is ready, SystemdError.
+    """
+    await _target()
+    units = await show_units(("ActiveState",), "worker@*.service")
+    active = [one["Id"] for one in units if one["ActiveState"] == "active"]
+    if not set(active) - {unit}:
+        raise WorkersError(
+            f"no worker but {unit} is ready: the next connection would start worker@0",
+            hint="`systemctl stop http.socket cordata.target` stops the service",
+        )
+    await systemctl("stop", unit)
+
+
+async def undo_drain(unit: str) -> None:
+    """Start a drained worker again, and wait until it is ready. Raises: SystemdError."""
+    await _target()
+    await systemctl("start", unit)
+
+
+async def _target() -> Unit:
+    if not is_booted():
+        hint = "`cordata server --workers N` has N workers"
+        raise WorkersError("systemd does not run here, so there are no units", hint=hint)
+    [target] = await show_units(("LoadState", "ActiveState", "Wants"), _TARGET)
+    if target["LoadState"] != "loaded":
+        raise WorkersError(
+            f"{_TARGET} is {target['LoadState']}", hint="install the package cordata, or unmask it"
+        )
+    return target
+
+
+async def _running() -> set[int]:
+    units = await show_units(("ActiveState",), "worker@*.service")
+    return numbers_of(unit["Id"] for unit in units if unit["ActiveState"] in _RUNS)
+
+
+def _write(text: str) -> None:
+    """Raises: WorkersError."""
+    new = DROP_IN.with_suffix(".new")
+    try:
+        DROP_IN.parent.mkdir(exist_ok=True)
+        new.write_text(text)
+        new.chmod(0o644)
+        new.replace(DROP_IN)
+    except OSError as error:
+        raise WorkersError(
+            f"{DROP_IN} cannot be written: {error.strerror}", hint="run it as root"
+        ) from error
