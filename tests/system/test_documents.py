@@ -43,9 +43,12 @@ def test_every_command_for_a_server_succeeds_when_typed(bare: Host) -> None:
 
 def test_application_runs_on_the_bare_runtime_when_the_commands_are_typed(bare: Host) -> None:
     type_in(bare, commands("app# "))
-    url = "http://127.0.0.1:8080"
-    assert bare.run("curl", "-sS", f"{url}/ready").stdout == '{"ready":true}'
-    assert '"event"' in bare.run("curl", "-sS", "-X", "POST", f"{url}/book/7").stdout
+    # At the port that replaced 8080, and the second application.
+    for url in ("http://127.0.0.1:8000", "http://127.0.0.1:8090"):
+        assert bare.run("curl", "-sS", f"{url}/ready").stdout == '{"ready":true}'
+        assert '"event"' in bare.run("curl", "-sS", "-X", "POST", f"{url}/book/7").stdout
+    assert bare.run("curl", "http://127.0.0.1:8080/ready", check=False).returncode == 7
+    assert bare.sh("ls /var/lib/second/cordata.db")
     bare.systemctl("start", "job@tally.service")
     [timer] = bare.systemctl("list-timers", "--no-legend", "tally.timer").splitlines()
     assert "job@tally.service" in timer
