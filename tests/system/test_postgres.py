@@ -123,6 +123,18 @@ def test_every_request_counts_once_when_workers_and_postgresql_are_killed(
     assert ask(servers, taken) == str(len(reservations))
 
 
+def test_status_is_down_when_postgresql_is_stopped(hub: Host, servers: ServerHost) -> None:
+    assert hub.run("cordata", "status", check=False).returncode in (0, 1)
+    servers.systemctl("stop", "postgresql@*")
+    done = hub.run("cordata", "status", "--json", check=False)
+    servers.systemctl("start", "postgresql")
+    document = json.loads(done.stdout)
+    assert done.returncode == 2 and document["reasons"][0]["part"] == "store", document
+    assert len(document["units"]) >= 6 and document["disk"]["state"] == "ok"
+    ready = ("curl", "-fsS", "-m", "5", f"{URL}/api/ready")
+    wait_for(lambda: hub.run(*ready, check=False).returncode == 0, timeout_s=60, what="readiness")
+
+
 @pytest.mark.parametrize("victim", ["primary", "postgresql"])
 def test_primary_leads_again_when_it_or_postgresql_was_killed(
     hub: Host, servers: ServerHost, victim: str

@@ -17,6 +17,7 @@ _COMMANDS = {
     "new": ("cordata.cli.new:new", "Create a small working application."),
     "worker": ("cordata.cli.role:worker", "Run one worker (worker@.service)."),
     "primary": ("cordata.cli.role:primary", "Run the primary (primary.service)."),
+    "status": ("cordata.cli.status:status", "Show what runs, what waits, and what is wrong."),
     "rolling-restart": (
         "cordata.cli.rolling_restart:rolling_restart",
         "Restart primary and workers one by one.",

@@ -54,10 +54,10 @@ async def show_units(properties: Iterable[str], *names: str) -> list[Unit]:
     """These units and those that match these patterns, once each, by one call of systemctl.
 
     A name of a unit that does not exist gives one with LoadState=not-found, a pattern gives none.
+    Times are in UTC.
     """
-    _, text = await run_program(
-        "systemctl", "show", f"--property={','.join(('Id', *properties))}", "--", *names
-    )
+    wanted = f"--property={','.join(('Id', *properties))}"
+    _, text = await run_program("env", "TZ=UTC", "systemctl", "show", wanted, "--", *names)
     units = {unit["Id"]: unit for unit in map(_parse, text.split("\n\n")) if "Id" in unit}
     return [unit for _, unit in sorted(units.items())]
 

@@ -1,0 +1,161 @@
+"""The judgement: a snapshot -> healthy, degraded or down, with the reasons. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cordata.status.snapshot import Snapshot, UnitState
+
+State = Literal["healthy", "degraded", "down"]
+#: A process that systemd has restarted, and that is up for less than this, may fail again.
+_STABLE_S = 60.0
+#: Longest time that a message or a mail should wait.
+_MESSAGE_S, _MAIL_S = 60.0, 900.0
+#: As the alert of an absent group.
+_ABSENT_S = 3600.0
+#: Share of its watchdog's time after which a process is late: it notifies three times as often.
+_LATE = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why it is not healthy."""
+
+    state: State
+    #: The part of the snapshot: units, store, groups ...
+    part: str
+    text: str
+
+
+def judge(snapshot: Snapshot) -> list[Reason]:
+    """All reasons, the worst first; none: healthy."""
+    found = [*_parts(snapshot), *_units(snapshot), *_workers(snapshot)]
+    found += [*_store(snapshot), *_groups(snapshot), *_rest(snapshot)]
+    return sorted(found, key=lambda reason: reason.state != "down")
+
+
+def worst(reasons: Sequence[Reason]) -> State:
+    """The state of the whole."""
+    return reasons[0].state if reasons else "healthy"
+
+
+def _degraded(part: str, text: str) -> Reason:
+    return Reason(state="degraded", part=part, text=text)
+
+
+def _down(part: str, text: str) -> Reason:
+    return Reason(state="down", part=part, text=text)
+
+
+def _parts(snapshot: Snapshot) -> Iterator[Reason]:
+    for part, error in snapshot.errors.items():
+        # Without units, only the store knows who runs.
+        is_down = part == "store" and (part in snapshot.unavailable or not snapshot.systemd)
+        yield (_down if is_down else _degraded)(part, error)
+
+
+def _units(snapshot: Snapshot) -> Iterator[Reason]:
+    for unit in snapshot.units:
+        if unit.state == "failed":
+            yield _degraded("units", f"{unit.unit} failed ({unit.result})")
+        elif unit.wanted and unit.state not in ("active", "reloading"):
+            text = f"{unit.unit} is {unit.state}"
+            if unit.sub_state == "auto-restart":
+                text += f": it ended ({unit.result}), restart {unit.restarts + 1} follows"
+            elif unit.restarts:
+                text += f", after {unit.restarts} restarts"
+            yield _degraded("units", text)
+        elif unit.restarts and unit.up_s is not None and unit.up_s < _STABLE_S:
+            text = f"{unit.unit}: {unit.restarts} restarts, the last {unit.up_s:.0f} s ago"
+            yield _degraded("units", text)
+        if _is_late(unit):
+            text = f"{unit.unit} has not notified its watchdog for {unit.watchdog_age_s:.0f} s"
+            yield _degraded("units", text)
+    if outdated := [unit.unit for unit in snapshot.units if unit.outdated]:
+        text = f"{' '.join(outdated)}: older than the installed version; `cordata rolling-restart`"
+        yield _degraded("units", text)
+
+
+def _is_late(unit: UnitState) -> bool:
+    if unit.watchdog_s is None or unit.watchdog_age_s is None:
+        return False
+    return unit.watchdog_age_s > _LATE * unit.watchdog_s
+
+
+def _workers(snapshot: Snapshot) -> Iterator[Reason]:
+    """Whether anybody serves, and whether there is a primary."""
+    if "units" in snapshot.errors:
+        return
+    if snapshot.systemd:
+        states = {unit.unit: unit.state for unit in snapshot.units}
+        workers = [state for unit, state in states.items() if unit.startswith("worker@")]
+        if not {"active", "reloading"} & set(workers):
+            yield _down("units", "no worker runs: `systemctl start http.socket cordata.target`")
+        elif states.get("http.socket") != "active":
+            text = "http.socket does not listen: `systemctl start http.socket cordata.target`"
+            yield _down("units", text)
+    elif snapshot.store and not _runs(snapshot):
+        yield _down("processes", "no process runs: start `cordata server`")
+
+
+def _runs(snapshot: Snapshot) -> bool:
+    """Whether a process of this host runs. Workers without event handlers do not join the store."""
+    primary, host = snapshot.primary, snapshot.host
+    if primary and not primary.released and not primary.gone:
+        if primary.holder.startswith(f"{host}/"):
+            return True
+    joined = any(one.alive and one.host == host for one in snapshot.processes)
+    return joined or bool(snapshot.pool)
+
+
+def _store(snapshot: Snapshot) -> Iterator[Reason]:
+    primary, store = snapshot.primary, snapshot.store
+    if store is None:
+        return
+    if store.wal_bytes and store.wal_limit_bytes and store.wal_bytes > 4 * store.wal_limit_bytes:
+        yield _degraded("store", "the write-ahead log is far over its limit: does a primary run?")
+    if primary is None:
+        yield _degraded("primary", "there has been no primary yet")
+    elif primary.released or primary.gone:
+        how = "has given up its lease" if primary.released else "has ended"
+        yield _degraded("primary", f"there is no primary: {primary.holder} {how}")
+
+
+def _groups(snapshot: Snapshot) -> Iterator[Reason]:
+    for group in snapshot.groups:
+        if group.absent_s > _ABSENT_S:
+            hours = group.absent_s / 3600
+            text = (
+                f"{group.group}: no process has handled it for {hours:.0f} h: `cordata group list`"
+            )
+            yield _degraded("groups", text)
+        elif group.oldest_s is not None and group.oldest_s > _MESSAGE_S:
+            text = f"{group.group}: {group.ready} messages wait, the oldest {group.oldest_s:.0f} s"
+            yield _degraded("groups", text)
+        if group.dead:
+            text = f"{group.group}: {group.dead} dead letters: `cordata dlq list`"
+            yield _degraded("groups", text)
+    for subscription, count in snapshot.blocked.items():
+        text = f"{subscription}: {count} partitions are blocked: `cordata subscriptions list`"
+        yield _degraded("subscriptions", text)
+
+
+def _rest(snapshot: Snapshot) -> Iterator[Reason]:
+    for job in snapshot.jobs:
+        if job.state == "failed":
+            yield _degraded("jobs", f"{job.job} {job.period} failed: `journalctl -u job@{job.job}`")
+    if mail := snapshot.mail:
+        if mail.failed:
+            yield _degraded("mail", f"{mail.failed} mails were given up in the last 24 hours")
+        if mail.configured and mail.oldest_s is not None and mail.oldest_s > _MAIL_S:
+            yield _degraded("mail", f"{mail.waiting} mails wait, the oldest {mail.oldest_s:.0f} s")
+    for pool in snapshot.pool:
+        if pool.start_error:
+            text = f"no child of worker {pool.worker} starts: {pool.start_error}"
+            yield _degraded("pool", text)
+        elif not (pool.ready or pool.busy or pool.drained):
+            yield _degraded("pool", f"worker {pool.worker} has no child that takes calls")
+    if snapshot.disk and snapshot.disk.state != "ok":
+        yield _degraded("disk", f"little space is left for {snapshot.disk.path}")
