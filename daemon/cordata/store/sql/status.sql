@@ -1,4 +1,4 @@
--- For `cordata status`. Open work only: none of these reads the history.
+-- For `cordata status`.
 
 -- name: status.groups
 -- due_at: since when the oldest message that is due waits.
