@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.servers import fork_server
 from tests.servers.reaper import watched
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,15 +18,25 @@ ROOT = Path(__file__).resolve().parents[3]
 class Child:
     """One process."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.pid = process.pid
+    def __init__(self, started: fork_server.Started, stdout: asyncio.StreamReader) -> None:
+        self.pid = started.pid
+        #: As of `subprocess`; None: it runs.
+        self.returncode: int | None = None
+        self._stdout = stdout
+        self._ended = asyncio.Event()
+        self._connection = started.connection
+        asyncio.get_running_loop().add_reader(self._connection, self._read_status)
+
+    def _read_status(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._connection)
+        with self._connection:
+            self.returncode = os.waitstatus_to_exitcode(int(self._connection.recv(32)))
+        self._ended.set()
 
     async def line(self, *, timeout_s: float = 120.0) -> str:
         """Its next line of output; "" at its end."""
-        assert self.process.stdout is not None
         async with asyncio.timeout(timeout_s):
-            return (await self.process.stdout.readline()).decode().strip()
+            return (await self._stdout.readline()).decode().strip()
 
     def kill(self) -> None:
         """kill -9."""
@@ -34,33 +44,36 @@ class Child:
 
     async def stop(self, *, timeout_s: float = 120.0) -> int:
         """SIGTERM, then its exit code."""
-        if self.process.returncode is None:
+        if self.returncode is None:
             os.kill(self.pid, signal.SIGTERM)
         return await self.ended(timeout_s=timeout_s)
 
     async def ended(self, *, timeout_s: float = 120.0) -> int:
         """Its exit code once it has ended."""
         async with asyncio.timeout(timeout_s):
-            return await self.process.wait()
+            await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
 
 
 @asynccontextmanager
 async def child(module: str, *args: object) -> AsyncIterator[Child]:
-    """`python -m module args`; killed at the end if it still runs."""
-    starting = asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        module,
-        *map(str, args),
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
-        stdout=asyncio.subprocess.PIPE,
+    """`python -m module args`, without the imports; killed at the end if it still runs."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
+    # In a thread: the first start waits for the imports.
+    started, stdout = await asyncio.to_thread(
+        fork_server.start, module, list(map(str, args)), environment=environment
     )
-    process = watched(await starting)
-    one = Child(process)
+    watched(started)
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(stdout, "rb", 0))
+    one = Child(started, reader)
     try:
         yield one
     finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        if one.returncode is None:
+            os.kill(one.pid, signal.SIGKILL)
+            await one.ended()
+        transport.close()

@@ -56,7 +56,7 @@ async def test_effect_happens_once_when_worker_dies_between_effect_and_ack(state
             assert await effects(store) == Counter(ids)
 
             async def one_died() -> bool:  # which may be told after its effect was seen
-                codes = [worker.process.returncode for worker in (one, two)]
+                codes = [worker.returncode for worker in (one, two)]
                 return codes.count(-signal.SIGKILL) == 1
 
             await until(one_died)
@@ -124,10 +124,10 @@ async def ended_or(worker: Child, condition: Callable[[], Awaitable[bool]]) -> b
     """Wait until the worker has died (False) or the condition holds (True)."""
 
     async def over() -> bool:
-        return worker.process.returncode is not None or await condition()
+        return worker.returncode is not None or await condition()
 
     await until(over)
-    return worker.process.returncode is None
+    return worker.returncode is None
 
 
 async def claimed(store: Store, count: int) -> bool:

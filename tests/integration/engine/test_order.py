@@ -46,11 +46,11 @@ async def handled(store: Store, count: int) -> bool:
 
 
 async def any_died(workers: list[Child]) -> bool:
-    return any(one.process.returncode == -signal.SIGKILL for one in workers)
+    return any(one.returncode == -signal.SIGKILL for one in workers)
 
 
 async def handled_or_dead(store: Store, count: int, workers: list[Child]) -> bool:
-    return all(w.process.returncode is not None for w in workers) or await handled(store, count)
+    return all(w.returncode is not None for w in workers) or await handled(store, count)
 
 
 async def test_order_holds_when_handlers_fail_and_workers_die(state: Path) -> None:
@@ -75,7 +75,7 @@ async def test_order_holds_when_handlers_fail_and_workers_die(state: Path) -> No
             names = await publish(store, payloads)
             await until(lambda: handled_or_dead(store, 200, workers))
             await until(lambda: any_died(workers))  # what dies with another's does not die again
-            dead = sum(w.process.returncode == -signal.SIGKILL for w in workers)
+            dead = sum(w.returncode == -signal.SIGKILL for w in workers)
         while not await handled(store, 200):
             async with child(WORKER, state) as next_one:
                 assert await next_one.line() == "up"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.integration.engine.children import child
+from tests.integration.engine.children import Child, child
 from tests.integration.engine.engine import QUICK, build, running
 from tests.integration.engine.parts import known, opened, publish, rows, until
 from tests.integration.engine.wild import app as wild_app
@@ -148,7 +148,7 @@ async def test_message_is_dead_and_the_others_handled_when_it_ends_every_worker(
                 assert await worker.line() == "up"
                 if ended == 0:
                     good = await store.run(lambda tx: _publish(tx, [{}] * 3))
-                if await _lives(worker.process, store, good):
+                if await _lives(worker, store, good):
                     assert await worker.stop() == 0
                     break
                 ended += 1
@@ -159,18 +159,18 @@ async def test_message_is_dead_and_the_others_handled_when_it_ends_every_worker(
         assert message["attempts"] == 3
 
 
-async def _lives(process: asyncio.subprocess.Process, store: Store, good: list[str]) -> bool:
+async def _lives(worker: Child, store: Store, good: list[str]) -> bool:
     """Whether a worker has come to the end of its work, and not to its own."""
 
     async def over() -> bool:
-        return process.returncode is not None or await done()
+        return worker.returncode is not None or await done()
 
     async def done() -> bool:
         effects = {row["event_id"] for row in await rows(store, "effects")}
         return effects == set(good) and await _are(store, ["dead"])
 
     await until(over)
-    return process.returncode is None
+    return worker.returncode is None
 
 
 async def _publish(tx: Tx, payloads: list[dict[str, str]]) -> list[str]:

@@ -46,7 +46,7 @@ async def state_is(store: Store, state: str) -> bool:
 
 async def dead_or_blocked(worker: Child, store: Store, count: int) -> bool:
     """Whether a worker has died, or has handled so many and stands still at one."""
-    if worker.process.returncode is not None:
+    if worker.returncode is not None:
         return True
     return await state_is(store, "blocked") and await count_is(store, count)
 
@@ -187,7 +187,7 @@ async def test_partition_is_blocked_when_its_event_kills_every_worker(state: Pat
             async with child(WORKER, state) as worker:
                 assert await worker.line() == "up"
                 await until(lambda one=worker: dead_or_blocked(one, store, 9))  # type: ignore[misc]
-                if worker.process.returncode is None:
+                if worker.returncode is None:
                     assert await worker.stop() == 0
                     break
         status = await Subscriptions(store).status(NAME)

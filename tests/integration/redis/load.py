@@ -135,5 +135,5 @@ async def load_on(
             load.workers.append(await load.start_worker())
         yield load
         for worker in load.workers:
-            if worker.process.returncode is None:
+            if worker.returncode is None:
                 assert await worker.stop() == 0

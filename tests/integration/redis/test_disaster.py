@@ -137,7 +137,7 @@ async def test_nothing_is_lost_when_redis_stands_still(tmp_path: Path) -> None:
             server.suspend()
             await asyncio.sleep(6.0)
             server.resume()
-            assert [worker.process.returncode for worker in load.workers] == [None, None]
+            assert [worker.returncode for worker in load.workers] == [None, None]
 
 
 async def test_nothing_is_lost_when_redis_is_out_of_memory_for_a_while(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ async def test_a_worker_that_dies_between_effect_and_acknowledgement_is_made_up_
             await load.publish(25)
 
             async def one_died() -> bool:  # which may be told after its effect was seen
-                codes = [worker.process.returncode for worker in load.workers]
+                codes = [worker.returncode for worker in load.workers]
                 return codes.count(-signal.SIGKILL) == 1
 
             await until(one_died)
