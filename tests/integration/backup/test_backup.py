@@ -14,7 +14,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from tests.integration.backup.counter import HOLD
 from tests.integration.backup.places import KEY, SECRET, Load, Place, filled, place
 from tests.integration.cli.command import ROOT
@@ -413,10 +415,15 @@ def test_store_is_the_old_one_or_the_new_one_when_a_restore_is_killed(
     assert host.backup(copy).returncode == 0
     host.write("DELETE FROM effect WHERE number > 7")
 
+    server: psycopg.Connection[tuple[int]] | None = None
+    if host.url:  # one connection, to another database: the restore wants to be alone in its own
+        server = psycopg.connect(host.url, dbname="postgres", autocommit=True)
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql' AND datname = %s"
+
     def begun() -> bool:
-        if host.url:
-            asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql'"
-            return host.number(f"{asked} AND datname = current_database()") > 0
+        if server:
+            row = server.execute(asked, [conninfo_to_dict(host.url)["dbname"]]).fetchone()
+            return row is not None and row[0] > 0
         return (host.directory / "state/.cordata.db.restoring").exists()
 
     words = ["restore", "--replace", "--config", host.config, "--passphrase-file"]
@@ -436,7 +443,8 @@ def test_store_is_the_old_one_or_the_new_one_when_a_restore_is_killed(
         host.write("DELETE FROM effect WHERE number > 7")  # it was too fast
     else:
         raise AssertionError("it was never caught")
-    if host.url:
+    if server:
+        server.close()
         others = "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
         until(lambda: not host.number(f"{others} AND datname = current_database()"), "its end")
     assert host.number("SELECT count(*) FROM effect") in (7, 100_000)
