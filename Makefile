@@ -30,8 +30,10 @@ alone = $(shell grep -rlE 'alpinebits import .*material|alpinebits\.recorded' te
 smoke = tests/contract tests/unit/style tests/integration/testing tests/integration/mail tests/integration/alert \
 	$(addprefix tests/integration/,cli/test_commands.py cli/test_job.py server/test_server.py server/test_pool.py \
 	http/test_server.py hub/test_http.py hub/test_cli.py alpinebits_client/test_check.py report/test_report.py redis/test_worker.py)
-# More than there are processors: most tests spend their time waiting for a server or a process.
-parallel := -n 4 --dist worksteal
+# More than there are processors: most tests spend their time waiting for a server or a process. The
+# longest part has the most, so that it ends with the others.
+parallel := -n 6 --dist worksteal
+parallel_smoke := -n 2 --dist worksteal
 # Extras of the environment for development; that of `make run` has none.
 extras := test lint bench
 # Prefix for commands that run with low priority.
@@ -74,7 +76,7 @@ test-venv: ## The same in a virtual environment
 # that needs a newer one. PgBouncer behaves the same on each: test-debian has its tests.
 test-smoke: ## Contract tests and one test of everything else, in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \
-		$(low) "$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel) -k 'not pgbouncer' $(smoke) $(PYTEST)
+		$(low) "$$venv/bin/python" -m pytest -q -p no:cacheprovider $(parallel_smoke) -k 'not pgbouncer' $(smoke) $(PYTEST)
 
 # In a clone without ../shared, the tests that use it must pass, too.
 test-alone: ## The tests of AlpineBits without the official schemas and samples in ../shared
