@@ -32,7 +32,7 @@ smoke = tests/contract tests/unit/style tests/integration/testing tests/integrat
 	http/test_server.py hub/test_http.py hub/test_cli.py alpinebits_client/test_check.py report/test_report.py redis/test_worker.py)
 # More than there are processors: most tests spend their time waiting for a server or a process. The
 # longest part has the most, so that it ends with the others.
-parallel := -n 6 --dist worksteal
+parallel := -n 5 --dist worksteal
 parallel_smoke := -n 2 --dist worksteal
 # Extras of the environment for development; that of `make run` has none.
 extras := test lint bench

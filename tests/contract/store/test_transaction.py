@@ -196,7 +196,8 @@ async def test_run_inside_is_refused_when_the_transaction_holds_the_lock(
 
 
 async def test_units_and_transactions_take_turns_when_they_mix(opened: Opener) -> None:
-    async with opened() as one, opened() as two:
+    patient = {"transaction_timeout_s": 60.0}  # each waits for its turn among 240
+    async with opened(**patient) as one, opened(**patient) as two:
         await add_account(one, "a")
 
         async def solo(number: int) -> None:
