@@ -39,7 +39,8 @@ def test_item_is_due_once_and_never_early_and_a_cleared_one_never() -> None:
         deadlines.clear("cleared")
         deadlines.clear("nobody")
         await done
-        assert found == ["first", "moved", "last"]
+        # A machine that was busy until all were due finds them in one scan, in no order.
+        assert sorted(found) == ["first", "last", "moved"]
         assert deadlines.items() == ["far"]
         deadlines.close()
         assert deadlines.items() == []
