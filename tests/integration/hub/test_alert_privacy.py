@@ -45,6 +45,11 @@ def alerts() -> Iterator[list[AlertGroup]]:
     groups += buffer.take()
 
 
+def words_of(groups: list[AlertGroup]) -> str:
+    """What alerts say, without times and fingerprints, which may have any digits."""
+    return repr([(group.cause, group.title, group.sample, group.place) for group in groups])
+
+
 CODE = "20261122"
 
 
@@ -71,7 +76,7 @@ async def test_alerts_name_the_hotel_when_its_code_is_a_long_number(tmp_path: Pa
     for kind in ("app-unmapped", "app-form-changed", "app-stale-client"):
         assert f"hotel {CODE} " in told[kind].sample
     assert f"`alpinehub source show {CODE} wix`" in told["app-form-changed"].sample
-    assert "4321" not in repr(groups)
+    assert "4321" not in words_of(groups)
 
 
 async def test_alerts_of_the_hub_name_no_guest_and_no_secret(tmp_path: Path) -> None:
@@ -92,5 +97,7 @@ async def test_alerts_of_the_hub_name_no_guest_and_no_secret(tmp_path: Path) -> 
     causes = {group.cause for group in groups}
     assert {"app-stale-client:DEMO:demo", "app-careless"} <= causes
     assert any(cause.startswith("app-unmapped:") for cause in causes)
-    text = text_of(groups, pace_of(AlertConfig())) + repr(groups)
-    assert [word for word in PLANTED if word in text] == []
+    mail = text_of(groups, pace_of(AlertConfig()))
+    assert [word for word in PLANTED if word in words_of(groups)] == []
+    longer = [word if word != "4321" else PHONE[-8:] for word in PLANTED]
+    assert [word for word in longer if word in mail] == []
