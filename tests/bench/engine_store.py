@@ -23,7 +23,7 @@ from pathlib import Path
 import uvloop
 from tests.bench import engine_peers
 from tests.bench.held import go, held
-from tests.bench.servers import ROOT, cpu_s, environment
+from tests.bench.servers import POSTGRES, ROOT, cpu_s, environment
 from tests.integration.engine.parts import opened, registered
 from tests.integration.engine.stores import STORES, url_of, use
 from tests.servers.postgres import PostgresServer
@@ -38,8 +38,6 @@ PEER, TO_REACH = "procrastinate", {"sqlite": 15, "postgres": 25}
 IDLE_S = 20.0
 #: A transaction is in the server's counters after this long at most.
 _COUNTED_S = 15.0
-#: Of a small server, beside what the tests' have.
-_SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 
 
 def worker(state: Path, number: int = 0) -> AbstractContextManager[subprocess.Popen[str]]:
@@ -196,7 +194,7 @@ async def main() -> None:
         name = stack.enter_context(where)
         server = None
         if args.store == "postgres":
-            server = stack.enter_context(PostgresServer(durable=True, settings=_SETTINGS))
+            server = stack.enter_context(PostgresServer(durable=True, settings=POSTGRES))
         states = iter(range(100))
 
         def fresh() -> Path:

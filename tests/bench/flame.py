@@ -20,14 +20,13 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
-from tests.bench.servers import ROOT, hub
+from tests.bench.servers import POSTGRES, ROOT, hub
 from tests.bench.webhook import fresh, wrk
 from tests.servers.postgres import PostgresServer
 from tests.servers.reaper import watched
 
 _WIDTH, _ROW, _CHARACTER = 1200, 17, 6.6
 _SMALLEST = 0.005
-_SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 #: What a frame belongs to, by the beginning of its file, and its colour.
 _PARTS = (
     ("cordata/http/", "HTTP", "#f3b562"),
@@ -117,7 +116,7 @@ def record(store: str, checkout: Path, seconds: int) -> list[str]:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         server = None
         if store == "postgres":
-            server = stack.enter_context(PostgresServer(durable=True, settings=_SETTINGS))
+            server = stack.enter_context(PostgresServer(durable=True, settings=POSTGRES))
         url = stack.enter_context(fresh(server))
         running = stack.enter_context(hub(scratch, url, checkout=checkout))
         wrk(running, seconds=2, run="warm")

@@ -14,13 +14,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.servers import Server, command_line, cpu_s, family, hub, pss_kb
+from tests.bench.servers import POSTGRES, Server, command_line, cpu_s, family, hub, pss_kb
 from tests.bench.webhook import CONNECTIONS, wrk
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
-#: Of a small server, beside what the tests' have.
-_SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 #: PostgreSQL counts a transaction 10 s later at most; a burst's connections are given up.
 _CALM_S = 15.0
 _CLIENTS = (
@@ -71,7 +69,7 @@ class Place:
 def place(kind: str) -> Iterator[Place]:
     """Fresh servers, synced as in production."""
     with ExitStack() as stack:
-        postgres = stack.enter_context(PostgresServer(durable=True, settings=_SETTINGS))
+        postgres = stack.enter_context(PostgresServer(durable=True, settings=POSTGRES))
         redis = stack.enter_context(RedisServer(appendonly=True)) if kind == "redis" else None
         yield Place(postgres, postgres.create_database(), redis)
 

@@ -25,7 +25,7 @@ from lxml import etree
 from tests.bench.hub_load_drive import alpinebits
 from tests.bench.hub_load_http import Connections
 from tests.bench.hub_load_store import add_parties
-from tests.bench.servers import Server, fastapi_peer, hub
+from tests.bench.servers import POSTGRES, Server, fastapi_peer, hub
 from tests.bench.webhook import CONNECTIONS, Measured, fresh, processor_s, scripted
 from tests.servers.postgres import PostgresServer
 
@@ -38,7 +38,6 @@ HOTELS = 64
 WAITING = 20
 PROTOCOL = "2024-10"
 PEER = "FastAPI + SQLAlchemy"
-_SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 _ACTION = "OTA_Read:GuestRequests"
 #: Until all workers know the new accounts.
 _KNOWN_S = 10.0
@@ -196,7 +195,7 @@ def run(store: str, *, rounds: int, seconds: int) -> None:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         postgres = None
         if store == "postgres":
-            postgres = stack.enter_context(PostgresServer(durable=True, settings=_SETTINGS))
+            postgres = stack.enter_context(PostgresServer(durable=True, settings=POSTGRES))
         for number in range(rounds):
             answers = []
             for name in ("hub", "peer")[:: 1 - number % 2 * 2]:

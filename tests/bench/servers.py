@@ -20,6 +20,8 @@ from tests.servers.reaper import watched
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 30.0
+#: Settings of a small PostgreSQL server, beside those of the tests' server.
+POSTGRES = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 #: Compiled modules of all checkouts, beside no source.
 _COMPILED = Path(tempfile.gettempdir()) / "cordata-bench-compiled"
 #: The peers' packages where the interpreter has none (packaging/build/peers); no other program has

@@ -22,12 +22,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.servers import ROOT, cpu_s, environment, family, hub, pss_kb
+from tests.bench.servers import POSTGRES, ROOT, cpu_s, environment, family, hub, pss_kb
 from tests.bench.webhook import durable, fresh
 from tests.servers.postgres import PostgresServer
 
-#: Of a small server, beside what the tests' have.
-_SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 #: Less is better.
 _TIMES = ("ms", "s", "MB", "%", "us")
 IDLE_S = 10.0
@@ -185,7 +183,7 @@ def main() -> None:
         options = Options(
             rounds=arguments.rounds,
             seconds=arguments.seconds,
-            server=stack.enter_context(PostgresServer(durable=True, settings=_SETTINGS)),
+            server=stack.enter_context(PostgresServer(durable=True, settings=POSTGRES)),
             scratch=Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))),
         )
         for number in range(options.rounds):

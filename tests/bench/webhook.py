@@ -14,14 +14,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.servers import ROOT, Server, cpu_s, family, fastapi_peer, hub
+from tests.bench.servers import POSTGRES, ROOT, Server, cpu_s, family, fastapi_peer, hub
 from tests.servers.postgres import PostgresServer
 
 CONNECTIONS = 64
 #: The ratio to reach on each store.
 WANTED = {"sqlite": 15, "postgres": 7}
-#: Of a small server, beside what the tests' have.
-_SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "2GB"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +136,7 @@ def run(store: str, *, rounds: int, seconds: int) -> None:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         server = None
         if store == "postgres":
-            server = stack.enter_context(PostgresServer(durable=True, settings=_SETTINGS))
+            server = stack.enter_context(PostgresServer(durable=True, settings=POSTGRES))
         results = measure(scratch, server, rounds=rounds, seconds=seconds)
     ours, peer = results["cordata"], results["FastAPI + SQLAlchemy"]
     ratio = median([m.per_s for m in ours]) / median([m.per_s for m in peer])

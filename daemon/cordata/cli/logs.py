@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cordata.systemd.journal_reader import LEVELS, JournalFilter, JournalReader
 from cordata.terminal import Moment, moment, printable
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ Exit codes: 0 done, 1 this host has no journal that you may read, 130 ended by C
 @click.option("--request", "request_id", metavar="ID", help="Only of this request.")
 @click.option(
     "--level",
-    type=click.Choice(("critical", "error", "warning", "info", "debug")),
+    type=click.Choice(LEVELS),
     default="debug",
     show_default=True,
     help="Only of this severity and above.",
@@ -75,8 +76,6 @@ def logs(
     the id of its request in the header X-Request-ID of the response. journalctl shows the same
     with all fields: `journalctl -u 'worker@*' -o verbose`.
     """
-    from cordata.systemd.journal_reader import JournalFilter, JournalReader
-
     names = [f"worker@{number}.service" for number in workers]
     names += ["primary.service"] * primary
     names += [unit if "." in unit else f"{unit}.service" for unit in units]

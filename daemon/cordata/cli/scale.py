@@ -22,7 +22,9 @@ def scale() -> None:
 
 \b
   cordata scale workers 8
-  cordata scale workers 2 --json""",
+  cordata scale workers 2 --json
+
+Exit codes: 0 done, 1 not all of it was done.""",
 )
 @click.argument("count", metavar="N", type=click.IntRange(1, 256))
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
@@ -52,7 +54,9 @@ def workers(count: int, json_: bool, debug: bool) -> None:
 
 \b
   cordata drain worker@2
-  cordata drain worker@2 --undo"""
+  cordata drain worker@2 --undo
+
+Exit codes: 0 done, 1 not drained, or not started again."""
 )
 @click.argument("worker", metavar="worker@N")
 @click.option("--undo", is_flag=True, help="Start it again.")

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cordata.doctor.finding import Finding, failed, ok, skipped, warning
-from cordata.systemd.systemctl import Unit
+from cordata.systemd.systemctl import Unit, span_s
 
 #: The units that the package brings; workers are found beside them.
 UNITS = ("http.socket", "primary.service", "worker@0.service", "workers.target", "cordata.target")
 #: Type=notify-reload came with 253; the package is tested with 257.
 _OLDEST_SYSTEMD, _TESTED_SYSTEMD = 253, 257
-_SPANS_S = {"d": 86_400, "h": 3600, "min": 60, "s": 1, "ms": 0.001}
 #: Free space below which commits are about to fail, and below which somebody should look.
 _LEAST_BYTES, _LITTLE_BYTES, _LITTLE_SHARE = 100 << 20, 1 << 30, 0.05
 #: Writers checkpoint by themselves when the log has this many times its limit.
@@ -114,12 +113,6 @@ def judge_stop_timeout(unit: Unit, key: str, stop_timeout_s: float) -> Finding |
         return None
     text = f"{unit['Id']} is killed {span} after a stop begins; {key} is {stop_timeout_s:g} s"
     return warning("limits", text, f"lower {key}, or raise TimeoutStopSec= of the unit")
-
-
-def span_s(text: str) -> float:
-    """Seconds of a span as systemd prints it: "1min 30s"."""
-    parts = re.findall(r"([\d.]+)(ms|min|s|h|d)", text)
-    return sum(float(number) * _SPANS_S[unit] for number, unit in parts)
 
 
 def judge_open_files(limit: int, max_connections: int, *, fix: str) -> Finding:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
@@ -37,7 +36,7 @@ from cordata.status.snapshot import (
 )
 from cordata.store import Tx, dialect_of
 from cordata.systemd import is_booted
-from cordata.systemd.systemctl import Unit, show_units
+from cordata.systemd.systemctl import Unit, show_units, span_s
 
 #: Longest time for a part: more than a busy store needs, less than somebody waits.
 LIMIT_S = 5.0
@@ -52,8 +51,6 @@ _PROPERTIES = (
     *("ExecMainStartTimestampMonotonic", "UnitFileState", "Slice", "Wants", "PartOf", "WantedBy"),
     *("NextElapseUSecRealtime", "LastTriggerUSec"),
 )
-
-_SPANS_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 async def collect(
@@ -148,7 +145,7 @@ def _state(unit: Unit, wanted: bool, installed_at: float) -> UnitState:
     now = clock.monotonic()
     is_active = unit.get("ActiveState") in ("active", "reloading", "deactivating")
     pid = int(unit.get("MainPID") or 0)
-    watchdog_s = span_s(unit.get("WatchdogUSec", ""))
+    watchdog_s = span_s(unit.get("WatchdogUSec", "")) or None
     pinged = _number(unit, "WatchdogTimestampMonotonic")
     next_at, last_at = _time(unit, "NextElapseUSecRealtime"), _time(unit, "LastTriggerUSec")
     now_s = clock.now().timestamp()
@@ -186,12 +183,6 @@ def _time(unit: Unit, name: str) -> float | None:
         return datetime.strptime(text, "%a %Y-%m-%d %H:%M:%S %z").timestamp()
     except ValueError:
         return None
-
-
-def span_s(text: str) -> float | None:
-    """Seconds of a span as systemd prints it ("1min 30s"); None: 0 or infinity."""
-    parts = re.findall(r"([\d.]+)(ms|min|s|h)\b", text)
-    return sum(float(number) * _SPANS_S[unit] for number, unit in parts) or None
 
 
 async def _disk(config: Config) -> Mapping[str, Any]:

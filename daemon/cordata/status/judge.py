@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cordata.doctor.judge import judge_wal
 from cordata.status.snapshot import Snapshot, UnitState
 
 State = Literal["healthy", "degraded", "down"]
@@ -114,7 +115,8 @@ def _store(snapshot: Snapshot) -> Iterator[Reason]:
     primary, store = snapshot.primary, snapshot.store
     if store is None:
         return
-    if store.wal_bytes and store.wal_limit_bytes and store.wal_bytes > 4 * store.wal_limit_bytes:
+    sizes = store.wal_bytes, store.wal_limit_bytes
+    if sizes[0] and sizes[1] and judge_wal(sizes[0], sizes[1]).state != "ok":
         yield _degraded("store", "the write-ahead log is far over its limit: does a primary run?")
     if primary is None:
         yield _degraded("primary", "there has been no primary yet")

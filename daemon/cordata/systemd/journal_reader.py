@@ -17,8 +17,8 @@ from cordata.errors import CordataError
 SLICE = "cordata.slice"
 #: Units of the package, as patterns.
 UNITS = (
-    *("worker@*.service", "primary.service", "job@*.service", "alert@*.service", "*report.service"),
-    *("cordata-backup.*", "daily-report.timer", "http.socket", "workers.target", "cordata.target"),
+    *("worker@*.service", "primary.service", "job@*.service", "alert@*.service", "daily-report.*"),
+    *("cordata-backup.*", "http.socket", "workers.target", "cordata.target"),
 )
 #: Longest wait for new entries, so that Ctrl-C is noticed where a signal does not end the wait.
 _WAIT_S = 1.0

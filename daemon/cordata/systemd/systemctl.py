@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
@@ -11,6 +12,7 @@ from cordata.errors import CordataError
 
 #: Properties of a unit, as `systemctl show` prints them.
 Unit = Mapping[str, str]
+_SPANS_S = {"d": 86_400, "h": 3600, "min": 60, "s": 1, "ms": 0.001}
 
 
 class SystemdError(CordataError):
@@ -60,6 +62,12 @@ async def show_units(properties: Iterable[str], *names: str) -> list[Unit]:
     _, text = await run_program("env", "TZ=UTC", "systemctl", "show", wanted, "--", *names)
     units = {unit["Id"]: unit for unit in map(_parse, text.split("\n\n")) if "Id" in unit}
     return [unit for _, unit in sorted(units.items())]
+
+
+def span_s(text: str) -> float:
+    """Seconds of a span as systemd prints it: "1min 30s"; 0 for "infinity"."""
+    parts = re.findall(r"([\d.]+)(ms|min|s|h|d)", text)
+    return sum(float(number) * _SPANS_S[unit] for number, unit in parts)
 
 
 def _parse(block: str) -> dict[str, str]:

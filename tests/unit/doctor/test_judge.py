@@ -7,6 +7,7 @@ import pytest
 from cordata.doctor import judge
 from cordata.doctor.finding import Finding
 from cordata.doctor.judge import File, Listener, Space
+from cordata.systemd.systemctl import span_s
 
 GIB = 1 << 30
 
@@ -116,7 +117,7 @@ def test_lines_that_systemd_ignores_are_warnings() -> None:
     [("35s", 35), ("1min 30s", 90), ("1h 500ms", 3600.5), ("2d", 172_800), ("250ms", 0.25)],
 )
 def test_span_is_read_as_systemd_prints_it(text: str, seconds: float) -> None:
-    assert judge.span_s(text) == seconds
+    assert span_s(text) == seconds
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ SELECT count(*) AS waiting, min(created_at) AS oldest_at FROM mail
 WHERE state IN ('pending', 'sending');
 
 -- name: status.failed_mail
+-- The first condition is that of the index by age.
 SELECT count(*) AS count FROM mail
 WHERE state IN ('sent', 'failed') AND state = 'failed' AND created_at > :since;
 
