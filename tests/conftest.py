@@ -58,7 +58,7 @@ def one_day() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A coroutine test runs to its end on a fresh uvloop; a task that it leaves behind fails it."""
+    """A coroutine test runs to its end on a fresh uvloop; a task that goes on after it fails it."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
@@ -69,7 +69,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 async def _whole(test: Coroutine[Any, Any, None]) -> None:
     await test
-    for _ in range(3):  # what was cancelled last may need a turn to end
-        await asyncio.sleep(0)
-    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left := asyncio.all_tasks() - {asyncio.current_task()}:
+        _, left = await asyncio.wait(left, timeout=5)  # what is ending may need a few turns
     assert not left, f"tasks left behind: {left}"

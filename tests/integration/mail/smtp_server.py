@@ -56,11 +56,27 @@ class Mailbox:
 async def smtp_server(box: Mailbox) -> AsyncIterator[Mailbox]:
     """Serve `box` on box.port (0: a free one, which is then put there)."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(
-        lambda: SMTP(box, loop=loop, hostname="test"), "127.0.0.1", box.port
-    )
+    connections: list[SMTP] = []
+
+    def connection() -> SMTP:
+        connections.append(SMTP(box, loop=loop, hostname="test"))
+        return connections[-1]
+
+    server = await loop.create_server(connection, "127.0.0.1", box.port)
     box.port = server.sockets[0].getsockname()[1]
     try:
         yield box
     finally:
         server.close()
+        # A client in another thread may still have to send QUIT after the last mail.
+        await _ended(connections)
+
+
+async def _ended(connections: list[SMTP]) -> None:
+    if handlers := [task for each in connections if (task := each._handler_coroutine)]:
+        await asyncio.wait(handlers, timeout=10)
+    for each in connections:
+        if each.transport is not None:
+            each.transport.close()
+    if handlers:
+        await asyncio.wait(handlers)
