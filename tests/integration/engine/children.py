@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -40,12 +41,17 @@ class Child:
 
     def kill(self) -> None:
         """kill -9."""
-        os.kill(self.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        # It may have ended, its parent reaped it, and its status not arrived here yet.
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     async def stop(self, *, timeout_s: float = 120.0) -> int:
         """SIGTERM, then its exit code."""
-        if self.returncode is None:
-            os.kill(self.pid, signal.SIGTERM)
+        self._signal(signal.SIGTERM)
         return await self.ended(timeout_s=timeout_s)
 
     async def ended(self, *, timeout_s: float = 120.0) -> int:
@@ -73,7 +79,6 @@ async def child(module: str, *args: object) -> AsyncIterator[Child]:
     try:
         yield one
     finally:
-        if one.returncode is None:
-            os.kill(one.pid, signal.SIGKILL)
-            await one.ended()
+        one.kill()
+        await one.ended()
         transport.close()
