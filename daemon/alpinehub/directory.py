@@ -82,9 +82,12 @@ async def read_snapshot(tx: Tx, revision: int) -> Snapshot:
         sources[source.id] = source
         code = source.hotel.code
         by_hotel[code] = (*by_hotel.get(code, ()), source)
-        marks = {source.fingerprint, *((source.before.fingerprint,) if source.before else ())}
-        for mark in marks:
-            by_fingerprint[mark] = (*by_fingerprint.get(mark, ()), source)
+        fingerprints = {
+            source.fingerprint,
+            *((source.before.fingerprint,) if source.before else ()),
+        }
+        for fingerprint in fingerprints:
+            by_fingerprint[fingerprint] = (*by_fingerprint.get(fingerprint, ()), source)
     reads: dict[int, list[Hotel]] = {}
     for row in await tx.fetch_all("active_account_hotels"):
         reads.setdefault(row["account_id"], []).append(by_id[row["hotel_id"]])

@@ -84,8 +84,8 @@ class Allowance:
 class Guesses:
     """The wrong passwords of one process."""
 
-    def __init__(self, mark: Callable[..., bytes]) -> None:
-        self._mark = mark
+    def __init__(self, digest: Callable[..., bytes]) -> None:
+        self._digest = digest
         self._both = Allowance(*_OF_BOTH)
         self._address = Allowance(*_OF_ADDRESS)
         self._name = Allowance(*_OF_NAME)
@@ -102,7 +102,7 @@ class Guesses:
         wait_s = max(limit.wait_s(key, now) for limit, key in self._limits(name, address))
         if wait_s > 0:
             raise Guessing("too many wrong passwords; try again later", wait_s)
-        self._both.count(self._mark(name, address), now)
+        self._both.count(self._digest(name, address), now)
 
     def was_wrong(self, name: str, address: str) -> None:
         """The password was a guess."""
@@ -112,23 +112,23 @@ class Guesses:
 
     def was_not_computed(self, name: str, address: str) -> None:
         """The computation was interrupted."""
-        self._both.count(self._mark(name, address), monotonic(), -1)
+        self._both.count(self._digest(name, address), monotonic(), -1)
 
     def was_right(self, name: str, address: str) -> None:
         """The password was no guess."""
         self.was_not_computed(name, address)
-        known = self._mark(name, address)
+        known = self._digest(name, address)
         self._known[known] = None
         self._known.move_to_end(known)
         while len(self._known) > REMEMBER_MAX:
             self._known.popitem(last=False)
 
     def _limits(self, name: str, address: str) -> list[tuple[Allowance, bytes]]:
-        both = self._mark(name, address)
+        both = self._digest(name, address)
         limits = [(self._both, both)]
         if address:
-            limits.append((self._address, self._mark(address)))
-        return limits if both in self._known else [*limits, (self._name, self._mark(name))]
+            limits.append((self._address, self._digest(address)))
+        return limits if both in self._known else [*limits, (self._name, self._digest(name))]
 
     def is_news(self, cause: str) -> bool:
         """Whether it was not reported recently; it counts as reported now."""
@@ -157,7 +157,7 @@ class LoginCache:
 
     def __init__(self) -> None:
         self._key = os.urandom(32)
-        self.guesses = Guesses(self._mark)
+        self.guesses = Guesses(self._digest)
         #: Whether it was right -> its hashes with their end; wrong ones never displace right ones.
         self._answers: dict[bool, OrderedDict[bytes, float]] = {
             True: OrderedDict(),
@@ -175,20 +175,20 @@ class LoginCache:
 
         Raises: TooManyLogins.
         """
-        mark = self._mark(name, password, *stored)
-        right = self._cached(mark)
+        digest = self._digest(name, password, *stored)
+        right = self._cached(digest)
         if right is not None:
             return right
-        lock = self._asking.setdefault(mark, asyncio.Lock())
+        lock = self._asking.setdefault(digest, asyncio.Lock())
         try:
             async with lock:
-                right = self._cached(mark)
+                right = self._cached(digest)
                 if right is None:
                     right = await self._judge(name, password, stored, queue, address)
-                    self._remember(mark, right)
+                    self._remember(digest, right)
         finally:
             if not lock.locked():
-                self._asking.pop(mark, None)
+                self._asking.pop(digest, None)
         return right
 
     async def _judge(
@@ -217,23 +217,23 @@ class LoginCache:
             if not queue.waiting:
                 del self._queues[name]
 
-    def _cached(self, mark: bytes) -> bool | None:
+    def _cached(self, digest: bytes) -> bool | None:
         now = monotonic()
         for right, answers in self._answers.items():
-            if now < answers.get(mark, 0.0):
+            if now < answers.get(digest, 0.0):
                 if right:
-                    self._remember(mark, right)
+                    self._remember(digest, right)
                 return right
         return None
 
-    def _remember(self, mark: bytes, right: bool) -> None:
+    def _remember(self, digest: bytes, right: bool) -> None:
         answers = self._answers[right]
-        answers[mark] = monotonic() + (REMEMBER_S if right else REMEMBER_WRONG_S)
-        answers.move_to_end(mark)
+        answers[digest] = monotonic() + (REMEMBER_S if right else REMEMBER_WRONG_S)
+        answers.move_to_end(digest)
         while len(answers) > REMEMBER_MAX:
             answers.popitem(last=False)
 
-    def _mark(self, *texts: str) -> bytes:
+    def _digest(self, *texts: str) -> bytes:
         parts = (text.encode("utf-8", "surrogatepass") for text in texts)
         digest = blake2b(key=self._key, digest_size=32)
         for part in parts:

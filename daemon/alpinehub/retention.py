@@ -291,9 +291,9 @@ KINDS = (
     Kind(
         "inbound_days",
         0,
-        "retention_push_range",
-        "retention_old_pushes",
-        _by("retention_delete_pushes"),
+        "retention_inbound_range",
+        "retention_old_inbound",
+        _by("retention_delete_inbound"),
     ),
     Kind(
         "reservation_days",

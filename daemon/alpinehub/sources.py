@@ -80,9 +80,9 @@ async def list_sources(store: Store) -> list[dict[str, object]]:
 
 async def hotels_with_key(ctx: Context, hotel: str, key: str) -> list[str]:
     """The other hotels whose source of kind google has this key: leads must name their hotel."""
-    mark = ctx.vault.fingerprint(key.encode(), context=SOURCE_SECRET)
+    fingerprint = ctx.vault.fingerprint(key.encode(), context=SOURCE_SECRET)
     rows = await ctx.store.read(
-        lambda tx: tx.fetch_all("google_hotels", fingerprint=mark, hotel=hotel)
+        lambda tx: tx.fetch_all("google_hotels", fingerprint=fingerprint, hotel=hotel)
     )
     return [row["hotel"] for row in rows]
 

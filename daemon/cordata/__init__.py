@@ -26,7 +26,7 @@ _PLACES = {
     "Tx": "cordata.store",
     "Row": "cordata.store",
     "InlineImage": "cordata.core.inline_image",
-    "connect": "cordata.connection",
+    "connect": "cordata.command_context",
     "current_call": "cordata.pool.child.current",
     "Config": "cordata.config",
     "from_us": "cordata.clock",
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from cordata.app import App as App
     from cordata.clock import from_us as from_us
     from cordata.clock import to_us as to_us
+    from cordata.command_context import connect as connect
     from cordata.config import Config as Config
-    from cordata.connection import connect as connect
     from cordata.context import BackfillContext as BackfillContext
     from cordata.context import Context as Context
     from cordata.context import Event as Event

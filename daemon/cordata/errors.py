@@ -146,7 +146,7 @@ class ReadTimeout(TransactionTimeout, StoreUnavailable):
 
     A service of the runtime or a request treats it as StoreUnavailable. For an event handler it
     counts as a failed attempt, since only the handler can make its read shorter (see
-    `core.delivery.is_unavailable`).
+    `core.message_state.is_unavailable`).
     """
 
 
@@ -222,7 +222,7 @@ class CallCancelled(PoolError):
     code = "cancelled"
 
 
-class WorkerCrashed(PoolTransient):
+class ChildCrashed(PoolTransient):
     """The child that ran the call died."""
 
     code = "crashed"

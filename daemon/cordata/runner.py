@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cordata import clock, events
+from cordata import clock, events, exit_codes
 from cordata.errors import ConfigError, CordataError
 from cordata.heartbeat import Heartbeat as Heartbeat
 from cordata.log import fields, logger, with_hint
@@ -27,7 +27,6 @@ from cordata.systemd import Notifier, watchdog_usec
 
 log = logger("cordata.runner")
 
-EXIT_OK, EXIT_FAILED = 0, 1
 #: New container objects before the garbage collector runs.
 _COLLECT_AFTER = 10_000
 _TICK_S = 2.0
@@ -92,7 +91,7 @@ class Runner:
         self._unusable: ConfigError | None = None
         self._stopping = asyncio.Event()
         self._reload_wanted = asyncio.Event()
-        self._exit_code = EXIT_OK
+        self._exit_code = exit_codes.OK
         self._note = ""
         self._ready = False
 
@@ -136,7 +135,7 @@ class Runner:
                 "%s is %s",
                 self.role,
                 self._state,
-                extra=fields(events.WORKER_READY, role=self.role),
+                extra=fields(events.ROLE_READY, role=self.role),
             )
             self.notifier.ready(self.status_text())
             freeze_gc()
@@ -178,7 +177,7 @@ class Runner:
             layer.running.discard(service.name)
 
     def _fail(self) -> None:
-        self._exit_code = EXIT_FAILED
+        self._exit_code = exit_codes.FAILED
         self._stopping.set()
 
     def _finish_finite(self) -> None:
@@ -194,7 +193,7 @@ class Runner:
 
     async def _stop_in_order(self, tasks: set[asyncio.Task[None]]) -> None:
         self._ready = False
-        extra = fields(events.WORKER_STOPPING, role=self.role)
+        extra = fields(events.ROLE_STOPPING, role=self.role)
         log.info("%s is stopping", self.role, extra=extra)
         if self._unusable is None:
             self.notifier.stopping("stopping")
@@ -212,7 +211,7 @@ class Runner:
                 ", ".join(hung),
                 extra=fields(events.SERVICE_FAILED, service=",".join(hung), role=self.role),
             )
-            self._exit_code = EXIT_FAILED
+            self._exit_code = exit_codes.FAILED
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=_CANCEL_GRACE_S)

@@ -1,7 +1,8 @@
 """An authenticated request of hotel software, and where its document is read.
 
 up to 64 KiB .... in the event loop
-up to 256 KiB ... in a thread, so that the worker's other clients do not wait
+up to 256 KiB ... in a thread, so that the worker's other clients do not wait; so are all larger
+                  documents of a kind that is not `pooled`
 above ........... one at a time, in a child of the pool if there is one: there it does not compete
                   for this worker's interpreter lock, and a crash does not end the worker
 """
@@ -24,7 +25,7 @@ from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.models import Account
 from alpinehub.pooled import in_the_pool
 from cordata import Context, PoolError, fields
-from cordata.errors import CommandPoisoned, WorkerCrashed
+from cordata.errors import ChildCrashed, CommandPoisoned
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ READ_LARGE, CONVERT_LARGE = "read_message", "convert_content"
 THREAD_BYTES, POOL_BYTES = 64 * 1024, 256 * 1024
 #: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s; after this time the document is
 #: read in this process.
-_POOL_TIMEOUT_S = 8.0
+POOL_TIMEOUT_S = 8.0
 
 #: Errors of one message that are logged; the response has more of them.
 _LOGGED = 5
@@ -106,9 +107,9 @@ async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T]) -> T:
     }
     try:
         reading = await in_the_pool(
-            call.ctx, READ_LARGE, payload, timeout_s=_POOL_TIMEOUT_S, type=Reading
+            call.ctx, READ_LARGE, payload, timeout_s=POOL_TIMEOUT_S, type=Reading
         )
-    except WorkerCrashed:  # read in this process, the document would probably crash the worker
+    except ChildCrashed:  # read in this process, the document would probably crash the worker
         raise TransportError(500, "the request cannot be read") from None
     except CommandPoisoned:
         raise TransportError(

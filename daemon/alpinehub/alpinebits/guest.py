@@ -479,7 +479,7 @@ def _date_time(us: int) -> str:
 REVISION = 2
 
 
-def mark(protocol: Protocol) -> str:
+def rendered_stamp(protocol: Protocol) -> str:
     """`delivery.rendered` of a guest request that was found valid in a protocol version."""
     return f"{protocol.name}/{REVISION}"
 

@@ -35,8 +35,8 @@ from alpinehub.alpinebits.guest import (
     Undeliverable,
     UndeliverableCode,
     find_invalid,
-    mark,
     render,
+    rendered_stamp,
 )
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.history import HistoryEntry
@@ -92,7 +92,7 @@ class Batch:
     def add(self, rows: Sequence[Row], hotel: Hotel, protocol: Protocol) -> None:
         """Render and validate rows; an undeliverable one does not stop the others."""
         made = [(row, xml) for row in rows if (xml := self.render(row, hotel, protocol))]
-        unproven = [(row, xml) for row, xml in made if row["rendered"] != mark(protocol)]
+        unproven = [(row, xml) for row, xml in made if row["rendered"] != rendered_stamp(protocol)]
         invalid = find_invalid([xml for _, xml in unproven], protocol)
         problems = {unproven[index][0]["reservation_id"]: text for index, text in invalid.items()}
         for row, xml in made:
@@ -106,7 +106,7 @@ class Batch:
                     reservation_id=reservation_id,
                     version=row["version"],
                     unique_id_type=15 if row["res_status"] == "Cancelled" else 14,
-                    proven=row["rendered"] != mark(protocol),
+                    proven=row["rendered"] != rendered_stamp(protocol),
                     last_sent_at=row["last_sent_at"],
                 )
             )
@@ -213,7 +213,7 @@ async def _mark_sent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
         "listing_mark_sent",
         account_id=client.account_id,
         sent=encode_list((one.reservation_id, one.version, one.unique_id_type) for one in sent),
-        rendered=mark(client.protocol),
+        rendered=rendered_stamp(client.protocol),
         client_id=client.client_id or None,
         now_us=tx.now_us,
     )

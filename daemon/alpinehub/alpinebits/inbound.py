@@ -192,6 +192,6 @@ async def write_document(
     return await update.call.ctx.store.run(unit)
 
 
-def too_many_at_once() -> TransportError:
+def lost_every_race() -> TransportError:
     """The error after TRIES concurrent updates."""
     return TransportError(503, "others are sending data of this hotel at the same time; try again")

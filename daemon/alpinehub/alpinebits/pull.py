@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from alpinehub.alpinebits.call import CONVERT_LARGE, POOL_BYTES, Call, respond
+from alpinehub.alpinebits.call import CONVERT_LARGE, POOL_BYTES, POOL_TIMEOUT_S, Call, respond
 from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.large import Converted, StoredContent, convert
 from alpinehub.alpinebits.outcome import Outcome, failed
@@ -57,7 +57,7 @@ async def _convert(call: Call, stored: StoredContent) -> Converted:
         payload = msgspec.structs.asdict(stored)
         try:
             return await in_the_pool(
-                call.ctx, CONVERT_LARGE, payload, timeout_s=8.0, type=Converted
+                call.ctx, CONVERT_LARGE, payload, timeout_s=POOL_TIMEOUT_S, type=Converted
             )
         except PoolError as error:
             _log.warning(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Limits of a document with all rates or all free rooms of a large hotel.
-PUSH_BYTES, PUSH_MARKUP = MAX_BODY_BYTES, 4 * MAX_MARKUP
+INBOUND_BYTES, INBOUND_MARKUP = MAX_BODY_BYTES, 4 * MAX_MARKUP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

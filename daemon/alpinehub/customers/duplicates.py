@@ -120,7 +120,7 @@ async def _merge_number(
     if count == 1 or count == owners:
         return
     found = await tx.fetch_all(
-        "customer_nameless",
+        "customer_without_email",
         hotel_id=rows[0]["hotel_id"],
         phone_tail=rows[0]["phone_tail"],
         owner=next((row["owner"] for row in rows if row["owner"] is not None), None),

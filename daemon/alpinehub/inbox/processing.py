@@ -258,7 +258,7 @@ class _Settling:
             ids = [found.external_id]
         else:
             content, slot = encode(found.data), row["received_at"] // _SAME_US
-            ids = [_mark(content, slot), _mark(content, slot - 1)]
+            ids = [_content_id(content, slot), _content_id(content, slot - 1)]
         for external_id in reversed(ids):
             existing = await tx.fetch_one(
                 "find_reservation", source_id=row["source_id"], external_id=external_id
@@ -297,5 +297,5 @@ async def _write(
     )
 
 
-def _mark(content: bytes, slot: int) -> str:
+def _content_id(content: bytes, slot: int) -> str:
     return blake2b(content, digest_size=12, salt=slot.to_bytes(8, "big")).hexdigest()

@@ -37,17 +37,17 @@ ORDER BY e.id
 DELETE FROM reservation_event
 WHERE id IN :ids[bigint]
 
--- name: retention_push_range
+-- name: retention_inbound_range
 SELECT max(id) AS last, min(received_at) AS oldest
 FROM (SELECT id, received_at FROM inbound_message WHERE id > :after ORDER BY id LIMIT :limit)
     AS next
 
--- name: retention_old_pushes
+-- name: retention_old_inbound
 SELECT id, hotel_id, received_at AS at FROM inbound_message
 WHERE id > :after AND id <= :last AND received_at < :before
 ORDER BY id
 
--- name: retention_delete_pushes
+-- name: retention_delete_inbound
 DELETE FROM inbound_message WHERE id IN :ids[bigint]
 
 -- name: retention_request_range

@@ -48,9 +48,9 @@ def by_secret(ctx: Context, snapshot: Snapshot, kind: str, secret: bytes) -> tup
     """The sources that have this secret, one per hotel at most. Raises: HttpError 401."""
     if not snapshot.sources or len(secret) > _MAX_SECRET_BYTES:
         raise unauthorized()
-    mark = ctx.vault.fingerprint(secret, context=SOURCE_SECRET)
-    found = snapshot.sources_by_fingerprint.get(mark, ())
-    sources = tuple(s for s in found if s.kind == kind and _fits(ctx, s, mark))
+    fingerprint = ctx.vault.fingerprint(secret, context=SOURCE_SECRET)
+    found = snapshot.sources_by_fingerprint.get(fingerprint, ())
+    sources = tuple(s for s in found if s.kind == kind and _fits(ctx, s, fingerprint))
     if not sources:
         raise unauthorized()
     return sources
@@ -79,9 +79,9 @@ def _is_secret(ctx: Context, source: Source, secret: bytes) -> bool:
     return any([hmac.compare_digest(one, secret) for one in known if one is not None])
 
 
-def _fits(ctx: Context, source: Source, mark: bytes) -> bool:
+def _fits(ctx: Context, source: Source, fingerprint: bytes) -> bool:
     """Whether this fingerprint is that of the source's secret, or of its old one if still valid."""
-    if source.fingerprint == mark:
+    if source.fingerprint == fingerprint:
         return True
     if not _is_valid(source.before, ctx):
         return False

@@ -76,7 +76,7 @@ async def post(request: WebhookRequest) -> Reply:
 class _FormUnit:
     """The unit of work of one submission."""
 
-    __slots__ = ("_body", "_buckets", "_given", "_headers", "_source", "_trapped")
+    __slots__ = ("_body", "_buckets", "_headers", "_request_id", "_source", "_trapped")
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class _FormUnit:
         self._body = body
         self._buckets = buckets
         self._headers = kept_headers(request.headers)
-        self._given = request_id.get()
+        self._request_id = request_id.get()
         honeypot = source.options.honeypot
         self._trapped = bool(honeypot) and bool(fields.get(honeypot, "").strip())
 
@@ -104,8 +104,13 @@ class _FormUnit:
         if self._trapped:
             await counts.add(tx, self._source.hotel.id, "spam")
         else:
-            given = self._given
-            await store(tx, self._source, self._body, headers=self._headers, given=given)
+            await store(
+                tx,
+                self._source,
+                self._body,
+                headers=self._headers,
+                of_request=self._request_id,
+            )
         return None
 
 
@@ -215,10 +220,10 @@ def _multipart(body: bytes, content_type: str) -> list[tuple[str, str]]:
 
 def _decoded(pairs: list[tuple[bytes, bytes]], content_type: str) -> list[tuple[str, str]]:
     """Names and values in the encoding that the browser used."""
-    given = dict(pairs).get(b"_charset_", b"").decode("latin-1").strip().lower()
+    charset = dict(pairs).get(b"_charset_", b"").decode("latin-1").strip().lower()
     _, _, stated = content_type.lower().partition("charset=")
-    given = given or stated.split(";", 1)[0].strip(' "')
-    western = given in ("iso-8859-1", "latin1", "windows-1252")
+    charset = charset or stated.split(";", 1)[0].strip(' "')
+    western = charset in ("iso-8859-1", "latin1", "windows-1252")
     for encoding in ("windows-1252",) if western else ("utf-8", "windows-1252"):
         try:
             return [(name.decode(encoding), value.decode(encoding)) for name, value in pairs]

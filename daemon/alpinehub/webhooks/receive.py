@@ -27,19 +27,19 @@ async def receive(ctx: Context, source: Source, body: bytes, *, headers: str) ->
 
     `headers`: JSON of the headers to store.
     """
-    given = request_id.get()
-    return await ctx.run(lambda tx: store(tx, source, body, headers=headers, given=given))
+    of_request = request_id.get()
+    return await ctx.run(lambda tx: store(tx, source, body, headers=headers, of_request=of_request))
 
 
-async def store(tx: Tx, source: Source, body: bytes, *, headers: str, given: str) -> int:
-    """The unit of `receive`. `given`: the id of the request."""
+async def store(tx: Tx, source: Source, body: bytes, *, headers: str, of_request: str) -> int:
+    """The unit of `receive`. `of_request`: the id of the request."""
     row = await tx.fetch_one(
         "inbox_receive",
         source_id=source.id,
         now=tx.now_us,
         headers=headers,
         body=body,
-        request_id=given,
+        request_id=of_request,
     )
     assert row is not None
     inbox_id = int(row["id"])

@@ -25,8 +25,8 @@ from cordata.backup.owner import acting_as_owner
 from cordata.backup.sealed import seal
 from cordata.config import DEFAULT_FILE, Config, Document
 from cordata.config.reader import DROP_INS, drop_in_files
+from cordata.context_factory import read_vault, store_password
 from cordata.errors import ConfigError, CordataError
-from cordata.factory import read_vault, store_password
 from cordata.store import dialect_of
 from cordata.store.sqlite.connection import database_path
 from cordata.systemd import Credentials

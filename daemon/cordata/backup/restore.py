@@ -26,8 +26,8 @@ from cordata.backup.owner import acting_as_owner
 from cordata.backup.sealed import unseal
 from cordata.broker.factory import is_store
 from cordata.config import DEFAULT_FILE, Config, Document
+from cordata.context_factory import store_password
 from cordata.errors import ConfigError, CordataError
-from cordata.factory import store_password
 from cordata.store import Chain, dialect_of
 from cordata.store.migrate import load, pending
 from cordata.store.sqlite.connection import database_path

@@ -64,7 +64,7 @@ class Broker(Protocol):
         return
 
     async def depth(self, groups: Collection[str]) -> QueueDepth:
-        """The number of open messages of the groups. Raises: BrokerUnavailable, too."""
+        """The number of messages by state. Raises: BrokerUnavailable, too."""
         ...
 
     def close(self) -> None:

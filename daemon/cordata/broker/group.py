@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 from cordata.log import logger
-from cordata.store import MESSAGE_TOPIC, Store, Tx
+from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 log = logger("cordata.engine")
 
@@ -94,7 +94,7 @@ async def catch_up(store: Store, registered: Registered) -> int:
             count += await tx.execute("queue.catch_up", group=group, now_us=tx.now_us)
             await tx.write("queue.caught_up", group=group)
         if count:
-            tx.notify(MESSAGE_TOPIC)
+            tx.notify(CLAIMABLE_TOPIC)
         return count
 
     return await store.run(unit)

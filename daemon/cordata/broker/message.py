@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 
 #: Identifies a message: the event id and the consumer group.
 MessageId = tuple[str, str]
@@ -86,13 +86,13 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDepth:
-    """The number of open messages, by state."""
+    """The number of messages in the store, by state."""
 
     #: Messages of the groups asked for (and of the relay) that are due, or wait for a retry.
     ready: int
-    #: Messages that a process has claimed.
+    #: Messages that a process has claimed, of all groups.
     claimed: int
-    #: Dead letters.
+    #: Dead letters of all groups.
     dead: int
 
 

@@ -1,8 +1,9 @@
 """The queue on the store: claim and settle are units on `message`; Tx.publish() adds to it.
 
-A message is one row until its group has handled it; core/delivery.py has its states. Each claim has
-a new number, and a statement changes or deletes the row only if it names this number. So a process
-that was wrongly regarded as dead cannot settle messages that another process has claimed since.
+A message is one row until its group has handled it; core/message_state.py has its states. Each
+claim has a new number, and a statement changes or deletes the row only if it names this number. So
+a process that was wrongly regarded as dead cannot settle messages that another process has claimed
+since.
 
 Messages of a dead process are `suspect`: one of them may have killed it. Suspects are claimed one
 at a time, by processes without other messages, so that only the one that kills processes becomes a
@@ -20,10 +21,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cordata.broker.contract import Broker
 from cordata.broker.message import Claimed, ClaimLimits, Message, MessageId, Outcome, QueueDepth
-from cordata.core.delivery import DIED, Failure, Verdict, add_failure, after_failure
+from cordata.core.message_state import DIED, Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import Backoff
 from cordata.log import logger
-from cordata.store import MESSAGE_TOPIC, QUEUE_TOPIC, Row, Store, Tx
+from cordata.store import CLAIMABLE_TOPIC, PUBLISHED_TOPIC, Row, Store, Tx
 
 log = logger("cordata.engine")
 
@@ -43,7 +44,7 @@ _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 class Queue(Broker):
     """The queue of one process, on the store's tables."""
 
-    topic = MESSAGE_TOPIC
+    topic = CLAIMABLE_TOPIC
 
     def __init__(
         self,
@@ -74,9 +75,9 @@ class Queue(Broker):
     async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
         """As in Broker; without groups: only when messages are given back."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._wake_on(MESSAGE_TOPIC, wake))
+            tasks.create_task(self._wake_on(CLAIMABLE_TOPIC, wake))
             if groups:
-                tasks.create_task(self._wake_on(QUEUE_TOPIC, wake))
+                tasks.create_task(self._wake_on(PUBLISHED_TOPIC, wake))
 
     async def _wake_on(self, topic: str, wake: Callable[[], None]) -> None:
         while True:
@@ -190,7 +191,7 @@ class Queue(Broker):
             if outcome.message.claim and outcome.verdict is not Verdict.DONE:
                 await self._settle_unfinished(tx, outcome)
         if any(o.verdict is Verdict.BACK or o.message.order_key is not None for o in outcomes):
-            tx.notify(MESSAGE_TOPIC)  # others may claim it, or the next message of its key
+            tx.notify(CLAIMABLE_TOPIC)  # others may claim it, or the next message of its key
 
     async def _settle_done(self, tx: Tx, messages: Sequence[Message]) -> None:
         if self._store.dialect == "postgres" and messages:
@@ -213,7 +214,7 @@ class Queue(Broker):
             await tx.write("queue.give_back", **row)
         elif verdict is Verdict.DEAD and _is_deleted(outcome):
             await tx.write(
-                "queue.bury_handled",
+                "queue.make_dead_handled",
                 event_id=message.event_id,
                 group=message.group,
                 attempts=message.attempt,
@@ -221,7 +222,7 @@ class Queue(Broker):
                 now_us=tx.now_us,
             )
         elif verdict is Verdict.DEAD:
-            await tx.write("queue.bury", **row, now_us=tx.now_us, history=outcome.history)
+            await tx.write("queue.make_dead", **row, now_us=tx.now_us, history=outcome.history)
         else:
             retry = verdict is Verdict.RETRY
             await tx.write(
@@ -326,7 +327,7 @@ class Queue(Broker):
         async def unit(tx: Tx) -> None:
             for event_id, group, claim in orphaned:
                 await tx.write("queue.give_back", event_id=event_id, group=group, claim=claim)
-            tx.notify(MESSAGE_TOPIC)
+            tx.notify(CLAIMABLE_TOPIC)
 
         await self._store.run(unit)
 
@@ -345,9 +346,9 @@ class Queue(Broker):
             for row in tried:
                 if row["suspect"] or len(tried) == 1:
                     await self._count_death(tx, owner, row)
-            await tx.write("queue.suspect", owner=owner, now_us=tx.now_us)
+            await tx.write("queue.reclaim", owner=owner, now_us=tx.now_us)
             await tx.write("process.leave", id=owner)
-            tx.notify(MESSAGE_TOPIC)
+            tx.notify(CLAIMABLE_TOPIC)
             return len(rows)
 
         count = await self._store.run(unit)
@@ -362,7 +363,7 @@ class Queue(Broker):
         ids = {"event_id": row["event_id"], "group": group, "claim": row["claim"]}
         retries = self._retries.get(group, attempt)
         if after_failure(attempt, retries=retries, permanent=False) is Verdict.DEAD:
-            await tx.write("queue.bury", **ids, now_us=tx.now_us, history=history)
+            await tx.write("queue.make_dead", **ids, now_us=tx.now_us, history=history)
             return
         delay_s = self._backoff.delay_s(attempt)
         await tx.write(
@@ -380,7 +381,7 @@ class Queue(Broker):
 
 
 async def depth_of(tx: Tx, groups: Collection[str]) -> QueueDepth:
-    """For a unit: how many messages of these groups are in the store, by state."""
+    """For a unit: the number of messages by state; of those that are ready, only of `groups`."""
     names = json.dumps(list(groups))
     row = await tx.fetch_one("queue.depth", groups=names, now_us=tx.now_us)
     assert row is not None

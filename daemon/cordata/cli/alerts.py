@@ -148,9 +148,9 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     from cordata import events
     from cordata.alert import Alerter, Spool
     from cordata.app_loader import salvage
-    from cordata.connection import become_owner
+    from cordata.command_context import become_owner
+    from cordata.context_factory import smtp_login
     from cordata.errors import ConfigError
-    from cordata.factory import smtp_login
     from cordata.log import logger
     from cordata.systemd import install_logging
 

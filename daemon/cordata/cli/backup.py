@@ -160,7 +160,7 @@ def restore(
     from cordata.backup.archive import CREDENTIALS, read_manifest
     from cordata.backup.restore import Host
     from cordata.backup.restore import restore as restore_backup
-    from cordata.factory import chains_of
+    from cordata.context_factory import chains_of
 
     os.umask(0o077)
     loaded = load(operator.config, app)

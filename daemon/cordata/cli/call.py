@@ -7,10 +7,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from cordata import exit_codes
 from cordata.cli.operator import state_dir_option, with_state_dir
 from cordata.cli.options import config_option
-from cordata.cli.pool import EXIT_TRY_AGAIN
-from cordata.terminal import EXIT_INTERRUPTED, printable, report
+from cordata.terminal import printable, report
 
 if TYPE_CHECKING:
     from cordata.errors import CordataError
@@ -69,8 +69,8 @@ def call(
     """Run COMMAND, an `@app.command` of the application, in a process of the pool."""
     from cordata.app_loader import load_runtime
     from cordata.cli.pool_sockets import wait_until_listening
+    from cordata.context_factory import call_timeout_of, pool_directory
     from cordata.errors import CommandFailed, CordataError
-    from cordata.factory import call_timeout_of, pool_directory
     from cordata.pool import SyncClient
     from cordata.pool.client.values import check_call
 
@@ -95,12 +95,12 @@ def call(
         code = report(error, debug=debug and not isinstance(error, CommandFailed))
         for line in _more(error, debug=debug):
             click.echo(line, err=True)
-        return EXIT_TRY_AGAIN if _may_work_later(error) else code
+        return exit_codes.BUSY if _may_work_later(error) else code
     except ValueError as error:  # an invalid option; nothing was sent
         raise click.UsageError(str(error)) from None
     except KeyboardInterrupt:
         click.echo(_cancelled(command, deadline, hard=hard), err=True)
-        return EXIT_INTERRUPTED
+        return exit_codes.INTERRUPTED
     return 0
 
 
@@ -120,13 +120,13 @@ def _cancelled(command: str, deadline: float | None, *, hard: bool) -> str:
 
 def _more(error: CordataError, *, debug: bool) -> list[str]:
     """Further lines for an error: the type that a command raised, the last output of a child."""
-    from cordata.errors import CommandFailed, CommandUnknown, SessionNotFound, WorkerCrashed
+    from cordata.errors import ChildCrashed, CommandFailed, CommandUnknown, SessionNotFound
 
     if isinstance(error, CommandFailed):
         if debug:
             return error.traceback.splitlines()
         return [f"hint: it raised {printable(error.type)}; --debug shows where"]
-    if isinstance(error, WorkerCrashed) and error.lines:
+    if isinstance(error, ChildCrashed) and error.lines:
         return ["it wrote last:", *(f"  {printable(line)}" for line in error.lines)]
     if isinstance(error, CommandUnknown) and not error.hint:
         return ["hint: `cordata pool status` shows the names of all"]

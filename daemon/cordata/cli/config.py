@@ -40,7 +40,7 @@ def check(config: str | None, app: str | None, debug: bool) -> int:
     finds in the store, for example secrets of the hub that this master-key cannot open.
     """
     from cordata.app_loader import load
-    from cordata.factory import check_start, missing_state
+    from cordata.context_factory import check_start, missing_state
 
     loaded = load(config, app)
     check_start(loaded.config, loaded.app)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cordata import exit_codes
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
-from cordata.terminal import EXIT_FAILED, printable, show_json
+from cordata.terminal import printable, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,7 @@ def doctor(operator: Operator, app: str | None) -> int:
         show_json({"state": worst(findings), "checks": [asdict(one) for one in findings]})
     else:
         _show(findings)
-    return EXIT_FAILED if worst(findings) == "failed" else 0
+    return exit_codes.FAILED if worst(findings) == "failed" else 0
 
 
 def _show(findings: Sequence[Finding]) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cordata import events
+from cordata import events, exit_codes
 from cordata.cli.options import shared
 from cordata.errors import ConfigError, CordataError, TransientError
 from cordata.log import fields, logger
-from cordata.terminal import EXIT_CONFIG, EXIT_FAILED, report, report_bug
+from cordata.terminal import report, report_bug
 
 if TYPE_CHECKING:
     from cordata.app_loader import Loaded
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from cordata.services.job import JobResult
 
 _SCHEMA_TRIES, _SCHEMA_PAUSE_S = 300, 0.2
-#: The values of `services.job`, which is not imported before the arguments are checked.
-EXIT_AWAY, _EXIT_BUSY = 69, 75
 #: Of several exit codes the first in this order wins: 69, since another try soon may succeed.
-_WORST = (EXIT_AWAY, EXIT_CONFIG, EXIT_FAILED, _EXIT_BUSY, 0)
+_WORST = (exit_codes.UNAVAILABLE, exit_codes.CONFIG, exit_codes.FAILED, exit_codes.BUSY, 0)
 
 
 @click.command(
@@ -79,7 +77,7 @@ def job(
         return asyncio.run(_run_each(loaded, names, wanted, debug=debug))
     except TransientError as error:
         report(error, debug=debug)
-        return EXIT_AWAY
+        return exit_codes.UNAVAILABLE
     except asyncio.CancelledError:
         # End by the signal: systemd counts SIGTERM of a service that it stops as a clean exit.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -135,7 +133,7 @@ async def _wait_for_schema(ctx: Context) -> None:
         if await ctx.schema_current():
             return
         if attempt == 0:
-            extra = fields(events.WORKER_WAITING)
+            extra = fields(events.ROLE_WAITING)
             logger("cordata.job").info("waiting for the primary to migrate the store", extra=extra)
         await asyncio.sleep(_SCHEMA_PAUSE_S)
     raise TransientError(
@@ -147,8 +145,8 @@ async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, 
     """Run the jobs one after another and print a line for each. Returns the exit code. Raises:
     TransientError if the store is unavailable.
     """
-    from cordata.connection import become_owner
-    from cordata.factory import open_context, read_vault, store_password
+    from cordata.command_context import become_owner
+    from cordata.context_factory import open_context, read_vault, store_password
     from cordata.wiring.role import alerting
 
     current = asyncio.current_task()
@@ -169,7 +167,7 @@ async def _run_one(ctx: Context, loaded: Loaded, name: str, wanted: _Wanted, *, 
         code, said = await _run(ctx, loaded, name, wanted)
     except TransientError as error:
         report(error, debug=debug)
-        return EXIT_AWAY
+        return exit_codes.UNAVAILABLE
     except CordataError as error:
         return report(error, debug=debug)
     except Exception as error:  # noqa: BLE001 - the boundary of one job

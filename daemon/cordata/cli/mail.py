@@ -194,7 +194,7 @@ async def _send_test(config: Config, recipient: str) -> None:
     from email.utils import make_msgid
 
     from cordata import clock
-    from cordata.factory import smtp_login
+    from cordata.context_factory import smtp_login
     from cordata.mail.message import address, mime_message
     from cordata.mail.smtp import MailRejected, SmtpUnavailable, next_step, send
 

@@ -44,7 +44,7 @@ def migrate(operator: Operator, check: bool, app: str | None) -> int:
 
     async def act(ctx: Context) -> list[Applied]:
         from cordata.context import runtime_store
-        from cordata.factory import groups_of
+        from cordata.context_factory import groups_of
         from cordata.services.schema import migrate_once
 
         if check:

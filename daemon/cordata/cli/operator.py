@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cordata import exit_codes
 from cordata.cli.options import config_option, debug_option
-from cordata.terminal import EXIT_INTERRUPTED, Counter, Interrupted, show_json
+from cordata.terminal import Counter, Interrupted, show_json
 
 if TYPE_CHECKING:
     from cordata.app import App
@@ -112,7 +113,7 @@ class Operator:
         if interrupted:
             text = "stopped by Ctrl-C: these are done, the rest is unchanged"
             click.echo(f"{text}; the same command continues", err=True)
-        return EXIT_INTERRUPTED if interrupted else 1 if done.missing else 0
+        return exit_codes.INTERRUPTED if interrupted else 1 if done.missing else 0
 
     def print_result(self, record: Mapping[str, object], sentence: str) -> None:
         """Print what was done: `sentence`, or with --json `record`."""
@@ -153,7 +154,7 @@ def run_in(
     config: Config, app: App, act: Callable[[Context], Awaitable[T]], *, need_schema: bool = True
 ) -> T:
     """Open the store of a loaded configuration, await `act`, close it. Raises: CordataError."""
-    from cordata.connection import connect
+    from cordata.command_context import connect
 
     async def main() -> T:
         async with connect(app, config, need_schema=need_schema) as ctx:

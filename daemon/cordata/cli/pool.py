@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cordata import exit_codes
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import limit_option
 from cordata.terminal import printable, report, show_json, show_page, show_table
@@ -16,8 +17,6 @@ from cordata.terminal import printable, report, show_json, show_page, show_table
 if TYPE_CHECKING:
     from cordata.pool import SyncClient
 
-#: sysexits(3) EX_TEMPFAIL: no worker answers at the moment.
-EXIT_TRY_AGAIN = 75
 #: A running worker answers at once.
 _TIMEOUT_S = 10.0
 #: Of `recycle --wait`: seconds between checks; how long a worker that restarts may be away.
@@ -131,9 +130,9 @@ def _ask(
 ) -> int:
     from cordata.app_loader import load_runtime
     from cordata.cli.pool_sockets import check_listening
-    from cordata.connection import become_owner
+    from cordata.command_context import become_owner
+    from cordata.context_factory import pool_directory
     from cordata.errors import PoolTransient
-    from cordata.factory import pool_directory
     from cordata.pool import SyncClient
 
     config = operator.with_state_dir(load_runtime(operator.config))
@@ -146,7 +145,7 @@ def _ask(
             answer = act(client)
     except PoolTransient as error:
         report(error)
-        return EXIT_TRY_AGAIN
+        return exit_codes.BUSY
     show_json(answer) if operator.json else show(answer)
     return 0
 

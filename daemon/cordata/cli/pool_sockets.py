@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cordata.context_factory import pool_directory
 from cordata.errors import CordataError, PoolUnavailable
-from cordata.factory import pool_directory
 
 if TYPE_CHECKING:
     from cordata.config import Config

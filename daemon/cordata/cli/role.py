@@ -73,7 +73,7 @@ def run(
     install_hooks()
 
     from cordata.app_loader import load
-    from cordata.factory import make_state
+    from cordata.context_factory import make_state
     from cordata.wiring.event_loop import run_on_uvloop
     from cordata.wiring.role import Role
 

@@ -81,9 +81,10 @@ class PoolConfig:
     max_age_s: Annotated[float, Meta(ge=0, le=315_360_000)] = 0.0
     #: The same by the resident memory of the child itself.
     max_rss_bytes: Annotated[int, Meta(ge=0, le=2**50)] = 0
-    #: First and longest pause before a child is started again; doubles each time, with jitter.
+    #: Longest pause before a child is started again for the first time; it doubles with each start,
+    #: and a random share is used.
     restart_min_s: Annotated[float, Meta(ge=0.001, le=3600)] = 0.1
-    #: See restart_min_s.
+    #: Longest pause before any start.
     restart_max_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 10.0
     #: Commands served at POST /api/pool/{command}, by name or `prefix*`; "*": all. Empty: off.
     http: tuple[str, ...] = ()

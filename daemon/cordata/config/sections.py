@@ -129,9 +129,9 @@ class EngineConfig:
     claim_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
     #: Seconds between polls of the tables when no wake-up arrives.
     poll_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 5.0
-    #: First and longest pause before a message is tried again; doubles each time, with jitter.
+    #: Longest pause before the first retry; it doubles with each attempt. A random share is used.
     retry_min_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 1.0
-    #: See retry_min_s.
+    #: Longest pause before any retry.
     retry_max_s: Annotated[float, Meta(ge=0.001, le=2_592_000)] = 300.0
     #: How long to keep events that all groups have handled, their marks, and idempotency keys.
     retention_s: Annotated[float, Meta(ge=0, le=315_360_000)] = 604_800.0

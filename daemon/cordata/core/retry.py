@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 #: Avoids overflow: 2**32 times any first pause is longer than every `longest_s`.
 _MAX_DOUBLINGS = 32
+#: While the store is unavailable, a message waits as long as after this many failures.
+STORE_AWAY_ATTEMPT = 3
 
 
 @dataclass(frozen=True, slots=True)

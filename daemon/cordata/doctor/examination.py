@@ -17,14 +17,14 @@ from pathlib import Path
 from cordata.app import App
 from cordata.app_loader import load, salvage
 from cordata.broker.factory import is_store
+from cordata.command_context import become_owner
 from cordata.config import Config, find_file
 from cordata.config.reader import drop_in_files
-from cordata.connection import become_owner
+from cordata.context_factory import check_start
 from cordata.doctor.finding import Finding, of_error, ok, run_checks
 from cordata.doctor.host import Host, read_units
 from cordata.doctor.service import Service, read_secrets
 from cordata.errors import ConfigError
-from cordata.factory import check_start
 from cordata.store import store_class
 from cordata.systemd import Credentials
 from cordata.systemd.systemctl import Unit

@@ -16,10 +16,7 @@ from cordata.app import App
 from cordata.broker.factory import is_store, make_server
 from cordata.config import Config
 from cordata.context import Context
-from cordata.doctor import judge
-from cordata.doctor.finding import Finding, failed, of_error, ok, run_checks, skipped, warning
-from cordata.errors import BrokerUnavailable, ConfigError, CordataError
-from cordata.factory import (
+from cordata.context_factory import (
     broker_passwords,
     missing_state,
     open_context,
@@ -27,6 +24,9 @@ from cordata.factory import (
     smtp_login,
     store_password,
 )
+from cordata.doctor import judge
+from cordata.doctor.finding import Finding, failed, of_error, ok, run_checks, skipped, warning
+from cordata.errors import BrokerUnavailable, ConfigError, CordataError
 from cordata.mail.smtp import SmtpUnavailable, connect, disconnect, next_step
 from cordata.process import all_processes
 from cordata.registry import Check

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cordata.core.delivery import read_failures
+from cordata.core.message_state import read_failures
 from cordata.errors import CordataError, PermanentError, TransientError
 from cordata.eventstore.log import EventLog
 from cordata.eventstore.partition import (

@@ -24,6 +24,7 @@ from msgspec import Raw, json
 
 from cordata.core.error_document import error_document
 from cordata.errors import (
+    ChildCrashed,
     CommandFailed,
     CommandRefused,
     CommandUnknown,
@@ -36,7 +37,6 @@ from cordata.errors import (
     QueueTimeout,
     SessionNotFound,
     SessionQuotaExceeded,
-    WorkerCrashed,
 )
 from cordata.log import logger, remote_frames, request_id, shows_messages
 from cordata.pool.client.values import from_json
@@ -61,7 +61,7 @@ _STATUS: tuple[tuple[type[CordataError], int], ...] = (
     (SessionNotFound, 404),
     (FrameTooLarge, 413),
     (DeadlineExceeded, 504),
-    (WorkerCrashed, 502),
+    (ChildCrashed, 502),
     (SessionQuotaExceeded, 507),
     (CommandRefused, 422),
     (PoolTransient, 503),
@@ -231,7 +231,7 @@ def _status_and_body(error: CordataError) -> tuple[int, bytes]:
     elif isinstance(error, _OF_THE_POOL):
         # Without the names of workers, and why their children do not start.
         text = text.partition(": ")[0].partition(" (")[0]
-    elif isinstance(error, WorkerCrashed):
+    elif isinstance(error, ChildCrashed):
         text = "the process that ran the command died"
     elif isinstance(error, CommandFailed):
         more = {"type": error.type}

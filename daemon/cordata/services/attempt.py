@@ -12,7 +12,7 @@ from cordata.broker import Message, Outcome
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, Event, EventContext, derive_context
 from cordata.core.commit_guard import CommitGuard, CommittedTwice
-from cordata.core.delivery import (
+from cordata.core.message_state import (
     Failure,
     Verdict,
     add_failure,
@@ -21,7 +21,7 @@ from cordata.core.delivery import (
     is_permanent,
     is_unavailable,
 )
-from cordata.core.retry import Backoff
+from cordata.core.retry import STORE_AWAY_ATTEMPT, Backoff
 from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
 from cordata.log import error_places, error_summary, fields, logger, request_id
 from cordata.registry import Handler
@@ -30,8 +30,6 @@ from cordata.services.handler_call import call_here, end_attempt
 log = logger("cordata.engine")
 
 _decode = msgspec.json.decode
-#: While the store is unavailable, a message waits as long as after this many failures.
-_DEFER_AS_ATTEMPT = 3
 
 
 class Attempts:
@@ -128,7 +126,7 @@ class Attempts:
 
     def _defer(self, message: Message, error: StoreUnavailable) -> Outcome:
         log.warning("%s waits for the store: %s", message.group, error.code, extra=_extra(message))
-        delay_s = self._backoff.delay_s(_DEFER_AS_ATTEMPT)
+        delay_s = self._backoff.delay_s(STORE_AWAY_ATTEMPT)
         return Outcome(message=message, verdict=Verdict.DEFER, delay_us=int(delay_s * 1e6))
 
     def _failed(self, handler: Handler, message: Message, error: BaseException) -> Outcome:

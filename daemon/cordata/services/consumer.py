@@ -26,13 +26,13 @@ from cordata.broker import Broker, ClaimLimit, Message, MessageId, Outcome
 from cordata.broker.message import give_back
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
-from cordata.core.delivery import (
-    Verdict,
+from cordata.core.claim_size import (
     low_priority_slots,
     mean_duration_s,
     prefetch_count,
     run_length,
 )
+from cordata.core.message_state import Verdict
 from cordata.core.retry import Backoff
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat

@@ -43,9 +43,10 @@ async def call(
 class Sentinel:
     """A task in a group that is cancelled only when all tasks of the group are cancelled."""
 
-    def __init__(self, group: asyncio.TaskGroup, cut_off: Callable[[], object]) -> None:
-        """`cut_off` is called after all were cancelled and have had time for their cleanup."""
-        self._cut_off = cut_off
+    def __init__(self, group: asyncio.TaskGroup, on_ignored: Callable[[], object]) -> None:
+        """`on_ignored` is called when all were cancelled and have had time for their cleanup:
+        some may have ignored it."""
+        self._on_ignored = on_ignored
         self._dismissed = False
         self._task = group.create_task(self._wait())
 
@@ -64,7 +65,7 @@ class Sentinel:
             await loop.create_future()
         finally:
             if not self._dismissed:
-                loop.call_later(_CLEANUP_S, self._cut_off)
+                loop.call_later(_CLEANUP_S, self._on_ignored)
 
 
 async def call_here(

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
-from cordata import clock, events
+from cordata import clock, events, exit_codes
 from cordata.context import Context
-from cordata.core.delivery import error_text
+from cordata.core.message_state import error_text
 from cordata.errors import LeaseLost, StoreUnavailable, TransientError
 from cordata.log import error_places, error_summary, fields, in_request, logger
 from cordata.process import ProcessLease, all_processes, plain_name, this_process
@@ -25,11 +25,6 @@ from cordata.store import Row, Tx, new_id
 
 log = logger("cordata.job")
 
-EXIT_OK, EXIT_FAILED = 0, 1
-#: EX_UNAVAILABLE of sysexits.h: a run failed for now, and may succeed soon.
-EXIT_AWAY = 69
-#: EX_TEMPFAIL of sysexits.h: another process runs one of the due runs.
-EXIT_BUSY = 75
 _DAY = timedelta(days=1)
 
 
@@ -64,8 +59,8 @@ class JobResult:
         75: one runs elsewhere.
         """
         if self.failed:
-            return EXIT_AWAY if self.is_unavailable else EXIT_FAILED
-        return EXIT_BUSY if self.busy else EXIT_OK
+            return exit_codes.UNAVAILABLE if self.is_unavailable else exit_codes.FAILED
+        return exit_codes.BUSY if self.busy else exit_codes.OK
 
 
 async def run_job(

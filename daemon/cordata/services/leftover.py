@@ -14,7 +14,7 @@ from cordata.errors import StoreUnavailable
 from cordata.log import logger
 from cordata.services.leadership import Leadership
 from cordata.services.loop import pause
-from cordata.store import MESSAGE_TOPIC, Tx
+from cordata.store import CLAIMABLE_TOPIC, Tx
 
 log = logger("cordata.redis")
 
@@ -59,7 +59,7 @@ class LeftoverService:
             await tx.write("redis.remove_relay")
             await tx.write("redis.remove_server")
             if count:
-                tx.notify(MESSAGE_TOPIC)
+                tx.notify(CLAIMABLE_TOPIC)
             return count, max(len(waiting), len(sent))
 
         count, found = 0, _PAGE

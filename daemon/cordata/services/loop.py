@@ -118,13 +118,13 @@ class Pace:
         self._store = store
         self._spacing_s = spacing_s
         self._last = clock.monotonic() - spacing_s
-        #: When all passes so far have had their spacing.
-        self._paid = self._last
+        #: Until when the spacing of all passes so far lasts; AT_ONCE passes in the future at most.
+        self._spaced_until = self._last
 
     async def next(self, *, full: bool) -> None:
         """Wait until a pass may begin. `full`: the last one filled its batch: no spacing."""
         if not full:
-            await self._until(self._paid - (AT_ONCE - 1) * self._spacing_s)
+            await self._until(self._spaced_until - (AT_ONCE - 1) * self._spacing_s)
             for units, factor in LOADED:
                 if self._store.waiting > units:
                     await self._until(self._last + self._spacing_s * factor)
@@ -132,8 +132,8 @@ class Pace:
         while self._busy() and clock.monotonic() < deadline:  # noqa: ASYNC110 - nothing signals it
             await asyncio.sleep(_STEP_S)
         self._last = clock.monotonic()
-        paid = max(self._paid, self._last) + self._spacing_s
-        self._paid = min(paid, self._last + AT_ONCE * self._spacing_s)
+        spaced_until = max(self._spaced_until, self._last) + self._spacing_s
+        self._spaced_until = min(spaced_until, self._last + AT_ONCE * self._spacing_s)
 
     async def _until(self, moment: float) -> None:
         wait_s = moment - clock.monotonic()

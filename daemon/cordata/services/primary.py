@@ -204,7 +204,7 @@ class PrimaryService:
             await asyncio.sleep(_TICK_S)
 
     async def _check(self, fence: Fence) -> None:
-        """Raises: LeaseLost when a newer term exists, or the lock's file is gone."""
+        """Raises: LeaseLost when a newer term exists, or the lock is lost."""
         try:
             async with asyncio.timeout(_READ_S):
                 await self._lease.check()

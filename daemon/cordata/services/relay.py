@@ -17,7 +17,7 @@ from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import LogThrottle, logger, with_hint
 from cordata.services.loop import WakeEvent, pause, wake_on
-from cordata.store import MESSAGE_TOPIC, QUEUE_TOPIC, Store
+from cordata.store import CLAIMABLE_TOPIC, PUBLISHED_TOPIC, Store
 
 log = logger("cordata.relay")
 
@@ -45,7 +45,7 @@ class RelayService:
     async def run(self, stop: asyncio.Event) -> None:
         """Relay until `stop`, then give back to the queue what was not added to a stream."""
         wake = WakeEvent()
-        async with wake_on(wake, stop, self._store, QUEUE_TOPIC, MESSAGE_TOPIC):
+        async with wake_on(wake, stop, self._store, PUBLISHED_TOPIC, CLAIMABLE_TOPIC):
             while not stop.is_set():
                 self.heartbeat.touch()
                 sleep_s = await self.run_once()

@@ -63,7 +63,7 @@ class SchemaGate:
 
     def _say(self, waiting_for: str) -> None:
         """Log the reason: repeatedly for an error; once for a migration, which the primary logs."""
-        extra = fields(events.WORKER_WAITING)
+        extra = fields(events.ROLE_WAITING)
         if self.error is None:
             if not self._log_throttle.has_logged and self._log_throttle.is_due(waiting_for):
                 log.info("%s", waiting_for, extra=extra)

@@ -18,8 +18,8 @@ from cordata.app import App
 from cordata.config import Config
 from cordata.config.sections import HttpConfig
 from cordata.context import Context
+from cordata.context_factory import open_context
 from cordata.errors import ConfigError, StoreFull, StoreUnavailable
-from cordata.factory import open_context
 from cordata.log import LogThrottle, fields, logger, with_hint
 from cordata.services.loop import pause
 from cordata.systemd import Notifier

@@ -97,7 +97,7 @@ class UnhandledTypeService:
         for type_ in sorted(new - handled):
             near = difflib.get_close_matches(type_, self._handled, n=1, cutoff=0.6)
             log.warning(
-                "no group handles events of type %r: they are dropped%s",
+                "no group handles events of type %r: they are only stored%s",
                 type_,
                 f" (did you mean {near[0]!r}?)" if near else "",
                 extra=fields(event_type=type_),

@@ -13,13 +13,13 @@ from typing import Any
 import cordata
 from cordata import __version__, clock
 from cordata.app import App
+from cordata.command_context import connect
 from cordata.config import Config
-from cordata.connection import connect
 from cordata.context import Context
+from cordata.context_factory import pool_directory
 from cordata.doctor.finding import in_thread
 from cordata.doctor.judge import Space, judge_space
 from cordata.errors import CordataError, StoreUnavailable
-from cordata.factory import pool_directory
 from cordata.process import Process, plain_name
 from cordata.status.snapshot import (
     AlertState,

@@ -7,9 +7,9 @@ from cordata.store.migrate import Applied, Chain, SchemaError
 from cordata.store.queries import Queries
 from cordata.store.tx import (
     CHECKPOINT_TOPIC,
+    CLAIMABLE_TOPIC,
     MAIL_TOPIC,
-    MESSAGE_TOPIC,
-    QUEUE_TOPIC,
+    PUBLISHED_TOPIC,
     Row,
     Tx,
     Unit,
@@ -20,9 +20,9 @@ from cordata.store.tx import (
 
 __all__ = [
     "CHECKPOINT_TOPIC",
+    "CLAIMABLE_TOPIC",
     "MAIL_TOPIC",
-    "MESSAGE_TOPIC",
-    "QUEUE_TOPIC",
+    "PUBLISHED_TOPIC",
     "Applied",
     "Chain",
     "Fence",

@@ -65,7 +65,7 @@ class Query:
     __slots__ = (
         "around_row",
         "bind",
-        "cached_plan",
+        "kept_plan",
         "name",
         "newest",
         "params",
@@ -84,7 +84,7 @@ class Query:
         source: str,
         dialect: str = "sqlite",
         *,
-        cached_plan: bool = False,
+        kept_plan: bool = False,
         newest: bool = False,
     ) -> None:
         names: list[str] = []
@@ -120,7 +120,7 @@ class Query:
         self.source = source
         #: On PostgreSQL: whether its plan is cached; other reads are planned each time
         #: (`-- plan: kept`).
-        self.cached_plan = cached_plan
+        self.kept_plan = kept_plan
         #: On PostgreSQL: whether its unit sees the newest state with each statement, instead of one
         #: snapshot (`lock=True`, `-- newest`).
         self.newest = newest and numbered
@@ -288,7 +288,7 @@ def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") 
                 sql,
                 f"{source}:{line}",
                 dialect,
-                cached_plan=plan is not None,
+                kept_plan=plan is not None,
                 newest=_NEWEST.search(body) is not None,
             )
             if query.around_row is not None and ":" in "".join(query.around_row).replace("::", ""):

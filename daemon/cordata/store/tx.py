@@ -28,9 +28,9 @@ before_write: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
 #: The statement that writes an event and its messages. On PostgreSQL its count is that of messages.
 PUBLISH = "queue.publish"
 #: Wakes consumers and relays: an event was published.
-QUEUE_TOPIC = "queue"
+PUBLISHED_TOPIC = "queue"
 #: Wakes consumers and relays: messages of older events can be claimed (again).
-MESSAGE_TOPIC = "message"
+CLAIMABLE_TOPIC = "message"
 #: Wakes the mail service.
 MAIL_TOPIC = "mail"
 #: Wakes the primary's checkpoint service.
@@ -179,7 +179,7 @@ class Tx(ABC):
         event has no messages does not wake them).
         """
         await self.write(PUBLISH, **event)
-        self.topics.add(QUEUE_TOPIC)
+        self.topics.add(PUBLISHED_TOPIC)
 
     def _due_at(self, at: datetime | int | None, delay_s: float) -> int:
         if at is None:

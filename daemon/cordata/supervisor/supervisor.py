@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from cordata import clock, events
+from cordata import clock, events, exit_codes
 from cordata.config import Config, build, find_file, open_document
 from cordata.config.pool import PoolConfig
 from cordata.errors import ConfigError, StoreUnavailable, is_transient
@@ -31,7 +31,6 @@ from cordata.systemd import Notifier, listen_fds
 
 log = logger("cordata.server")
 
-EXIT_CONFIG = 78
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -238,7 +237,7 @@ class Supervisor:
         if child.aborted_for:
             text = f"{text} ({child.aborted_for})"
         stopping = self._stopping
-        unusable = os.waitstatus_to_exitcode(status) == EXIT_CONFIG
+        unusable = os.waitstatus_to_exitcode(status) == exit_codes.CONFIG
         # In test mode a child that exited with 0 has done its work.
         wanted = self._restart and not (unusable or (clean and self._test_mode))
         again = not stopping and wanted
@@ -247,7 +246,7 @@ class Supervisor:
         if clean:
             log.info("%s %s%s", child.name, text, _next_start(child))
             return
-        extra = fields(events.CHILD_CRASHED, child=child.name, child_pid=pid)
+        extra = fields(events.SERVER_CHILD_CRASHED, child=child.name, child_pid=pid)
         stays_down = not (again or stopping or unusable)
         following = _next_start(child)
         if stays_down and child.is_worker and not self._test_mode:
@@ -256,7 +255,7 @@ class Supervisor:
         if stays_down and not child.is_worker:
             text = "the %s stays down, and its work undone: --restart starts it again"
             log.error(text, child.name)
-        self.exit_code = EXIT_CONFIG if unusable else self.exit_code or 1
+        self.exit_code = exit_codes.CONFIG if unusable else self.exit_code or 1
         if unusable:  # they all read the same file
             self.stop()
 

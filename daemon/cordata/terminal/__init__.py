@@ -16,9 +16,6 @@ from cordata.terminal.output import show_page as show_page
 from cordata.terminal.output import show_record as show_record
 from cordata.terminal.output import show_records as show_records
 from cordata.terminal.output import show_table as show_table
-from cordata.terminal.program import EXIT_CONFIG as EXIT_CONFIG
-from cordata.terminal.program import EXIT_FAILED as EXIT_FAILED
-from cordata.terminal.program import EXIT_INTERRUPTED as EXIT_INTERRUPTED
 from cordata.terminal.program import LazyGroup as LazyGroup
 from cordata.terminal.program import report as report
 from cordata.terminal.program import report_bug as report_bug

@@ -16,11 +16,10 @@ from typing import Any, NoReturn
 
 import click
 
-from cordata import events
+from cordata import events, exit_codes
 from cordata.errors import ConfigError, CordataError
 from cordata.log import HANDLER, fields, logger
 
-EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 1, 78, 130
 #: Packages that write to stdout for a command.
 _WRITERS = {"click", "rich"}
 
@@ -78,11 +77,11 @@ def run_command(
     except CordataError as error:
         code = report(error, debug=debug)
     except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
+        code = exit_codes.INTERRUPTED
     except BrokenPipeError:
         # The reader of the output (head, less) closed the pipe.
         _drop_output()
-        code = EXIT_FAILED
+        code = exit_codes.FAILED
     except OSError as error:
         code = _report_output(error) if _is_of_output(error) else report_bug(error, debug=debug)
     except Exception as error:  # noqa: BLE001 - the CLI boundary
@@ -111,7 +110,7 @@ def _report_output(error: OSError) -> int:
     _drop_output()
     print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
     print("hint: free some space, or write to another place", file=sys.stderr)
-    return EXIT_FAILED
+    return exit_codes.FAILED
 
 
 def _usage(error: Exception) -> int | None:
@@ -122,7 +121,11 @@ def _usage(error: Exception) -> int | None:
             print(f"hint: did you mean `{near}`?", file=sys.stderr)
         return error.exit_code
     if isinstance(error, click.Abort):  # Ctrl-C, or a question that was not answered with yes
-        return EXIT_INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else EXIT_FAILED
+        return (
+            exit_codes.INTERRUPTED
+            if isinstance(error.__cause__, KeyboardInterrupt)
+            else exit_codes.FAILED
+        )
     return None
 
 
@@ -151,7 +154,7 @@ def report(error: CordataError, *, debug: bool = False) -> int:
             print(f"error: {problem}", file=sys.stderr)
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
-    return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED
+    return exit_codes.CONFIG if isinstance(error, ConfigError) else exit_codes.FAILED
 
 
 def report_bug(error: Exception, *, debug: bool) -> int:
@@ -171,7 +174,7 @@ def report_bug(error: Exception, *, debug: bool) -> int:
     else:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         print("hint: --debug shows the traceback; this looks like a bug", file=sys.stderr)
-    return EXIT_FAILED
+    return exit_codes.FAILED
 
 
 def _has_log() -> bool:

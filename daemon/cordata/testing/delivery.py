@@ -10,8 +10,8 @@ from cordata.broker import ClaimLimit, Message, Outcome, give_back
 from cordata.broker.group import Group, catch_up, register
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, Event, EventContext
-from cordata.core.delivery import Verdict
-from cordata.factory import make_queue
+from cordata.context_factory import make_queue
+from cordata.core.message_state import Verdict
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
 from cordata.testing.failure import Failure, FailureRecorder

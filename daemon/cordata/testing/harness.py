@@ -19,9 +19,9 @@ from cordata.broker.inspection import DeadLetters, Filter
 from cordata.config import Config, Document, build, find_file, open_document
 from cordata.config.sections import PathsConfig
 from cordata.context import Context, runtime_store
+from cordata.context_factory import open_context
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
 from cordata.eventstore.inspection import Subscriptions, SubscriptionStatus
-from cordata.factory import open_context
 from cordata.http import AsgiApp
 from cordata.log import in_request
 from cordata.pool.client.lazy_client import LazyClient

@@ -21,16 +21,16 @@ from typing import Any
 
 from cordata.app import App
 from cordata.config import Config
+from cordata.context_factory import command_options, pools_of
 from cordata.errors import (
     CallCancelled,
+    ChildCrashed,
     CommandUnknown,
     DeadlineExceeded,
     PoolClosed,
     PoolError,
     SessionNotFound,
-    WorkerCrashed,
 )
-from cordata.factory import command_options, pools_of
 from cordata.pool.child.command_runner import NO_SESSION, Command, CommandRunner, find
 from cordata.pool.client.call import Call, CallRunner
 from cordata.pool.client.client import Client
@@ -41,7 +41,7 @@ from cordata.pool.shared.paths import Place
 from cordata.pool.shared.sessions import SessionStore
 from cordata.pool.shared.spec import ChildSpec
 from cordata.pool.worker.session_answers import answer_globals, answer_session
-from cordata.services.poolchild import limits_of
+from cordata.services.pool_child import limits_of
 
 
 class InlinePool(Client):
@@ -181,7 +181,7 @@ class InlineEngine:
             return
         self._deadlines.clear(call)
         text = f"the child that ran {call.command!r} died of SIGKILL"
-        call.fail(WorkerCrashed(text, signal=9, worker="0"))
+        call.fail(ChildCrashed(text, signal=9, worker="0"))
 
     def _run(self, call: Call, caller: _Caller) -> bytes:
         """Run the call, in the thread; returns its last packet. Raises: what importing the commands
@@ -227,7 +227,7 @@ class InlineEngine:
         self._deadlines.clear(call)
         error = ending.exception()
         if error is not None:
-            call.fail(error if isinstance(error, Exception) else WorkerCrashed(repr(error)))
+            call.fail(error if isinstance(error, Exception) else ChildCrashed(repr(error)))
         else:
             [message] = protocol.from_child.decode(protocol.batch([ending.result()]))
             _answer(call, message)

@@ -33,7 +33,7 @@ def import_all(config: str | Path | None, app: str | None) -> None:
     store_class(loaded.config.store)
     if loaded.app.commands:
         import cordata.pool.shared.sessions
-        import cordata.services.poolchild
+        import cordata.services.pool_child
     if loaded.app.subscriptions:
         import cordata.services.subscription
     if not is_store(loaded.config.broker):

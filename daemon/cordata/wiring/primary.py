@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cordata.config import Config
 from cordata.context import runtime_store
-from cordata.factory import broker_passwords, smtp_login
+from cordata.context_factory import broker_passwords, smtp_login
 from cordata.runner import Layer, Runner, Service
 from cordata.services.unavailable import open_context_with_retry
 from cordata.systemd import Notifier
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 async def run_primary(role: Role) -> int:
     """Run the primary; its other services wait for the lease. Returns the exit code."""
-    from cordata.factory import groups_of
+    from cordata.context_factory import groups_of
     from cordata.services.alert_mail import AlertMailService
     from cordata.services.backfill import BackfillService
     from cordata.services.checkpoint import CheckpointService

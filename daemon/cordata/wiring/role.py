@@ -12,9 +12,9 @@ from cordata import clock
 from cordata.alert import RETRY_S, Alerter, AlertHandler, Buffer, Spool
 from cordata.app import App
 from cordata.config import Config, build, open_document
+from cordata.context_factory import smtp_login
 from cordata.core.alert import group_of
 from cordata.errors import ConfigError
-from cordata.factory import smtp_login
 from cordata.log import handled_by, logger
 from cordata.runner import Service
 from cordata.services.alert import AlertService, pace_of

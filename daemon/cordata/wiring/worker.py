@@ -11,16 +11,16 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cordata import events
+from cordata import events, exit_codes
 from cordata.config import Config
 from cordata.config.pool import pool_of_command, pool_of_worker
 from cordata.config.sections import HttpConfig
 from cordata.context import Context
+from cordata.context_factory import broker_passwords, command_options
 from cordata.errors import ConfigError
-from cordata.factory import broker_passwords, command_options
 from cordata.log import fields, logger
 from cordata.registry import Mount
-from cordata.runner import EXIT_OK, Layer, Runner, Service
+from cordata.runner import Layer, Runner, Service
 from cordata.services.schema import SchemaGate
 from cordata.services.unavailable import Problem, UnavailableService, open_context_with_retry
 from cordata.systemd import Notifier, listen_fds, reexec
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cordata.broker import Broker
     from cordata.process import ProcessLease
     from cordata.services.http import HttpService
-    from cordata.services.poolchild import PoolChildService
+    from cordata.services.pool_child import PoolChildService
     from cordata.services.process_lease import ProcessLeaseService
     from cordata.services.subscription import SubscriptionService
 
@@ -44,7 +44,7 @@ async def run_worker(role: Role) -> int:
     """
     settings = role.config.worker_of(role.instance)
     if role.test_mode and "engine" not in settings.services:
-        return EXIT_OK  # no service that ends by itself
+        return exit_codes.OK  # no service that ends by itself
     sockets = _http_sockets("http" in settings.services and not role.test_mode)
     with Notifier() as notifier, alerting(role.config, f"worker@{role.instance}") as alerts:
         async with open_context_with_retry(role.config, role.app, notifier, sockets) as ctx:
@@ -177,7 +177,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
     from cordata.pool.shared.paths import Place, pool_directory
     from cordata.pool.shared.sessions import SessionStore
     from cordata.pool.shared.spec import ChildSpec
-    from cordata.services.poolchild import PoolChildService, limits_of
+    from cordata.services.pool_child import PoolChildService, limits_of
 
     config, pool = role.config, role.config.pool
     name = pool_of_worker(config.pools, role.instance)
@@ -230,7 +230,7 @@ def _add_engine(
     """
     _log_long_handlers(role)
     from cordata.broker.factory import is_store, make_redis_broker
-    from cordata.factory import groups_of, make_queue
+    from cordata.context_factory import groups_of, make_queue
     from cordata.process import ProcessLease, this_process
     from cordata.services.consumer import ConsumerService
     from cordata.services.idle_exit import IdleExitService

@@ -14,7 +14,7 @@ from tests.integration.redis.parts import on_redis
 from tests.integration.redis.stores import REDIS_KINDS
 
 from cordata.broker import Broker, ClaimLimit, Message, Outcome, Queue
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.store import Store
 
 #: Makes the broker of a process: its name, the retries of its groups, those that want key order.

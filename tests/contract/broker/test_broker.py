@@ -9,7 +9,7 @@ from tests.integration.engine.parts import publish, rows
 
 from cordata import clock
 from cordata.broker import ClaimLimit
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 
 
 async def test_event_reaches_each_group_of_its_type_once_when_published(broker: Open) -> None:

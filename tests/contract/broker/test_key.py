@@ -20,7 +20,7 @@ from tests.raw import raw
 
 from cordata.broker import ClaimLimit, Message, Outcome
 from cordata.broker.inspection import DeadLetters, Filter, Outbox
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.store import Store, Tx
 
 GROUPS = {"a": "thing.done"}

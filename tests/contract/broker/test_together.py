@@ -14,7 +14,7 @@ from tests.contract.broker.conftest import Open
 from tests.integration.engine.parts import publish, rows
 
 from cordata.broker import ClaimLimit, Message, Outcome
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 
 BOTH = {"a": ClaimLimit(count=10, low=10), "b": ClaimLimit(count=1, low=1)}
 

@@ -10,7 +10,7 @@ from tests.integration.engine.stores import use
 from tests.servers.process import wait_until
 
 from cordata.broker import ClaimLimit, Message, Outcome, Queue
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.store import Store
 
 _HISTORY = b"""

@@ -73,7 +73,7 @@ _HOT = {
     "queue.has_claim": 20,
     "queue.has_handled": 20,
     "queue.retry": 60,
-    "queue.bury": 60,
+    "queue.make_dead": 60,
     "queue.give_back": 60,
     "queue.held": 500,
     "queue.owners": 500,

@@ -22,8 +22,8 @@ from cordata.broker import Broker
 from cordata.broker.factory import Passwords, is_store, make_redis_broker
 from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import Event, EventContext
+from cordata.context_factory import groups_of, make_queue
 from cordata.errors import PermanentError
-from cordata.factory import groups_of, make_queue
 from cordata.process import Process, ProcessLease, this_process
 from cordata.services.consumer import ConsumerService
 from cordata.services.idle_exit import IdleExitService

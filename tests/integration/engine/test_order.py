@@ -172,7 +172,7 @@ async def test_restarted_worker_takes_over_at_once_what_its_predecessor_held(
 ) -> None:
     """The only worker of its host, killed with handlers running: its successor waits for no
     claim to expire."""
-    payloads: dict[str, Payloads] = {f"k{k}": [{"slow_s": 30.0}, {}] for k in range(3)}
+    payloads: dict[str, Payloads] = {f"k{k}": [{"slow_s": 600.0}, {}] for k in range(3)}
     async with opened(state) as store:
         async with child(WORKER, state) as one:
             assert await one.line() == "up"

@@ -21,8 +21,8 @@ from tests.integration.engine.parts import context_of, runtime_of
 
 from cordata.app import App
 from cordata.config.sections import EngineConfig
+from cordata.context_factory import make_queue
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
-from cordata.factory import make_queue
 from cordata.process import ProcessLease, this_process
 from cordata.services.process_lease import ProcessLeaseService
 from cordata.services.subscription import SubscriptionService

@@ -20,7 +20,7 @@ from alpinehub.app import app as hub_app
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
 from cordata import Context, Row, Tx, request_id
-from cordata.factory import chains_of
+from cordata.context_factory import chains_of
 from cordata.registry import AsgiApp
 from cordata.testing import Harness, open_app
 

@@ -24,7 +24,7 @@ HOT = (
     ("customer_due", "customer_phone_due"),
     ("customer_looked_at", "INTEGER PRIMARY KEY"),
     ("customer_numbers", "customer_phone"),
-    ("customer_nameless", "customer_phone"),
+    ("customer_without_email", "customer_phone"),
     ("customer_ids_by_email", "customer_email"),
     ("customer_by_tails", "customer_phone"),
     ("customer_move_requests", "reservation_customer"),

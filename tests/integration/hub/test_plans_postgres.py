@@ -14,7 +14,7 @@ from tests.integration.dialect.database import connect
 from tests.servers.postgres import PostgresServer
 
 from alpinehub.app import app
-from cordata.factory import chains_of
+from cordata.context_factory import chains_of
 from cordata.store import Queries
 from cordata.store.migrate import load
 from cordata.store.queries import sql_folder

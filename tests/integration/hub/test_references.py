@@ -11,7 +11,7 @@ from tests.queries import queries_of
 from tests.servers.postgres import PostgresServer
 
 from alpinehub.app import app
-from cordata.factory import chains_of
+from cordata.context_factory import chains_of
 from cordata.store.migrate import RUNTIME, load
 from cordata.store.queries import sql_folder
 

@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 import cordata
-from cordata import events
+from cordata import events, exit_codes
 from cordata.cli import cordata as cordata_command
-from cordata.services.job import EXIT_AWAY, EXIT_BUSY, EXIT_FAILED
-from cordata.terminal import EXIT_CONFIG
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -104,7 +102,7 @@ def settings(path: Path) -> dict[str, list[str]]:
 
 
 def test_secrets_are_named_where_people_look() -> None:
-    code = (ROOT / "daemon/cordata/factory.py").read_text()
+    code = (ROOT / "daemon/cordata/context_factory.py").read_text()
     used = {"master-key", *re.findall(r'\.text\("([a-z-]+)"\)', code)}
     sample = (ROOT / "packaging/cordata.toml").read_text().partition("\n[app]")[0]
     page = (ROOT / "packaging/man/cordata.toml.5.in").read_text().replace("\\-", "-")
@@ -156,5 +154,5 @@ def test_report_unit_tries_again_what_passes_and_makes_the_summary_whatever_fail
     # Of several ExecStart= lines none runs after one that failed.
     assert re.findall(r"^ExecStart=\S+ (.*)$", unit, re.M) == ["job daily-report portfolio-report"]
     never = {int(code) for code in said["RestartPreventExitStatus"].split()}
-    assert said["Restart"] == "on-failure" and never == {EXIT_FAILED, 2, EXIT_CONFIG}
-    assert int(said["SuccessExitStatus"]) == EXIT_BUSY and EXIT_AWAY not in never
+    assert said["Restart"] == "on-failure" and never == {exit_codes.FAILED, 2, exit_codes.CONFIG}
+    assert int(said["SuccessExitStatus"]) == exit_codes.BUSY and exit_codes.UNAVAILABLE not in never

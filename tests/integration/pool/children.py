@@ -37,7 +37,7 @@ from cordata.pool.shared.protocol import (
 )
 from cordata.pool.shared.sessions import SessionLimits, SessionStore
 from cordata.pool.shared.spec import ChildSpec
-from cordata.services.poolchild import PoolChildService
+from cordata.services.pool_child import PoolChildService
 
 P = TypeVar("P", bound=Packet)
 COMMANDS = "tests.integration.pool.child.commands"

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.pool.workers import workers
 
 from cordata.config.pool import PoolConfig
-from cordata.errors import CommandPoisoned, WorkerCrashed
+from cordata.errors import ChildCrashed, CommandPoisoned
 from cordata.pool import SyncClient
 
 SEGV = int(signal.SIGSEGV)
@@ -28,7 +28,7 @@ def test_idempotent_call_runs_as_often_as_may_be_and_no_other_runs_twice(tmp_pat
             file = tmp_path / "ran"
             for idempotent, runs in ((True, 3), (False, 1)):
                 file.write_text("")
-                with pytest.raises(WorkerCrashed) as caught:
+                with pytest.raises(ChildCrashed) as caught:
                     client.execute("note_and_die", str(file), idempotent=idempotent)
                 assert caught.value.signal == SEGV
                 pids = file.read_text().split()
@@ -43,7 +43,7 @@ def test_command_is_refused_after_deaths_in_a_row_and_taken_again_after_a_while(
         with client_of(all_.path, retries=0, poison_limit=2, poison_pause_s=1.5) as client:
 
             def dies() -> None:
-                with pytest.raises(WorkerCrashed):
+                with pytest.raises(ChildCrashed):
                     client.execute("die", SEGV)
 
             dies()

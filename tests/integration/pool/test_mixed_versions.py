@@ -20,8 +20,8 @@ from tests.integration.server.managed import Managed
 
 from cordata import Tx
 from cordata.app_loader import load_runtime
-from cordata.connection import connect
-from cordata.errors import CommandUnknown, PoolTransient, WorkerCrashed
+from cordata.command_context import connect
+from cordata.errors import ChildCrashed, CommandUnknown, PoolTransient
 from cordata.pool import Client, SyncClient
 
 APP = "tests.integration.pool.worker.mixed:app"
@@ -82,7 +82,7 @@ def test_command_runs_again_only_if_the_version_that_ran_it_says_it_may(tmp_path
                 file = tmp_path / "ran"
                 file.write_text("")
                 session = client.sessions.create(worker=worker, affinity="strict_queue").id
-                with pytest.raises(WorkerCrashed):
+                with pytest.raises(ChildCrashed):
                     client.execute("die", str(file), session=session)
                 assert len(file.read_text().split()) == runs
 

@@ -27,7 +27,7 @@ from cordata.broker import ClaimLimit, Outcome, Queue
 from cordata.broker.inspection import DeadLetters, Filter
 from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import BackfillContext, Context
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.core.retry import Backoff
 from cordata.errors import LeaseLost
 from cordata.services import backfill

@@ -23,7 +23,7 @@ from cordata.broker.redis.reconciler import Reconciler
 from cordata.broker.redis.relay import GROUP
 from cordata.broker.redis.server import RedisServer
 from cordata.broker.redis.stream import Keys
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.errors import BrokerUnavailable
 from cordata.services.leadership import Leadership
 from cordata.services.reconciler import ReconcilerService

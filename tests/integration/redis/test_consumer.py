@@ -15,7 +15,7 @@ from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Message
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.store import Store, Tx
 
 STREAM, WAKE = f"{PREFIX}:stream:thing.done", f"{PREFIX}:wake"

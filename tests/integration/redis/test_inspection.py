@@ -11,7 +11,7 @@ from tests.integration.redis.stores import use
 from tests.servers.redis import RedisServer
 
 from cordata.broker.inspection import Filter, Outbox
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.servers.redis import RedisServer
 
 from cordata.broker import ClaimLimit, Queue
 from cordata.broker.inspection import Outbox
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.services.leadership import Leadership
 from cordata.services.leftover import LeftoverService
 

@@ -13,7 +13,7 @@ from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Message
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.errors import BrokerUnavailable
 from cordata.events import BROKER_DATA_LOST
 from cordata.store import Tx

@@ -8,7 +8,7 @@ import pytest
 from tests.contract.pool.shop import app
 
 from cordata import App, Event, EventContext
-from cordata.errors import CommandUnknown, SessionNotFound, WorkerCrashed
+from cordata.errors import ChildCrashed, CommandUnknown, SessionNotFound
 from cordata.testing import open_app
 
 
@@ -17,7 +17,7 @@ async def test_command_crashes_as_often_as_it_is_told_to() -> None:
         pool = harness.ctx.pool
         harness.pool_crashes("echo", times=2)
         for _ in range(2):
-            with pytest.raises(WorkerCrashed) as caught:
+            with pytest.raises(ChildCrashed) as caught:
                 await pool.execute("echo", 1)
             assert caught.value.signal == 9
         assert await pool.execute("echo", 1) == 1
@@ -29,7 +29,7 @@ async def test_idempotent_call_is_run_again_as_often_as_the_pool_would() -> None
         harness.pool_crashes("echo", times=2)
         assert await pool.execute("echo", 1, idempotent=True) == 1
         harness.pool_crashes("echo", times=3)
-        with pytest.raises(WorkerCrashed):
+        with pytest.raises(ChildCrashed):
             await pool.execute("echo", 1, idempotent=True)
 
 

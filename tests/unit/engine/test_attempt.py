@@ -10,7 +10,7 @@ import pytest
 from cordata.broker import Message
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, Event, EventContext
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.errors import ReadTimeout
 from cordata.log import request_id
 from cordata.registry import Handler, HandlerFunction

@@ -8,7 +8,7 @@ import pytest
 from tests.queries import queries_of
 
 from alpinehub.app import app
-from cordata.factory import chains_of
+from cordata.context_factory import chains_of
 from cordata.store.migrate import load
 from cordata.store.queries import Query, sql_folder
 

@@ -54,8 +54,8 @@ def test_description_is_dropped_when_it_follows_the_name() -> None:
 
 
 def test_plan_is_kept_when_the_statement_says_so() -> None:
-    assert one("-- name: q\n-- Of every request.\n-- plan: kept\nSELECT 1").cached_plan
-    assert not one("-- name: q\nSELECT 1 -- plan: kept").cached_plan
+    assert one("-- name: q\n-- Of every request.\n-- plan: kept\nSELECT 1").kept_plan
+    assert not one("-- name: q\nSELECT 1 -- plan: kept").kept_plan
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from alpinehub.alpinebits.inbound import (
     Update,
     admit,
     find_document,
-    too_many_at_once,
+    lost_every_race,
     write_document,
 )
 from alpinehub.alpinebits.outcome import Finding, Outcome, failed
@@ -76,7 +76,7 @@ async def _store(update: Update, message: FreeRoomsMessage) -> Outcome:
             update, "freerooms", before, body, outcome, complete=message.complete
         ):
             return outcome
-    raise too_many_at_once()
+    raise lost_every_race()
 
 
 def apply_message(

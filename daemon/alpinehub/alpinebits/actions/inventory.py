@@ -13,7 +13,7 @@ from alpinehub.alpinebits.inbound import (
     TRIES,
     admit,
     find_document,
-    too_many_at_once,
+    lost_every_race,
     write_document,
 )
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Finding, Outcome, failed
@@ -67,7 +67,7 @@ async def _receive(call: Call, action: str, kind: ContentKind) -> Answer:
         before = await find_document(call.ctx.store, update.hotel.id, kind)
         if await write_document(update, kind, before, message.content, outcome):
             return update.respond(outcome)
-    raise too_many_at_once()
+    raise lost_every_race()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Answer, Call, read, respond
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, tag
-from alpinehub.alpinebits.inbound import TRIES, Update, admit, too_many_at_once
+from alpinehub.alpinebits.inbound import TRIES, Update, admit, lost_every_race
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, INVALID_VALUE, Outcome, failed
 from alpinehub.alpinebits.protocol import RATE_PLANS, Protocol
 from alpinehub.alpinebits.pull import respond_with
@@ -87,7 +87,7 @@ async def _store(update: Update, message: RatePlansMessage) -> Outcome:
             outcome = failed(UNABLE, str(error))
             await update.record_alone(outcome)
         return outcome
-    raise too_many_at_once()
+    raise lost_every_race()
 
 
 def _make(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from alpinehub.alpinebits.document import canonical, child, descendants, listed, tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE, Finding
-from alpinehub.alpinebits.reader import PUSH_BYTES, PUSH_MARKUP, Reader
+from alpinehub.alpinebits.reader import INBOUND_BYTES, INBOUND_MARKUP, Reader
 from alpinehub.alpinebits.rules.inbound_message import (
     INVALID_ROOM,
     MISSING,
@@ -113,8 +113,8 @@ CONTENT = Reader(
     read=_read,
     type=ContentMessage,
     pooled=True,
-    max_bytes=PUSH_BYTES,
-    max_markup=PUSH_MARKUP,
+    max_bytes=INBOUND_BYTES,
+    max_markup=INBOUND_MARKUP,
 )
 
 

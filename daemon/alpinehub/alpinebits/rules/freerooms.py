@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE, Finding
-from alpinehub.alpinebits.reader import PUSH_BYTES, PUSH_MARKUP, Reader
+from alpinehub.alpinebits.reader import INBOUND_BYTES, INBOUND_MARKUP, Reader
 from alpinehub.alpinebits.rules.inbound_message import (
     INVALID_DATES,
     MISSING,
@@ -254,14 +254,14 @@ AVAIL = Reader(
     read=_read_avail,
     type=FreeRoomsMessage,
     pooled=True,
-    max_bytes=PUSH_BYTES,
-    max_markup=PUSH_MARKUP,
+    max_bytes=INBOUND_BYTES,
+    max_markup=INBOUND_MARKUP,
 )
 COUNTS = Reader(
     root="OTA_HotelInvCountNotifRQ",
     read=_read_counts,
     type=FreeRoomsMessage,
     pooled=True,
-    max_bytes=PUSH_BYTES,
-    max_markup=PUSH_MARKUP,
+    max_bytes=INBOUND_BYTES,
+    max_markup=INBOUND_MARKUP,
 )

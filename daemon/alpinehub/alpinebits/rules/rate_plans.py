@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from alpinehub.alpinebits.document import canonical, descendant, descendants, listed, tag
 from alpinehub.alpinebits.outcome import INVALID_VALUE
-from alpinehub.alpinebits.reader import PUSH_BYTES, PUSH_MARKUP, Reader
+from alpinehub.alpinebits.reader import INBOUND_BYTES, INBOUND_MARKUP, Reader
 from alpinehub.alpinebits.rules.inbound_message import (
     INVALID_DATES,
     MISSING,
@@ -108,8 +108,8 @@ RATES = Reader(
     read=_read,
     type=RatePlansMessage,
     pooled=True,
-    max_bytes=PUSH_BYTES,
-    max_markup=PUSH_MARKUP,
+    max_bytes=INBOUND_BYTES,
+    max_markup=INBOUND_MARKUP,
 )
 
 

@@ -109,7 +109,7 @@ CREATE UNIQUE INDEX customer_email ON customer (hotel_id, email) WHERE email IS 
 CREATE INDEX customer_phone ON customer (hotel_id, phone_tail, email{| NULLS FIRST})
     WHERE phone_tail IS NOT NULL;
 -- Customers without an e-mail address: two concurrent inserts of one number make one customer.
-CREATE UNIQUE INDEX customer_nameless ON customer (hotel_id, phone)
+CREATE UNIQUE INDEX customer_without_email ON customer (hotel_id, phone)
     WHERE phone IS NOT NULL AND email IS NULL;
 -- The few possible duplicates.
 CREATE INDEX customer_phone_due ON customer (id) WHERE phone_due > 0;

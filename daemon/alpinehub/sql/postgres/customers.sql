@@ -28,7 +28,7 @@ CROSS JOIN LATERAL (
     WHERE hotel_id = (j.value ->> 0)::bigint AND phone_tail = j.value ->> 1 OFFSET 0) AS c
 GROUP BY c.hotel_id, c.phone_tail, c.phone, c.country
 
--- name: customer_nameless
+-- name: customer_without_email
 -- newest
 -- Customers without an e-mail address whose number ends with these digits, and the one with both.
 SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,

@@ -18,7 +18,7 @@ FROM json_each(:tails) j
 JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone_tail = j.value ->> 1
 GROUP BY c.hotel_id, c.phone_tail, c.phone, c.country
 
--- name: customer_nameless
+-- name: customer_without_email
 -- Customers without an e-mail address whose number ends with these digits, and the one with both.
 SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
     gender, language, consent, consent_at

@@ -20,8 +20,8 @@ from cordata.broker.inspection.record import (
     Progress,
     WholeDeadLetter,
 )
-from cordata.core.delivery import read_failures
-from cordata.store import MESSAGE_TOPIC, Row, Store, Tx
+from cordata.core.message_state import read_failures
+from cordata.store import CLAIMABLE_TOPIC, Row, Store, Tx
 
 _LETTER = tuple(one.name for one in fields(DeadLetter) if one.name != "error")
 
@@ -132,7 +132,7 @@ class DeadLetters:
                     count += await tx.execute(query, **those)
                 else:
                     count += await tx.execute(query, **those, now_us=tx.now_us)
-                    tx.notify(MESSAGE_TOPIC)
+                    tx.notify(CLAIMABLE_TOPIC)
             return count
 
         return await self._store.run(unit)

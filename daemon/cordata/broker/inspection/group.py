@@ -9,7 +9,7 @@ from cordata.broker.inspection.outbox import unknown_group
 from cordata.broker.inspection.record import BATCH, PAUSE_S, Group, Progress, UnknownGroup
 from cordata.errors import CordataError
 from cordata.log import plural
-from cordata.store import MESSAGE_TOPIC, Store, Tx
+from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 
 class GroupInUse(CordataError):
@@ -55,7 +55,7 @@ class Groups:
             await tx.execute("group.remove", group=old)
             await tx.execute("group.drop_handled", one=new, other=old, both=0)
             await tx.execute("group.drop_handled", one=old, other=new, both=1)
-            tx.notify(MESSAGE_TOPIC)
+            tx.notify(CLAIMABLE_TOPIC)
             return await tx.execute("group.move_messages", **names)
 
         return await self._store.run(unit)

@@ -27,7 +27,7 @@ from cordata.broker.inspection.record import (
     UnknownGroup,
     WholeOutboxEvent,
 )
-from cordata.store import MESSAGE_TOPIC, Row, Store, Tx
+from cordata.store import CLAIMABLE_TOPIC, Row, Store, Tx
 
 #: Events that one read examines at most: a filter may match few of millions.
 _WINDOW = 5000
@@ -82,7 +82,7 @@ class Outbox:
 
         async def make_due(event_ids: Sequence[str]) -> int:
             async def unit(tx: Tx) -> int:
-                tx.notify(MESSAGE_TOPIC)
+                tx.notify(CLAIMABLE_TOPIC)
                 ids = json.dumps(event_ids)
                 return await tx.execute("inspection.make_due", event_ids=ids, now_us=tx.now_us)
 
@@ -120,7 +120,7 @@ class Outbox:
                 if again:
                     await tx.execute("inspection.forget", **chosen)
                 made = await tx.execute("inspection.replay", **chosen, now_us=tx.now_us)
-                tx.notify(MESSAGE_TOPIC)
+                tx.notify(CLAIMABLE_TOPIC)
                 left = found["messages"] - made
                 return Replayed(events=len(event_ids), messages=made, left=left)
 

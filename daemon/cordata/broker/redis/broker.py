@@ -39,10 +39,10 @@ from cordata.broker.redis.relay import GROUP, Relay
 from cordata.broker.redis.server import RedisServer
 from cordata.broker.redis.state import NEW, REDIS_TOPIC, load, make_groups
 from cordata.broker.redis.stream import Keys
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.errors import BrokerUnavailable
 from cordata.log import logger
-from cordata.store import MESSAGE_TOPIC, Store, Tx
+from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
@@ -55,7 +55,7 @@ _LATER_US = 1_000_000
 class RedisBroker(Broker):
     """The broker of one process; `queue` is its queue on the store."""
 
-    topic = MESSAGE_TOPIC
+    topic = CLAIMABLE_TOPIC
 
     def __init__(
         self, store: Store, queue: Broker, server: RedisServer, keys: Keys, *, owner: str

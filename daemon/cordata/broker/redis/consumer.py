@@ -36,10 +36,10 @@ from cordata.broker.redis.pending import queue_removal
 from cordata.broker.redis.server import WRONG_TYPE, RedisServer, code_of
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
 from cordata.broker.redis.stream import WAKES, Keys, StreamEvent, decode, position_of
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.errors import BrokerUnavailable, StoreUnavailable, TransientError
 from cordata.log import logger
-from cordata.store import MESSAGE_TOPIC, Store, Tx
+from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
@@ -322,7 +322,7 @@ class Consumer:
         async def keep(tx: Tx) -> None:
             rows = sorted(_row(outcome, tx.now_us) for outcome in rest)
             await tx.write("redis.keep", messages=json.dumps(rows))
-            tx.notify(MESSAGE_TOPIC)
+            tx.notify(CLAIMABLE_TOPIC)
 
         if rest:
             await self._store.run(keep)

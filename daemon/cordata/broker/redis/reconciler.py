@@ -66,7 +66,7 @@ from cordata.broker.redis.state import ALL, StoredState, load, make_groups
 from cordata.broker.redis.stream import Keys, id_of, position_of
 from cordata.errors import BrokerUnavailable
 from cordata.log import fields, logger
-from cordata.store import MESSAGE_TOPIC, Store, Tx
+from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
@@ -155,7 +155,7 @@ class Reconciler:
         moved = await self._close_finished(state, looks, progress)
         await self._trim(state, looks)
         await self._drop_groups(state, looks)
-        return await self._relieve_the_dead(looks) or moved
+        return await self._move_entries_of_the_dead(looks) or moved
 
     async def watch(self, wake: Callable[[], None]) -> None:
         """Call `wake` when the connection is lost; until cancelled."""
@@ -275,7 +275,7 @@ class Reconciler:
                 entries = [entry for of_type, entry, _ in rows if of_type == type]
                 await tx.write("redis.forget", type=type, entries=json.dumps(entries))
             if count:
-                tx.notify(MESSAGE_TOPIC)
+                tx.notify(CLAIMABLE_TOPIC)
             return count
 
         return await self._store.run(unit)
@@ -322,11 +322,11 @@ class Reconciler:
     async def _give_group(self, type: str, group: str) -> None:
         async def unit(tx: Tx) -> None:
             await tx.write("redis.give_group", type=type, group=group)
-            tx.notify(MESSAGE_TOPIC)
+            tx.notify(CLAIMABLE_TOPIC)
 
         await self._store.run(unit)
 
-    async def _relieve_the_dead(self, looks: Mapping[str, _Look]) -> bool:
+    async def _move_entries_of_the_dead(self, looks: Mapping[str, _Look]) -> bool:
         """Move pending entries of processes that are gone to the store, where workers reclaim them.
 
         Returns whether there were any.
@@ -421,7 +421,7 @@ class Reconciler:
             row = {"run_id": run_id, "epoch": epoch, "recheck_to": recheck_to}
             await tx.write("redis.set_server", **row, now_us=tx.now_us)
             if run_id:
-                tx.notify(MESSAGE_TOPIC)  # relays and consumers may go on
+                tx.notify(CLAIMABLE_TOPIC)  # relays and consumers may go on
 
         await self._store.run(unit)
 

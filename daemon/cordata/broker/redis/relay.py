@@ -27,11 +27,11 @@ from cordata.broker.message import ClaimLimit, Message, MessageId, Outcome
 from cordata.broker.redis.server import WRONG_TYPE, RedisServer, describe
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
 from cordata.broker.redis.stream import DOCUMENT, ID, WAKES, Keys, StreamEvent, encode, position_of
-from cordata.core.delivery import Verdict
+from cordata.core.message_state import Verdict
 from cordata.core.retry import Backoff
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.log import fields, logger
-from cordata.store import MESSAGE_TOPIC, Store, Tx
+from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
@@ -247,7 +247,7 @@ class Relay:
                 await tx.write("redis.add_sent", entries=sent)
             if rest:
                 await tx.write("redis.give", ids=json.dumps(rest), now_us=tx.now_us)
-                tx.notify(MESSAGE_TOPIC)
+                tx.notify(CLAIMABLE_TOPIC)
             for claim, ids in claims.items():
                 await tx.write("redis.relayed", ids=json.dumps(ids), claim=claim)
             # What a crash of the server takes back is done again: the event is then in its stream

@@ -57,7 +57,7 @@ class Client:
 
     It looks for children below `path` at its first use, and notices when they come and go. If a
     child dies, a call that had not begun goes to another child; a call that had begun runs again if
-    it is `idempotent`, else it raises WorkerCrashed. For one event loop; a forked process connects
+    it is `idempotent`, else it raises ChildCrashed. For one event loop; a forked process connects
     again, from its own event loop.
 
     `timeout`: seconds until the deadline, for calls and commands that set none; or a function of
@@ -94,7 +94,7 @@ class Client:
 
         Raises: CommandFailed (CommandRefused) when the command raised, with the exception itself as
         its `__cause__` where this process has imported its class; DeadlineExceeded, QueueTimeout,
-        WorkerCrashed, CommandPoisoned, CommandUnknown, PoolSaturated, PoolUnavailable, PoolClosed,
+        ChildCrashed, CommandPoisoned, CommandUnknown, PoolSaturated, PoolUnavailable, PoolClosed,
         SessionNotFound, PreferredWorkerBusy, FrameTooLarge; TypeError for a payload that
         MessagePack does not know. Cancelling it cancels the call: a waiting call never starts; a
         running command can see it (`current_call().cancelled()`).

@@ -24,6 +24,7 @@ from cordata import events
 from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command, pool_of_worker
 from cordata.errors import (
     CallCancelled,
+    ChildCrashed,
     CommandUnknown,
     CordataError,
     DeadlineExceeded,
@@ -34,7 +35,6 @@ from cordata.errors import (
     PreferredWorkerBusy,
     ProtocolError,
     QueueTimeout,
-    WorkerCrashed,
     is_transient,
 )
 from cordata.log import fields, logger
@@ -731,7 +731,7 @@ class Dispatcher:
         self._changed()
 
 
-def _crash_error(connection: Connection, call: Call, death: protocol.Death | None) -> WorkerCrashed:
+def _crash_error(connection: Connection, call: Call, death: protocol.Death | None) -> ChildCrashed:
     """The error of a call whose child died."""
     child, pid = connection.child, connection.pid
     how = "is gone"
@@ -740,7 +740,7 @@ def _crash_error(connection: Connection, call: Call, death: protocol.Death | Non
     elif death is not None and death.code is not None:
         how = f"ended with {death.code}"
     more = f", at attempt {call.attempts + 1}" if call.attempts else ""
-    return WorkerCrashed(
+    return ChildCrashed(
         f"the child {pid} of worker {child.place.worker} {how}{more}",
         exit_code=None if death is None else death.code,
         signal=None if death is None else death.signal,

@@ -1,6 +1,6 @@
 """The worker's part: starts, watches and replaces children, and answers while they compute.
 
-services/poolchild.py starts it in a worker.
+services/pool_child.py starts it in a worker.
 
 - keeper: one child and its spare: started, watched, replaced
 - process: one child process: its health, its channel, its end

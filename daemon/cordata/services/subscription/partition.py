@@ -18,7 +18,7 @@ from enum import Enum
 from cordata import events
 from cordata.context import Context, derive_context
 from cordata.core.commit_guard import CommitGuard
-from cordata.core.delivery import (
+from cordata.core.message_state import (
     DIED,
     Failure,
     Verdict,
@@ -28,7 +28,7 @@ from cordata.core.delivery import (
     is_permanent,
     is_unavailable,
 )
-from cordata.core.retry import Backoff
+from cordata.core.retry import STORE_AWAY_ATTEMPT, Backoff
 from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
@@ -46,8 +46,6 @@ log = logger("cordata.engine")
 _IDLE_S = 3600.0
 #: Between checks whether the lease is renewed.
 _LEASE_S = 0.05
-#: While the store is unavailable it pauses as long as after this many failures.
-_AWAY_AS_ATTEMPT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +293,7 @@ class PartitionRunner:
             try:
                 await self._store_verdict(position, verdict)
             except StoreUnavailable:
-                await self._wake.wait(self._shared.backoff.delay_s(_AWAY_AS_ATTEMPT))
+                await self._wake.wait(self._shared.backoff.delay_s(STORE_AWAY_ATTEMPT))
             except AlreadySeen:  # an attempt that timed out has committed after all
                 self._move_on(position, committed=True)
                 return True
@@ -338,7 +336,7 @@ class PartitionRunner:
             self._failing_due_at = self._shared.ctx.now_us() + int(delay_s * 1e6)
 
     def _pause_for_store(self) -> None:
-        delay_s = self._shared.backoff.delay_s(_AWAY_AS_ATTEMPT)
+        delay_s = self._shared.backoff.delay_s(STORE_AWAY_ATTEMPT)
         at = self._shared.ctx.now_us() + int(delay_s * 1e6)
         self._pause_until = self._failing_due_at = at
 

@@ -33,12 +33,12 @@ from cordata.errors import CordataError, PermanentError, StoreUnavailable
 from cordata.log import frames, logger
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import Busy, ConnectionLost, ServerError, closed_in_commit
-from cordata.store.postgres.runner import GRACE_S, Entry, Resources, Runner
 from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcome
 from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx, find_unsendable
+from cordata.store.postgres.unit_runner import GRACE_S, Entry, Resources, UnitRunner
 from cordata.store.queries import Query
 from cordata.store.tasks import own_error
-from cordata.store.tx import PUBLISH, QUEUE_TOPIC
+from cordata.store.tx import PUBLISH, PUBLISHED_TOPIC
 
 log = logger("cordata.store")
 
@@ -116,7 +116,7 @@ class _NotBatchable(Exception):
 class Batcher:
     """The queue of batched units, and the tasks that run batches from it."""
 
-    def __init__(self, resources: Resources, runner: Runner, config: StoreConfig) -> None:
+    def __init__(self, resources: Resources, runner: UnitRunner, config: StoreConfig) -> None:
         self._resources = resources
         self._runner = runner
         self._max_batch = config.max_batch
@@ -430,7 +430,7 @@ class _Batch:
             topics |= member.tx.topics
             member.answer()
         if not self._made_messages:
-            topics.discard(QUEUE_TOPIC)
+            topics.discard(PUBLISHED_TOPIC)
         if members:
             self._batcher.commits += 1
             self._batcher.units += len(members)

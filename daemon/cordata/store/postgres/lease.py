@@ -38,7 +38,7 @@ from cordata.store.migrate import Schema
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError, cut
 from cordata.store.postgres.reader import Reader
-from cordata.store.postgres.runner import Runner
+from cordata.store.postgres.unit_runner import UnitRunner
 from cordata.store.tasks import StoreTasks
 
 #: Pause between the proofs of a holder.
@@ -54,7 +54,7 @@ _ANSWER_S = 4.0
 #: Longest wait in the queue at a time: a waiting statement blocks vacuum.
 _QUEUE_S = 10.0
 #: A lock that came from the queue is given back if no caller asks for the lease within this time.
-_CLAIM_S = 1.0
+_ASKED_WITHIN_S = 1.0
 #: How much later than the news that the lease is free the lock may come from the queue.
 _GRANT_S = 0.02
 _KEY = "hashtextextended('cordata lease ' || $1, 0)"
@@ -80,7 +80,7 @@ class SessionLease(Lease):
     def __init__(
         self,
         connect: Callable[[], Awaitable[Connection]],
-        runner: Runner,
+        runner: UnitRunner,
         reader: Reader,
         schema: Schema,
         tasks: StoreTasks,
@@ -108,7 +108,7 @@ class SessionLease(Lease):
         self._stop = asyncio.Event()
         #: Set when the lock came from the queue; set when a caller has asked for the lease.
         self._came = asyncio.Event()
-        self._claimed = asyncio.Event()
+        self._asked = asyncio.Event()
         #: The background task: it waits in the queue, then sends the proofs.
         self._background: asyncio.Future[None] | None = None
 
@@ -137,7 +137,7 @@ class SessionLease(Lease):
                 await self._let_go()
             if not self._locked and not await self._lock():
                 return None
-            self._claimed.set()
+            self._asked.set()
             try:
                 await self._schema.bootstrap()
                 taken: Fence = await self._runner.run_now(
@@ -199,7 +199,7 @@ class SessionLease(Lease):
             session.close()
             raise
         self._stop.clear()
-        self._claimed.clear()
+        self._asked.clear()
         self._came.clear()
         if locked:
             self._locked, self._deadline = True, trusted_until(sent)
@@ -214,9 +214,9 @@ class SessionLease(Lease):
                 self._deadline = trusted_until(await _prove(session))
                 self._locked = True
                 self._came.set()
-            due = clock.monotonic() + _CLAIM_S
+            due = clock.monotonic() + _ASKED_WITHIN_S
             while not await self._is_stopped(PROVE_S):
-                if not self._claimed.is_set() and clock.monotonic() >= due:
+                if not self._asked.is_set() and clock.monotonic() >= due:
                     break  # the caller that waited has gone
                 self._deadline = trusted_until(await _prove(session))
             else:

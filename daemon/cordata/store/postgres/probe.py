@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 
 from cordata.errors import PermanentError, StoreUnavailable
 from cordata.store.postgres.fault import ConnectionLost, ServerError, ServerFull, lost
-from cordata.store.postgres.runner import Again, Resources
 from cordata.store.postgres.transaction import Transaction
 from cordata.store.postgres.unit import UnitTx
+from cordata.store.postgres.unit_runner import Again, Resources
 
 #: Needs the same as a unit: a server that accepts writes, and disk space (256 KiB). The temporary
 #: table is rolled back, so nothing remains of it.

@@ -19,9 +19,9 @@ from cordata.errors import CordataError, ReadTimeout, StoreUnavailable
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import CANCELED, ConnectionLost, ServerError
 from cordata.store.postgres.probe import LivenessProbe
-from cordata.store.postgres.runner import Again, Resources, answer
 from cordata.store.postgres.transaction import Transaction
 from cordata.store.postgres.unit import ReadTx, UnitCoroutine
+from cordata.store.postgres.unit_runner import Again, Resources, answer
 from cordata.store.tx import Unit
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class Reader:
             request = coroutine.step()
             if request is not None:
                 (call,) = request.calls
-                kept = call.query.cached_plan and self._prepared
+                kept = call.query.kept_plan and self._prepared
                 try:
                     # No Sync in between: both are one transaction, and the settings end with it.
                     self._settings.send_read(connection, kept=kept)

@@ -8,9 +8,9 @@
 Until its first write it holds neither a connection nor a lock: each statement sees the newest
 committed state. The first write begins a transaction, which repeats all reads and continues only if
 their results are unchanged. From then on it sees one snapshot (READ COMMITTED from its first
-locking query on, as `runner.py` explains). If a row that it changes has changed since the snapshot,
-the server refuses. Then, and after a deadlock or a lost connection, all statements are replayed in
-a new transaction, and every answer is compared with the one that the caller has seen;
+locking query on, as `unit_runner.py` explains). If a row that it changes has changed since the
+snapshot, the server refuses. Then, and after a deadlock or a lost connection, all statements are
+replayed in a new transaction, and every answer is compared with the one that the caller has seen;
 TransactionStale if one differs.
 """
 
@@ -33,9 +33,9 @@ from cordata.store.fence import Fence, require_newest
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import Busy, ConnectionLost, ServerError, cut
 from cordata.store.postgres.result import Result
-from cordata.store.postgres.runner import Again, Resources, answer
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
 from cordata.store.postgres.unit import Call, Request, UnitTx
+from cordata.store.postgres.unit_runner import Again, Resources, answer
 from cordata.store.tx import Row, Tx, UnitMisuse, before_write
 
 #: The transaction whose locks the running code holds; run() might wait for it for ever.

@@ -25,7 +25,7 @@ from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.probe import WriteProbe
 from cordata.store.postgres.reader import Reader
 from cordata.store.postgres.replay import ReplayedTx, holding
-from cordata.store.postgres.runner import Entry, Resources, Runner
+from cordata.store.postgres.unit_runner import Entry, Resources, UnitRunner
 from cordata.store.queries import Queries
 from cordata.store.tasks import StoreTasks
 from cordata.store.tx import Tx, Unit, UnitMisuse, before_write
@@ -59,7 +59,7 @@ class PostgresStore(Store):
             turn=asyncio.Lock(),
             committed=self._committed,
         )
-        self._runner = Runner(self._resources, config)
+        self._runner = UnitRunner(self._resources, config)
         self._batcher = Batcher(self._resources, self._runner, config)
         self._reader = Reader(self._resources, config)
         #: Limit of open transactions; some connections are always left for units and reads.

@@ -2,9 +2,9 @@
 
     coroutine --Request--> runner or batch --count or rows--> coroutine
 
-A unit's tx does no IO. It yields a `Request` and waits; `runner.py` answers the requests of one
-unit in a separate transaction, `batch.py` those of many units together. `write` and `insert` do not
-wait: their statements stay in `deferred` until the next request, or the end of the unit.
+A unit's tx does no IO. It yields a `Request` and waits; `unit_runner.py` answers the requests of
+one unit in a separate transaction, `batch.py` those of many units together. `write` and `insert` do
+not wait: their statements stay in `deferred` until the next request, or the end of the unit.
 """
 
 from __future__ import annotations

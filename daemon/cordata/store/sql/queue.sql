@@ -1,4 +1,4 @@
--- The queue: groups, claims, acknowledgements, processes. Statements that differ between the dialects
+-- The queue: groups, claims, acknowledgements. Statements that differ between the dialects
 -- are in sqlite/ and postgres/.
 --
 --     publish --> ready --claim--> claimed --done----> (gone; its mark is in handled)
@@ -108,11 +108,11 @@ UPDATE message SET
     attempts = attempts - :uncounted, suspect = :suspect, history = :history, owner = NULL
 WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
 
--- name: queue.bury
+-- name: queue.make_dead
 UPDATE message SET state = 'dead', dead_at = :now_us, history = :history, owner = NULL
 WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = 'claimed';
 
--- name: queue.bury_handled
+-- name: queue.make_dead_handled
 -- A dead letter whose effect is committed and whose row is deleted: an operator has to check it.
 INSERT INTO message (event_id, "group", position, priority, state, next_at, attempts, history,
     dead_at)
@@ -129,7 +129,7 @@ WHERE event_id = :event_id AND "group" = :group AND claim = :claim AND state = '
 SELECT event_id, "group", claim, attempts, suspect, history FROM message
 WHERE owner = :owner AND state = 'claimed';
 
--- name: queue.suspect
+-- name: queue.reclaim
 -- Gives back all claims of a dead process. The relay runs no handler, so its messages are not suspect;
 -- but their attempt counts, for it may have added the event to the stream already.
 UPDATE message SET
@@ -138,7 +138,7 @@ UPDATE message SET
 WHERE owner = :owner AND state = 'claimed';
 
 -- name: queue.owners
--- All processes with a lease; there are few.
+-- Processes that have claimed messages, living or dead; there are few.
 SELECT DISTINCT owner FROM message WHERE state = 'claimed';
 
 -- name: queue.depth

@@ -10,7 +10,15 @@ from typing import Any, TypeVar
 from cordata.errors import PermanentError
 from cordata.store.queries import Queries, Query
 from cordata.store.sqlite.fault import as_statement_error, home, is_of_statement, translate
-from cordata.store.tx import PUBLISH, QUEUE_TOPIC, Row, Tx, UnitMisuse, foreign_await, wrong_count
+from cordata.store.tx import (
+    PUBLISH,
+    PUBLISHED_TOPIC,
+    Row,
+    Tx,
+    UnitMisuse,
+    foreign_await,
+    wrong_count,
+)
 from cordata.unawaited import require_awaits
 
 T = TypeVar("T")
@@ -73,7 +81,7 @@ class SqliteTx(Tx):
         before = connection.total_changes
         await self.write(PUBLISH, **event)
         if connection.total_changes > before + 1:
-            self.topics.add(QUEUE_TOPIC)
+            self.topics.add(PUBLISHED_TOPIC)
 
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """As in Tx."""

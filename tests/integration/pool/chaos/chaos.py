@@ -21,10 +21,10 @@ from tests.integration.pool.chaos.served import Served
 
 from cordata.errors import (
     CallCancelled,
+    ChildCrashed,
     DeadlineExceeded,
     PoolRestarted,
     PoolUnavailable,
-    WorkerCrashed,
 )
 from cordata.pool import SyncClient
 from cordata.pool.shared.protocol import Affinity
@@ -286,7 +286,7 @@ def _faults_of_session(caller: Caller, data: Any, counters: Any, runs: Counter[s
             most, least = 1, 0 if order.kind == "leave" else 1
         else:
             # It may have died between its commit and its answer, or the caller gave up.
-            lost = (WorkerCrashed, PoolRestarted, CallCancelled, DeadlineExceeded)
+            lost = (ChildCrashed, PoolRestarted, CallCancelled, DeadlineExceeded)
             most, least = int(isinstance(order.outcome, lost)), 0
         if not least <= kept <= most:
             faults.append(

@@ -8,16 +8,16 @@ from typing import Any
 
 from cordata.errors import (
     CallCancelled,
+    ChildCrashed,
     CommandFailed,
     DeadlineExceeded,
     PoolRestarted,
     PoolUnavailable,
-    WorkerCrashed,
 )
 
 #: No call waits so long unless something is stuck.
 LONG_S = 90.0
-_DEATHS = (WorkerCrashed, PoolRestarted)
+_DEATHS = (ChildCrashed, PoolRestarted)
 #: What may become of an order that is not plainly answered.
 ALLOWED: dict[str, tuple[type[Exception], ...]] = {
     "once": _DEATHS,

@@ -18,6 +18,7 @@ from tests.integration.server.running import wait_gone
 from cordata.config.pool import PoolConfig
 from cordata.errors import (
     CallCancelled,
+    ChildCrashed,
     CommandFailed,
     CommandRefused,
     CommandUnknown,
@@ -28,7 +29,6 @@ from cordata.errors import (
     PoolSaturated,
     PoolUnavailable,
     QueueTimeout,
-    WorkerCrashed,
 )
 from cordata.pool import Call, Client, SyncClient
 from cordata.pool.shared.protocol import CommandOptions
@@ -179,10 +179,10 @@ async def test_options_of_the_decorator_hold_for_a_client_that_has_only_the_path
     with SyncClient(one.path, timeout=20.0) as sync:
         assert 500.0 < sync.execute("about_long")["remaining"] <= 600.0
     async with Client(one.path, timeout=20.0) as client:
-        with pytest.raises(WorkerCrashed, match="at attempt 2"):
+        with pytest.raises(ChildCrashed, match="at attempt 2"):
             await client.execute("die_twice", str(file))
         assert len(ran(file)) == 2
-        with pytest.raises(WorkerCrashed):
+        with pytest.raises(ChildCrashed):
             await client.execute("die_twice", str(file), idempotent=False)
         assert len(ran(file)) == 3
 
@@ -194,7 +194,7 @@ async def test_options_given_to_the_client_go_before_those_of_the_child(
     options = {"about_long": CommandOptions(timeout_s=5.0), "die_twice": CommandOptions()}
     async with Client(one.path, timeout=20.0, options=options) as client:
         assert (await client.execute("about_long"))["remaining"] <= 5.0
-        with pytest.raises(WorkerCrashed):
+        with pytest.raises(ChildCrashed):
             await client.execute("die_twice", str(file))
     assert len(ran(file)) == 1
 
@@ -220,13 +220,13 @@ async def test_death_in_a_call_is_told_with_its_signal_and_last_words(tmp_path: 
     with workers(tmp_path) as pool, pool.worker():
         async with Client(pool.path, timeout=60.0) as client:
             dying, waiting = client.start("die", int(signal.SIGSEGV)), client.start("echo", 1)
-            with pytest.raises(WorkerCrashed) as caught:
+            with pytest.raises(ChildCrashed) as caught:
                 await dying
             assert caught.value.signal == signal.SIGSEGV
             assert caught.value.lines == ("last words",)
             assert caught.value.worker == "0" and caught.value.pid > 0
             assert await waiting == 1  # it had not begun
-            with pytest.raises(WorkerCrashed) as caught:
+            with pytest.raises(ChildCrashed) as caught:
                 await client.execute("die", "exit")
             assert caught.value.exit_code == 3
 
@@ -260,7 +260,7 @@ async def test_killed_worker_takes_its_child_along_and_the_next_one_runs_what_wa
                 await running(pool, "hang")
                 waiting = client.start("echo", "waited")
                 worker.process.kill()
-                with pytest.raises(WorkerCrashed) as caught:
+                with pytest.raises(ChildCrashed) as caught:
                     await hang
                 assert (caught.value.worker, caught.value.signal) == ("0", None)
                 wait_gone([pid])

@@ -13,8 +13,8 @@ from tests.integration.pool.workers import workers
 from cordata import App
 from cordata.app_loader import load_runtime
 from cordata.context import Context, EventContext, derive_context
+from cordata.context_factory import open_context
 from cordata.errors import DeadlineExceeded, PoolClosed, PoolUnavailable
-from cordata.factory import open_context
 from cordata.store import Store
 from cordata.vault import Vault
 
@@ -49,6 +49,8 @@ async def test_context_made_by_hand_has_no_pool(tmp_path: Path) -> None:
 
 
 def test_application_that_never_calls_imports_no_client() -> None:
-    text = "import sys, cordata.factory; sys.exit('cordata.pool.client.client' in sys.modules)"
+    text = (
+        "import sys, cordata.context_factory; sys.exit('cordata.pool.client.client' in sys.modules)"
+    )
     argv = [sys.executable, "-c", text]
     assert subprocess.run(argv, check=False, env=ENVIRONMENT).returncode == 0

@@ -16,7 +16,7 @@ from tests.integration.server.managed import Managed, managed
 from tests.integration.server.running import free_address, server, wait_gone
 from tests.servers.process import wait_until
 
-from cordata.errors import WorkerCrashed
+from cordata.errors import ChildCrashed
 from cordata.pool import SyncClient
 
 APP = "tests.integration.pool.worker.pooled:app"
@@ -83,7 +83,7 @@ def test_nobody_outlives_a_killed_worker(tmp_path: Path) -> None:
         wait_until((tmp_path / "began").exists, timeout_s=20.0, what="the call begins")
         worker.process.kill()
         wait_gone([child])
-        with pytest.raises(WorkerCrashed):
+        with pytest.raises(ChildCrashed):
             running.result(10.0)
 
 

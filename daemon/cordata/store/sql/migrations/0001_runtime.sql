@@ -53,7 +53,7 @@ CREATE TABLE consumer_group (
 
 CREATE INDEX consumer_group_type ON consumer_group (type);
 
--- Open work only: one row per event and group that has not handled it. See core/delivery.py.
+-- Open work only: one row per event and group that has not handled it. See core/message_state.py.
 -- On SQLite with row ids: a claim moves a row from index to index, whose entries then have 8 bytes
 -- instead of event and group (claim and settle: 11.6 us a message instead of 12.2).
 CREATE TABLE message (

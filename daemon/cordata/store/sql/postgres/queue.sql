@@ -2,6 +2,8 @@
 --
 -- Rows are looked up by index and changed by ctid, whatever the statistics say: a plan that was made
 -- while the table was small would read all of it when it has grown.
+--
+-- `-- newest`: the statement locks, so it must see the newest rows (see docs/develop/transactions.md).
 
 -- name: queue.publish
 WITH e AS (

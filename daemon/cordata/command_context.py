@@ -11,8 +11,8 @@ from pathlib import Path
 from cordata.app import App
 from cordata.config import Config, build, find_file, open_document
 from cordata.context import Context
+from cordata.context_factory import open_context, read_vault, store_password
 from cordata.errors import CordataError
-from cordata.factory import open_context, read_vault, store_password
 from cordata.store import store_class
 from cordata.vault import Vault
 

@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from cordata.core.delivery import (
+from cordata.core.claim_size import (
+    low_priority_slots,
+    mean_duration_s,
+    prefetch_count,
+    run_length,
+)
+from cordata.core.message_state import (
     ERROR_CHARS,
     HISTORY_ENTRIES,
     Failure,
@@ -16,10 +22,6 @@ from cordata.core.delivery import (
     error_text,
     is_permanent,
     is_unavailable,
-    low_priority_slots,
-    mean_duration_s,
-    prefetch_count,
-    run_length,
 )
 from cordata.errors import (
     Conflict,

@@ -14,15 +14,13 @@ Attempts are counted when a message is claimed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, TypeGuard
 
 from cordata.errors import CordataError, PermanentError, StoreUnavailable, TransactionTimeout
 
-#: A worker claims as many messages as it handles within this time.
-_CLAIM_S = 0.25
 #: Characters of an error's text that are stored.
 ERROR_CHARS = 500
 #: The error of an attempt during which the process died.
@@ -109,38 +107,3 @@ def read_failures(history: str | None) -> list[Mapping[str, Any]]:
         return list(json.loads(history or "[]"))
     except ValueError:
         return []
-
-
-def prefetch_count(mean_s: float, *, concurrency: int, batch: int) -> int:
-    """Messages that one worker should hold: as many as it handles within _CLAIM_S.
-
-    A worker with fast handlers gets whole batches; one with slow handlers leaves the rest to other
-    workers. `mean_s` is the mean duration of one handler, 0 before the first.
-    """
-    if mean_s <= 0.0:
-        return min(concurrency, batch)
-    return max(min(int(concurrency * _CLAIM_S / mean_s), batch), min(concurrency, batch))
-
-
-def mean_duration_s(mean_s: float, durations_s: Sequence[float]) -> float:
-    """The moving mean after further durations; the very first duration is the mean."""
-    for duration_s in durations_s:
-        mean_s = duration_s if mean_s <= 0.0 else 0.9 * mean_s + 0.1 * duration_s
-    return mean_s
-
-
-def low_priority_slots(concurrency: int) -> int:
-    """Slots of a group that messages with a priority below 0 may take at once."""
-    return max(1, concurrency // 4)
-
-
-def run_length(mean_s: float, *, batch: int) -> int:
-    """Messages of one key that a worker should claim together: as many as it handles within
-    _CLAIM_S.
-
-    Messages of one key are handled one after the other, so another worker could not handle them
-    sooner. `mean_s` is the mean duration of one handler, 0 before the first.
-    """
-    if mean_s <= 0.0:
-        return 1
-    return max(1, min(int(_CLAIM_S / mean_s), batch))

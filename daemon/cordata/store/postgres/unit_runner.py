@@ -160,7 +160,7 @@ class Entry:
         fail_future(self.future, error)
 
 
-class Runner:
+class UnitRunner:
     """Runs units, each on a separate connection."""
 
     def __init__(self, resources: Resources, config: StoreConfig) -> None:

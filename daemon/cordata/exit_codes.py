@@ -1,0 +1,18 @@
+"""Exit codes of commands and roles; those above 63 are those of sysexits.h(3head).
+
+systemd restarts no role that ends with CONFIG (RestartPreventExitStatus= in its unit).
+"""
+
+from __future__ import annotations
+
+OK, FAILED = 0, 1
+#: Click's own for a wrong command line is 2.
+USAGE = 2
+#: A dependency is unavailable (EX_UNAVAILABLE): try again soon.
+UNAVAILABLE = 69
+#: Another process does it, or there is no room now (EX_TEMPFAIL): a later try may succeed.
+BUSY = 75
+#: The configuration, the application or the schema cannot be used (EX_CONFIG).
+CONFIG = 78
+#: Ended by Ctrl-C: 128 + SIGINT.
+INTERRUPTED = 130
