@@ -24,6 +24,11 @@ def monotonic() -> float:
     return time.monotonic()
 
 
+def since_boot() -> float:
+    """Seconds since the boot, those asleep included: the clock of the start times in /proc."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def to_us(at: datetime) -> int:
     """Microseconds since the epoch of an aware datetime. Raises: ValueError when it is naive."""
     if at.tzinfo is None:

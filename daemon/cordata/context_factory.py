@@ -14,6 +14,8 @@ from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command
 from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import Context
 from cordata.errors import ConfigError, CordataError, PermanentError, StoreUnavailable, is_transient
+from cordata.metrics.process import ProcessMetrics
+from cordata.metrics.series import WAITING_UNITS
 from cordata.pool.client.lazy_client import LazyClient
 from cordata.registry import Handler
 from cordata.store import Chain, Queries, Store, check_url, dialect_of, missing_file, open_store
@@ -97,12 +99,14 @@ async def open_context(
     vault: Vault | None = None,
     password: str | None = None,
     make: bool = True,
+    metrics: ProcessMetrics | None = None,
 ) -> AsyncIterator[Context]:
     """The store and the rest of a Context; closed at the end.
 
     `vault` and `password`: those that were read before the process changed its user; None: read
-    them now. `make`: create an embedded store that does not exist. Raises: CordataError when there
-    is none and `make` is False; ConfigError; StoreUnavailable.
+    them now. `make`: create an embedded store that does not exist. `metrics`: where commits and
+    calls are counted. Raises: CordataError when there is none and `make` is False; ConfigError;
+    StoreUnavailable.
     """
     from cordata.broker.factory import check_url as check_broker_url
 
@@ -122,7 +126,10 @@ async def open_context(
         queries=Queries.load(app.query_packages, dialect_of(config.store)),
         password=password,
     )
-    lazy_client = make_lazy_client(config, app)
+    if metrics is not None:
+        store.observe_commits(metrics.commits())
+        metrics.watch(WAITING_UNITS.series(), lambda: store.waiting)
+    lazy_client = make_lazy_client(config, app, metrics)
     async with store:
         try:
             yield Context(
@@ -136,14 +143,15 @@ async def open_context(
             await lazy_client.close()
 
 
-def make_lazy_client(config: Config, app: App) -> LazyClient:
+def make_lazy_client(config: Config, app: App, metrics: ProcessMetrics | None = None) -> LazyClient:
     """The client of this host's pool. It connects at its first use."""
 
     def make() -> Client:
         from cordata.pool.client.client import Client
 
         options, pools = command_options(app), pools_of(config)
-        return Client(pool_directory(config), pools=pools, options=options)
+        counted = metrics.calls(app.commands) if metrics is not None else None
+        return Client(pool_directory(config), pools=pools, options=options, metrics=counted)
 
     return LazyClient(make)
 
@@ -167,6 +175,11 @@ def call_timeout_of(config: Config) -> Callable[[str], float]:
 def pools_of(config: Config) -> dict[str, PoolConfig]:
     """All pools by name, the default one first."""
     return {DEFAULT_POOL: config.pool, **config.pools}
+
+
+def metrics_directory(config: Config) -> Path:
+    """The directory with the counters of the processes of this host."""
+    return config.paths.runtime / "metrics"
 
 
 def pool_directory(config: Config) -> Path:

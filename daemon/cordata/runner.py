@@ -78,9 +78,10 @@ class Runner:
         stop_timeout_s: float = 30.0,
         reload: Callable[[], Coroutine[Any, Any, str]] | None = None,
         state: str = "ready",
+        tick: Callable[[], None] | None = None,
     ) -> None:
         """`reload` is called at SIGHUP and returns a short text for STATUS= ("" for none). `state`
-        is the first part of STATUS= while the role runs.
+        is the first part of STATUS= while the role runs. `tick` is called every 2 s.
         """
         self.layers = layers
         self.role = role
@@ -88,6 +89,7 @@ class Runner:
         self._stop_timeout_s = stop_timeout_s
         self._reload = reload
         self._state = state
+        self._tick = tick
         self._unusable: ConfigError | None = None
         self._stopping = asyncio.Event()
         self._reload_wanted = asyncio.Event()
@@ -225,7 +227,7 @@ class Runner:
             self._fail()
 
     async def _keep_alive(self) -> None:
-        """Notify the watchdog and refresh STATUS=, with one timer in the event loop for both."""
+        """Notify the watchdog, refresh STATUS= and tick, with one timer in the event loop."""
         half_s = watchdog_usec() / 2e6
         period_s = min(_TICK_S, half_s) if half_s else _TICK_S
         notified_at = clock.monotonic()
@@ -240,6 +242,8 @@ class Runner:
                     notified_at = now
             if self._ready:
                 self.notifier.status(self.status_text())
+            if self._tick is not None:
+                self._tick()
 
     def _stale(self, now: float) -> list[str]:
         """Names of services with a stale heartbeat; logs them, once per tick."""

@@ -19,6 +19,7 @@ from cordata.terminal import report, report_bug
 if TYPE_CHECKING:
     from cordata.app_loader import Loaded
     from cordata.context import Context
+    from cordata.metrics.process import ProcessMetrics
     from cordata.services.job import JobResult
 
 _SCHEMA_TRIES, _SCHEMA_PAUSE_S = 300, 0.2
@@ -147,7 +148,8 @@ async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, 
     """
     from cordata.command_context import become_owner
     from cordata.context_factory import open_context, read_vault, store_password
-    from cordata.wiring.role import alerting
+    from cordata.metrics.series import call_series, job_series, store_series
+    from cordata.wiring.role import alerting, metrics_of
 
     current = asyncio.current_task()
     assert current is not None
@@ -155,16 +157,33 @@ async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, 
     vault, password = read_vault(loaded.config), store_password(loaded.config)
     with alerting(loaded.config, _role(names), ends_soon=True):
         become_owner(loaded.config.paths.state)
-        async with open_context(loaded.config, loaded.app, vault=vault, password=password) as ctx:
+        app, counted = loaded.app, [*store_series(), *job_series(dict.fromkeys(names))]
+        counted += call_series(app.commands)
+        metrics = metrics_of(loaded.config, f"job@{'+'.join(dict.fromkeys(names))}", counted)
+        async with open_context(
+            loaded.config, app, vault=vault, password=password, metrics=metrics
+        ) as ctx:
             await _wait_for_schema(ctx)
-            codes = [await _run_one(ctx, loaded, name, wanted, debug=debug) for name in names]
+            codes = [
+                await _run_one(ctx, loaded, name, wanted, metrics, debug=debug) for name in names
+            ]
+            if metrics is not None:
+                metrics.end()
     return min(codes, key=_WORST.index)
 
 
-async def _run_one(ctx: Context, loaded: Loaded, name: str, wanted: _Wanted, *, debug: bool) -> int:
+async def _run_one(
+    ctx: Context,
+    loaded: Loaded,
+    name: str,
+    wanted: _Wanted,
+    metrics: ProcessMetrics | None,
+    *,
+    debug: bool,
+) -> int:
     """Run one job. Returns its exit code; an error is reported here, so that the next job runs."""
     try:
-        code, said = await _run(ctx, loaded, name, wanted)
+        code, said = await _run(ctx, loaded, name, wanted, metrics)
     except TransientError as error:
         report(error, debug=debug)
         return exit_codes.UNAVAILABLE
@@ -176,7 +195,9 @@ async def _run_one(ctx: Context, loaded: Loaded, name: str, wanted: _Wanted, *, 
     return code
 
 
-async def _run(ctx: Context, loaded: Loaded, name: str, wanted: _Wanted) -> tuple[int, str]:
+async def _run(
+    ctx: Context, loaded: Loaded, name: str, wanted: _Wanted, metrics: ProcessMetrics | None
+) -> tuple[int, str]:
     """Run one job. Returns its exit code, and a sentence about what ran."""
     from cordata.services.job import run_job
 
@@ -187,6 +208,7 @@ async def _run(ctx: Context, loaded: Loaded, name: str, wanted: _Wanted) -> tupl
         scope=wanted.scope,
         period=wanted.period,
         force=wanted.force,
+        count=metrics.job(name) if metrics is not None else None,
     )
     said = _what_was_done(result, force=wanted.force)
     said = said or await _why_nothing(ctx, name, wanted.scope, has_due=task.due is not None)

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from cordata.config.pool import PoolConfig
-from cordata.config.sections import HttpConfig, MailConfig, WorkerConfig
+from cordata.config.sections import HttpConfig, MailConfig, MetricsConfig, WorkerConfig
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 #: A host name or an address, also in brackets. The port is another setting.
@@ -45,6 +45,8 @@ def section_problems(name: str, section: object) -> Iterator[tuple[str, str]]:
             yield from _proxy_problems(section.trusted_proxies)
         case MailConfig():
             yield from _mail_problems(section)
+        case MetricsConfig():
+            yield from _metrics_problems(section)
 
 
 def _mail_problems(mail: MailConfig) -> Iterator[tuple[str, str]]:
@@ -53,6 +55,38 @@ def _mail_problems(mail: MailConfig) -> Iterator[tuple[str, str]]:
         yield "host", text
     if not _ADDRESS.fullmatch(mail.sender) and not _CONTROL.search(mail.sender):
         yield "sender", "must be an address, user@host or Name <user@host>"
+
+
+def _metrics_problems(metrics: MetricsConfig) -> Iterator[tuple[str, str]]:
+    if not metrics.listen:
+        return
+    if not metrics.enabled:
+        yield "listen", "needs enabled = true"
+    if metrics.listen.startswith("/") or _is_loopback(metrics.listen):
+        return
+    text = (
+        "must be a loopback address and a port (127.0.0.1:9464, [::1]:9464), or the path of a unix"
+        " socket: metrics are for this host only; use a reverse proxy for others"
+    )
+    yield "listen", text
+
+
+def _is_loopback(listen: str) -> bool:
+    import ipaddress  # takes 5 ms, and the default does not need it
+
+    host, _, port = listen.rpartition(":")
+    try:
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    bracketed = host.startswith("[") and host.endswith("]")
+    return (
+        address.is_loopback
+        and bracketed == (address.version == 6)
+        and port.isascii()
+        and port.isdecimal()
+        and 0 < int(port) < 65_536
+    )
 
 
 def _proxy_problems(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:

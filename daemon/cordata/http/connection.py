@@ -244,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
             self._phase = RESPONSE
             self._deadline = now + config.response_timeout_s
             if exchange.complete and exchange.started:
-                self._await_request()
+                self._await_request(now)
             return
         # Each byte moves the deadline of the body a little.
         self._phase_deadline += len(data) / _MIN_BODY_RATE
@@ -274,21 +274,21 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self.flow.resume_reading()
 
-    def _response_sent(self, close: bool) -> None:
-        """The exchange has written its response."""
+    def _response_sent(self, close: bool, now: float) -> None:
+        """The exchange has written its response, at `now` (loop time)."""
         self.server.served += 1
         if close:
             self._close_after_response()
         elif self._body is None:
-            self._await_request()
+            self._await_request(now)
         else:
             self._resume_body()  # what the application did not read is read and dropped
 
-    def _await_request(self) -> None:
-        """Wait for the next request."""
+    def _await_request(self, now: float) -> None:
+        """Wait for the next request, from `now` (loop time) on."""
         self._exchange = None
         self._phase = IDLE
-        self._deadline = self.server.loop.time() + self._idle_limit_s()
+        self._deadline = now + self._idle_limit_s()
         if len(self._buffer) <= _MAX_PIPELINED_BYTES:
             self.flow.resume_reading()
         if self._buffer:
@@ -307,6 +307,8 @@ class Connection(asyncio.BufferedProtocol):
         method, target, request_id = read_log_fields(data)
         request_id = request_id or server.make_request_id()
         server.refused += 1
+        if server.metrics is not None:
+            server.metrics.count(method, error.status, 0.0)
         server.log.write(
             status=error.status,
             method=method,

@@ -73,6 +73,7 @@ class Exchange:
         "_body_left",
         "_body_taken",
         "_client",
+        "_counted",
         "_held_body",
         "_keep_alive",
         "_logged",
@@ -108,10 +109,12 @@ class Exchange:
         keep_alive: bool,
         begun_at: float,
         on_body_taken: Callable[[], None],
-        on_response: Callable[[bool], None],
+        on_response: Callable[[bool, float], None],
     ) -> None:
-        """`on_body_taken()`: the application took all of the body so far. `on_response(close)`: the
-        response is written; `close`: it has `Connection: close`.
+        """`on_body_taken()`: the application took all of the body so far.
+
+        `on_response(close, now)`: the response is written, at loop time `now`; `close`: it has
+        `Connection: close`.
         """
         self.server = server
         self.flow = flow
@@ -149,7 +152,7 @@ class Exchange:
         #: The body of a 500, held back until the application has returned: see `_fail`.
         self._held_body: bytes | None = None
         self._sent_bytes = 0
-        self._logged = False
+        self._counted = self._logged = False
 
     async def run(self) -> None:
         """Call the application and end the request."""
@@ -338,7 +341,16 @@ class Exchange:
     def _complete(self, response: ResponseHead) -> None:
         self.complete = True
         self._wake()
-        self._on_response(response.close)
+        now = self.server.loop.time()
+        self._count(response.status, now)
+        self._on_response(response.close, now)
+
+    def _count(self, status: int, now: float) -> None:
+        """Count the request in the metrics; only the first call does."""
+        metrics = self.server.metrics
+        if metrics is not None and not self._counted:
+            self._counted = True
+            metrics.count(self.head.method, status, now - self.begun_at)
 
     # The end
 
@@ -448,6 +460,7 @@ class Exchange:
             return
         self._logged = True
         now = self.server.loop.time()
+        self._count(status, now)
         self.server.log.write(
             status=status,
             method=self.head.method,

@@ -20,6 +20,7 @@ from cordata.http.proxy import Peer, TrustedProxies, peer_of
 from cordata.http.response import date_line
 from cordata.http.state import ServerState
 from cordata.log import logger
+from cordata.metrics.process import HttpMetrics
 
 log = logger("cordata.http")
 
@@ -58,17 +59,23 @@ class HttpServer:
         counts_path: Path | None = None,
         logged_segments: Mapping[str, int] | None = None,
         error_texts: Mapping[str, str] | None = None,
+        metrics: HttpMetrics | None = None,
     ) -> None:
         """`app_state` is the lifespan state: every request gets a copy as `scope["state"]`.
 
         `counts_path` is a file that all workers on these sockets share, so that they take even
         shares of the connections. `logged_segments`: see `access_log.loggable_path`. `error_texts`:
-        how the server's own errors of paths below a prefix begin (`App.mount`). The sockets listen
-        already, and the caller closes them. Raises: ConfigError for an invalid entry of
-        `trusted_proxies`.
+        how the server's own errors of paths below a prefix begin (`App.mount`). `metrics`: where
+        requests are counted. The sockets listen already, and the caller closes them. Raises:
+        ConfigError for an invalid entry of `trusted_proxies`.
         """
         self.state = ServerState(
-            app, config, app_state, logged_segments=logged_segments, error_texts=error_texts
+            app,
+            config,
+            app_state,
+            logged_segments=logged_segments,
+            error_texts=error_texts,
+            metrics=metrics,
         )
         self.connections: set[Connection] = set()
         self._counts = ConnectionCounts.open(counts_path, sockets) if counts_path else None

@@ -15,6 +15,7 @@ from cordata.http.access_log import AccessLog
 from cordata.http.asgi import AsgiApp
 from cordata.http.proxy import TrustedProxies
 from cordata.http.response import date_line
+from cordata.metrics.process import HttpMetrics
 
 #: Bytes read from one connection at once. The event loop's buffer is four times as large: each
 #: connection that sends ahead would use as much more memory.
@@ -38,6 +39,7 @@ class ServerState:
         *,
         logged_segments: Mapping[str, int] | None = None,
         error_texts: Mapping[str, str] | None = None,
+        metrics: HttpMetrics | None = None,
     ) -> None:
         """See `HttpServer`. Raises: ConfigError for an invalid entry of `trusted_proxies`."""
         self.app = app
@@ -47,6 +49,8 @@ class ServerState:
         self.app_state = dict(app_state or {})
         self.log = AccessLog(logged_segments)
         self._error_texts = sorted((error_texts or {}).items(), key=lambda one: -len(one[0]))
+        #: Where requests are counted; None: nowhere.
+        self.metrics = metrics
         self.draining = False
         #: The Date field, made once a second.
         self.date_line = date_line(clock.now().timestamp())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -24,6 +25,7 @@ from cordata.core.message_state import (
 from cordata.core.retry import STORE_AWAY_ATTEMPT, Backoff
 from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
 from cordata.log import error_places, error_summary, fields, logger, request_id
+from cordata.metrics.process import Outcomes
 from cordata.registry import Handler
 from cordata.services.handler_call import call_here, end_attempt
 
@@ -36,15 +38,24 @@ class Attempts:
     """Calls handlers for one process."""
 
     def __init__(
-        self, ctx: Context, config: EngineConfig, *, owner_id: str, retry_at_once: bool = False
+        self,
+        ctx: Context,
+        config: EngineConfig,
+        *,
+        owner_id: str,
+        retry_at_once: bool = False,
+        metrics: Mapping[str, Outcomes] = MappingProxyType({}),
     ) -> None:
-        """`retry_at_once` (test mode): a failed message is due again at once."""
+        """`retry_at_once` (test mode): a failed message is due again at once. `metrics`: where
+        attempts are counted, by group.
+        """
         #: Whether this process cancels attempts; if not, the handler has cancelled itself.
         self.ending: Callable[[], bool] = lambda: True
         self._ctx = ctx
         self._backoff = Backoff(config.retry_min_s, config.retry_max_s)
         self._owner_id = owner_id
         self._retry_at_once = retry_at_once
+        self._metrics = metrics
 
     async def attempt(
         self, handler: Handler, message: Message, before: Sequence[Message] = ()
@@ -68,10 +79,15 @@ class Attempts:
             _before=[(one.event_id, one.claim, one.attempt) for one in before],
         )
         token = request_id.set("")
+        metrics = self._metrics.get(handler.group)
+        begun = 0.0 if metrics is None else clock.monotonic()
         try:
             error = await self._call(handler, message, ctx)
             await end_attempt(guard)
-            return self._outcome_of(handler, message, ctx, error)
+            outcome = self._outcome_of(handler, message, ctx, error)
+            if metrics is not None:
+                metrics.count(outcome.verdict.value, clock.monotonic() - begun)
+            return outcome
         finally:
             request_id.reset(token)
 

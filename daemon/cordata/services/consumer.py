@@ -20,6 +20,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 
 from cordata import clock
 from cordata.broker import Broker, ClaimLimit, Message, MessageId, Outcome
@@ -37,6 +38,7 @@ from cordata.core.retry import Backoff
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger, plural
+from cordata.metrics.process import Outcomes
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
 from cordata.services.handler_call import Sentinel, after, log_cut_off, log_ignored_cancellation
@@ -73,9 +75,10 @@ class ConsumerService:
         owner: str,
         retry_at_once: bool = False,
         cut_off_s: float | None = None,
+        metrics: Mapping[str, Outcomes] = MappingProxyType({}),
     ) -> None:
         """`owner`: this process. `retry_at_once`: test mode, in which a failed message is
-        due again at once.
+        due again at once. `metrics`: where attempts are counted, by group.
 
         `cut_off_s` after the stop handlers that still run are cancelled, and their messages given
         back without an attempt being counted; None: never.
@@ -86,7 +89,9 @@ class ConsumerService:
         self._store = ctx.store
         self._broker = broker
         self._config = config
-        self._attempts = Attempts(ctx, config, owner_id=owner, retry_at_once=retry_at_once)
+        self._attempts = Attempts(
+            ctx, config, owner_id=owner, retry_at_once=retry_at_once, metrics=metrics
+        )
         self._groups = {handler.group: _Group(handler, config) for handler in handlers}
         self._wake = WakeEvent()
         self._finished: list[Outcome] = []

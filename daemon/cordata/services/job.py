@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
@@ -71,12 +71,14 @@ async def run_job(
     period: str | None = None,
     force: bool = False,
     now: datetime | None = None,
+    count: Callable[[str, float], None] | None = None,
 ) -> JobResult:
     """Run the due runs that no process has done or is running.
 
     `scope` and `period` together name one run, due or not; one alone filters the due runs. `force`
     also repeats runs that are done. If a run fails, the others still run, and the next call tries
-    it again. Cancelling (a signal) leaves the current run to the next call.
+    it again. `count` is called with the outcome ("done", "failed") and the seconds of each run.
+    Cancelling (a signal) leaves the current run to the next call.
     """
     process = this_process(f"job-{task.name}")
     lease = ProcessLease(ctx.store, process, lease_s=task.claim_timeout_s)
@@ -84,7 +86,7 @@ async def run_job(
     try:
         now = now or clock.from_us(ctx.now_us())
         runs = await _runs(ctx, task, scope, period, now)
-        return await _JobRunner(ctx, task, lease, force=force).run_all(runs)
+        return await _JobRunner(ctx, task, lease, force=force, count=count).run_all(runs)
     finally:
         with contextlib.suppress(StoreUnavailable):  # then the lease expires
             await lease.leave()
@@ -147,12 +149,21 @@ async def latest_run(ctx: Context, job: str, scope: str) -> tuple[str, str] | No
 
 
 class _JobRunner:
-    def __init__(self, ctx: Context, task: JobTask, lease: ProcessLease, *, force: bool) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        task: JobTask,
+        lease: ProcessLease,
+        *,
+        force: bool,
+        count: Callable[[str, float], None] | None,
+    ) -> None:
         self._ctx = ctx
         self._task = task
         self._lease = lease
         self._owner = lease.process.id
         self._force = force
+        self._count = count or (lambda outcome, seconds: None)
         self._renew_deadline = self._next_renewal()
 
     async def run_all(self, runs: Iterable[Run]) -> JobResult:
@@ -176,13 +187,16 @@ class _JobRunner:
                 await self._task.run(self._ctx, run.scope, run.period)
             await self._finish(run, None)
         except Exception as error:  # noqa: BLE001 - the boundary of one run
+            self._count("failed", clock.monotonic() - begun)
             await self._fail(run, error)
             result.is_unavailable |= isinstance(error, TransientError)
             return result.failed
+        took_s = clock.monotonic() - begun
+        self._count("done", took_s)
         log.info(
             "%s ran in %.1f s",
             run,
-            clock.monotonic() - begun,
+            took_s,
             extra=fields(events.JOB_RAN, job=run.job, scope=run.scope, period=run.period),
         )
         return result.ran

@@ -28,6 +28,7 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import fields, in_request, logger
 from cordata.mail.message import DeliveryResult, address, delivery_result, mime_message
 from cordata.mail.smtp import MailRejected, SmtpUnavailable, connect, deliver, disconnect
+from cordata.metrics.process import Outcomes
 from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, wake_on
 from cordata.store import MAIL_TOPIC, Row, Tx
@@ -65,13 +66,17 @@ class MailService:
         config: MailConfig,
         *,
         login: tuple[str, str] | None = None,
+        metrics: Outcomes | None = None,
     ) -> None:
-        """`login`: user and password, if the server requires them."""
+        """`login`: user and password, if the server requires them. `metrics`: where attempts to
+        send are counted.
+        """
         #: None on a standby, and when no server is configured.
         self.heartbeat: Heartbeat | None = None
         self._leadership = leadership
         self._config = config
         self._login = login
+        self._metrics = metrics
         self._backoff = Backoff(config.retry_min_s, config.retry_max_s)
         self._failures = 0
         self._retry_deadline = 0.0
@@ -146,12 +151,19 @@ class MailService:
                     "the sender of mail %d died while it sent it; it is sent again", row["id"]
                 )
             await _begin(ctx, row)
+            begun = clock.monotonic()
             try:
                 end = await self._deliver(client, row)
             except SmtpUnavailable as error:
+                self._count("later", begun)
                 await self._end(ctx, row, self._later(row, str(error)))
                 raise
+            self._count("later" if end.state == "pending" else end.state, begun)
             await self._end(ctx, row, end)
+
+    def _count(self, outcome: str, begun: float) -> None:
+        if self._metrics is not None:
+            self._metrics.count(outcome, clock.monotonic() - begun)
 
     async def _deliver(self, client: SMTP, row: Row) -> _End:
         try:

@@ -60,9 +60,19 @@ class PoolChildService:
         #: To be run in the intake layer.
         self.gate = PoolChildGate(self._settled)
 
+    @property
+    def up(self) -> int:
+        """Children that take calls."""
+        return sum(keeper.up for keeper in self._keepers)
+
+    @property
+    def count(self) -> int:
+        """Children that it keeps."""
+        return len(self._keepers)
+
     def status(self) -> str:
         """For STATUS=: how many children are ready; "" if all are."""
-        up = sum(keeper.up for keeper in self._keepers)
+        up = self.up
         if up == len(self._keepers):
             return ""
         if len(self._keepers) == 1:

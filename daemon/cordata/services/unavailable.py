@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from cordata import events
@@ -21,6 +21,7 @@ from cordata.context import Context
 from cordata.context_factory import open_context
 from cordata.errors import ConfigError, StoreFull, StoreUnavailable
 from cordata.log import LogThrottle, fields, logger, with_hint
+from cordata.metrics.process import ProcessMetrics
 from cordata.services.loop import pause
 from cordata.systemd import Notifier
 
@@ -40,9 +41,15 @@ Problem = Callable[[], StoreUnavailable | ConfigError | None]
 
 @asynccontextmanager
 async def answering_503(
-    sockets: Sequence[socket.socket], config: HttpConfig, error: StoreUnavailable | ConfigError
+    sockets: Sequence[socket.socket],
+    config: HttpConfig,
+    error: StoreUnavailable | ConfigError,
+    metrics: ProcessMetrics | None = None,
 ) -> AsyncIterator[None]:
-    """Within the block, every request on the sockets gets 503 with Retry-After."""
+    """Within the block, every request on the sockets gets 503 with Retry-After.
+
+    `metrics`: where the requests are counted.
+    """
     if not sockets:
         yield
         return
@@ -63,7 +70,8 @@ async def answering_503(
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         # No path is logged, since only the application declares which ones contain secrets.
-        server = HttpServer(answer, sockets, config, logged_segments={"": 0})
+        counted = metrics.http() if metrics is not None else None
+        server = HttpServer(answer, sockets, config, logged_segments={"": 0}, metrics=counted)
         group.create_task(server.run(stop))
         try:
             yield
@@ -85,11 +93,15 @@ class UnavailableService:
         sockets: Sequence[socket.socket],
         config: HttpConfig,
         problems: Sequence[Problem],
+        metrics: ProcessMetrics | None = None,
     ) -> None:
-        """`problems`: one function for each service that may delay the start."""
+        """`problems`: one function for each service that may delay the start. `metrics`: where the
+        requests are counted.
+        """
         self._sockets = sockets
         self._config = config
         self._problems = problems
+        self._metrics = metrics
         self._over = asyncio.Event()
         #: Set while this service accepts no connections.
         self._released = asyncio.Event()
@@ -115,7 +127,7 @@ class UnavailableService:
     async def _answer(self, error: StoreUnavailable | ConfigError, stop: asyncio.Event) -> None:
         self._released.clear()
         try:
-            async with answering_503(self._sockets, self._config, error):
+            async with answering_503(self._sockets, self._config, error, self._metrics):
                 while self._problem() and not self._is_over(stop):
                     await pause(stop, _CHECK_EVERY_S)
         finally:
@@ -130,24 +142,35 @@ class UnavailableService:
 
 @asynccontextmanager
 async def open_context_with_retry(
-    config: Config, app: App, notifier: Notifier, sockets: Sequence[socket.socket] = ()
+    config: Config,
+    app: App,
+    notifier: Notifier,
+    sockets: Sequence[socket.socket] = (),
+    metrics: ProcessMetrics | None = None,
 ) -> AsyncIterator[Context]:
     """The Context, as soon as the store can be opened; until then requests get 503.
 
     A signal before that ends the process at once, which has no work in progress yet.
     """
     async with AsyncExitStack() as stack:
+
+        def opened() -> AbstractAsyncContextManager[Context]:
+            return open_context(config, app, metrics=metrics)
+
         try:
-            ctx = await stack.enter_async_context(open_context(config, app))
+            ctx = await stack.enter_async_context(opened())
         except StoreUnavailable as error:
-            async with answering_503(sockets, config.http, error):
-                ctx = await _reopened(stack, config, app, notifier, error)
+            async with answering_503(sockets, config.http, error, metrics):
+                ctx = await _reopened(stack, opened, notifier, error)
             log.warning("the store is open", extra=fields(events.STORE_HEALED))
         yield ctx
 
 
 async def _reopened(
-    stack: AsyncExitStack, config: Config, app: App, notifier: Notifier, error: StoreUnavailable
+    stack: AsyncExitStack,
+    opened: Callable[[], AbstractAsyncContextManager[Context]],
+    notifier: Notifier,
+    error: StoreUnavailable,
 ) -> Context:
     throttle = LogThrottle()
     while True:
@@ -158,6 +181,6 @@ async def _reopened(
         notifier.watchdog()  # after reexec() the timer of the watchdog still runs
         await asyncio.sleep(_RETRY_S)
         try:
-            return await stack.enter_async_context(open_context(config, app))
+            return await stack.enter_async_context(opened())
         except StoreUnavailable as again:
             error = again

@@ -203,6 +203,10 @@ class RuntimeStore(Store, Protocol):
         """As `Store.transaction`. Raises: also LeaseLost, when `fence` is stale."""
         ...
 
+    def observe_commits(self, observe: Callable[[float], None]) -> None:
+        """Have `observe` called with the seconds of each COMMIT of this process."""
+        ...
+
     def lease(self, *, holder: str, name: str = "primary") -> Lease:
         """A lease; `holder` is a text for people."""
         ...

@@ -23,6 +23,7 @@ _PAUSE_MAX_S = 4.0
 _STEADY_S = 5.0
 
 OnState = Callable[[str], None]
+OnCommit = Callable[[float], None]
 
 
 class Health:
@@ -34,6 +35,8 @@ class Health:
         self.reason = ""
         #: Called with the state at each change, on the loop's thread.
         self.on_state = on_state
+        #: Called with the seconds of each COMMIT.
+        self.on_commit: OnCommit = lambda seconds: None
         self._hint: str | None = None
         self._pause_s = _PAUSE_S
         self._next_deadline = 0.0
@@ -80,8 +83,10 @@ class Health:
             ),
         )
 
-    def succeeded(self, *, now: float | None = None) -> None:
-        """A write was committed."""
+    def succeeded(self, commit_s: float | None = None, *, now: float | None = None) -> None:
+        """A write was committed, by a COMMIT of `commit_s` seconds; None: it is not known."""
+        if commit_s is not None:
+            self.on_commit(commit_s)
         if self.state == "ok":
             return
         now = monotonic() if now is None else now

@@ -36,6 +36,8 @@ def import_all(config: str | Path | None, app: str | None) -> None:
         import cordata.services.pool_child
     if loaded.app.subscriptions:
         import cordata.services.subscription
+    if loaded.config.metrics.listen:
+        import cordata.services.metrics
     if not is_store(loaded.config.broker):
         import cordata.broker.redis.broker
         import cordata.services.relay

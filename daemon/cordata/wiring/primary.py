@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cordata import exit_codes
 from cordata.config import Config
 from cordata.context import runtime_store
 from cordata.context_factory import broker_passwords, smtp_login
+from cordata.metrics.series import call_series, mail_series, store_series
 from cordata.runner import Layer, Runner, Service
 from cordata.services.unavailable import open_context_with_retry
 from cordata.systemd import Notifier
-from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
+from cordata.wiring.role import Role, alerting, cut_off_of, metrics_of, reload_of
 
 if TYPE_CHECKING:
     from cordata.broker.redis.reconciler import Reconciler
@@ -33,8 +35,10 @@ async def run_primary(role: Role) -> int:
 
     config, app = role.config, role.app
     cut_off_s = cut_off_of(config.primary.stop_timeout_s)
+    counted = [*store_series(), *call_series(app.commands), *mail_series()]
+    metrics = metrics_of(config, "primary", counted)
     with Notifier() as notifier, alerting(config, "primary") as alerts:
-        async with open_context_with_retry(config, app, notifier) as ctx:
+        async with open_context_with_retry(config, app, notifier, metrics=metrics) as ctx:
             leadership = Leadership()
             holder = holder_name()
             lease = runtime_store(ctx).lease(holder=holder)
@@ -47,7 +51,12 @@ async def run_primary(role: Role) -> int:
                 AlertMailService(leadership, config.alert, config.mail),
                 HandoverService(ctx.store, leadership, holder=holder),
             ]
-            mail = MailService(leadership, config.mail, login=smtp_login(config))
+            mail = MailService(
+                leadership,
+                config.mail,
+                login=smtp_login(config),
+                metrics=metrics.mail() if metrics is not None else None,
+            )
             primary = PrimaryService(
                 *(ctx, app, lease, leadership, groups_of(config.broker, app.handlers)),
                 *(ctx.chains, notifier, config.primary),
@@ -64,8 +73,12 @@ async def run_primary(role: Role) -> int:
                 notifier=notifier,
                 stop_timeout_s=config.primary.stop_timeout_s,
                 reload=reload_of(role),
+                tick=metrics.tick if metrics is not None else None,
             )
-            return await runner.run()
+            code = await runner.run()
+            if metrics is not None and code == exit_codes.OK:
+                metrics.end()
+            return code
 
 
 def _reconcilers(config: Config, leadership: Leadership, holder: str) -> list[Service]:

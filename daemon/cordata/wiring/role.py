@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,12 @@ from cordata import clock
 from cordata.alert import RETRY_S, Alerter, AlertHandler, Buffer, Spool
 from cordata.app import App
 from cordata.config import Config, build, open_document
-from cordata.context_factory import smtp_login
+from cordata.context_factory import metrics_directory, smtp_login
 from cordata.core.alert import group_of
 from cordata.errors import ConfigError
 from cordata.log import handled_by, logger
+from cordata.metrics.file import Series
+from cordata.metrics.process import ProcessMetrics, open_metrics
 from cordata.runner import Service
 from cordata.services.alert import AlertService, pace_of
 from cordata.store import Store
@@ -51,6 +53,13 @@ class Role:
     def app(self) -> App:
         """The application."""
         return self.loaded.app
+
+
+def metrics_of(config: Config, unit: str, series: Sequence[Series]) -> ProcessMetrics | None:
+    """The counters of this process, of `unit` ("worker@0"); None: it counts nothing."""
+    if not config.metrics.enabled:
+        return None
+    return open_metrics(metrics_directory(config), unit, series)
 
 
 def cut_off_of(stop_timeout_s: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import sys
 from collections.abc import Callable
@@ -11,20 +12,33 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cordata import events, exit_codes
+from cordata import __version__, events, exit_codes
 from cordata.config import Config
 from cordata.config.pool import pool_of_command, pool_of_worker
 from cordata.config.sections import HttpConfig
 from cordata.context import Context
-from cordata.context_factory import broker_passwords, command_options
+from cordata.context_factory import broker_passwords, command_options, metrics_directory
 from cordata.errors import ConfigError
 from cordata.log import fields, logger
+from cordata.metrics.file import Series
+from cordata.metrics.process import ProcessMetrics
+from cordata.metrics.series import (
+    CONNECTIONS,
+    IN_FLIGHT,
+    POOL_CHILDREN,
+    POOL_CHILDREN_READY,
+    call_series,
+    children_series,
+    handler_series,
+    http_series,
+    store_series,
+)
 from cordata.registry import Mount
 from cordata.runner import Layer, Runner, Service
 from cordata.services.schema import SchemaGate
 from cordata.services.unavailable import Problem, UnavailableService, open_context_with_retry
 from cordata.systemd import Notifier, listen_fds, reexec
-from cordata.wiring.role import Role, alerting, cut_off_of, reload_of
+from cordata.wiring.role import Role, alerting, cut_off_of, metrics_of, reload_of
 
 if TYPE_CHECKING:
     from cordata.broker import Broker
@@ -46,39 +60,50 @@ async def run_worker(role: Role) -> int:
     if role.test_mode and "engine" not in settings.services:
         return exit_codes.OK  # no service that ends by itself
     sockets = _http_sockets("http" in settings.services and not role.test_mode)
+    metrics = metrics_of(role.config, f"worker@{role.instance}", _series(role))
     with Notifier() as notifier, alerting(role.config, f"worker@{role.instance}") as alerts:
-        async with open_context_with_retry(role.config, role.app, notifier, sockets) as ctx:
+        async with open_context_with_retry(
+            role.config, role.app, notifier, sockets, metrics
+        ) as ctx:
             intake: list[Service] = []
             delivery: list[Service] = [alerts.service(role.config, ctx.store)]
             gate = SchemaGate(ctx.store, ctx.chains, notifier)
             problems: list[Problem] = [lambda: gate.error]
-            unavailable = UnavailableService(sockets, role.config.http, problems)
+            unavailable = UnavailableService(sockets, role.config.http, problems, metrics)
             with ExitStack() as stack:
-                http = _http_service(role, sockets, ctx, unavailable) if sockets else None
-                if http is not None:
+                http = None
+                if sockets:
+                    http = _http_service(role, sockets, ctx, unavailable, metrics)
                     intake.append(http)
                 membership: list[Service] = []
                 if "engine" in settings.services:
-                    process_lease = _add_engine(role, ctx, stack, intake, delivery)
+                    process_lease = _add_engine(role, ctx, stack, intake, delivery, metrics)
                     membership.append(process_lease)
                     problems.append(lambda: process_lease.error)
                 child = _pool_child(role) if "pool" in settings.services else None
                 if child is not None:
                     intake.append(child.gate)
+                    if metrics is not None:
+                        metrics.watch(POOL_CHILDREN.series(), lambda: child.count)
+                        metrics.watch(POOL_CHILDREN_READY.series(), lambda: child.up)
                 runner = Runner(
                     [
                         Layer("intake", intake),
                         Layer("children", [child] if child is not None else []),
                         Layer("delivery", delivery),
                         Layer("membership", membership),
-                        Layer("stores", [gate, unavailable]),
+                        Layer("stores", [gate, unavailable, *_metrics_services(role, ctx)]),
                     ],
                     role=f"worker@{role.instance}",
                     notifier=notifier,
                     stop_timeout_s=settings.stop_timeout_s,
                     reload=reload_of(role, *_takers(http, child)),
+                    tick=metrics.tick if metrics is not None else None,
                 )
-                return await runner.run()
+                code = await runner.run()
+                if metrics is not None and code == exit_codes.OK:
+                    metrics.end()
+                return code
 
 
 async def run_without_config(config: Config, instance: str, error: ConfigError) -> int:
@@ -127,8 +152,41 @@ async def run_without_config(config: Config, instance: str, error: ConfigError) 
         return await runner.run()
 
 
+def _series(role: Role) -> list[Series]:
+    """What this worker counts."""
+    app, services = role.app, role.config.worker_of(role.instance).services
+    series = [*store_series(), *call_series(app.commands)]
+    if "http" in services:
+        series += http_series()
+    if "engine" in services:
+        series += handler_series(one.group for one in app.handlers)
+    if "pool" in services and app.commands:
+        series += children_series()
+    return series
+
+
+def _metrics_services(role: Role, ctx: Context) -> list[Service]:
+    """The service that Prometheus asks, if it is configured."""
+    listen = role.config.metrics.listen
+    if not listen or role.test_mode:
+        return []
+    from cordata.services.metrics import MetricsService
+
+    directory = metrics_directory(role.config)
+    build = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "app": role.app.name,
+    }
+    return [MetricsService(ctx.store, directory, listen, build=build)]
+
+
 def _http_service(
-    role: Role, sockets: list[socket.socket], ctx: Context, unavailable: UnavailableService
+    role: Role,
+    sockets: list[socket.socket],
+    ctx: Context,
+    unavailable: UnavailableService,
+    metrics: ProcessMetrics | None,
 ) -> HttpService:
     from cordata.http import HttpServer, compose
     from cordata.services.http import HttpService
@@ -148,7 +206,11 @@ def _http_service(
         error_texts={
             mount.prefix: mount.error_text for mount in mounts if mount.error_text is not None
         },
+        metrics=metrics.http() if metrics is not None else None,
     )
+    if metrics is not None:
+        metrics.watch(IN_FLIGHT.series(), lambda: server.state.in_flight)
+        metrics.watch(CONNECTIONS.series(), lambda: server.state.connection_count)
     return HttpService(server, before=unavailable.release)
 
 
@@ -221,7 +283,12 @@ def _takers(
 
 
 def _add_engine(
-    role: Role, ctx: Context, stack: ExitStack, intake: list[Service], delivery: list[Service]
+    role: Role,
+    ctx: Context,
+    stack: ExitStack,
+    intake: list[Service],
+    delivery: list[Service],
+    metrics: ProcessMetrics | None,
 ) -> ProcessLeaseService:
     """Add the services of the engine: the consumer stops with the intake, the relay to Redis after
     it, since handlers may publish until then.
@@ -261,6 +328,7 @@ def _add_engine(
         owner=process.id,
         retry_at_once=role.test_mode,
         cut_off_s=_cut_off_s(role),
+        metrics={one.group: metrics.handler(one.group) for one in handlers} if metrics else {},
     )
     expected = {one.type for one in handlers} | role.app.published
     intake += [consumer, UnhandledTypeService(ctx.store, expected)]

@@ -23,6 +23,7 @@ DISTRIBUTIONS = {
     "systemd": "systemd-python",
     "nacl": "PyNaCl",
     "python_multipart": "python-multipart",
+    "prometheus_client": "prometheus-client",
 }
 
 

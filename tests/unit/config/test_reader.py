@@ -156,6 +156,43 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
             '[http]\ntrusted_proxies = ["10.0.0.0/40"]',
             "[http] trusted_proxies: names '10.0.0.0/40'",
         ),
+        (
+            '[metrics]\nlisten = "0.0.0.0:9464"',
+            "[metrics] listen: must be a loopback address and a port",
+        ),
+        (
+            '[metrics]\nlisten = "192.0.2.1:9464"',
+            "[metrics] listen: must be a loopback address and a port",
+        ),
+        ('[metrics]\nlisten = ":9464"', "[metrics] listen: must be a loopback address"),
+        (
+            '[metrics]\nlisten = "[::]:9464"',
+            "[metrics] listen: must be a loopback address and a port",
+        ),
+        (
+            '[metrics]\nlisten = "::1:9464"',
+            "[metrics] listen: must be a loopback address and a port",
+        ),
+        (
+            '[metrics]\nlisten = "127.0.0.1"',
+            "[metrics] listen: must be a loopback address and a port",
+        ),
+        (
+            '[metrics]\nlisten = "127.0.0.1:0"',
+            "[metrics] listen: must be a loopback address and a port",
+        ),
+        (
+            '[metrics]\nlisten = "metrics.sock"',
+            "[metrics] listen: must be a loopback address and a port",
+        ),
+        (
+            '[metrics]\nlisten = "localhost:9464"',
+            "[metrics] listen: must be a loopback address and a port",
+        ),
+        (
+            '[metrics]\nenabled = false\nlisten = "127.0.0.1:9464"',
+            "[metrics] listen: needs enabled = true",
+        ),
     ],
 )
 def test_build_names_section_key_and_reason_when_one_value_is_bad(
@@ -163,6 +200,14 @@ def test_build_names_section_key_and_reason_when_one_value_is_bad(
 ) -> None:
     (found,) = problems(tmp_path, text)
     assert found.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    "listen", ["", "127.0.0.1:9464", "127.0.0.2:1", "[::1]:9464", "/run/cordata/metrics.sock"]
+)
+def test_metrics_may_be_served_to_this_host_only(tmp_path: Path, listen: str) -> None:
+    config = build(document(tmp_path, f'[metrics]\nlisten = "{listen}"'), {}, {})
+    assert config.metrics.listen == listen
 
 
 def test_worker_of_overrides_single_keys_when_an_instance_has_a_section(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from cordata.errors import (
     PoolUnavailable,
     ProtocolError,
 )
+from cordata.metrics.process import CallMetrics
 from cordata.pool.client.call import Call, CallOptions, CallRunner, Stream
 from cordata.pool.client.dispatcher import Dispatcher
 from cordata.pool.client.session_api import Globals, Sessions, may_repeat
@@ -64,6 +65,7 @@ class Client:
     the command that returns them. `pools`: the configuration of each pool, "default" first; without
     it the defaults of `[pool]` apply, and a command runs in the pool whose children know it.
     `options`: those of `@app.command`, by command; for other commands the children send theirs.
+    `metrics`: where the process counts calls, by command.
     """
 
     def __init__(
@@ -73,11 +75,13 @@ class Client:
         timeout: float | Callable[[str], float] | None = None,
         pools: Mapping[str, PoolConfig] | None = None,
         options: Mapping[str, CommandOptions] | None = None,
+        metrics: Mapping[str, CallMetrics] | None = None,
     ) -> None:
         self._path = Path(path or DEFAULT_PATH)
         self._pools = dict(pools or {})
         self._config = self._pools.get(DEFAULT_POOL, _DEFAULTS)
         self._options = options or {}
+        self._metrics = metrics or {}
         self._timeout = timeout
         self._runner: CallRunner = self._new_runner()
         _clients.add(self)
@@ -333,11 +337,12 @@ class Client:
         return runner
 
     def _new_runner(self) -> CallRunner:
-        return Dispatcher(self._path, self._pools, self._options)
+        return Dispatcher(self._path, self._pools, self._options, self._metrics)
 
     def _forked(self) -> None:
         """Start anew in a forked child: connections and calls belong to the parent."""
         former = self._runner
+        self._metrics = {}  # two processes cannot add to one counter
         if isinstance(former, Dispatcher) and not former.closed:
             self._runner = self._new_runner()
             former.disown()

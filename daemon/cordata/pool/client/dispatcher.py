@@ -38,6 +38,7 @@ from cordata.errors import (
     is_transient,
 )
 from cordata.log import fields, logger
+from cordata.metrics.process import CallMetrics
 from cordata.pool.client.breaker import CircuitBreaker
 from cordata.pool.client.call import Call
 from cordata.pool.client.connection import Connection
@@ -77,9 +78,11 @@ class Dispatcher:
         path: Path,
         pools: Mapping[str, PoolConfig],
         declared: Mapping[str, CommandOptions] = MappingProxyType({}),
+        metrics: Mapping[str, CallMetrics] = MappingProxyType({}),
     ) -> None:
         """`pools`: the configuration of each, "default" first; empty: pools are found by the files
         of their children. `declared`: options of the commands of this process's application.
+        `metrics`: where calls are counted, by command.
         """
         self._path = path
         self._configured = dict(pools)
@@ -89,6 +92,7 @@ class Dispatcher:
         self._client_id = new_client_id()
         self._pools: dict[str, Scheduler] = {}
         self._declared = declared
+        self._metrics = metrics
         #: These, and those of each command that any child knows or knew (it may be restarting).
         self.options: Mapping[str, CommandOptions] = declared
         self._connections: dict[ChildState, Connection] = {}
@@ -138,7 +142,7 @@ class Dispatcher:
             if call.command not in pool.commands:
                 self._check_known(pool, call)
         except CordataError as error:
-            call.fail(error)
+            self._fail(call, error)
             return
         if own := own_pool():
             call.nested = Path(own) == self._path / call.pool
@@ -146,6 +150,7 @@ class Dispatcher:
             try:
                 pool.queue.add(call)
             except PoolSaturated:
+                self._count_failure(call)
                 self._log_saturation(pool, now)
                 raise
             if pool.queue.kinds > 1:  # the calls before it may wait for other children
@@ -383,7 +388,14 @@ class Dispatcher:
 
     def _fail(self, call: Call, error: Exception) -> None:
         self._deadlines.clear(call)
+        if not call.done():
+            self._count_failure(call)
         call.fail(error)
+
+    def _count_failure(self, call: Call) -> None:
+        """Count a call that fails without the answer of a child."""
+        if (metrics := self._metrics.get(call.command)) is not None:
+            metrics.failed()
 
     # --- what children say ---
 
@@ -416,6 +428,12 @@ class Dispatcher:
             self._deadlines.clear(call)
             self._breaker.succeeded(call.command)
             pool.ran(child, call.command, message.run_us)
+            metrics = self._metrics.get(call.command)
+            if metrics is not None and not call.done():  # else it was counted, or cancelled
+                run_s = message.run_us / 1e6
+                outcome = "failed" if isinstance(message, protocol.Failure) else "done"
+                wait_s = max(0.0, monotonic() - call.enqueued - run_s)
+                metrics.ran(outcome, wait_s, run_s)
             if isinstance(message, protocol.Result):
                 call.succeed(message.value)
             elif isinstance(message, protocol.End):
@@ -531,7 +549,7 @@ class Dispatcher:
             self._nested.remove(call)
             self._fail_late(call, now)
         elif connection is None:  # the worker is being asked how the child died
-            call.fail(DeadlineExceeded("the deadline passed as its child died", ran=True))
+            self._fail(call, DeadlineExceeded("the deadline passed as its child died", ran=True))
         elif call.number <= connection.begun:
             if now < call.deadline:
                 self._deadlines.set(call, call.deadline)
@@ -579,7 +597,7 @@ class Dispatcher:
 
     def _fail_late(self, call: Call, now: float) -> None:
         """Fail a call that has waited too long."""
-        call.fail(self._late_error(call, now))
+        self._fail(call, self._late_error(call, now))
 
     def _check_children_soon(self) -> None:
         """Check the children again soon, while calls wait for them."""

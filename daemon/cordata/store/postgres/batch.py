@@ -434,7 +434,7 @@ class _Batch:
         if members:
             self._batcher.commits += 1
             self._batcher.units += len(members)
-            self._resources.health.succeeded()
+            self._resources.health.succeeded(self._transaction.commit_s)
             self._resources.committed(topics)
 
     async def _find_out(self, doubt: InDoubt, deadline: float) -> None:

@@ -425,7 +425,7 @@ class _Held:
             raise
         except Exception as caught:  # noqa: BLE001 - of the driver: translated, and raised
             raise resources.judge(caught, tx) from None
-        resources.health.succeeded()
+        resources.health.succeeded(transaction.commit_s)
         resources.committed(tx.topics)
 
     def _release_connection(self) -> None:

@@ -174,6 +174,10 @@ class PostgresStore(Store):
         """As in Store."""
         return self._runner.waiting + self._batcher.waiting
 
+    def observe_commits(self, observe: Callable[[float], None]) -> None:
+        """As in RuntimeStore."""
+        self._health.on_commit = observe
+
     def stats(self) -> StoreStats:
         """As in Store."""
         return StoreStats(

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
+from cordata.clock import monotonic
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable, Unclear
 from cordata.store.postgres.connection import Connection
@@ -159,6 +160,8 @@ class Transaction:
         self._reads = "read" in kind
         #: Whether COMMIT is under way.
         self.ending = False
+        #: Seconds of the COMMIT; None: it has not returned.
+        self.commit_s: float | None = None
 
     def send(self, sql: str, args: Sequence[object] = ()) -> None:
         """Queue a statement. Raises: as `Connection.send`."""
@@ -201,9 +204,11 @@ class Transaction:
             await self.sync()
         last, self._queued = self._queued, 0
         self.ending = True
+        begun = monotonic()
         try:
             self.connection.send("COMMIT")
             await self.connection.sync()
+            self.commit_s = monotonic() - begun
         except ConnectionLost:
             if self._xid:
                 raise InDoubt(self._xid, self.connection.history) from None

@@ -280,11 +280,11 @@ class UnitRunner:
                 await transaction.roll_back()
                 raise resources.judge(error, tx) from None
             else:
-                self._committed(tx)
+                self._committed(tx, transaction.commit_s)
                 return value
         if not await self._was_committed(doubt, deadline):
             raise Again(cut("the connection was lost during a commit"))
-        self._committed(tx)
+        self._committed(tx, None)
         return value
 
     async def _was_committed(self, doubt: InDoubt, deadline: float) -> bool:
@@ -293,9 +293,9 @@ class UnitRunner:
         except asyncio.CancelledError:
             raise closed_in_commit() from None
 
-    def _committed(self, tx: UnitTx) -> None:
+    def _committed(self, tx: UnitTx, commit_s: float | None) -> None:
         self.commits += 1
-        self._resources.health.succeeded()
+        self._resources.health.succeeded(commit_s)
         self._resources.committed(tx.topics)
 
 

@@ -245,6 +245,7 @@ class WriteConnection:
             self.execute("COMMIT")
             self._lock.release_file()  # here and not on the loop: other processes wait for it
 
+        begun = clock.monotonic()
         committing = self._thread.call(commit)
         try:
             try:
@@ -255,7 +256,7 @@ class WriteConnection:
         except StoreUnavailable:
             self.close()  # its cache may differ from the file
             raise
-        self._health.succeeded()
+        self._health.succeeded(clock.monotonic() - begun)
         self._lock.release()
 
     def roll_back(self, error: BaseException | None = None) -> None:

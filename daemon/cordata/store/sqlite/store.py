@@ -208,6 +208,10 @@ class SqliteStore(Store):
         """As in Store."""
         return self._writer.waiting
 
+    def observe_commits(self, observe: Callable[[float], None]) -> None:
+        """As in RuntimeStore."""
+        self._health.on_commit = observe
+
     def stats(self) -> StoreStats:
         """As in Store; reads the size of the log, which takes about 15 us."""
         return StoreStats(

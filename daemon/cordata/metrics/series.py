@@ -1,0 +1,213 @@
+"""What is counted: names by Prometheus' conventions, labels with few values, buckets in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cordata.metrics.file import Kind, Series
+
+#: Upper bounds in seconds: of requests, commits and calls; and of jobs.
+SHORT = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+LONG = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+
+#: Label values of requests; other methods are "other".
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "other")
+CODES = ("2xx", "3xx", "4xx", "5xx")
+#: How an attempt at a message ended: "back": it was given back, and is not counted as an attempt.
+ATTEMPTS = ("done", "retry", "dead", "defer", "back")
+#: How a call ended: "failed": the command raised; "error": it did not run to its end.
+CALLS = ("done", "failed", "error")
+MAILS = ("sent", "failed", "later")
+RUNS = ("done", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """All series of one name."""
+
+    name: str
+    kind: Kind
+    help: str
+    bounds: tuple[float, ...] = ()
+    #: Whether its values mean nothing when the process has ended.
+    of_now: bool = False
+
+    def series(self, **labels: str) -> Series:
+        """The series with these labels."""
+        return Series(self.name, self.kind, tuple(labels.items()), self.bounds)
+
+
+REQUESTS = Family(
+    "cordata_http_requests",
+    "counter",
+    "HTTP requests that were answered, refused or cut off, by method and class of the status code"
+    " (a client that left before its answer: 4xx).",
+)
+REQUEST_SECONDS = Family(
+    "cordata_http_request_duration_seconds",
+    "histogram",
+    "Time from the end of the request's head to the last byte of the answer.",
+    SHORT,
+)
+IN_FLIGHT = Family(
+    "cordata_http_requests_in_flight",
+    "gauge",
+    "HTTP requests that the application handles, as of the last 2 s.",
+    of_now=True,
+)
+CONNECTIONS = Family(
+    "cordata_http_connections", "gauge", "Open connections, as of the last 2 s.", of_now=True
+)
+COMMIT_SECONDS = Family(
+    "cordata_store_commit_duration_seconds",
+    "histogram",
+    "Time of COMMIT, with the sync to disk. Several units of work may share one.",
+    SHORT,
+)
+WAITING_UNITS = Family(
+    "cordata_store_waiting_units",
+    "gauge",
+    "Units of work that wait for their commit, as of the last 2 s.",
+    of_now=True,
+)
+HANDLER_ATTEMPTS = Family(
+    "cordata_handler_attempts",
+    "counter",
+    "Attempts at messages by consumer group and outcome: done, retry, dead (letter), defer (the"
+    " store was unavailable), back (given back).",
+)
+HANDLER_SECONDS = Family(
+    "cordata_handler_duration_seconds",
+    "histogram",
+    "Time of an attempt at a message, by consumer group.",
+    SHORT,
+)
+POOL_CALLS = Family(
+    "cordata_pool_calls",
+    "counter",
+    "Calls of commands by outcome: done, failed (the command raised), error (deadline, crash,"
+    " queue full, ...).",
+)
+POOL_WAIT_SECONDS = Family(
+    "cordata_pool_wait_seconds",
+    "histogram",
+    "Time of a call outside of its command: in the queue and on the way.",
+    SHORT,
+)
+POOL_RUN_SECONDS = Family(
+    "cordata_pool_run_seconds", "histogram", "Time that a command ran in its child.", SHORT
+)
+POOL_CHILDREN = Family(
+    "cordata_pool_children", "gauge", "Child processes that a worker keeps.", of_now=True
+)
+POOL_CHILDREN_READY = Family(
+    "cordata_pool_children_ready",
+    "gauge",
+    "Child processes that take calls, as of the last 2 s.",
+    of_now=True,
+)
+MAIL_ATTEMPTS = Family(
+    "cordata_mail_attempts",
+    "counter",
+    "Attempts to send a mail by outcome: sent, failed (given up), later (it is tried again).",
+)
+MAIL_SECONDS = Family(
+    "cordata_mail_attempt_duration_seconds",
+    "histogram",
+    "Time of an attempt to send a mail.",
+    LONG,
+)
+JOB_RUNS = Family("cordata_job_runs", "counter", "Runs of jobs by outcome: done, failed.")
+JOB_SECONDS = Family("cordata_job_duration_seconds", "histogram", "Time of a run of a job.", LONG)
+JOB_ENDED = Family(
+    "cordata_job_last_run_timestamp_seconds",
+    "gauge",
+    "When the last run of a job with this outcome ended, since the boot of the host; 0: none did.",
+)
+
+#: Each process writes its own: the user namespace of a hardened unit hides them from the others.
+CPU_SECONDS = Family(
+    "cordata_process_cpu_seconds", "counter", "Processor time of the process, user and system."
+)
+RESIDENT_BYTES = Family(
+    "cordata_process_resident_memory_bytes", "gauge", "Resident memory.", of_now=True
+)
+VIRTUAL_BYTES = Family(
+    "cordata_process_virtual_memory_bytes", "gauge", "Virtual memory.", of_now=True
+)
+OPEN_FDS = Family("cordata_process_open_fds", "gauge", "Open file descriptors.", of_now=True)
+MAX_FDS = Family("cordata_process_max_fds", "gauge", "Limit of open file descriptors.", of_now=True)
+
+FAMILIES = (
+    *(REQUESTS, REQUEST_SECONDS, IN_FLIGHT, CONNECTIONS),
+    *(COMMIT_SECONDS, WAITING_UNITS, HANDLER_ATTEMPTS, HANDLER_SECONDS),
+    *(POOL_CALLS, POOL_WAIT_SECONDS, POOL_RUN_SECONDS, POOL_CHILDREN, POOL_CHILDREN_READY),
+    *(MAIL_ATTEMPTS, MAIL_SECONDS, JOB_RUNS, JOB_SECONDS, JOB_ENDED),
+    *(CPU_SECONDS, RESIDENT_BYTES, VIRTUAL_BYTES, OPEN_FDS, MAX_FDS),
+)
+
+
+def http_series() -> list[Series]:
+    """What a process that serves HTTP counts."""
+    codes = [REQUESTS.series(method=method, code=code) for method in METHODS for code in CODES]
+    return [*codes, REQUEST_SECONDS.series(), IN_FLIGHT.series(), CONNECTIONS.series()]
+
+
+def process_series() -> list[Series]:
+    """What every process says of itself."""
+    families = (CPU_SECONDS, RESIDENT_BYTES, VIRTUAL_BYTES, OPEN_FDS, MAX_FDS)
+    return [family.series() for family in families]
+
+
+def store_series() -> list[Series]:
+    """What a process with a store counts."""
+    return [COMMIT_SECONDS.series(), WAITING_UNITS.series()]
+
+
+def handler_series(groups: Iterable[str]) -> list[Series]:
+    """What a process that handles events counts."""
+    return [
+        series
+        for group in groups
+        for series in (
+            *(HANDLER_ATTEMPTS.series(group=group, outcome=outcome) for outcome in ATTEMPTS),
+            HANDLER_SECONDS.series(group=group),
+        )
+    ]
+
+
+def call_series(commands: Iterable[str]) -> list[Series]:
+    """What a process that may call these commands counts."""
+    return [
+        series
+        for command in commands
+        for series in (
+            *(POOL_CALLS.series(command=command, outcome=outcome) for outcome in CALLS),
+            POOL_WAIT_SECONDS.series(command=command),
+            POOL_RUN_SECONDS.series(command=command),
+        )
+    ]
+
+
+def children_series() -> list[Series]:
+    """What a worker with children of the pool counts."""
+    return [POOL_CHILDREN.series(), POOL_CHILDREN_READY.series()]
+
+
+def mail_series() -> list[Series]:
+    """What the process that sends mail counts."""
+    return [*(MAIL_ATTEMPTS.series(outcome=outcome) for outcome in MAILS), MAIL_SECONDS.series()]
+
+
+def job_series(jobs: Iterable[str]) -> list[Series]:
+    """What a process that runs these jobs counts."""
+    return [
+        series
+        for job in jobs
+        for series in (
+            *(JOB_RUNS.series(job_name=job, outcome=outcome) for outcome in RUNS),
+            *(JOB_ENDED.series(job_name=job, outcome=outcome) for outcome in RUNS),
+            JOB_SECONDS.series(job_name=job),
+        )
+    ]

@@ -1,0 +1,144 @@
+"""The file of counters: what another process reads, what survives, and what is removed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.servers.reaper import watched
+
+from cordata.metrics.file import (
+    KEPT_S,
+    FileInUse,
+    MetricsFile,
+    Reading,
+    Series,
+    read,
+    read_all,
+    remove_old,
+)
+
+REQUESTS = Series("requests", "counter", (("code", "2xx"),))
+DEPTH = Series("depth", "gauge")
+SECONDS = Series("seconds", "histogram", (), (0.1, 1.0))
+ALL = [REQUESTS, DEPTH, SECONDS]
+#: Another process counts, and ends without a word.
+COUNTING = """
+import os, sys
+from pathlib import Path
+from tests.integration.metrics.test_file import ALL, REQUESTS
+from cordata.metrics.file import MetricsFile
+counter = MetricsFile(Path(sys.argv[1]), "worker@0", ALL).counter(REQUESTS)
+for _ in range(int(sys.argv[2])):
+    counter.add()
+if sys.argv[3] == "stay":
+    print("counted", flush=True)
+    sys.stdin.read()
+os._exit(9)
+"""
+
+
+def counting(directory: Path, count: int, then: str) -> subprocess.Popen[str]:
+    return watched(
+        subprocess.Popen(
+            [sys.executable, "-c", COUNTING, str(directory), str(count), then],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    )
+
+
+def only(directory: Path) -> Reading:
+    (reading,) = read_all(directory)
+    return reading
+
+
+def test_reading_has_what_was_counted(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path, "primary", ALL)
+    file.counter(REQUESTS).add()
+    file.counter(REQUESTS).add(2)
+    file.gauge(DEPTH).set(7.5)
+    histogram = file.histogram(SECONDS)
+    for seconds in (0.1, 0.2, 5.0):
+        histogram.observe(seconds)
+    found = only(tmp_path)
+    assert found.unit == "primary" and found.pid == os.getpid() and found.alive
+    assert abs(found.started_at - time.time()) < 86_400
+    assert found.values[REQUESTS] == (3.0,) and found.values[DEPTH] == (7.5,)
+    *counts, total = found.values[SECONDS]
+    assert counts == [1.0, 1.0, 1.0] and total == pytest.approx(5.3)
+
+
+def test_counts_of_a_killed_process_stay_and_go_on(tmp_path: Path) -> None:
+    for rounds in (1, 2, 3):
+        process = counting(tmp_path, 1000, "die")
+        process.communicate()
+        assert process.returncode == 9
+        found = only(tmp_path)
+        assert found.values[REQUESTS] == (1000.0 * rounds,) and not found.alive
+
+
+def test_series_are_found_by_name_when_there_are_others_now(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path, "primary", ALL)
+    file.counter(REQUESTS).add(5)
+    file.histogram(SECONDS).observe(0.5)
+    other = Series("seconds", "histogram", (), (0.1, 2.0))
+    new = MetricsFile(tmp_path, "primary", [Series("first", "counter"), other, REQUESTS])
+    new.counter(REQUESTS).add()
+    found = only(tmp_path)
+    assert found.values[REQUESTS] == (6.0,)
+    # With other buckets it begins anew.
+    assert found.values[other] == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_file_of_a_process_that_lives_is_not_taken(tmp_path: Path) -> None:
+    process = counting(tmp_path, 10, "stay")
+    assert process.stdout is not None and process.stdout.readline() == "counted\n"
+    with pytest.raises(FileInUse, match=f"process {process.pid} counts in"):
+        MetricsFile(tmp_path, "worker@0", ALL)
+    process.communicate()
+    MetricsFile(tmp_path, "worker@0", ALL)
+    assert only(tmp_path).values[REQUESTS] == (10.0,)
+
+
+def test_oldest_sample_is_what_rates_begin_with(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path, "primary", ALL)
+    counter = file.counter(REQUESTS)
+    for _ in range(5):
+        counter.add()
+        file.sample()
+    found = only(tmp_path)
+    assert found.before is not None
+    # The last three samples: 3, 4 and 5.
+    assert found.before[REQUESTS] == (3.0,) and found.values[REQUESTS] == (5.0,)
+    assert found.span_s >= 0
+
+
+def test_files_of_units_that_are_gone_are_removed_after_a_week(tmp_path: Path) -> None:
+    old = time.time() - KEPT_S - 60
+    counting(tmp_path, 1, "die").communicate()
+    (tmp_path / "worker@0.metrics").rename(tmp_path / "worker@7.metrics")
+    counting(tmp_path, 1, "die").communicate()
+    MetricsFile(tmp_path, "primary", ALL)
+    os.utime(tmp_path / "worker@7.metrics", (old, old))
+    os.utime(tmp_path / "primary.metrics", (old, old))  # its process lives
+    remove_old(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "primary.metrics",
+        "worker@0.metrics",
+    ]
+
+
+@pytest.mark.parametrize("data", [b"", b"cordata1", b"x" * 100, b"cordata1" + b"\xff" * 8 + b"{}"])
+def test_file_of_another_format_is_skipped_and_replaced(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "primary.metrics"
+    path.write_bytes(data)
+    assert read(path) is None and read_all(tmp_path) == []
+    MetricsFile(tmp_path, "primary", ALL)
+    assert only(tmp_path).values[REQUESTS] == (0.0,)
