@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+    from cordata.metrics.rate import HttpRate
     from cordata.status.judge import Reason
     from cordata.status.snapshot import (
         AlertState,
@@ -53,16 +54,18 @@ Exit codes: 0 healthy, 1 degraded (it serves, but somebody should look), 2 down,
 @click.option("--watch", is_flag=True, help="Draw it again every 2 s, until Ctrl-C.")
 @operator_options
 def status(operator: Operator, watch: bool) -> int:
-    """Show units, primary, groups, pool, jobs, mail, alerts, store and disk, and judge them.
+    """Show units, primary, requests, groups, pool, jobs, mail, alerts, store and disk, and judge
+    them.
 
     The first line is healthy, degraded or down; the next ones are the reasons, each with a command
     where there is one. A part that does not answer within 5 s says so. Without systemd
-    (`cordata server`) there are no units: the processes are those that have joined the store. Run
-    it as root, or as the user of the service.
+    (`cordata server`) there are no units: the processes are those that have joined the store.
+    Requests are those of the last 10 to 15 s, by worker: errors are answers with 5xx. Run it as
+    root, or as the user of the service.
 
     --json prints `state`, `reasons` (each with `state`, `part`, `text`) and the parts: `units`,
-    `processes`, `primary`, `groups`, `blocked`, `jobs`, `mail`, `alerts`, `store`, `pool`, `disk`,
-    and in `errors` why one is missing. Names end with their unit: `_s` seconds, `_bytes`.
+    `processes`, `primary`, `http`, `groups`, `blocked`, `jobs`, `mail`, `alerts`, `store`, `pool`,
+    `disk`, and in `errors` why one is missing. Names end with their unit: `_s` seconds, `_bytes`.
     """
     from cordata.app_loader import salvage
     from cordata.config import find_file
@@ -148,6 +151,7 @@ def _tables(snapshot: Snapshot) -> list[Table]:
     return [
         _table(heads[0], map(_unit, others)),
         _table(heads[1], map(_process, elsewhere)),
+        _table("HTTP REQ/S IN-FLIGHT P50 P99 ERRORS/S", map(_http, snapshot.http)),
         _table("GROUP READY SCHEDULED CLAIMED RETRYING DEAD OLDEST", map(_group, snapshot.groups)),
         _table("WORKER POOL READY BUSY OTHER WAITING CRASHED", map(_pool, snapshot.pool)),
         _table("JOB SCOPE PERIOD STATE ATTEMPTS STARTED", map(_job, snapshot.jobs)),
@@ -161,6 +165,11 @@ Row = Sequence[object]
 
 def _process(one: ProcessState) -> Row:
     return one.name, one.host, one.pid, "alive" if one.alive else "gone"
+
+
+def _http(one: HttpRate) -> Row:
+    times = (_milliseconds(one.p50_ms), _milliseconds(one.p99_ms))
+    return one.unit, _rate(one.requests_per_s), one.in_flight, *times, _rate(one.errors_per_s)
 
 
 def _group(one: GroupState) -> Row:
@@ -233,6 +242,15 @@ def _size(count: int) -> str:
     from cordata.doctor.judge import size
 
     return size(count)
+
+
+def _rate(per_s: float) -> str:
+    """Rounded; a rate that is not 0 is not shown as 0."""
+    return f"{per_s:.0f}" if per_s >= 10 or not per_s else f"{per_s:.2f}"
+
+
+def _milliseconds(number: float | None) -> str:
+    return "" if number is None else f"{number:.1f} ms"
 
 
 def _ago(seconds: float | None) -> str:

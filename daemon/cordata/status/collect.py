@@ -16,10 +16,12 @@ from cordata.app import App
 from cordata.command_context import connect
 from cordata.config import Config
 from cordata.context import Context
-from cordata.context_factory import pool_directory
+from cordata.context_factory import metrics_directory, pool_directory
 from cordata.doctor.finding import in_thread
 from cordata.doctor.judge import Space, judge_space
 from cordata.errors import CordataError, StoreUnavailable
+from cordata.metrics.file import read_all
+from cordata.metrics.rate import http_rate
 from cordata.process import Process, plain_name
 from cordata.status.snapshot import (
     AlertState,
@@ -83,6 +85,7 @@ async def collect(
         if with_units and is_booted():
             group.create_task(part("units", _units))
         group.create_task(part("disk", lambda: _disk(config)))
+        group.create_task(part("http", lambda: _http(config)))
         group.create_task(part("store", lambda: _store(config)))
     # As the user that the store was opened with: workers answer no other.
     await part("pool", lambda: _pool(config))
@@ -205,6 +208,11 @@ def _space(path: Path) -> DiskState:
         total_bytes=space.total_bytes,
         state=judge_space(space, fix="").state,
     )
+
+
+async def _http(config: Config) -> Mapping[str, Any]:
+    readings = await in_thread(lambda: read_all(metrics_directory(config)))
+    return {"http": [rate for one in readings if (rate := http_rate(one)) is not None]}
 
 
 async def _store(config: Config) -> Mapping[str, Any]:

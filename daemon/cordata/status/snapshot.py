@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cordata.metrics.rate import HttpRate
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitState:
@@ -165,6 +167,8 @@ class Snapshot:
     units: Sequence[UnitState] = ()
     processes: Sequence[ProcessState] = ()
     primary: PrimaryState | None = None
+    #: The requests of each worker of this host, within the last seconds.
+    http: Sequence[HttpRate] = ()
     groups: Sequence[GroupState] = ()
     #: Partitions of subscriptions that wait for an operator, by subscription.
     blocked: Mapping[str, int] = field(default_factory=dict)

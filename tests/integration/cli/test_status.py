@@ -30,7 +30,18 @@ from cordata.context import runtime_store
 from cordata.process import ProcessLease, this_process
 
 PARTS = {"units", "processes", "primary", "groups", "blocked", "jobs", "mail", "alerts", "store"}
-PARTS |= {"pool", "disk", "errors", "state", "reasons", "version", "host", "systemd", "unavailable"}
+PARTS |= {
+    "http",
+    "pool",
+    "disk",
+    "errors",
+    "state",
+    "reasons",
+    "version",
+    "host",
+    "systemd",
+    "unavailable",
+}
 
 
 def looked(config: Path) -> tuple[int, dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.metrics.scrape import OPENMETRICS, PATIENCE_S, Scrape, get, scrape, until
@@ -112,6 +114,11 @@ def test_scrape_equals_what_was_done(tmp_path: Path) -> None:
         assert same.total(REQUESTS) == 53
         assert {one.name for one in same.samples} == {one.name for one in found.samples}
 
+        assert get(listen, "/")[0] == 404
+        assert get(listen, method="POST")[0] == 405
+        status, _, text = get(listen, method="HEAD")
+        assert status == 200 and text == ""
+
 
 def test_counts_are_neither_lost_nor_doubled_when_a_worker_is_killed(tmp_path: Path) -> None:
     with counted(tmp_path, "--restart") as (running, listen):
@@ -166,14 +173,6 @@ def test_unix_socket_is_served_by_one_worker_and_then_by_another(tmp_path: Path)
     assert not path.exists()
 
 
-def test_other_paths_and_methods_are_refused(tmp_path: Path) -> None:
-    with counted(tmp_path) as (_, listen):
-        assert get(listen, "/")[0] == 404
-        assert get(listen, method="POST")[0] == 405
-        status, _, text = get(listen, method="HEAD")
-        assert status == 200 and text == ""
-
-
 def test_runs_of_a_job_are_counted_and_stay_when_it_has_ended(tmp_path: Path) -> None:
     with counted(tmp_path) as (_, listen):
         for _ in range(2):  # the failed one again
@@ -217,6 +216,30 @@ def test_nothing_is_counted_when_metrics_are_off(tmp_path: Path) -> None:
     with server(None, "--config", str(config), app=None) as running:
         ask(running, "/fine")
         assert not (tmp_path / "run" / "metrics").exists()
+        done = cordata("status", "--json", "--config", str(config))
+        assert json.loads(done.stdout)["http"] == []
+
+
+def test_status_has_rate_and_latency_of_each_worker(tmp_path: Path) -> None:
+    with counted(tmp_path) as (running, _):
+        rates: list[dict[str, Any]] = []
+
+        def have_rates() -> bool:
+            # Again each time: on a busy machine they may be older than what the rate looks back.
+            ask(running, "/fine", count=20)
+            ask(running, "/fail", count=2)
+            done = cordata("status", "--json", "--config", str(tmp_path / "cordata.toml"))
+            rates[:] = json.loads(done.stdout)["http"]
+            return sum(one["errors_per_s"] for one in rates) > 0
+
+        wait_until(have_rates, timeout_s=PATIENCE_S, what="errors in the status")
+        assert [one["unit"] for one in rates] == ["worker@0", "worker@1"]
+        for one in rates:
+            if one["requests_per_s"] > 0:
+                assert 0 < one["p50_ms"] <= one["p99_ms"] <= 10_000
+        assert sum(one["requests_per_s"] for one in rates) > 0
+        shown = cordata("status", "--config", str(tmp_path / "cordata.toml")).stdout
+        assert "IN-FLIGHT" in shown and "worker@1" in shown
 
 
 def test_address_that_others_can_reach_is_refused(tmp_path: Path) -> None:
