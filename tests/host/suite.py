@@ -22,7 +22,7 @@ _NOT_COPIED = ("__pycache__", "./.git", "./.run", "./dist", "./.hypothesis", "'.
 #: What earlier runs compiled.
 _BYTECODE = "bytecode-"
 #: Where one of them is missing, the tests for it would be left out without a word.
-_PROGRAMS = ("redis-server", "valkey-server", "pgbouncer")
+_PROGRAMS = ("redis-server", "valkey-server", "pgbouncer", "promtool")
 #: What `make` passes on to the tests.
 _PASSED_ON = ("CI", "ORACLE")
 
