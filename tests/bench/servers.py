@@ -123,8 +123,12 @@ def hub(
     workers: int = 4,
     broker: str = "store:",
     checkout: Path = ROOT,
+    config_text: str = "",
 ) -> Iterator[Server]:
-    """alpinehub with its demo hotel, on the embedded store or an empty database's url."""
+    """alpinehub with its demo hotel, on the embedded store or an empty database's url.
+
+    `config_text`: further sections of its configuration.
+    """
     port = free_port()
     state = scratch / "hub"
     state.mkdir(parents=True, exist_ok=True)
@@ -133,7 +137,7 @@ def hub(
         f'[app]\nimport = "alpinehub.app:app"\n[http]\ntrusted_proxies = ["127.0.0.1"]\n'
         f'[paths]\nstate = "{state}"\n'
         f'runtime = "{state}/run"\ncredentials = "{state}/credentials"\n[log]\nlevel = "warning"\n'
-        f'[store]\nurl = "{store}"\n[broker]\nurl = "{broker}"\n'
+        f'[store]\nurl = "{store}"\n[broker]\nurl = "{broker}"\n{config_text}'
     )
     extra = {"CORDATA_CONFIG": str(config)}
     python = [sys.executable, "-m"]
