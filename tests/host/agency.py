@@ -230,7 +230,7 @@ class Agency:
 
     def wait_for_mail(self, to: str, *words: str) -> Message:
         """The mail, once it came."""
-        wait_for(lambda: self.mails(to, *words), timeout_s=30, what=f"mail to {to}: {words}")
+        wait_for(lambda: self.mails(to, *words), what=f"mail to {to}: {words}")
         return self.mails(to, *words)[0]
 
 

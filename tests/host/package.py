@@ -42,9 +42,11 @@ class Packages:
         return Packages(cordata, _later(self.alpinehub, folder, added or {}))
 
 
-def install(host: Host, folder: str = "", *options: str, timeout_s: float = 60.0) -> None:
+def install(host: Host, folder: str = "", *options: str, timeout_s: float = 120.0) -> None:
     """Both packages in one go, as an operator does it."""
     debs = (f"{folder}/cordata.deb", f"{folder}/alpinehub.deb")
+    # An index of all manuals takes longer than all the rest.
+    host.run("rm", "-f", "/var/lib/man-db/auto-update")
     host.run("apt-get", "-qq", "-y", *options, "install", *debs, timeout_s=timeout_s)
 
 

@@ -278,7 +278,6 @@ def install(host: Host, settings: str) -> None:
         host.run("sh", "-euc", f"cat >{path}", stdin=text)
     # As an image of a host would have it: the first start is one of the fleet.
     configure(host, settings)
-    host.run("rm", "-f", "/var/lib/man-db/auto-update")  # an index of manuals takes longer than all
     package.install(host, "", *KEEP)
     # The application is one of the fleet's own, not the package's.
     host.systemctl("enable", "--now", "cordata.target", "daily-report.timer")

@@ -83,7 +83,7 @@ def test_timer_makes_backups_and_another_host_goes_on_with_one(hosts: tuple[Host
     assert owner(new, "/etc/cordata/credentials/master-key") == "root 600"
     assert new.sh(COUNT).strip() == "5"
     new.systemctl("start", "http.socket", "cordata.target")
-    wait_for(lambda: post(new, 6) == "200", timeout_s=30, what="a request with the old secret")
+    wait_for(lambda: post(new, 6) == "200", what="a request with the old secret")
     assert post(new, 0) == "200"  # known already
     listed = [host.run("alpinehub", "hotel", "list", "--json").stdout for host in hosts]
     assert listed[0] == listed[1] and "DEMO" in listed[0]

@@ -67,8 +67,8 @@ def test_report_reaches_the_mail_server_once_when_the_timer_was_missed(
     ran = ["UNIT=daily-report.service", "JOB_TYPE=start", "JOB_RESULT=done"]
     for _ in range(2):
         host.reboot()
-        wait_for(lambda: host.journal(*ran), timeout_s=30, what="the job")
-        wait_for(lambda: post_office.mails(), timeout_s=30, what="the report")
+        wait_for(lambda: host.journal(*ran), what="the job")
+        wait_for(lambda: post_office.mails(), what="the report")
         wait_for(lambda: host.sh(unsent) == "0", what="the last mail")
     reports = [mail["text"] for mail in post_office.mails() if mail["to"] == ["boss@example.com"]]
     ids = [line for text in reports for line in text.splitlines() if "Message-ID" in line]
@@ -146,10 +146,11 @@ def wait_for_pid(host: Host, unit: str, *, killed: int = 0) -> int:
         pids.append(int(props["MainPID"]))
         return props["ActiveState"] == "active" and pids[-1] not in (0, killed)
 
-    wait_for(found, timeout_s=30, what=f"{unit} active")
+    wait_for(found, what=f"{unit} active")
     return pids[-1]
 
 
+@pytest.mark.alone
 def test_service_goes_on_by_itself_when_the_disk_was_full(hub: Host) -> None:
     hub.systemctl("stop", "http.socket", "cordata.target", "worker@*", "primary")
     # A disk of its own, with what is there now, and little room beside it.
@@ -257,5 +258,5 @@ def test_bookings_survive_when_the_host_boots_again(hub: Host) -> None:
     count = f"sqlite3 {STORE} 'SELECT count(*) FROM reservation'"
     before = hub.sh(count)
     hub.reboot()
-    wait_for(lambda: post(hub, "after-boot").endswith("200"), timeout_s=30, what="the hub")
+    wait_for(lambda: post(hub, "after-boot").endswith("200"), what="the hub")
     assert int(hub.sh(count)) == int(before) + 1 and load.failed == {}

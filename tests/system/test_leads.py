@@ -80,7 +80,7 @@ def story(agency: Agency) -> Story:
         ):
             host.run(*disturb)
             got[PMS] += agency.poll(PMS, "--ack")
-            wait_for(lambda: all_active(host), timeout_s=30, what="all back")
+            wait_for(lambda: all_active(host), what="all back")
     send = ["webhook", "send", "form", "--url", PROXY, "--insecure", "--hotel", FORM.hotel]
     agency.alpinehub(*send, secret=FORM.secret)
     agency.alpinehub(*send, "--odd", secret=FORM.secret)

@@ -34,7 +34,7 @@ def up_pids(host: Host, *units: str) -> list[int]:
         pids[:] = main_pids(host, *units)
         return all(pids)
 
-    wait_for(all_up, timeout_s=30, what="all are up")
+    wait_for(all_up, what="all are up")
     return pids
 
 
@@ -49,6 +49,7 @@ def next_primary_s(host: Host, before: list[int]) -> float:
     return wait_for(lambda: back(host, ["primary"], before), what="the next primary")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("victims", [WORKERS[2:3], WORKERS], ids=["one", "all"])
 def test_worker_comes_back_when_it_is_killed(hub: Host, victims: list[str]) -> None:
     before = up_pids(hub, *victims)
@@ -62,6 +63,7 @@ def test_worker_comes_back_when_it_is_killed(hub: Host, victims: list[str]) -> N
     assert set(load.failed) <= {"lost"} and load.counts.get("lost", 0) <= CONNECTIONS
 
 
+@pytest.mark.alone
 def test_worker_comes_back_when_it_hangs(hub: Host) -> None:
     before = up_pids(hub, "worker@1")
     cursor = hub.cursor()
@@ -104,6 +106,7 @@ def test_nothing_fails_when_the_whole_target_is_restarted(hub: Host) -> None:
     assert load.failed == {} and load.counts["ok"] > CONNECTIONS
 
 
+@pytest.mark.alone
 def test_workers_serve_on_when_the_primary_is_killed(hub: Host) -> None:
     with booking_load(hub, connections=CONNECTIONS) as load:
         for _ in range(3):
@@ -129,7 +132,7 @@ def test_workers_serve_on_when_the_primary_is_killed(hub: Host) -> None:
         versions, lines, waiting = figures()
         return versions == lines and waiting == "0"
 
-    wait_for(handled, timeout_s=30, what="each event handled")
+    wait_for(handled, what="each event handled")
 
 
 def test_requests_wait_when_no_worker_can_start_for_a_while(hub: Host) -> None:
@@ -213,7 +216,7 @@ def test_nothing_fails_when_one_worker_is_killed_while_the_file_is_broken(hub: H
     try:
         before = up_pids(hub, "worker@2")
         hub.kill("KILL", before[0])
-        wait_for(lambda: back(hub, ["worker@2"], before), timeout_s=20, what="the restart")
+        wait_for(lambda: back(hub, ["worker@2"], before), what="the restart")
         with booking_load(hub, connections=CONNECTIONS) as load:
             time.sleep(2)
         assert load.failed == {} and load.counts["ok"] > CONNECTIONS

@@ -122,7 +122,7 @@ def test_daily_report_is_rendered_by_the_pool_when_its_timer_elapses(hub: Host) 
     hub.sh("touch -d '2 days ago' /var/lib/systemd/timers/stamp-daily-report.timer")
     hub.systemctl("start", "daily-report.timer")
     ran = ["UNIT=daily-report.service", "JOB_TYPE=start", "JOB_RESULT=done"]
-    wait_for(lambda: hub.journal(*ran, since=cursor), timeout_s=30, what="the job")
+    wait_for(lambda: hub.journal(*ran, since=cursor), what="the job")
     mails = int(hub.sh(f"sqlite3 -readonly {STORE} 'SELECT count(*) FROM mail'"))
     calls = [child["calls"] for one in status(hub)["workers"] for child in one["children"]]
     assert mails in (1, 2) and sum(calls) == mails
@@ -202,7 +202,6 @@ def test_child_dies_with_its_worker_when_that_is_killed(pooled: Host) -> None:
     pooled.systemctl("kill", "--kill-whom=main", "--signal=KILL", f"worker@{home}")
     wait_for(
         lambda: children(pooled).get(home, before[home]) != before[home],
-        timeout_s=30,
         what=f"another child of worker {home}",
     )
     now = members(pooled, groups[home])

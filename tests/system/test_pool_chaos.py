@@ -181,7 +181,7 @@ def calm(host: Host) -> Any:
 
 def test_every_call_ends_well_or_in_a_typed_error_when_units_and_processes_die(host: Host) -> None:
     install(host)
-    wait_for(lambda: calm(host), timeout_s=30, what="four children")
+    wait_for(lambda: calm(host), what="four children")
     cursor, progress = host.cursor(), Progress()
     watch = threading.Thread(target=progress.watch, daemon=True)
     watch.start()
@@ -200,7 +200,7 @@ def test_every_call_ends_well_or_in_a_typed_error_when_units_and_processes_die(h
             for order in orders
         )
     print(f"{ends.total()} calls in {took_s:.0f} s; {dict(killer.done)}; {dict(ends)}")
-    wait_for(lambda: calm(host), timeout_s=30, what="calm")
+    wait_for(lambda: calm(host), what="calm")
     done = host.run("cordata", "pool", "sessions", "--json")
     assert json.loads(done.stdout)["items"] == []
     said = host.journal("-u", "worker@*", since=cursor)
