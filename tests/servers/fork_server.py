@@ -2,6 +2,7 @@
 
     done = run("cordata", ["outbox", "list"], given="", cwd=ROOT, environment={...})
     started, stdout = start("tests.some.module", ["word"], environment={...})
+    process = popen("cordata", ["worker", "0"], stdout=None, environment={...})
 
 A command of its own interpreter spends 0.2 to 0.3 s of processor time on imports, and the tests run
 thousands. A fork is a real process all the same, with its own arguments, environment, directory,
@@ -22,6 +23,7 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -31,6 +33,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 if __name__ != "__main__":
     from tests.servers.reaper import watched
@@ -119,6 +122,92 @@ def start(
         os.close(stdout)
 
 
+class Process:
+    """What tests use of `subprocess.Popen`, for a fork."""
+
+    def __init__(self, started: Started, stdout: int | None, stderr: int) -> None:
+        """`stdout` and `stderr`: what its output is read from, as text; None: it is not."""
+        self.pid = started.pid
+        #: As of `subprocess`; None: it runs, or nobody has asked.
+        self.returncode: int | None = None
+        self.stdout = None if stdout is None else open(stdout, encoding="utf-8")
+        self.stderr = open(stderr, encoding="utf-8")
+        self._connection = started.connection
+        self._connection.setblocking(False)
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        """The exit code, if it has ended."""
+        with self._lock:
+            if self.returncode is None:
+                with contextlib.suppress(BlockingIOError):
+                    self.returncode = os.waitstatus_to_exitcode(int(self._connection.recv(32)))
+                    self._connection.close()
+            return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, once it has ended. Raises: subprocess.TimeoutExpired."""
+        if (code := self.poll()) is None:
+            ended = select.poll()  # select() takes no descriptor above 1023
+            ended.register(self._connection, select.POLLIN)
+            ended.poll(None if timeout is None else timeout * 1000)
+            if (code := self.poll()) is None:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+        return code
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Its output up to its end. Raises: subprocess.TimeoutExpired when it does not end."""
+        said = {"stdout": "", "stderr": ""}
+
+        def read(name: str) -> None:
+            stream = getattr(self, name)
+            if stream is not None and not stream.closed:
+                with stream:
+                    said[name] = stream.read()
+
+        threads = [threading.Thread(target=read, args=(name,), daemon=True) for name in said]
+        for thread in threads:
+            thread.start()
+        self.wait(timeout)
+        for thread in threads:
+            thread.join(timeout)
+        return said["stdout"], said["stderr"]
+
+    def send_signal(self, number: int) -> None:
+        """Nothing is sent to one that has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+def popen(
+    program: str,
+    words: Sequence[str],
+    *,
+    stdout: int | None = subprocess.PIPE,
+    cwd: str | os.PathLike[str] = ROOT,
+    environment: Mapping[str, str],
+) -> Process:
+    """Start a command with an empty stdin and its stderr in a pipe; `stdout` None: as of here."""
+    stdin = os.open(os.devnull, os.O_RDONLY)
+    from_stdout, to_stdout = (None, 1) if stdout is None else os.pipe()
+    from_stderr, to_stderr = os.pipe()
+    try:
+        started = _ask(program, words, (stdin, to_stdout, to_stderr), cwd, environment)
+    finally:
+        for fd in {stdin, to_stdout, to_stderr} - {1}:
+            os.close(fd)
+    return Process(started, from_stdout, from_stderr)
+
+
 def _ask(
     program: str,
     words: Sequence[str],
@@ -197,6 +286,11 @@ def _load() -> None:
             importlib.import_module(found.name)
     for name in _ALSO:
         importlib.import_module(name)
+    # A passphrase costs each backup and each restore a second and 256 MiB, here next to nothing: a
+    # backup that a command of its own interpreter makes has the real cost, and a test asks for it.
+    argon2id: Any = importlib.import_module("nacl.pwhash.argon2id")
+    argon2id.OPSLIMIT_MODERATE = argon2id.OPSLIMIT_MIN
+    argon2id.MEMLIMIT_MODERATE = argon2id.MEMLIMIT_MIN
     gc.collect()
     gc.freeze()  # the pages stay shared
 
@@ -235,6 +329,7 @@ def _become(request: dict[str, object], fds: Sequence[int]) -> str:
     time.tzset()
     program = str(request["program"])
     sys.argv[:] = [program, *words]
+    sys.orig_argv[:] = [sys.executable, "-m", program, *words]
     sys.path[0] = os.getcwd()
     importlib.invalidate_caches()
     return program

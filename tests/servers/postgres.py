@@ -11,10 +11,13 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tests.servers.process import Server, ServerError, as_user, in_memory, wait_until
 from tests.servers.reaper import swept
+
+if TYPE_CHECKING:
+    import psycopg
 
 #: Name of the superuser.
 USER = "cordata"
@@ -65,6 +68,7 @@ class PostgresServer(Server):
         self.data = self.directory / "data"
         self.settings = {**_SETTINGS, **({} if durable else _FAST), **(settings or {})}
         self._numbers = count(1)
+        self._maker: psycopg.Connection[Any] | None = None
 
     @property
     def version(self) -> int:
@@ -94,12 +98,35 @@ class PostgresServer(Server):
     def create_database(self, name: str | None = None, *, template: str = "template0") -> str:
         """A new database, empty or a copy of another one; returns its name."""
         name = name or f"test_{next(self._numbers)}"
-        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
+        self._make(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         return name
 
     def drop_database(self, name: str) -> None:
         """Drop it, connected clients or not."""
-        self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        self._make(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def _make(self, statement: str) -> None:
+        """Run it on a connection that stays: each new one is a process of the server."""
+        import psycopg
+
+        while True:
+            if self._maker is None or self._maker.closed:
+                self._maker = psycopg.connect(self.socket_url(), autocommit=True)
+            try:
+                self._maker.execute(statement.encode())
+                return
+            except psycopg.OperationalError:
+                if not self._maker.closed:  # else a test has ended it, and maybe the server
+                    raise
+
+    def _unmake(self) -> None:
+        if self._maker:
+            self._maker.close()
+            self._maker = None
+
+    def _gone(self) -> None:
+        super()._gone()
+        self._unmake()
 
     @contextmanager
     def database(self, *, template: str = "template0") -> Iterator[str]:
@@ -117,6 +144,7 @@ class PostgresServer(Server):
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             " AND backend_type = 'client backend' AND (%s::text IS NULL OR datname = %s)"
         )
+        self._unmake()
         return len(self.execute(query, [database, database]))
 
     def promote(self) -> None:
@@ -137,6 +165,7 @@ class PostgresServer(Server):
         self, *, mode: Literal["smart", "fast", "immediate"] = "fast", timeout_s: float = 120.0
     ) -> None:
         """Stop it; modes as of pg_ctl(1): `immediate` skips the checkpoint, as a crash does."""
+        self._unmake()  # `smart` waits for clients
         self._end(_STOP[mode], timeout_s)
 
     def is_ready(self) -> bool:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.integration.cli.command import cordata, write_config
-from tests.integration.server.managed import managed
+from tests.integration.server.managed import forked
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def running(directory: Path, *, app: str, workers: int = 2, settings: str = "") 
     assert migrated.returncode == 0, migrated.stderr
     with ExitStack() as stack:
         roles = [
-            stack.enter_context(managed(config, "worker", str(number))) for number in range(workers)
+            stack.enter_context(forked(config, "worker", str(number))) for number in range(workers)
         ]
         for role in roles:
             role.until_ready()

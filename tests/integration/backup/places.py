@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 from tests.integration.cli.command import cordata, write_config
-from tests.integration.server.running import Server, server
+from tests.integration.server.running import Server, forked_server
 
 APP = "tests.integration.backup.counter:app"
 KEY = "5a" * 32
@@ -75,7 +75,7 @@ class Place:
         return int(self.rows(sql)[0][0])
 
     def serve(self, **environment: str) -> Any:
-        return server(
+        return forked_server(
             None, "--config", str(self.config), app=None, workers=2, environment=environment
         )
 

@@ -295,6 +295,8 @@ def test_passphrase_is_asked_for_twice_at_a_terminal_and_never_shown(tmp_path: P
         terminal.type(": ", text)
     assert terminal.ended() == 0, terminal.shown
     assert "do not match" in terminal.shown and SECRET not in terminal.shown
+    sealed = json.loads((copy / "credentials.sealed").read_text())
+    assert (sealed["kdf"], sealed["ops"], sealed["mem_bytes"]) == ("argon2id", 3, 256 << 20)
     terminal = Terminal("restore", "--dry-run", "--replace", "--config", host.config, copy)
     terminal.type(": ", SECRET)
     assert terminal.ended() == 0, terminal.shown

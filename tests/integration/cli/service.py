@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.integration.cli.command import cordata
 from tests.integration.cli.mended import MENDED
-from tests.integration.server.managed import managed
+from tests.integration.server.managed import forked
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -20,7 +22,7 @@ def running(config: Path) -> Iterator[None]:
     with ExitStack() as stack:
         mended = str(config.parent / "mended")
         roles = [
-            stack.enter_context(managed(config, *role, **{MENDED: mended}))
+            stack.enter_context(forked(config, *role, **{MENDED: mended}))
             for role in (("primary",), ("worker", "0"))
         ]
         for role in roles:
@@ -39,8 +41,14 @@ def told(config: Path, *arguments: str) -> Any:
 
 def until(config: Path, *arguments: str, true: Callable[[Any], bool]) -> Any:
     """What a command prints once something is true of it."""
-    deadline = time.monotonic() + 60
-    while not true(found := told(config, *arguments)):
+    return poll(lambda: told(config, *arguments), true)
+
+
+def poll(look: Callable[[], T], true: Callable[[T], object]) -> T:
+    """What a look finds once something is true of it; each look is a program's whole start."""
+    deadline, pause_s = time.monotonic() + 60, 0.1
+    while not true(found := look()):
         assert time.monotonic() < deadline, found
-        time.sleep(0.1)  # each look is a program's whole start
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 1.0)
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.cli.command import cordata, write_config
-from tests.integration.server.running import server
+from tests.integration.server.running import forked_server
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
@@ -56,7 +56,7 @@ def test_server_says_what_to_do_and_waits_when_the_password_is_wrong(
     tmp_path: Path, database: PostgresServer
 ) -> None:
     path = of_store(tmp_path, database, WRONG)
-    with server(None, "--config", str(path), app=None, workers=1) as running:
+    with forked_server(None, "--config", str(path), app=None, workers=1) as running:
         for role in ("worker@0", "primary"):
             running.until_logged(
                 rf"ERROR +{role} store: .*password authentication failed.*credential store-password"
@@ -70,7 +70,7 @@ def test_server_says_what_to_do_when_the_password_of_redis_is_wrong(tmp_path: Pa
     with RedisServer(password="right") as redis:
         text = f'[broker]\nurl = "{redis.url.replace(":right@", "")}"\n'
         path = configured(tmp_path, text, "redis-password", WRONG)
-        with server(None, "--config", str(path), app=None, workers=1) as running:
+        with forked_server(None, "--config", str(path), app=None, workers=1) as running:
             running.until_logged(
                 r"Redis is unavailable: invalid username.*credential redis-password"
             )

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,9 @@ from tests.contract.pool.running import running
 from tests.integration.cli.command import ROOT, cordata, write_config
 from tests.integration.cli.mended import MENDED
 from tests.integration.cli.mending import app
+from tests.integration.cli.service import poll
 from tests.integration.cli.test_operator import prepared, published
-from tests.integration.server.running import server
+from tests.integration.server.running import forked_server
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import free_port
 from tests.servers.reaper import watched
@@ -61,11 +61,7 @@ def texts(document: dict[str, Any]) -> str:
 
 def until(config: Path, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The document, once something is true of it."""
-    deadline = time.monotonic() + 60
-    while not true(document := looked(config)[1]):
-        assert time.monotonic() < deadline, document
-        time.sleep(0.1)
-    return document
+    return poll(lambda: looked(config)[1], true)
 
 
 def join_from_elsewhere(config: Path) -> None:
@@ -85,7 +81,7 @@ def test_server_is_healthy_then_degraded_then_down(state: Path) -> None:
     assert code == 2 and before["reasons"][0]["part"] == "store"
     environment = {MENDED: str(state / "mended")}
     options = ("--config", str(config), "--no-preload")
-    with server(None, *options, app=None, environment=environment) as running_server:
+    with forked_server(None, *options, app=None, environment=environment) as running_server:
         running_server.ready()
         code, document = looked(config)
         assert code == 0, document
@@ -121,7 +117,7 @@ def test_server_is_healthy_then_degraded_then_down(state: Path) -> None:
 def test_primary_is_missed_when_it_was_killed(state: Path) -> None:
     config = prepared(state)
     environment = {MENDED: str(state / "mended")}
-    with server(None, "--config", str(config), app=None, environment=environment) as one:
+    with forked_server(None, "--config", str(config), app=None, environment=environment) as one:
         one.ready()
         pid = one.pid_of("primary")
         os.kill(pid, signal.SIGKILL)
@@ -151,7 +147,7 @@ def test_service_is_down_when_its_database_stops(tmp_path: Path) -> None:
     with PostgresServer() as postgres:
         text = f'[store]\nurl = "{postgres.url(postgres.create_database())}"\n'
         config = write_config(tmp_path, text)
-        with server(None, "--config", str(config), app=None) as running_server:
+        with forked_server(None, "--config", str(config), app=None) as running_server:
             running_server.ready()
             assert looked(config)[0] == 0
             postgres.stop()

@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from tests.integration.cli.command import cordata, write_config
-from tests.integration.server.running import free_address, server
+from tests.integration.server.running import forked_server, free_address
 
 from cordata import App, PoolError
 from cordata.errors import DeadlineExceeded, PreferredWorkerBusy, QueueTimeout
@@ -202,7 +202,9 @@ async def test_pool_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
 def test_configuration_switches_it_on(tmp_path: Path) -> None:
     address = free_address()
     config = write_config(tmp_path, '[pool]\nhttp = ["echo"]\n', app=POOLED)
-    with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
+    with forked_server(
+        None, "--config", str(config), "--listen", address, app=None, workers=1
+    ) as running:
         running.ready()
         url = f"http://{address}{PREFIX}"
         with urlopen(Request(f"{url}/echo", data=b"[1]", method="POST"), timeout=20.0) as answer:
@@ -221,7 +223,9 @@ def test_call_and_stream_end_when_their_client_leaves(tmp_path: Path) -> None:
     # At this level the log has a line of each.
     settings = '[pool]\nhttp = ["*"]\n[log]\nlevel = "debug"\n'
     config = write_config(tmp_path, settings, app=POOLED)
-    with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
+    with forked_server(
+        None, "--config", str(config), "--listen", address, app=None, workers=1
+    ) as running:
         running.ready()
         file = tmp_path / "ran"
         wait = posting(address, "wait", 600.0, "application/json")  # it looks if it is cancelled
@@ -270,7 +274,9 @@ def until(true: Callable[[], bool]) -> None:
 def test_prefix_is_not_served_unless_commands_are_listed(tmp_path: Path) -> None:
     address = free_address()
     config = write_config(tmp_path, app=POOLED)
-    with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
+    with forked_server(
+        None, "--config", str(config), "--listen", address, app=None, workers=1
+    ) as running:
         running.ready()
         request = Request(f"http://{address}{PREFIX}/echo", data=b"1", method="POST")
         with urlopen(request, timeout=20.0) as answer:
@@ -283,5 +289,7 @@ def test_application_that_serves_the_prefix_itself_is_told(tmp_path: Path) -> No
     )
     assert cordata("migrate", "--config", str(config)).returncode == 0
     address = free_address()
-    with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
+    with forked_server(
+        None, "--config", str(config), "--listen", address, app=None, workers=1
+    ) as running:
         running.until_logged("serves /api/pool itself")

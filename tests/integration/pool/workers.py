@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.cli.command import cordata
-from tests.integration.server.managed import Managed, managed
+from tests.integration.server.managed import Managed, forked
 
 from cordata.pool import SyncClient
 
@@ -34,7 +34,7 @@ class Workers:
     @contextmanager
     def worker(self, name: str = "0", **environment: str) -> Iterator[Managed]:
         """A worker whose child is warm."""
-        with managed(self.config, "worker", name, **environment) as worker:
+        with forked(self.config, "worker", name, **environment) as worker:
             worker.until(lambda message: message.get("STATUS") == "ready")
             yield worker
 

@@ -12,7 +12,7 @@ from tests.integration.hub.material import open_hub
 from tests.integration.push.peer import HotelSoftware
 from tests.integration.push.test_push import book, second_hotel, target
 from tests.integration.push.test_push_command import configure
-from tests.integration.server.running import server
+from tests.integration.server.running import forked_server
 
 #: More than a worker handles at once of most other events.
 SLOW = 20
@@ -39,7 +39,7 @@ async def test_servers_that_never_answer_delay_no_other(tmp_path: Path) -> None:
                 await target(hub, name, silent.url)
             await target(hub, "demo", peer.url)
         options = ("--config", config)
-        with server(None, *options, app="alpinehub.app:app", workers=1) as running:
+        with forked_server(None, *options, app="alpinehub.app:app", workers=1) as running:
             await asyncio.to_thread(running.ready)
             await until(lambda: len(silent.asked) == SLOW, 60.0)
             async with open_hub(tmp_path, seed=False, push_private=True) as hub:

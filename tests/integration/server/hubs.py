@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.integration.server.running import PATIENCE_S, ROOT, Server, free_address, server
+from tests.integration.server.running import PATIENCE_S, ROOT, Server, forked_server, free_address
 from tests.servers import fork_server
 from tests.servers.process import children, is_alive
 
@@ -77,7 +77,7 @@ class Hub:
     def start(self) -> None:
         """On the same port and data as before."""
         options = ("--restart", "--config", str(self.config), "--listen", self.address)
-        made = server(None, *options, app=None, workers=self.workers)
+        made = forked_server(None, *options, app=None, workers=self.workers)
         self.servers.append(self._stack.enter_context(made))
         self.running.ready()
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.integration.server.running import PATIENCE_S, ROOT
+from tests.servers import fork_server
 from tests.servers.reaper import watched
 
 from cordata.supervisor.notify import NotifySocket
@@ -26,22 +27,27 @@ class Managed:
         argv: Sequence[str],
         environment: dict[str, str],
         listening: socket.socket | None = None,
+        *,
+        forked: bool = False,
     ) -> None:
         if listening is not None:
             environment = {**environment, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "http"}
         self._notify = NotifySocket()
         #: Every datagram, in order.
         self.messages: list[dict[str, str]] = []
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}",
+            "NOTIFY_SOCKET": self._notify.address,
+            **environment,
+        }
         self.process = watched(
-            subprocess.Popen(
+            fork_server.popen("cordata", argv, stdout=None, environment=environment)
+            if forked
+            else subprocess.Popen(
                 [*_handing(listening), sys.executable, "-m", "cordata", *argv],
                 cwd=ROOT,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}",
-                    "NOTIFY_SOCKET": self._notify.address,
-                    **environment,
-                },
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -84,7 +90,7 @@ class Managed:
         """Exit code and log."""
         log = self.process.communicate(timeout=PATIENCE_S)[1]
         self.messages.extend(message for _, message in self._notify.receive())
-        return self.process.returncode, log
+        return self.process.wait(PATIENCE_S), log
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -104,6 +110,14 @@ def _handing(listening: socket.socket | None) -> list[str]:
 def managed(config: Path, *argv: str, **environment: str) -> Iterator[Managed]:
     """A role with a configuration file."""
     with contextlib.closing(Managed([*argv, "--config", str(config)], environment)) as role:
+        yield role
+
+
+@contextlib.contextmanager
+def forked(config: Path, *argv: str, **environment: str) -> Iterator[Managed]:
+    """The same without the start of an interpreter, for tests that are not about that."""
+    words = [*argv, "--config", str(config)]
+    with contextlib.closing(Managed(words, environment, forked=True)) as role:
         yield role
 
 

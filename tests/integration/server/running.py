@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+from tests.servers.fork_server import Process, popen
 from tests.servers.process import free_port, is_alive
 from tests.servers.reaper import watched
 
@@ -29,18 +30,8 @@ APP = "tests.integration.server.tiny:app"
 class Server:
     """One server process; its stderr is collected."""
 
-    def __init__(self, argv: Sequence[str], *, cwd: Path, environment: dict[str, str]) -> None:
-        self.process = watched(
-            subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}", **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
+    def __init__(self, process: subprocess.Popen[str] | Process) -> None:
+        self.process = watched(process)
         self.lines: list[str] = []
         self.out: list[str] = []
         self._changed = threading.Condition()
@@ -133,13 +124,52 @@ def server(
     environment: dict[str, str] | None = None,
 ) -> Iterator[Server]:
     """A server on a free port; killed at the end if it still runs."""
-    argv = [*prefix, sys.executable, "-m", "cordata", "server", "--workers", str(workers)]
-    argv += ["--app", app] if app else []
-    if "--listen" not in options:
-        argv += ["--listen", "127.0.0.1:0"]
-    argv += ["--state", str(state)] if state else []  # else as the configuration says
-    argv += options
-    running = Server(argv, cwd=ROOT, environment=environment or {})
+    process = subprocess.Popen(
+        [*prefix, sys.executable, "-m", "cordata", *_words(state, options, app, workers)],
+        cwd=ROOT,
+        env=_environment(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with _running(process) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def forked_server(
+    state: Path | None,
+    *options: str,
+    app: str | None = APP,
+    workers: int = 2,
+    environment: dict[str, str] | None = None,
+) -> Iterator[Server]:
+    """The same without the start of an interpreter, for tests that are not about that."""
+    words = _words(state, options, app, workers)
+    with _running(popen("cordata", words, environment=_environment(environment))) as running:
+        yield running
+
+
+def _words(
+    state: Path | None, options: Sequence[str], app: str | None, workers: int
+) -> Sequence[str]:
+    return [
+        *("server", "--workers", str(workers)),
+        *(["--app", app] if app else []),
+        *([] if "--listen" in options else ["--listen", "127.0.0.1:0"]),
+        *(["--state", str(state)] if state else []),  # else as the configuration says
+        *options,
+    ]
+
+
+def _environment(more: dict[str, str] | None) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}", **(more or {})}
+
+
+@contextlib.contextmanager
+def _running(process: subprocess.Popen[str] | Process) -> Iterator[Server]:
+    running = Server(process)
     try:
         yield running
     finally:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from tests.host import hotel_software
 from tests.host.load import BOOKING
-from tests.integration.server.running import ROOT, Server, free_address, server
+from tests.integration.server.running import ROOT, Server, forked_server, free_address
 from tests.servers import fork_server
 from tests.servers.postgres import PostgresServer
 from tests.servers.reaper import watched
@@ -117,7 +117,7 @@ def configure(directory: Path, url: str) -> Path:
 def hub(directory: Path, database: PostgresServer, name: str) -> Iterator[Hub]:
     config = configure(directory, database.url(name))
     options = ("--restart", "--config", str(config), "--listen", free_address())
-    with server(None, *options, app=None, workers=4) as running:
+    with forked_server(None, *options, app=None, workers=4) as running:
         made = Hub(running, config, database, name)
         made.command("demo")
         yield made

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.cli.service import told
 from tests.integration.server.chain import app
-from tests.integration.server.running import server
+from tests.integration.server.running import forked_server
 from tests.servers.fixtures import Servers
 from tests.servers.redis import RedisServer
 
@@ -45,7 +45,7 @@ def publish(config: Path, type_: str, *payloads: Mapping[str, Any], **options: A
 
 def run(config: Path, *options: str, workers: int = 1) -> tuple[int, str]:
     """Exit code and log."""
-    with server(
+    with forked_server(
         None, "--config", str(config), "--test-mode", *options, app=None, workers=workers
     ) as running:
         code = running.wait()
@@ -172,7 +172,7 @@ def follow(config: Path, workers: int) -> None:
 def test_retry_that_an_earlier_run_left_behind_is_not_waited_for(tmp_path: Path) -> None:
     config = prepared(tmp_path, '[worker]\nservices = ["engine"]\n')
     publish(config, "flaky", {})
-    with server(None, "--config", str(config), app=None, workers=1) as running:
+    with forked_server(None, "--config", str(config), app=None, workers=1) as running:
         running.until_logged("chain.flaky: attempt 1 of 4")
     code, log = run(config)
     assert code == 0, log

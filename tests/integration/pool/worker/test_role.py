@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 from tests.integration.cli.command import cordata, write_config
-from tests.integration.server.managed import Managed, managed
+from tests.integration.server.managed import Managed, forked
 from tests.integration.server.running import free_address, server, wait_gone
 from tests.servers.process import wait_until
 
@@ -27,7 +27,7 @@ SERVICES = '[worker]\nservices = ["engine", "pool"]\n'
 def worker_of(tmp_path: Path, settings: str = "", **environment: str) -> Iterator[Managed]:
     config = write_config(tmp_path, SERVICES + settings, app=APP)
     assert cordata("migrate", "--config", str(config)).returncode == 0
-    with managed(config, "worker", "0", **environment) as worker:
+    with forked(config, "worker", "0", **environment) as worker:
         yield worker
 
 
@@ -130,7 +130,7 @@ def test_worker_keeps_as_many_children_as_it_is_told(tmp_path: Path) -> None:
 def test_worker_without_commands_has_no_child(tmp_path: Path) -> None:
     config = write_config(tmp_path, SERVICES)
     assert cordata("migrate", "--config", str(config)).returncode == 0
-    with managed(config, "worker", "0") as worker:
+    with forked(config, "worker", "0") as worker:
         worker.until_ready()
         assert children_of(worker.process.pid) == []
         assert not (tmp_path / "run" / "pool").exists()
