@@ -21,7 +21,7 @@ OTHER ?=
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-debian test-venv test-smoke test-alone oracle test-system lint reference deb bench versus fuzz soak boot clean clean-cache
+.PHONY: help run test test-all test-debian test-pgbouncer test-venv test-smoke test-alone oracle test-system lint reference deb bench versus fuzz soak boot clean clean-cache
 
 build := packaging/build
 # The tests that use the official AlpineBits material if it is available.
@@ -40,11 +40,15 @@ parallel_hosts := -n 2 --dist loadfile
 extras := test lint bench
 # Prefix for commands that run with low priority.
 low :=
+# What `make test` leaves to `make test-all`: PgBouncer has tests of its own, and each contract runs without it.
+few :=
+# Of the examples of Hypothesis `make test` looks at a part, always the same ones.
+part_of_examples := 0.3
 # Hosts, the Debian 13 tree and its namespaces need root; the cache stays that of the caller.
 ifeq ($(shell id -u),0)
 root :=
 else
-root := sudo -n --preserve-env=HOME,XDG_CACHE_HOME,CORDATA_CACHE,CORDATA_SHARED,CI,PYTHON
+root := sudo -n --preserve-env=HOME,XDG_CACHE_HOME,CORDATA_CACHE,CORDATA_SHARED,CI,EXAMPLES,PYTHON
 endif
 export PYTHON PYTHONDONTWRITEBYTECODE = 1
 # With bytecode, as installed: otherwise each process compiles all that it imports at each start.
@@ -62,13 +66,17 @@ run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C st
 test: ## Lint, all tests on Debian 13's Python, a part of them on this one, the package in booted hosts
 	@$(build)/need venv tree lint test && $(build)/venv $(extras) >/dev/null && $(root) $(build)/tree >/dev/null
 	@echo "lint, test-debian, test-smoke and test-system run at once; each is shown when it ends" >&2
-	@$(MAKE) -k -j3 --output-sync=target low="nice -n 10" test-system test-debian lint test-smoke
+	@$(MAKE) -k -j3 --output-sync=target low="nice -n 10" few="-k 'not (contract and pgbouncer)'" \
+		EXAMPLES=$(part_of_examples) test-system test-debian lint test-smoke
 
-test-all: test test-venv test-alone oracle soak ## The same, all tests on this Python, too, the whole oracle, long chaos
+test-all: test test-venv test-pgbouncer test-alone oracle soak ## The same, all tests on this Python, too, the whole oracle, long chaos
 
 test-debian: ## Unit, contract and integration tests on Debian 13's Python, which the package runs on
 	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \
-		$(root) $(low) "$$venv/bin/python" -B -m tests.host.suite --durations=10 $(parallel) $(PYTEST)
+		$(root) $(low) "$$venv/bin/python" -B -m tests.host.suite --durations=10 $(parallel) $(few) $(PYTEST)
+
+test-pgbouncer: ## The contracts of the store behind PgBouncer, on Debian 13's Python
+	@$(MAKE) test-debian PYTEST="tests/contract -k pgbouncer"
 
 test-venv: ## The same in a virtual environment
 	@$(build)/need venv test && venv=$$($(build)/venv $(extras)) && \

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import settings
+from tests.examples import examples
 from tests.integration.engine.template import template_of
 from tests.servers.fixtures import database, postgres, redis, redis_url, servers
 from tests.servers.postgres import PostgresServer
@@ -27,7 +28,9 @@ _DIRECTORIES = ("STATE_DIRECTORY", "CREDENTIALS_DIRECTORY")
 
 
 #: The same examples in each run, however long one takes on a busy machine.
-settings.register_profile("cordata", deadline=None, derandomize=True, database=None)
+settings.register_profile(
+    "cordata", deadline=None, derandomize=True, database=None, max_examples=examples(100)
+)
 settings.load_profile("cordata")
 
 

@@ -1,17 +1,14 @@
-"""Whatever a sender may say, as strategies: most of it is accepted, some of it never.
-
-EXAMPLES=100 in the environment makes each test that draws from here look at so many times as much.
-"""
+"""Whatever a sender may say, as strategies: most of it is accepted, some of it never."""
 
 from __future__ import annotations
 
 import json
-import os
 from datetime import date, timedelta
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 #: Each in the place of any text: what breaks programs that meet it for the first time.
 ODD = (
@@ -46,10 +43,9 @@ DAYS = (
 STATUSES = ("request", "reservation", "cancelled")
 
 
-def wide(examples: int) -> settings:
+def wide(count: int) -> settings:
     """Settings of a test that looks at so many examples, or at as many times more as is wanted."""
-    times = int(os.environ.get("EXAMPLES", "1"))
-    return settings(max_examples=examples * times, deadline=None)
+    return settings(max_examples=examples(count), deadline=None)
 
 
 def texts(most: int) -> st.SearchStrategy[str]:

@@ -4,7 +4,6 @@ be kept, changed, and told in every version.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from lxml import etree
+from tests.examples import examples
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.mutants import mutants
 from tests.integration.alpinebits.specimen import specimen
@@ -28,7 +28,7 @@ from alpinehub.alpinebits.rules.overlay import apply_overlay, select_days, title
 from alpinehub.alpinebits.rules.rate_plans import RatePlansMessage
 
 #: Of each message; EXAMPLES makes it so many times more.
-MUTANTS = 15 * int(os.environ.get("EXAMPLES", "1"))
+MUTANTS = max(15, examples(15))
 NOW_US = 1_790_000_000_000_000
 PUSHES = [
     (root, version)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
+from tests.examples import examples
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.test_render import HOTEL, REQUEST, RESERVATION, record
 
@@ -90,7 +91,7 @@ def test_every_sample_is_read(version: str) -> None:
     assert count >= 2
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.dictionaries(
         st.sampled_from(

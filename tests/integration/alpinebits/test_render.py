@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
+from tests.examples import examples
 from tests.integration.alpinebits import material
 
 from alpinehub.alpinebits.guest import Record, Undeliverable, render, response, split_name
@@ -288,7 +289,7 @@ STATUSES: dict[str, list[ResStatus]] = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=RECORDS, external_id=TEXT)
 def test_any_record_is_valid_or_held_in_every_version(
     data: ReservationData, external_id: str
@@ -303,7 +304,7 @@ def test_any_record_is_valid_or_held_in_every_version(
                 assert data.status != "cancelled"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=PROMISED, external_id=TEXT)
 def test_record_that_keeps_its_promise_is_never_held(
     data: ReservationData, external_id: str

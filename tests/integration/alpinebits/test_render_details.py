@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
+from tests.examples import examples
 from tests.integration.alpinebits.test_render import (
     CREATED_AT,
     RECORDS,
@@ -244,7 +245,7 @@ FULL = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=FULL)
 def test_anything_a_record_holds_is_valid_or_held_in_every_version(data: ReservationData) -> None:
     for version in PROTOCOLS:

@@ -13,6 +13,7 @@ import h11
 import uvloop
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.http.corpus import as_expected, load
 from tests.unit.http.wire import CORPUS_CONFIG, Recorder, Wire, connect, parse_answers, serving
 
@@ -131,7 +132,7 @@ def as_h11_has(name: str, value: str) -> bytes:
 
 
 @settings(
-    max_examples=400,
+    max_examples=examples(400),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
@@ -156,7 +157,7 @@ def test_mutated_requests_have_one_meaning(data: bytes, cuts: list[int]) -> None
             assert [(n.encode(), as_h11_has(n, v)) for n, v in ours["headers"]] == headers
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(200), deadline=None, derandomize=True, database=None)
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), min_size=1, max_size=4))
 def test_random_bytes_have_one_meaning(data: bytes, cuts: list[int]) -> None:
     assert run(data, cuts) == run(data, [])

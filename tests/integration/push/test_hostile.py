@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import PROTOCOLS
@@ -35,7 +36,7 @@ BODIES = st.binary(max_size=200) | st.lists(
 ).map(lambda parts: "".join(parts).encode())
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     body=BODIES, status=st.sampled_from([200, 204, 302, 400, 401, 500, 999]),
     protocol=st.sampled_from(["2018-10", "2022-10", "2024-10"]),
@@ -78,7 +79,7 @@ HEADS = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(data=HEADS | st.binary(max_size=100))
 def test_bytes_of_an_answer_are_read_or_refused(data: bytes) -> None:
     async def read() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from alpinehub.alpinebits.actions.handshake import ECHO, intersect
 from alpinehub.alpinebits.actions.read import READ_REQUEST
@@ -70,7 +71,7 @@ def test_unpacking_takes_or_refuses(body: bytes, cut: int) -> None:
             unpack(packed, "gzip")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(document=XML.map(str.encode) | st.binary(max_size=100))
 @example(document=b"<?xml version='1.0' encoding='utf-16'?><a/>")
 def test_document_reader_takes_or_refuses(document: bytes) -> None:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_model
+from tests.examples import examples
 
 from cordata.store.fence import is_accepted
 from cordata.store.postgres import lease
@@ -261,7 +262,7 @@ class Unfenced(LeaseModel):
 
 def test_lease_has_one_holder_and_terms_only_grow() -> None:
     thorough = settings(
-        max_examples=100,
+        max_examples=examples(100),
         stateful_step_count=50,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -6,6 +6,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cordata.services.subscription.membership import fair_share
 from cordata.services.subscription.reader import cohorts
@@ -44,7 +45,7 @@ def test_shares_make_up_all_partitions_and_differ_by_one_at_most(
     assert max(shares) - min(shares) <= 1
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     partitions=st.integers(min_value=1, max_value=40),
     members=st.integers(min_value=1, max_value=7),

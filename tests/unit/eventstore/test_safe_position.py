@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.examples import examples
 
 from cordata.eventstore.log import SafePosition
 
@@ -104,4 +105,4 @@ class Log(RuleBasedStateMachine):
 
 
 TestLog = Log.TestCase
-TestLog.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestLog.settings = settings(max_examples=examples(60), stateful_step_count=60, deadline=None)

@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cordata.http.parser import ChunkedBody, HttpError, LengthBody
 
@@ -33,7 +34,7 @@ def decode_cut(body: ChunkedBody | LengthBody, data: bytes, cuts: list[int]) -> 
     return decoded, rest
 
 
-@settings(max_examples=80, deadline=None, database=None)
+@settings(max_examples=examples(80), deadline=None, database=None)
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0), max_size=6))
 def test_chunked_body_decodes_to_what_was_encoded(pieces: list[bytes], cuts: list[int]) -> None:
     body = ChunkedBody(1000)
@@ -41,7 +42,7 @@ def test_chunked_body_decodes_to_what_was_encoded(pieces: list[bytes], cuts: lis
     assert (decoded, rest, body.left) == (b"".join(pieces), b"next", 0)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=examples(100), deadline=None, database=None)
 @given(st.binary(max_size=60), st.lists(st.integers(0), max_size=4))
 def test_chunked_body_means_the_same_when_cut(data: bytes, cuts: list[int]) -> None:
     def outcome(cut_at: list[int]) -> object:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from alpinehub.models import Hotel
 from alpinehub.reservations import ReservationData, decode, encode
@@ -172,7 +173,7 @@ def judge(found: Mapped | Unmapped | Ignored) -> None:
             assert re.fullmatch(r"[a-z_]+(:[a-z_]+)?", problem), "a name, and nothing of a guest's"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     document=WIX,
     fields=st.dictionaries(NAMES, VALUES, max_size=8),
@@ -187,7 +188,7 @@ def test_any_wix_submission_is_mapped_or_in_review(
     judge(read("wix", body, mapping=mapping))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     columns=VALUES
     | st.lists(
@@ -202,7 +203,7 @@ def test_any_google_lead_is_mapped_or_in_review(columns: Any, lead: Any, mapping
     judge(read("google", body, mapping=mapping))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     pairs=st.lists(st.tuples(NAMES, TEXT), max_size=10),
     multipart=st.booleans(),
@@ -225,7 +226,7 @@ def test_any_form_is_mapped_or_in_review(
         judge(read("form", body, "application/x-www-form-urlencoded", mapping))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     body=st.binary(max_size=300) | st.binary(max_size=40).map(lambda b: b'{"data":' + b),
     kind=st.sampled_from(sorted(OF_KIND)),

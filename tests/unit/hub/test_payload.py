@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from alpinehub import reservations
 from alpinehub.webhooks.endpoint import MAX_PROBLEMS, HttpError, Problem, error_body, invalid
@@ -217,7 +218,7 @@ _names = st.sampled_from(Payload.__struct_fields__) | st.text(max_size=12)
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=70)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(_names, _anything, max_size=12))
 def test_any_json_is_accepted_or_refused_with_reasons(payload: dict[str, Any]) -> None:
     body = json.dumps(payload, allow_nan=True).encode("utf-8", "surrogatepass")
@@ -229,14 +230,14 @@ def test_any_json_is_accepted_or_refused_with_reasons(payload: dict[str, Any]) -
         json.loads(error_body(refused, ""))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_refused_without_a_crash(body: bytes) -> None:
     with pytest.raises(HttpError):
         normalise(parse(body))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(["first_name", "last_name", "message", "rate_plan", "external_id"]), _text)
 def test_text_is_kept_verbatim_or_refused_by_name(name: str, text: str) -> None:
     raw = json.dumps({**REQUEST, name: text}, ensure_ascii=False).encode()

@@ -7,6 +7,7 @@ import logging
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cordata.pool.worker.output import (
     LINE,
@@ -81,7 +82,7 @@ def test_last_lines_are_of_one_call() -> None:
     assert output.tail.lines("") == output.tail.lines("4d-3") == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.text(max_size=30).map(lambda text: text * 60), max_size=60))
 def test_tail_keeps_the_last_lines_within_its_bounds(lines: list[str]) -> None:
     kept = Tail()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cordata.pool.shared import page
 from cordata.pool.shared.page import ConnectionPage, StatusReader, StatusWriter, set_drained
@@ -52,7 +53,7 @@ def test_page_tells_the_call_that_runs_and_the_last_one() -> None:
     assert (reader.read().pid, reader.read().start, reader.read().born) == (77, 5, 1.5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 6))
 def test_page_never_says_begun_when_the_writer_died_before_it_said_so(stores: int) -> None:
     before = bytearray(page.SIZE)
