@@ -33,6 +33,8 @@ _PLACES = {
     "to_us": "cordata.clock",
     "fields": "cordata.log",
     "request_id": "cordata.log",
+    "Trace": "cordata.trace",
+    "current_trace": "cordata.trace",
     "CordataError": "cordata.errors",
     "ConfigError": "cordata.errors",
     "TransientError": "cordata.errors",
@@ -74,6 +76,8 @@ if TYPE_CHECKING:
     from cordata.store import Store as Store
     from cordata.store import Tx as Tx
     from cordata.subscription import SubscriptionContext as SubscriptionContext
+    from cordata.trace import Trace as Trace
+    from cordata.trace import current_trace as current_trace
 
 __all__ = sorted(_PLACES)
 

@@ -10,6 +10,7 @@ from secrets import token_hex
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits_client.address import Url
 from alpinehub.alpinebits_client.http import HttpClient, HttpResponse
+from cordata import current_trace
 
 #: The server's header that says whether bodies may be compressed.
 ACCEPT_ENCODING = "x-alpinebits-server-accept-encoding"
@@ -57,6 +58,8 @@ class AlpineBitsClient:
         """
         content_type, body = encode_multipart(action, document)
         headers = {**self.login.headers, "Content-Type": content_type}
+        if (trace := current_trace()) is not None:
+            headers["traceparent"] = trace.traceparent
         if gzip:
             headers["Content-Encoding"] = "gzip"
             body = compress(body, mtime=0)

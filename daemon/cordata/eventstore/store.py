@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from cordata import log
+from cordata import log, trace
 from cordata.core.eventstream import (
     MAX_EVENTS,
     bucket_of,
@@ -120,9 +120,11 @@ class EventStore:
             "created_at": self._tx.now_us,
         }
         request_id = log.request_id.get()
+        caused_by = {"request_id": request_id, trace.HEADER: trace.carried(request_id)}
+        caused_by = {name: value for name, value in caused_by.items() if value}
         rows = []
         for event in events:
-            heads = {"request_id": request_id, **event.headers} if request_id else event.headers
+            heads = {**caused_by, **event.headers}
             payload, headers = _encode(event.payload), _encode(heads)
             check_event(event.type, len(payload), len(headers))
             if not payload.startswith(b"{"):

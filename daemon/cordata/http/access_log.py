@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from cordata import events
 from cordata.log import fields, logger
+from cordata.trace import trace_of
 
 log = logger("cordata.http")
 
@@ -87,6 +88,7 @@ class AccessLog:
         peer: str,
         reason: str,
         request_id: str,
+        traceparent: str = "",
         now: float,
         error: BaseException | None = None,
         duration_ms: float | None = None,
@@ -114,6 +116,7 @@ class AccessLog:
             "peer": peer,
             "reason": reason,
             "request_id": request_id,
+            **trace_of(request_id, traceparent).log_fields(),
         }
         if duration_ms is not None:
             values["duration_ms"] = round(duration_ms, 1)

@@ -33,6 +33,7 @@ from cordata.http.parser import (
     body_of,
     read_log_fields,
     request_id_of,
+    traceparent_of,
 )
 from cordata.http.proxy import Peer
 from cordata.http.response import error_response
@@ -206,6 +207,7 @@ class Connection(asyncio.BufferedProtocol):
             head,
             scope_of(head, self._peer, server),
             request_id_of(head) or server.make_request_id(),
+            traceparent_of(head),
             keep_alive=head.keep_alive and self._pipelined < limit,
             begun_at=now,
             on_body_taken=self._resume_body,

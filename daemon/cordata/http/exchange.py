@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
+from cordata import trace
 from cordata.errors import StoreUnavailable, Unclear
 from cordata.http.access_log import CLIENT_GONE, loggable_path
 from cordata.http.asgi import DISCONNECT, VERSION, ClientGone, Message, Misuse, Scope
@@ -85,6 +86,7 @@ class Exchange:
         "_scope",
         "_sent_bytes",
         "_state",
+        "_traceparent",
         "_waiting_bytes",
         "_wake_event",
         "begun_at",
@@ -105,6 +107,7 @@ class Exchange:
         head: RequestHead,
         scope: Scope,
         request_id: str,
+        traceparent: str = "",
         *,
         keep_alive: bool,
         begun_at: float,
@@ -124,6 +127,8 @@ class Exchange:
         self.task: asyncio.Task[None] | None = None
         self._scope = scope
         self._request_id = request_id
+        #: Of the client; "": none that is valid.
+        self._traceparent = traceparent
         #: Whether another request may follow on the connection; the response may still close it.
         self._keep_alive = keep_alive
         self._on_body_taken = on_body_taken
@@ -159,6 +164,8 @@ class Exchange:
         server = self.server
         self.task = asyncio.current_task()
         current_request_id.set(self._request_id)
+        if self._traceparent:
+            trace.begin_request(self._request_id, self._traceparent)
         try:
             if self.lost:  # the client left before this task ran
                 self._abandon()
@@ -468,6 +475,7 @@ class Exchange:
             peer=self._client[0] if self._client else "unix",
             reason=reason,
             request_id=self._request_id,
+            traceparent=self._traceparent,
             now=now,
             error=error,
             duration_ms=(now - self.begun_at) * 1000,

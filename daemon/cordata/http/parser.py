@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from cordata import trace
 from cordata.config.sections import HttpConfig
 from cordata.errors import ProtocolError
 
@@ -77,6 +78,7 @@ _SERVER_FIELDS = frozenset(
         b"transfer-encoding",
         b"expect",
         b"x-request-id",
+        b"traceparent",
         b"x-forwarded-for",
         b"x-forwarded-proto",
         b"x-forwarded-host",
@@ -287,6 +289,8 @@ _REQUEST_ID_LINE = re.compile(
     rb"\r\nx-request-id:[ \t]*([A-Za-z0-9._:@+=/-]{1,64})[ \t]*(?=\r\n)", re.IGNORECASE
 )
 _FIRST_LINE = re.compile(rb"(?:\r\n)?([A-Za-z]{1,32}) ([!-~]+)")
+#: Later versions than 00 may be longer than its 55 characters.
+_MAX_TRACEPARENT = 128
 #: Bytes of a refused head in which its method and target are looked for.
 _MAX_FIRST_LINE = 8192
 
@@ -297,6 +301,15 @@ def request_id_of(head: RequestHead) -> str | None:
     if given is None or _REQUEST_ID.fullmatch(given) is None:
         return None
     return given.decode("ascii")
+
+
+def traceparent_of(head: RequestHead) -> str:
+    """The client's traceparent, when it is valid; else ""."""
+    given = head.server_fields.get(b"traceparent")
+    if given is None:
+        return ""
+    text = given.decode("latin-1")
+    return text if len(text) <= _MAX_TRACEPARENT and trace.parse(text) is not None else ""
 
 
 def read_log_fields(data: bytes) -> tuple[str, bytes, str | None]:

@@ -7,6 +7,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from random import getrandbits
 from typing import Any
 
 from cordata import clock
@@ -71,7 +72,6 @@ class ServerState:
         self.received = memoryview(bytearray(_READ_BYTES))
         self.turns = TurnQueue()
         self._id_prefix = os.urandom(8).hex()
-        self._ids = 0
 
     @property
     def is_full(self) -> bool:
@@ -99,9 +99,10 @@ class ServerState:
                 task.add_done_callback(self.tasks.discard)
 
     def make_request_id(self) -> str:
-        """32 hex digits: random per process, then counted."""
-        self._ids += 1
-        return f"{self._id_prefix}{self._ids:016x}"
+        """32 hex digits, random per process and then per request: it is the id of a trace, too,
+        whose last digits decide whether a program samples it.
+        """
+        return f"{self._id_prefix}{getrandbits(64):016x}"
 
     def error_text(self, target: bytes) -> str | None:
         """Begin of the text of server errors for a request target; None: they are JSON."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from cordata import clock, events
+from cordata import clock, events, trace
 from cordata.broker import Message, Outcome
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, Event, EventContext, derive_context
@@ -90,6 +90,7 @@ class Attempts:
             return outcome
         finally:
             request_id.reset(token)
+            trace.end()
 
     async def _call(
         self, handler: Handler, message: Message, ctx: EventContext
@@ -103,6 +104,7 @@ class Attempts:
         try:
             event = _event(message)
             request_id.set(event.headers.get("request_id", ""))
+            trace.begin_message(event.headers, event.id, message.group, message.attempt)
         except Exception as error:  # noqa: BLE001 - its row is damaged
             return error
         return await call_here(

@@ -32,6 +32,7 @@ from cordata.metrics.process import Outcomes
 from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, wake_on
 from cordata.store import MAIL_TOPIC, Row, Tx
+from cordata.trace import untraced
 
 if TYPE_CHECKING:
     from aiosmtplib import SMTP
@@ -145,7 +146,8 @@ class MailService:
         """One mail: mark, deliver, store the result. Raises: SmtpUnavailable, LeaseLost."""
         if self.heartbeat is not None:
             self.heartbeat.touch()
-        with in_request(row["request_id"]):
+        # Its row does not say to which trace the request belonged.
+        with in_request(row["request_id"]), untraced():
             if row["state"] == "sending":
                 log.warning(
                     "the sender of mail %d died while it sent it; it is sent again", row["id"]

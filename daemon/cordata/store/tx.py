@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from cordata import clock, log
+from cordata import clock, log, trace
 from cordata.core.inline_image import InlineImage, check_inline_images
 from cordata.core.naming import check_event_names, check_key
 from cordata.errors import Conflict, CordataError, KeyReused, PermanentError
@@ -135,8 +135,9 @@ class Tx(ABC):
         """Write an event, and one message for each group that is registered for its type.
 
         `payload` is anything that msgspec writes as a JSON object. The header `request_id` is that
-        of the current request. Groups with `App.on(key=True)` handle events of one `key` one at a
-        time, in the order in which they were written.
+        of the current request, `traceparent` its trace if that began elsewhere. Groups with
+        `App.on(key=True)` handle events of one `key` one at a time, in the order in which they were
+        written.
 
         The event is due at once, or `delay_s` seconds after `now_us`, or at the time `at` (aware
         datetime, or microseconds since the epoch; a time in the past means now). Until then it
@@ -160,6 +161,8 @@ class Tx(ABC):
         heads = dict(headers or {})
         if request_id := log.request_id.get():
             heads.setdefault("request_id", request_id)
+        if traceparent := trace.carried(request_id):
+            heads.setdefault(trace.HEADER, traceparent)
         await self._write_event(
             event_id=event_id,
             type=type,

@@ -21,6 +21,7 @@ from cordata.log import (
     message_of,
     request_id,
 )
+from cordata.trace import current_trace
 
 _COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
 _RESET = "\x1b[0m"
@@ -108,6 +109,8 @@ def _journal_fields(record: logging.LogRecord, message: str) -> list[bytes]:
     current = request_id.get()
     if current:
         values["REQUEST_ID"] = current
+    if (trace := current_trace()) is not None:
+        values.update(trace.log_fields())
     if record.exc_info and record.exc_info[0]:
         values["EXCEPTION"] = record.exc_info[0].__name__
     values.update((key, value) for key, value in record.__dict__.items() if key.isupper())

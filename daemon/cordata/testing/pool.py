@@ -198,6 +198,7 @@ class InlineEngine:
             session=call.session,
             request_id=call.request_id,
             credits=0 if call.stream is None else call.stream.credits,
+            traceparent=call.traceparent,
         )
         session = NO_SESSION
         if packet.session:

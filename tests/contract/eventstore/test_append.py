@@ -9,7 +9,7 @@ import pytest
 from tests.contract.eventstore.streams import append, events, history, types
 from tests.contract.store.stores import Opener, add_account, balance
 
-from cordata import log
+from cordata import log, trace
 from cordata.core.eventstream import PAYLOAD_BYTES
 from cordata.errors import Conflict, PermanentError, WrongExpectedVersion
 from cordata.eventstore import EventStore, NewEvent
@@ -18,15 +18,25 @@ from cordata.store import Tx
 
 async def test_event_is_read_as_it_was_appended(opened: Opener) -> None:
     async with opened() as store:
-        token = log.request_id.set("req-1")
+        token = log.request_id.set("0af7651916cd43dd8448eb211c80319c")
         payload: dict[str, Any] = {"amount": 5, "to": "Müller", "nested": {"a": [1, None, True]}}
         version = await append(store, "account-7", "deposited", headers={"by": "me"}, **payload)
         log.request_id.reset(token)
         (event,) = await history(store, "account-7")
     assert version == event.version == 1
     assert (event.stream, event.type, event.payload) == ("account-7", "deposited", payload)
-    assert event.headers == {"by": "me", "request_id": "req-1"}
+    assert event.headers == {"by": "me", "request_id": "0af7651916cd43dd8448eb211c80319c"}
     assert event.position >= 1 and event.created_at.year >= 2024 and event.attempt == 1
+
+
+async def test_event_has_the_trace_that_the_request_came_with(opened: Opener) -> None:
+    given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    async with opened() as store:
+        trace.begin_request("req-1", given)
+        await append(store, "account-7", "deposited")
+        trace.end()
+        (event,) = await history(store, "account-7")
+    assert event.headers["traceparent"].startswith("00-4bf92f3577b34da6a3ce929d0e0e4736-")
 
 
 async def test_versions_have_no_gaps_when_appends_are_of_any_size(opened: Opener) -> None:

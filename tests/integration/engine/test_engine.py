@@ -21,6 +21,8 @@ from cordata.errors import PermanentError, StoreUnavailable
 from cordata.services.idle_exit import GivenUp
 from cordata.store import Store, Tx
 
+REQUEST = "0af7651916cd43dd8448eb211c80319c"
+
 
 async def test_handler_gets_each_event_once_when_many_are_published(state: Path) -> None:
     app, seen = App("t"), Counter[str]()
@@ -44,14 +46,14 @@ async def test_event_carries_what_was_published_when_handled(tmp_path: Path) -> 
         got.set_result((event, ctx.group, ctx.event_id, log.request_id.get()))
 
     async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
-        token = log.request_id.set("req-1")
+        token = log.request_id.set(REQUEST)
         (event_id,) = await publish(store, 1, key="k", headers={"colour": "red"})
         log.request_id.reset(token)
         event, group, seen_id, request_id = await got
     assert (event.id, event.type, event.key, event.attempt) == (event_id, "thing.done", "k", 1)
     assert event.payload == {"n": 0}
-    assert event.headers == {"colour": "red", "request_id": "req-1"}
-    assert (group, seen_id, request_id) == ("t.take", event_id, "req-1")
+    assert event.headers == {"colour": "red", "request_id": REQUEST}
+    assert (group, seen_id, request_id) == ("t.take", event_id, REQUEST)
 
 
 async def test_message_is_retried_then_handled_when_handler_fails_twice(state: Path) -> None:

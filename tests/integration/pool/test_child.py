@@ -34,6 +34,7 @@ from cordata.pool.shared.protocol import (
     batch,
     encode,
 )
+from cordata.trace import trace_of
 
 PAYLOADS = [None, True, -7, 1.5, "ü", b"\x00", [1, [2]], {"a": {"b": None}}]
 PSS_BYTES = 20_000_000
@@ -437,7 +438,8 @@ def test_output_is_in_the_journal_with_its_call(
         peer.call("echo", 1, id=1)
         peer.call("speak", "a", id=8, request_id="r-5")
         until(lambda: "unfinished" in caplog.text)
-        peer.call("speak", "b", id=9, request_id="r\n\x1e7-7 forged")
+        forged = "r\n\x1e7-7 forged"
+        peer.call("speak", "b", id=9, request_id=forged, traceparent=forged)
         until(lambda: "printed b" in caplog.text)
         lines = [r for r in caplog.records if r.name == "cordata.pool.child"]
         assert [(r.levelname, r.getMessage()) for r in lines[:5]] == [
@@ -451,9 +453,16 @@ def test_output_is_in_the_journal_with_its_call(
         assert (told["WORKER"], told["CHILD_PID"]) == ("0", pool.child().pid)
         assert (told["CALL_ID"], told["REQUEST_ID"]) == (f"{CLIENT:x}-8", "r-5")
         assert told["MESSAGE_ID"] == events.POOL_CHILD_OUTPUT
+        of_call = trace_of("r-5", operation=[f"{CLIENT:x}-8"])
+        assert (told["TRACE_ID"], told["SPAN_ID"]) == (of_call.trace_id, of_call.span_id)
         [printed] = [r for r in lines if r.getMessage() == "printed b"]
         assert printed.__dict__["CALL_ID"] == f"{CLIENT:x}-9"
-        assert "REQUEST_ID" not in printed.__dict__
+        assert not {"REQUEST_ID", "TRACE_ID"} & set(printed.__dict__)
+        given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        peer.call("speak", "c", id=10, request_id="r-6", traceparent=given)
+        until(lambda: "printed c" in caplog.text)
+        [printed] = [r for r in caplog.records if r.getMessage() == "printed c"]
+        assert printed.__dict__["TRACE_ID"] == "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 def test_child_is_lean(tmp_path: Path) -> None:

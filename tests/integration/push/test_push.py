@@ -92,6 +92,7 @@ async def test_request_is_brought_once_and_taken(tmp_path: Path, protocol: str) 
         await hub.post(cancelled)
         await hub.handle_events()
         assert software.came[-1] == [("15", first)]
+        assert asked.headers["traceparent"].startswith("00-")
         count = len(peer.asked)
         assert hub.harness is not None
         await hub.harness.run_periodic("sweep_pushes")

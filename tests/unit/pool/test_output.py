@@ -21,15 +21,16 @@ from cordata.pool.worker.output import (
 )
 
 INFO, WARNING = logging.INFO, logging.WARNING
+GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def test_lines_are_cut_wherever_the_reads_end() -> None:
-    data = b"a\n\x1e4d-7 r-1\nb\n<4>c\nhalf\x1e \nd\n\xff\n"
+    data = f"a\n\x1e4d-7 {GIVEN} r-1\nb\n<4>c\nhalf\x1e \nd\n".encode() + b"\xff\n"
     wanted = [
         Line("a", INFO, "", ""),
-        Line("b", INFO, "4d-7", "r-1"),
-        Line("c", WARNING, "4d-7", "r-1"),
-        Line("half", INFO, "4d-7", "r-1"),
+        Line("b", INFO, "4d-7", "r-1", GIVEN),
+        Line("c", WARNING, "4d-7", "r-1", GIVEN),
+        Line("half", INFO, "4d-7", "r-1", GIVEN),
         Line("d", INFO, "", ""),
         Line("\ufffd", INFO, "", ""),
     ]
@@ -50,7 +51,7 @@ def test_line_without_end_is_cut_and_comes_at_the_end() -> None:
 @pytest.mark.parametrize("mark", [b"\x1e", b"\x1ex y", b"\x1e4d r", b"\x1e4d-\xc2\xb2 r"])
 def test_mark_that_is_none_is_no_call(mark: bytes) -> None:
     lines = LineCutter()
-    list(lines.feed(b"\x1e4d-7 r\n" + mark + b"\n"))
+    list(lines.feed(b"\x1e4d-7  r\n" + mark + b"\n"))
     assert [line.call_id for line in lines.feed(b"a\n")] == [""]
 
 
@@ -59,12 +60,13 @@ def test_flood_is_cut_off_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     output = WorkerOutput("0", 77, running=lambda: "")
     output.feed(b"x\n" * (LINES_PER_S + 5), 10.2)
     assert len(caplog.records) == LINES_PER_S
-    output.feed(b"\x1e4d-3 r\nlast\n", 11.0)
+    output.feed(b"\x1e4d-3  r\nlast\n", 11.0)
     assert [record.getMessage() for record in caplog.records[LINES_PER_S:]] == [
         "5 lines of child 77 were left out",
         "last",
     ]
     assert caplog.records[-1].__dict__["CALL_ID"] == "4d-3"
+    assert "SPAN_ID" in caplog.records[-1].__dict__
     assert "CALL_ID" not in caplog.records[0].__dict__
 
 

@@ -143,3 +143,15 @@ def test_stderr_is_journal_when_device_and_inode_match() -> None:
     assert stderr_is_journal({"JOURNAL_STREAM": f"{stat.st_dev}:{stat.st_ino}"})
     assert not stderr_is_journal({"JOURNAL_STREAM": "1:2"})
     assert not stderr_is_journal({})
+
+
+def test_journal_has_the_trace_of_the_request() -> None:
+    token = request_id.set("0af7651916cd43dd8448eb211c80319c")
+    try:
+        sent = _journal_fields(record("x"), "x")
+    finally:
+        request_id.reset(token)
+    assert b"TRACE_ID=0af7651916cd43dd8448eb211c80319c" in sent
+    assert [one for one in sent if re.fullmatch(rb"SPAN_ID=[0-9a-f]{16}", one)]
+    without = _journal_fields(record("x"), "x")
+    assert not [one for one in without if one.startswith((b"TRACE_ID", b"SPAN_ID", b"REQUEST_ID"))]

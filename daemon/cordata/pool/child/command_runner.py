@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Raw, msgpack
 
+from cordata import trace
 from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, PoolError
 from cordata.log import request_id
 from cordata.pool.child.current import Caller, CurrentCall, current
@@ -182,6 +183,8 @@ class CommandRunner:
         current.set(seen)
         if call.request_id:  # else it has the default
             request_id.set(call.request_id)
+        if call.request_id or call.traceparent:
+            trace.begin_call(call.request_id, call.traceparent, seen.id)
         if command.session_name:
             call.keywords[command.session_name] = seen.session
         value = command.function(*call.arguments, **call.keywords)

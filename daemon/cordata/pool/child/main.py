@@ -438,7 +438,7 @@ class Loop:
             return
         client = connection.client
         status.begin(client, call.number, call.id, call.command, began, call.deadline)
-        self._output.begin(client, call.id, call.request_id)
+        self._output.begin(client, call.id, call.request_id, call.traceparent)
         connection.begin(call)
         data, failed = runner.run(call, session, connection)
         connection.end()

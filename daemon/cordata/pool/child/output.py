@@ -1,7 +1,8 @@
 """The output of commands: marks which call wrote it, for the worker.
 
-A mark is a separate line, `\\x1e<call id> <request id>`, written only if a call writes. Output that
-bypasses Python has no mark; for it the worker (worker/output.py) reads the status page.
+A mark is a separate line, `\\x1e<call id> <traceparent> <request id>`, written only if a call
+writes. Output that bypasses Python has no mark; for it the worker (worker/output.py) reads the
+status page.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, TextIO
 
 from cordata.log import LineHandler, TrailFormatter
 from cordata.pool.shared.protocol import OUTPUT_MARK, call_id
+from cordata.trace import parse
 
 
 class ChildOutput:
@@ -33,9 +35,10 @@ class ChildOutput:
         logging.getLogger("asyncio").setLevel(max(root.level, logging.INFO))
         logging.captureWarnings(True)
 
-    def begin(self, client: int, id: int, request_id: str) -> None:
+    def begin(self, client: int, id: int, request_id: str, traceparent: str) -> None:
         """Set the current call."""
-        self._marked.call, self._marked.marked = (client, id, request_id), False
+        self._marked.call = client, id, request_id, traceparent
+        self._marked.marked = False
 
     def end(self) -> None:
         """Flush what the call printed; it is over."""
@@ -60,8 +63,8 @@ class _Marked(io.RawIOBase):
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        #: Client, id and request id of the current call.
-        self.call: tuple[int, int, str] | None = None
+        #: Client, id, request id and traceparent of the current call.
+        self.call: tuple[int, int, str, str] | None = None
         #: The call has printed something, ...
         self.used = False
         #: ... and its mark is written.
@@ -93,11 +96,14 @@ class _Marked(io.RawIOBase):
         self.call, self.used = None, False
 
     @staticmethod
-    def _mark(call: tuple[int, int, str]) -> bytes:
-        client, id, request_id = call
+    def _mark(call: tuple[int, int, str, str]) -> bytes:
+        client, id, request_id, traceparent = call
         if not request_id.isprintable():  # from a client: a line end in it would forge a line
             request_id = ""
-        return f"{OUTPUT_MARK}{call_id(client, id)} {request_id}\n".encode(errors="replace")
+        if parse(traceparent) is None:
+            traceparent = ""
+        mark = f"{OUTPUT_MARK}{call_id(client, id)} {traceparent} {request_id}\n"
+        return mark.encode(errors="replace")
 
     def _write_all(self, view: memoryview) -> None:
         try:

@@ -96,6 +96,7 @@ class Call(Struct, eq=False):
     stream: Stream | None = None
     #: The deadline is the client's default, until a child has sent the options of the command.
     provisional: bool = False
+    traceparent: str = ""
     # Then its state, which the runner changes from `submit` on.
     #: Its number in this client, in order of arrival.
     sequence: int = 0

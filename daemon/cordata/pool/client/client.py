@@ -43,6 +43,7 @@ from cordata.pool.client.values import (
 )
 from cordata.pool.shared import protocol
 from cordata.pool.shared.protocol import NO_KEYWORDS, CommandOptions
+from cordata.trace import carried
 
 #: Pause before the client looks for a worker again.
 _AGAIN_S = 0.05
@@ -188,7 +189,7 @@ class Client:
         if queue_timeout is None and config.queue_timeout_s:
             queue_timeout = config.queue_timeout_s
         check_call(command, session, timeout, queue_timeout, priority)
-        now = monotonic()
+        now, cause = monotonic(), current_request()
         call = Call(
             runner,
             runner.loop.create_future(),
@@ -202,10 +203,11 @@ class Client:
             idempotent,
             retries,
             priority,
-            current_request(),
+            cause,
             unpack if type is None else decoder_of(type),
             stream,
             provisional,
+            carried(cause),
         )
         if stream is not None:
             call.add_done_callback(stream.wake)

@@ -115,6 +115,7 @@ class Connection:
                 call.session,
                 call.request_id,
                 0 if call.stream is None else call.stream.credits,
+                call.traceparent,
             )
         )
         if len(data) > self._max_bytes:

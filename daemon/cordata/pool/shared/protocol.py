@@ -97,6 +97,8 @@ class Call(Packet, tag="call"):
     request_id: Name = ""
     #: Chunks that may be sent; 0: the caller wants one result, no stream.
     credits: Annotated[int, Meta(ge=0, le=1024)] = 0
+    #: See `cordata.trace.carried`.
+    traceparent: Name = ""
 
 
 class Credit(Packet, tag="credit"):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from cordata import events
 from cordata.log import fields, logger
 from cordata.pool.shared.protocol import OUTPUT_MARK
+from cordata.trace import trace_of
 
 log = logger("cordata.pool.child")
 
@@ -35,6 +36,7 @@ class Line(NamedTuple):
     #: CALL_ID of the call that wrote it, if a mark says so; else "".
     call_id: str
     request_id: str
+    traceparent: str = ""
 
 
 class WorkerOutput:
@@ -72,6 +74,9 @@ class WorkerOutput:
             extra: dict[str, object] = {"call_id": id} if id else {}
             if line.request_id:
                 extra["request_id"] = line.request_id
+            if line.request_id or line.traceparent:
+                trace = trace_of(line.request_id, line.traceparent, (id,))
+                extra.update(trace.log_fields())
             self._log(line.level, line.text, extra)
 
     def _log_left_out(self) -> None:
@@ -90,7 +95,7 @@ class LineCutter:
     def __init__(self) -> None:
         self._rest = b""
         self._call_id = ""
-        self._request_id = ""
+        self._request_id = self._traceparent = ""
 
     def feed(self, data: bytes) -> Iterator[Line]:
         """The lines that end in `data`."""
@@ -111,15 +116,16 @@ class LineCutter:
         if text:
             yield self._line(text.decode(errors="replace"))
         if mark:
-            id, _, request_id = ids.decode(errors="replace").partition(" ")
+            id, _, cause = ids.decode(errors="replace").partition(" ")
+            traceparent, _, request_id = cause.partition(" ")
             self._call_id = id if _CALL_ID.fullmatch(id) else ""
-            self._request_id = request_id[:200]
+            self._request_id, self._traceparent = request_id[:200], traceparent[:200]
 
     def _line(self, text: str) -> Line:
         level, found = logging.INFO, _PRIORITY.match(text)
         if found:
             level, text = _LEVELS[int(found[1])], text[found.end() :]
-        return Line(text[:LINE], level, self._call_id, self._request_id)
+        return Line(text[:LINE], level, self._call_id, self._request_id, self._traceparent)
 
 
 class Tail:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from cordata import events
+from cordata import events, trace
 from cordata.context import Context, derive_context
 from cordata.core.commit_guard import CommitGuard
 from cordata.core.message_state import (
@@ -243,6 +243,7 @@ class PartitionRunner:
             _guard=guard,
         )
         token = request_id.set(event.headers.get("request_id", ""))
+        trace.begin_message(event.headers, f"{one.category}:{event.position}", one.name)
         try:
             error = await call_here(
                 *(one.name, one.function, event, ctx),
@@ -251,6 +252,7 @@ class PartitionRunner:
             )
         finally:
             request_id.reset(token)
+            trace.end()
         await end_attempt(guard)
         if ctx.committed:
             return Result.COMMITTED, error
