@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.host.load import BOOKING
 from tests.host.machine import Host
 
 REQUEST = "5a1de3c0f4b24c4f"
@@ -73,3 +74,49 @@ def test_user_who_may_not_read_the_journal_learns_what_to_do(host: Host) -> None
     refused = host.run("runuser", "-u", "nobody", "--", "cordata", "logs", check=False)
     assert refused.returncode == 1
     assert "systemd-journal" in refused.stderr
+
+
+ACCEPTED = "order-4711"
+#: Of the trace that another program began.
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def traced(host: Host, *arguments: str, user: str = "root") -> dict[str, Any]:
+    command = ("runuser", "-u", user, "--", "cordata", "trace", "--json", *arguments)
+    found: dict[str, Any] = json.loads(host.run(*command).stdout)
+    return found
+
+
+def steps(found: dict[str, Any], *names: str) -> list[list[Any]]:
+    return [[step.get(name) for name in names] for step in found["steps"]]
+
+
+def test_what_a_request_caused_is_found_in_store_and_journal(hub: Host) -> None:
+    answer = hub.run(
+        *("curl", "-sS", "-i", "-H", "X-Webhook-Secret: demo", "-H", f"X-Request-ID: {ACCEPTED}"),
+        *("-H", f"traceparent: 00-{TRACE}-00f067aa0ba902b7-01"),
+        *("-H", "Content-Type: application/json", "--data", BOOKING.replace("{n}", "traced")),
+        "http://127.0.0.1:8080/api/webhook/generic",
+    ).stdout
+    assert answer.startswith("HTTP/1.1 20"), answer
+    hub.sh(REFUSED.replace("-H", f"-H 'traceparent: 00-{TRACE}-00f067aa0ba902b7-01' -H", 1))
+    found = traced(hub, ACCEPTED)
+    assert (found["request_ids"], found["trace_ids"]) == ([ACCEPTED], [TRACE])
+    assert ["published", "reservation.received"] in steps(found, "step", "type")
+    assert found["journal"] is None
+    # The trace has both requests; the refused one has left its line only.
+    both = traced(hub, TRACE)
+    assert set(both["request_ids"]) == {ACCEPTED, REQUEST}
+    [line] = [step for step in both["steps"] if step["step"] == "log"]
+    assert line["level"] == "warning" and line["unit"].startswith("worker@")
+    assert "refused: 40" in line["message"]
+    assert steps(traced(hub, REQUEST), "step")[-1] == ["log"]
+    fields = hub.sh(f"journalctl -o json TRACE_ID={TRACE}").splitlines()
+    assert {json.loads(one)["REQUEST_ID"] for one in fields} == {REQUEST}
+    shown = hub.run("cordata", "trace", ACCEPTED).stdout
+    assert "reservation.received" in shown and "@" not in shown.replace("worker@", "")
+    # Its user opens the store, and not the journal (nor the master key, so without that).
+    config = "/run/cordata/traced.toml"
+    hub.sh(f"printf '[paths]\\ncredentials = \"/nonexistent\"\\n' >{config}; chmod 644 {config}")
+    without = traced(hub, ACCEPTED, "--config", config, user="cordata")
+    assert without["steps"] == found["steps"] and "systemd-journal" in without["journal"]

@@ -39,6 +39,7 @@ _COMMANDS = {
         "Show the progress of subscriptions, reset them.",
     ),
     "logs": ("cordata.cli.logs:logs", "Show the log of all units, or follow it."),
+    "trace": ("cordata.cli.trace:trace", "Show what one request caused."),
     "migrate": ("cordata.cli.migrate:migrate", "Migrate the store, or list pending migrations."),
     "backup": ("cordata.cli.backup:backup", "Copy store, configuration and credentials."),
     "restore": ("cordata.cli.backup:restore", "Put the store of a backup in place."),

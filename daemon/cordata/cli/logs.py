@@ -79,9 +79,9 @@ def logs(
     names = [f"worker@{number}.service" for number in workers]
     names += ["primary.service"] * primary
     names += [unit if "." in unit else f"{unit}.service" for unit in units]
-    reader = JournalReader(
-        JournalFilter(units=names, request_id=request_id or "", level=level),
-    )
+    any_of = {"REQUEST_ID": [request_id]} if request_id else {}
+    reader = JournalReader()
+    reader.select(JournalFilter(units=names, any_of=any_of, level=level))
     if since is not None:
         entries = reader.since(since.us(time.time_ns() // 1000))
     elif request_id and lines is None:

@@ -7,7 +7,7 @@ found by their name in the field UNIT (systemd.journal-fields(7)).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from typing import Any
@@ -55,16 +55,21 @@ class JournalFilter:
 
     #: Names, such as worker@0.service; none: all.
     units: Sequence[str] = ()
-    request_id: str = ""
+    #: Journal field -> values: entries that have one of them in one of the fields. Without fields:
+    #: all entries, also those by systemd about the units.
+    any_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: At least this severe.
     level: str = "debug"
 
 
 class JournalReader:
-    """The journal of this host, from one position on."""
+    """The journal of this host, from one position on. Call `select` first."""
 
-    def __init__(self, wanted: JournalFilter) -> None:
-        """Raises: NoJournal."""
+    def __init__(self) -> None:
+        """Open the journal: a process that changes its user later can still read it.
+
+        Raises: NoJournal.
+        """
         try:
             from systemd import journal
         except ImportError:
@@ -75,19 +80,27 @@ class JournalReader:
                 hint="run it as root, or as a member of the group systemd-journal;"
                 " `cordata server` logs to its terminal"
             )
-        about = [unit for unit in reader.query_unique("UNIT") if self._is_ours(unit)]
+
+    def select(self, wanted: JournalFilter) -> None:
+        """Read only what matches. Call it once."""
+        reader = self._reader
         levels = [{"PRIORITY": priority} for priority in range(_PRIORITIES[wanted.level] + 1)] * (
             wanted.level != "debug"
         )
-        self._match({"_SYSTEMD_SLICE": SLICE}, *levels)
-        self._match(*[{"_SYSTEMD_UNIT": unit} for unit in wanted.units])
-        if wanted.request_id:
-            self._match({"REQUEST_ID": wanted.request_id})
-        else:
-            named = [unit for unit in about if not wanted.units or unit in wanted.units]
-            if named:
-                reader.add_disjunction()
-                self._match({"_PID": 1}, *levels, *[{"UNIT": unit} for unit in named])
+        ours: list[Mapping[str, object]] = [{"_SYSTEMD_SLICE": SLICE}, *levels]
+        ours += [{"_SYSTEMD_UNIT": unit} for unit in wanted.units]
+        if wanted.any_of:
+            for number, (name, values) in enumerate(wanted.any_of.items()):
+                if number:
+                    reader.add_disjunction()
+                self._match(*ours, *[{name: value} for value in values])
+            return
+        about = [unit for unit in reader.query_unique("UNIT") if self._is_ours(unit)]
+        self._match(*ours)
+        named = [unit for unit in about if not wanted.units or unit in wanted.units]
+        if named:
+            reader.add_disjunction()
+            self._match({"_PID": 1}, *levels, *[{"UNIT": unit} for unit in named])
 
     def since(self, at_us: int) -> Iterator[JournalEntry]:
         """The entries from a time on, in microseconds since the epoch."""

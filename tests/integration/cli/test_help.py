@@ -14,6 +14,7 @@ from cordata.cli import cordata as program
 
 #: What operators look at and change: machines read it as well.
 _OPERATORS = (
+    "trace",
     "outbox",
     "dlq",
     "group",

@@ -1,0 +1,96 @@
+"""`cordata trace`: one request, from its acceptance to the last thing that it caused."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from cordata.cli.operator import Operator, operator_options
+from cordata.terminal import Moment, moment, show_json, show_table
+from cordata.terminal.output import as_record
+
+if TYPE_CHECKING:
+    from cordata.context import Context
+    from cordata.operate.request_trace import RequestTrace
+
+
+@click.command(
+    epilog="""Examples:
+
+\b
+  cordata trace 0190b2c4d5e67f8090a1b2c3d4e5f607
+  cordata trace order-4711 --since 2d --json
+  cordata trace 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+
+Exit codes: 0 done, 1 nothing is known of it.""",
+)
+@click.argument("id_", metavar="ID")
+@click.option(
+    "--since",
+    callback=moment,
+    metavar="TIME",
+    default="7d",
+    show_default=True,
+    help="Look back to: 90s, 30m, 1h, 2d or 1w ago, or a date or time in UTC.",
+)
+@operator_options
+def trace(operator: Operator, id_: str, since: Moment) -> int:
+    """Show what a request caused, in the order of time.
+
+    ID is a request id (X-Request-ID of the response), an event's id, a trace id or a traceparent.
+    Shown are events and what each consumer group did with them, mails, and the log lines of this
+    host. Payloads, recipients and error texts are not shown: see `cordata outbox show`, `cordata
+    dlq show` and `cordata mail show`.
+    """
+    from cordata.errors import CordataError
+    from cordata.operate import request_trace
+    from cordata.systemd.journal_reader import JournalReader
+
+    # Before the store: this process may become its owner, who must not read the journal.
+    reader, unreadable = None, None
+    try:
+        reader = JournalReader()
+    except CordataError as error:
+        unreadable = f"{error} ({error.hint})" if error.hint else str(error)
+
+    async def act(ctx: Context) -> RequestTrace:
+        return await request_trace.find_in_store(ctx.store, id_, since=since.us(ctx.now_us()))
+
+    found = operator.run(act)
+    if reader is not None:
+        request_trace.find_in_journal(reader, id_, found, since=since.us(time.time_ns() // 1000))
+    if not found.steps:
+        click.echo(f"error: nothing is known of {id_} since {since}", err=True)
+        where = f"; the log was not searched: {unreadable}" if unreadable else ""
+        click.echo(
+            "hint: it may be older (--since), logged on another host, or have published nothing:"
+            f" with [http] access_log = true each request has a log line{where}",
+            err=True,
+        )
+        return 1
+    if operator.json:
+        show_json(
+            {
+                "request_ids": found.request_ids,
+                "trace_ids": found.trace_ids,
+                "steps": [
+                    as_record({name: one for name, one in asdict(step).items() if one is not None})
+                    for step in found.steps
+                ],
+                "more": found.more,
+                "journal": unreadable,
+            }
+        )
+        return 0
+    for name, ids in (("request", found.request_ids), ("trace", found.trace_ids)):
+        if ids:
+            click.echo(f"{name} {', '.join(ids)}")
+    show_table(request_trace.as_rows(found.steps), ("at", "after", "step", "what"))
+    if found.more:
+        click.echo(f"there is more: only {request_trace.MOST:,} are shown", err=True)
+    if unreadable:
+        click.echo(f"the log was not searched: {unreadable}", err=True)
+    return 0
