@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from cordata.log import request_id
 
@@ -39,7 +40,7 @@ class Trace:
     span_id: str
     #: The span that caused it; "": it is the first one.
     parent_id: str = ""
-    #: The caller says that it may have recorded the trace.
+    #: The caller may have recorded the trace; of one that begins here: it is exported.
     sampled: bool = False
 
     @property
@@ -51,6 +52,31 @@ class Trace:
         """The journal's fields."""
         return {"TRACE_ID": self.trace_id, "SPAN_ID": self.span_id}
 
+
+Kind = Literal["server", "consumer", "client"]
+
+
+class Exporter(Protocol):
+    """Exports spans: cordata.otel."""
+
+    def is_sampled(self, trace_id: str) -> bool:
+        """Whether a trace that begins here is exported."""
+
+    def export(
+        self,
+        span: Trace,
+        name: str,
+        *,
+        kind: Kind,
+        begun_us: int,
+        attributes: Mapping[str, str | int],
+        error: str = "",
+    ) -> None:
+        """Export the span of work that ends now."""
+
+
+#: Of this process; None: spans are not exported.
+exporter: Exporter | None = None
 
 #: The work at hand, whose Trace is made when somebody asks for it: the traceparent that came with
 #: it ("": none); what a trace without one is named after (a request id, or an event's id); and what
@@ -82,7 +108,9 @@ def trace_of(root: str, traceparent: str = "", operation: Sequence[object] = ())
         return Trace(trace_id=trace_id, span_id=span_id, parent_id=parent_id, sampled=sampled)
     begins_here = span == root or operation[0] == root  # an event that no request caused
     parent_id = "" if begins_here else _digest(root, 8)
-    return Trace(trace_id=trace_id_of(root), span_id=span_id, parent_id=parent_id)
+    trace_id = trace_id_of(root)
+    sampled = exporter is not None and exporter.is_sampled(trace_id)
+    return Trace(trace_id=trace_id, span_id=span_id, parent_id=parent_id, sampled=sampled)
 
 
 def parse(traceparent: object) -> tuple[str, str, bool] | None:
@@ -112,14 +140,15 @@ def _digest(text: str, size: int) -> str:
 
 def carried(request_id: str) -> str:
     """The traceparent for an event or a pool call, which has this request id; "": it follows from
-    the request id.
+    the request id. With an exporter always a whole one, so that the parent is the exact one.
     """
     work = _work.get()
-    if work is None:
-        if not request_id or _is_trace_id(request_id):
+    if exporter is None:
+        if work is None:
+            if not request_id or _is_trace_id(request_id):
+                return ""
+        elif not work[0] and work[1] == request_id and _is_trace_id(request_id):
             return ""
-    elif not work[0] and work[1] == request_id and _is_trace_id(request_id):
-        return ""
     trace = current_trace()
     return "" if trace is None else trace.traceparent
 

@@ -210,6 +210,16 @@ class LogConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TraceConfig:
+    """[trace]: export of traces by OpenTelemetry."""
+
+    #: Workers export spans of requests, attempts at events and calls of the pool. The SDK of
+    #: OpenTelemetry has to be installed; its variables, such as OTEL_TRACES_EXPORTER and
+    #: OTEL_EXPORTER_OTLP_ENDPOINT, say how and where to.
+    export: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PathsConfig:
     """[paths]: directories, unless systemd sets them."""
 
@@ -237,6 +247,7 @@ class Config:
     alert: AlertConfig = field(default_factory=AlertConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    trace: TraceConfig = field(default_factory=TraceConfig)
     paths: PathsConfig = field(default_factory=PathsConfig)
     #: `[worker.N]` merged with [worker], by instance name.
     workers: Mapping[str, WorkerConfig] = field(default_factory=dict)

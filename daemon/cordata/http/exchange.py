@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-from cordata import trace
+from cordata import clock, trace
 from cordata.errors import StoreUnavailable, Unclear
 from cordata.http.access_log import CLIENT_GONE, loggable_path
 from cordata.http.asgi import DISCONNECT, VERSION, ClientGone, Message, Misuse, Scope
@@ -180,6 +180,8 @@ class Exchange:
             self._finish()
         finally:
             server.in_flight -= 1
+            if trace.exporter is not None:
+                self._export(trace.exporter)
             if self.lost and self.task is not None:
                 server.abandoned.pop(self.task, None)
             if server.draining:
@@ -451,7 +453,25 @@ class Exchange:
         text = server.error_text(head.target)
         return error_response(error, self._request_id, head.method, server.date_line, text)
 
-    # The log
+    # The log, and the span
+
+    def _export(self, exporter: trace.Exporter) -> None:
+        """Export the span of this request."""
+        status = self._response.status if self._response is not None else 500
+        attributes: dict[str, str | int] = {
+            "http.request.method": self.head.method,
+            "http.response.status_code": CLIENT_GONE if self.lost else status,
+            "url.path": loggable_path(self.head.target, self.server.log.logged_segments),
+            "cordata.request_id": self._request_id,
+        }
+        exporter.export(
+            trace.trace_of(self._request_id, self._traceparent),
+            self.head.method,
+            kind="server",
+            begun_us=clock.now_us() - round((self.server.loop.time() - self.begun_at) * 1e6),
+            attributes=attributes,
+            error=self.lost or (str(status) if status >= 500 else ""),
+        )
 
     def _report_response(self, error: BaseException | None) -> None:
         """The line of a request that the application answered."""

@@ -81,9 +81,12 @@ class Attempts:
         token = request_id.set("")
         metrics = self._metrics.get(handler.group)
         begun = 0.0 if metrics is None else clock.monotonic()
+        begun_us = 0 if trace.exporter is None else clock.now_us()
         try:
             error = await self._call(handler, message, ctx)
             await end_attempt(guard)
+            if trace.exporter is not None:
+                _export(trace.exporter, message, begun_us, error)
             outcome = self._outcome_of(handler, message, ctx, error)
             if metrics is not None:
                 metrics.count(outcome.verdict.value, clock.monotonic() - begun)
@@ -197,6 +200,27 @@ def _extra(message: Message, message_id: str = "") -> dict[str, object]:
         group=message.group,
         attempt=message.attempt,
     )
+
+
+def _export(
+    exporter: trace.Exporter, message: Message, begun_us: int, error: BaseException | None
+) -> None:
+    """Export the span of an attempt."""
+    if (span := trace.current_trace()) is not None:
+        exporter.export(
+            span,
+            message.group,
+            kind="consumer",
+            begun_us=begun_us,
+            attributes={
+                "messaging.system": "cordata",
+                "messaging.destination.name": message.type,
+                "messaging.message.id": message.event_id,
+                "cordata.attempt": message.attempt,
+                "cordata.request_id": request_id.get(),
+            },
+            error="" if error is None else type(error).__name__,
+        )
 
 
 def _event(message: Message) -> Event:

@@ -7,7 +7,7 @@ import platform
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
@@ -60,8 +60,9 @@ async def run_worker(role: Role) -> int:
     if role.test_mode and "engine" not in settings.services:
         return exit_codes.OK  # no service that ends by itself
     sockets = _http_sockets("http" in settings.services and not role.test_mode)
-    metrics = metrics_of(role.config, f"worker@{role.instance}", _series(role))
-    with Notifier() as notifier, alerting(role.config, f"worker@{role.instance}") as alerts:
+    name = f"worker@{role.instance}"
+    metrics = metrics_of(role.config, name, _series(role))
+    with Notifier() as notifier, alerting(role.config, name) as alerts, _exporting(role, name):
         async with open_context_with_retry(
             role.config, role.app, notifier, sockets, metrics
         ) as ctx:
@@ -94,7 +95,7 @@ async def run_worker(role: Role) -> int:
                         Layer("membership", membership),
                         Layer("stores", [gate, unavailable, *_metrics_services(role, ctx)]),
                     ],
-                    role=f"worker@{role.instance}",
+                    role=name,
                     notifier=notifier,
                     stop_timeout_s=settings.stop_timeout_s,
                     reload=reload_of(role, *_takers(http, child)),
@@ -378,6 +379,15 @@ def _log_long_handlers(role: Role) -> None:
             limit_s,
             ", ".join(long),
         )
+
+
+def _exporting(role: Role, name: str) -> AbstractContextManager[None]:
+    """Within the block, spans are exported, if so configured. Raises: ConfigError."""
+    if not role.config.trace.export:
+        return nullcontext()
+    from cordata.otel import exporting  # the SDK need not be installed
+
+    return exporting(role.app.name, f"{socket.gethostname()}/{name}")
 
 
 def _http_sockets(wanted: bool) -> list[socket.socket]:

@@ -25,6 +25,8 @@ DISTRIBUTIONS = {
     "python_multipart": "python-multipart",
     "prometheus_client": "prometheus-client",
 }
+#: Modules of an extra, which are imported only if a setting asks for them: module -> extra.
+OPTIONAL = {"opentelemetry": "otel"}
 
 
 def test_version_is_the_same_in_every_place() -> None:
@@ -47,6 +49,9 @@ def test_imports_are_declared_as_dependencies() -> None:
     declared = {re.split(r"[<>=\[ ]", line)[0].lower() for line in PROJECT["dependencies"]}
     for path, module in imports(ROOT / "daemon"):
         name = DISTRIBUTIONS.get(module, module).lower()
+        if extra := OPTIONAL.get(module):
+            assert any(one.startswith(module) for one in PROJECT["optional-dependencies"][extra])
+            continue
         assert module in ("cordata", "alpinehub") or name in declared, f"{path}: {module}"
 
 
@@ -72,7 +77,7 @@ def test_debian_package_depends_on_what_its_code_imports(package: str) -> None:
     stanza = control.partition(f"\nPackage: {package}\n")[2].partition("\nPackage:")[0]
     depends = stanza.partition("Depends:")[2].partition("\nDescription:")[0]
     named = set(re.findall(r"python3-[a-z0-9-]+", depends.partition("\nSuggests:")[0]))
-    modules = {module for _, module in imports(ROOT / "daemon" / package)}
+    modules = {module for _, module in imports(ROOT / "daemon" / package)} - set(OPTIONAL)
     # psycopg and redis load their C halves themselves.
     loaded = {"cordata": {"python3-psycopg-c", "python3-hiredis"}, "alpinehub": set()}[package]
     wanted = {

@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 
-from cordata import events
+from cordata import clock, events, trace
 from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command, pool_of_worker
 from cordata.errors import (
     CallCancelled,
@@ -50,7 +50,7 @@ from cordata.pool.client.suggestion import nearest
 from cordata.pool.client.values import FORKED, bounded, error_of, new_client_id
 from cordata.pool.shared import protocol
 from cordata.pool.shared.paths import ChildAddress, control_name, own_pool
-from cordata.pool.shared.protocol import CommandOptions
+from cordata.pool.shared.protocol import CommandOptions, call_id
 
 log = logger("cordata.pool")
 
@@ -122,6 +122,23 @@ class Dispatcher:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
+    def _export_at_end(self, exporter: trace.Exporter, call: Call) -> None:
+        """Export the span of a call when it is over."""
+        id_, begun_us = call_id(self._client_id, call.sequence), clock.now_us()
+
+        def export(_: object) -> None:
+            error = call.error()
+            exporter.export(
+                trace.trace_of(call.request_id, call.traceparent, (id_,)),
+                call.command,
+                kind="client",
+                begun_us=begun_us,
+                attributes={"cordata.call_id": id_, "cordata.request_id": call.request_id},
+                error="" if error is None else type(error).__name__,
+            )
+
+        call.add_done_callback(export)
+
     def submit(self, call: Call) -> None:
         """Send the call, or let it wait. Raises: PoolClosed; PoolSaturated, if the queue is full.
 
@@ -135,6 +152,8 @@ class Dispatcher:
         now = call.enqueued
         self._last += 1
         call.sequence = self._last
+        if trace.exporter is not None and (call.request_id or call.traceparent):
+            self._export_at_end(trace.exporter, call)
         call.pool = self._pool_of(call.command)
         pool = self._pools.get(call.pool) or self._scheduler(call.pool)
         try:
