@@ -8,6 +8,9 @@ from __future__ import annotations
 OK, FAILED = 0, 1
 #: Click's own for a wrong command line is 2.
 USAGE = 2
+#: Nothing was restarted, because a pending migration removes something; the package's upgrade then
+#: restarts all at once.
+REMOVAL_PENDING = 3
 #: A dependency is unavailable (EX_UNAVAILABLE): try again soon.
 UNAVAILABLE = 69
 #: Another process does it, or there is no room now (EX_TEMPFAIL): a later try may succeed.

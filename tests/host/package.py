@@ -42,7 +42,7 @@ class Packages:
         return Packages(cordata, _later(self.alpinehub, folder, added or {}))
 
 
-def install(host: Host, folder: str = "", *options: str, timeout_s: float = 120.0) -> None:
+def install(host: Host, folder: str = "", *options: str, timeout_s: float = 300.0) -> None:
     """Both packages in one go, as an operator does it."""
     debs = (f"{folder}/cordata.deb", f"{folder}/alpinehub.deb")
     # An index of all manuals takes longer than all the rest.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
 
 import pytest
 from tests.host.load import booking_load
@@ -11,6 +13,7 @@ from tests.host.machine import Host, find_tree
 from tests.host.package import Packages, install
 
 WORKERS = [f"worker@{n}.service" for n in range(4)]
+ALL = ["primary.service", *WORKERS]
 #: Names of the units, instances and all.
 OURS = ["worker@*", "alert@*", "job@*", "primary.*", "daily-report.*", "http.*"]
 OURS += ["cordata-backup.*", "cordata.slice", "cordata.target", "workers.target"]
@@ -19,6 +22,10 @@ RUNNING = ["list-units", "--state=active,activating,deactivating,failed", "--no-
 #: What a host remembers of a package that was there: the package manager's and the journal's.
 _MEMORY = ("/var/log/", "/var/lib/dpkg/", "/var/lib/apt/", "/var/cache/", "/run/log/", "/proc/")
 COUNT = "sqlite3 /var/lib/cordata/cordata.db 'select count(*) from reservation'"
+STORED = "sqlite3 /var/lib/cordata/cordata.db 'select external_id from reservation'"
+REMOVAL = "usr/share/cordata/alpinehub/sql/migrations/1000_removed.sql"
+POLICY = "/usr/sbin/policy-rc.d"
+DOWN = ["http.socket", "cordata.target", "worker@*.service", "primary.service"]
 SHOP = """
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -52,7 +59,7 @@ def host(debs: Packages, newer: Packages) -> Iterator[Host]:
 
 def apt(host: Host, *words: str) -> str:
     """What apt-get says."""
-    done = host.run("apt-get", "-y", *words)
+    done = host.run("apt-get", "-y", *words, timeout_s=300)
     return done.stdout + done.stderr
 
 
@@ -62,34 +69,124 @@ def enabled(host: Host) -> list[str]:
     return [unit for unit, state in zip(ENABLED, said, strict=True) if state == "enabled"]
 
 
-def restarts(host: Host, cursor: str) -> int:
-    """How often the primary was started since then."""
-    done = ("JOB_TYPE=start", "JOB_RESULT=done", "UNIT=primary.service")
-    return len(host.journal(*done, since=cursor))
+@pytest.fixture
+def demo(host: Host) -> Host:
+    """The host with both packages and the demo hotel."""
+    install(host)
+    host.run("alpinehub", "demo")
+    return host
+
+
+def restarted(host: Host, cursor: str) -> list[str]:
+    """The units that became ready since then, in order."""
+    jobs = host.journal("JOB_TYPE=restart", "JOB_TYPE=start", "JOB_RESULT=done", since=cursor)
+    return [unit for unit, _ in groupby(job["UNIT"] for job in jobs if job["UNIT"] in ALL)]
+
+
+def pids(host: Host) -> dict[str, int]:
+    return {unit: host.main_pid(unit) for unit in ALL}
+
+
+def upgrade(host: Host) -> str:
+    """Install the later version; what apt-get says. Raises: HostError if it fails."""
+    return apt(host, "install", "/newer/cordata.deb", "/newer/alpinehub.deb")
+
+
+def check_stored(host: Host, acknowledged: set[int]) -> None:
+    """Each acknowledged request of the load is stored, once."""
+    stored = host.sh(STORED).splitlines()
+    assert len(stored) == len(set(stored))
+    assert {f"load-{number}" for number in acknowledged} == set(stored)
 
 
 def test_nothing_fails_when_the_packages_are_upgraded_and_when_they_are_downgraded(
-    host: Host,
+    demo: Host,
 ) -> None:
-    install(host)
-    host.run("alpinehub", "demo")
-    host.systemctl("disable", "--now", "daily-report.timer")
-    socket = host.props("http.socket", "InvocationID")
-    stored = 0
+    demo.systemctl("disable", "--now", "daily-report.timer")
+    socket = demo.props("http.socket", "InvocationID")
+    acknowledged: set[int] = set()
     for folder, options in (("/newer", ()), ("", ("--allow-downgrades",))):
-        cursor = host.cursor()
-        with booking_load(host, connections=16) as load:
-            install(host, folder, *options)
+        cursor, former = demo.cursor(), pids(demo)
+        with booking_load(demo, connections=16, first=len(acknowledged)) as load:
+            install(demo, folder, *options)
         assert load.failed == {} and load.counts["ok"] > 16
-        stored = max(stored, load.counts["ok"])  # each load sends the same requests
-        # Once for both, when both are in place.
-        assert restarts(host, cursor) == 1
-        assert host.props("http.socket", "InvocationID") == socket
-        for unit in [*WORKERS, "primary.service"]:
-            assert host.props(unit, "ActiveState")["ActiveState"] == "active"
+        print(f"longest request: {load.result['max_ms']} ms of {load.counts['ok']}")
+        acknowledged.update(load.result["acknowledged"])
+        # Once for both, when both are in place; each was ready before the next one stopped.
+        assert restarted(demo, cursor) == ALL
+        assert not set(pids(demo).values()) & set(former.values())
+        assert demo.props("http.socket", "InvocationID") == socket
+        for unit in ALL:
+            assert demo.props(unit, "ActiveState")["ActiveState"] == "active"
         # What the administrator disabled stays so.
-        assert host.systemctl("is-enabled", "daily-report.timer", check=False) == "disabled"
-        assert int(host.sh(COUNT)) == stored
+        assert demo.systemctl("is-enabled", "daily-report.timer", check=False) == "disabled"
+        check_stored(demo, acknowledged)
+
+
+def test_upgrade_starts_nothing_that_the_administrator_stopped(demo: Host) -> None:
+    former = pids(demo)
+    demo.systemctl("stop", "worker@3", "daily-report.timer")
+    demo.systemctl("mask", "--runtime", "worker@2")
+    upgrade(demo)
+    now = pids(demo)
+    assert now["worker@3.service"] == 0
+    assert demo.props("daily-report.timer", "ActiveState")["ActiveState"] == "inactive"
+    # A masked one is not started, and does not end the restart of the others.
+    assert now["worker@2.service"] in (0, former["worker@2.service"])
+    for unit in ("primary.service", *WORKERS[:2]):
+        assert now[unit] not in (0, former[unit])
+
+    demo.systemctl("unmask", "--runtime", "worker@2")
+    demo.systemctl("stop", *DOWN)
+    said = apt(demo, "install", "--reinstall", "/newer/cordata.deb")
+    assert set(pids(demo).values()) == {0} and "error" not in said, said
+    assert demo.run(*READY, check=False).returncode == 7
+
+
+def test_upgrade_restarts_nothing_when_policy_forbids_it(demo: Host) -> None:
+    former = pids(demo)
+    asked = "/run/asked"
+    demo.path(POLICY).write_text(f'#!/bin/sh\necho "$@" >>{asked}\nexit 101\n')
+    demo.run("chmod", "755", POLICY)
+    assert "policy-rc.d forbids the restart" in upgrade(demo)
+    assert demo.sh(f"cat {asked}") == "cordata.target restart"
+    assert pids(demo) == former
+    # It says so until somebody restarts them.
+    assert "older than the installed version" in demo.run("cordata", "status", check=False).stdout
+    demo.run("cordata", "rolling-restart")
+    assert demo.run("cordata", "status").returncode == 0
+
+
+def test_old_processes_serve_on_when_the_new_version_could_not_run(demo: Host) -> None:
+    former = pids(demo)
+    demo.sh("printf '\n[worker.3]\nserivces = []\n' >>/etc/cordata/cordata.toml")
+    with booking_load(demo, connections=8) as load:
+        said = upgrade(demo)
+    assert load.failed == {} and pids(demo) == former
+    assert "the nearest known is services" in said and "`cordata status` names them" in said
+    # It is installed all the same: other packages can be installed, too.
+    assert demo.sh("dpkg-query -W -f='${db:Status-Abbrev}' cordata") == "ii "
+    assert demo.sh("dpkg --audit") == ""
+    demo.sh("sed -i '/^\\[worker.3\\]$/,$d' /etc/cordata/cordata.toml")
+    demo.run("cordata", "rolling-restart")
+    assert not set(pids(demo).values()) & set(former.values())
+
+
+def test_all_are_restarted_at_once_when_the_new_version_removes_something(
+    debs: Packages, tmp_path: Path
+) -> None:
+    newer = debs.later(tmp_path, {REMOVAL: "DROP TABLE IF EXISTS former;\n"})
+    with Host(find_tree(), binds={**debs.binds(), **newer.binds("/newer")}) as host:
+        install(host)
+        host.run("alpinehub", "demo")
+        former = pids(host)
+        with booking_load(host, connections=16) as load:
+            said = upgrade(host)
+        assert load.failed == {} and load.counts["ok"] > 16
+        check_stored(host, set(load.result["acknowledged"]))
+        assert "restarting all processes at once instead" in said
+        assert not set(pids(host).values()) & {0, *former.values()}
+        assert host.sh("cordata migrate --check") == "the schema is current"
 
 
 def files(host: Host) -> set[str]:

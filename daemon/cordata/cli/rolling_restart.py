@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cordata import exit_codes
 from cordata.cli.options import config_option, debug_option
-from cordata.terminal import printable, show_json
+from cordata.terminal import printable, report, show_json
 
 if TYPE_CHECKING:
     from cordata.operate.rolling_restart import Restarted
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
   cordata rolling-restart --timeout 30
 
 Exit codes: 0 all are restarted and ready, 1 nothing was restarted, or one is not ready again: the
-others still run as before."""
+others still run as before, 3 nothing was restarted: a pending migration removes something."""
 )
 @click.option(
     "--timeout",
@@ -37,7 +38,7 @@ others still run as before."""
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 @config_option
 @debug_option
-def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bool) -> None:
+def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bool) -> int:
     """Restart the primary, then the workers, one by one; run it as root.
 
     A worker finishes what it has begun while the others serve. The next one is restarted when it is
@@ -46,7 +47,12 @@ def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bo
     Nothing is restarted if the configuration is invalid, if the store is unavailable, or if a
     pending migration removes what the running workers use.
     """
-    from cordata.operate.rolling_restart import RestartError, check_before, restart_one_by_one
+    from cordata.operate.rolling_restart import (
+        RemovalPending,
+        RestartError,
+        check_before,
+        restart_one_by_one,
+    )
 
     done: list[Restarted] = []
 
@@ -64,6 +70,9 @@ def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bo
 
     try:
         asyncio.run(run())
+    except RemovalPending as error:
+        report(error, debug=debug)
+        return exit_codes.REMOVAL_PENDING
     except RestartError as error:
         if error.log:
             click.echo("\n".join(map(printable, error.log.splitlines())), err=True)
@@ -71,3 +80,4 @@ def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bo
     finally:
         if json_:
             show_json({"restarted": [asdict(one) for one in done]})
+    return 0

@@ -65,7 +65,7 @@ def drain(worker: str, undo: bool, debug: bool) -> None:
     """Take a worker out of service: it finishes what it has begun and ends; run it as root.
 
     Others serve meanwhile; the last one cannot be drained. It starts again with --undo, with
-    cordata.target, at an upgrade and at a reboot; `cordata scale` changes the number for good.
+    cordata.target and at a reboot; `cordata scale` changes the number for good.
     """
     from cordata.operate.workers import drain as stop
     from cordata.operate.workers import undo_drain, unit_of

@@ -18,7 +18,10 @@ from cordata.supervisor.spawn import command
 from cordata.systemd import is_booted
 from cordata.systemd.systemctl import Unit, run_program, show_units
 
-_PROPERTIES = ("ActiveState", "SubState", "Result", "MainPID", "InvocationID", "ExecMainStatus")
+_PROPERTIES = (
+    *("LoadState", "ActiveState", "SubState", "Result", "MainPID"),
+    *("InvocationID", "ExecMainStatus"),
+)
 _PRIMARY = "primary.service"
 #: Lines of the log of a unit that failed.
 _LOG_LINES = 15
@@ -39,6 +42,12 @@ class RestartError(CordataError):
         self.log = log
 
 
+class RemovalPending(RestartError):
+    """A pending migration removes something, so old and new code cannot run side by side."""
+
+    code = "removal_pending"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarted:
     """One unit that is ready again."""
@@ -50,8 +59,8 @@ class Restarted:
 
 
 async def check_before(config: str | None) -> None:
-    """Whether new processes could run. Raises: RestartError if they could not, or if a pending
-    migration removes what the running ones use.
+    """Whether new processes could run. Raises: RestartError if they could not, RemovalPending if a
+    pending migration removes what the running ones use.
 
     Other processes check, as the user of the service: this one has to stay root.
     """
@@ -67,7 +76,7 @@ async def check_before(config: str | None) -> None:
         text = f"nothing was restarted: the migrations could not be checked: {said.strip()}"
         raise RestartError(text, hint="`cordata doctor` may say more") from None
     if removing := find_removals(pending):
-        raise RestartError(
+        raise RemovalPending(
             f"nothing was restarted: {', '.join(removing)} removes what running workers may use",
             hint="stop them first: `systemctl restart cordata.target`; connections wait meanwhile",
         )
@@ -95,7 +104,8 @@ def find_removals(pending: Sequence[Mapping[str, object]]) -> list[str]:
 async def restart_one_by_one(
     *, timeout_s: float, on_restart: Callable[[Restarted], None]
 ) -> list[Restarted]:
-    """Restart the primary, then all workers that run or failed. `timeout_s` is for each.
+    """Restart the primary, then all workers that run or failed. `timeout_s` is for each. A masked
+    unit is left as it is: systemd refuses to start it.
 
     Raises: RestartError at the first unit that is not ready again. When cancelled, the unit that is
     being restarted goes on with that.
@@ -139,7 +149,11 @@ async def _find_units() -> list[Unit]:
             "systemd does not run here, so there are no units to restart",
             hint="a `cordata server` is restarted as a whole",
         )
-    units = [unit for unit in await _show() if unit["ActiveState"] != "inactive"]
+    units = [
+        unit
+        for unit in await _show()
+        if unit["ActiveState"] != "inactive" and unit["LoadState"] != "masked"
+    ]
     if not units:
         raise RestartError(
             "no worker and no primary runs on this host",
