@@ -65,7 +65,8 @@ def cordata() -> None:
     """Run a multi-process Python service on systemd.
 
     The configuration file is --config, else $CORDATA_CONFIG, else ./cordata.toml (refused if
-    another user can change it), else /etc/cordata/cordata.toml.
+    another user can change it, or if /etc/cordata names an application as well), else
+    /etc/cordata/cordata.toml.
 
     On a server, systemd units call these commands; on a workstation, start with
 

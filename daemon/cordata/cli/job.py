@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
 
 from cordata import events, exit_codes
+from cordata.cli.operator import state_dir_option, with_state_dir
 from cordata.cli.options import shared
 from cordata.errors import ConfigError, CordataError, TransientError
 from cordata.log import fields, logger
@@ -34,6 +35,7 @@ _WORST = (exit_codes.UNAVAILABLE, exit_codes.CONFIG, exit_codes.FAILED, exit_cod
   cordata job daily-report
   cordata job daily-report portfolio-report
   cordata job daily-report --scope DEMO --period 2026-01-31 --force
+  cordata job tally --app bookings:app --state-dir ./data
 
 At the end, a line for each NAME says what ran, or that nothing was due. With --scope and --period
 the run is made whether it is due or not. If a job fails, the next one runs all the same.
@@ -46,12 +48,14 @@ another process runs one of them. With several jobs, the first that applies of 6
 @click.option("--scope", help="Only this scope.")
 @click.option("--period", help="Only this period; with --scope, even if it is not due.")
 @click.option("--force", is_flag=True, help="With --scope and --period: run again even if done.")
+@state_dir_option
 @shared
 def job(
     names: tuple[str, ...],
     scope: str | None,
     period: str | None,
     force: bool,
+    state_dir: str | None,
     config: str | None,
     app: str | None,
     debug: bool,
@@ -67,6 +71,7 @@ def job(
     from cordata.app_loader import load
 
     loaded = load(config, app)
+    loaded = replace(loaded, config=with_state_dir(loaded.config, state_dir))
     if not debug:
         set_level(loaded.config.log.level)
     for name in names:

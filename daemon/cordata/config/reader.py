@@ -81,11 +81,17 @@ def is_section(kind: object) -> bool:
     return isinstance(kind, type) and is_dataclass(kind)
 
 
-def find_file(option: str | Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
+def find_file(
+    option: str | Path | None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    default: Path = DEFAULT_FILE,
+) -> Path | None:
     """--config, else $CORDATA_CONFIG, else ./cordata.toml, else the default file, else None.
 
-    Raises: ConfigError if a named file does not exist, or if another user can write to
-    ./cordata.toml, its drop-ins or their directories.
+    Raises: ConfigError if a named file does not exist, if another user can write to ./cordata.toml,
+    its drop-ins or their directories, or if the default file names an application as well: then
+    the one that serves here and the one of this directory are both possible.
     """
     named = option or environ.get("CORDATA_CONFIG")
     if named:
@@ -93,12 +99,25 @@ def find_file(option: str | Path | None, environ: Mapping[str, str] = os.environ
         if not path.is_file():
             raise ConfigError(f"{path}: no such file", hint="check --config or CORDATA_CONFIG")
         return path
-    if os.path.isfile(DEFAULT_FILE.name):
-        path = Path(DEFAULT_FILE.name).absolute()
-        for file in (path, *drop_in_files(path)):
-            _check_trust(file, named=path)
-        return path
-    return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
+    path = Path(DEFAULT_FILE.name).absolute()
+    if not path.is_file():
+        return default if default.is_file() else None
+    for file in (path, *drop_in_files(path)):
+        _check_trust(file, named=path)
+    if default.is_file() and not path.samefile(default) and _names_app(default):
+        raise ConfigError(
+            f"{path} and {default} are two applications; it is not clear which one is meant",
+            hint=f"--config {path}, or --config {default}",
+        )
+    return path
+
+
+def _names_app(path: Path) -> bool:
+    """Whether a file or one of its drop-ins names an application; an unreadable one may do so."""
+    try:
+        return any(_app_of(_parse(file)) for file in (path, *drop_in_files(path)))
+    except ConfigError:
+        return True
 
 
 def _check_trust(path: Path, *, named: Path) -> None:

@@ -43,6 +43,17 @@ def test_job_says_what_it_did(tmp_path: Path) -> None:
     assert again.startswith("halves: 1 failed (") and "1 done before" in again
 
 
+def test_job_runs_on_the_store_of_a_server_when_its_directory_is_given(tmp_path: Path) -> None:
+    config = ("--config", str(write_config(tmp_path, app="tests.integration.cli.diary:app")))
+    there = ("--state-dir", str(tmp_path / "data"))
+    (tmp_path / "data/run").mkdir(parents=True, mode=0o700)
+    assert cordata("migrate", *config, *there).returncode == 0
+    one = ("job", "idle", "--scope", "x", "--period", "p1")
+    assert cordata(*one, *config, *there).stdout == "idle: 1 ran\n"
+    assert "1 done before" in cordata(*one, *config, *there).stdout
+    assert list((tmp_path / "state").iterdir()) == []
+
+
 def test_errors_of_a_job_are_left_to_the_primary_as_alerts(tmp_path: Path) -> None:
     config = str(write_config(tmp_path, app="tests.integration.cli.diary:app"))
     assert cordata("migrate", "--config", config).returncode == 0

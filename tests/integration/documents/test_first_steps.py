@@ -141,7 +141,7 @@ def as_python(command: str) -> list[str]:
 
 def test_application_of_the_documents_handles_its_event_once_when_run(tmp_path: Path) -> None:
     write_application(tmp_path)
-    serve, test_mode = typed("bookings:app")
+    serve, job, test_mode = typed("bookings:app")
     port = free_port()
     state = tmp_path / "state"
     there = serve.replace("127.0.0.1:8000", f"127.0.0.1:{port}").replace("./data", str(state))
@@ -156,10 +156,11 @@ def test_application_of_the_documents_handles_its_event_once_when_run(tmp_path: 
         deadline = time.monotonic() + 60
         while not mails(database) and time.monotonic() < deadline:
             time.sleep(0.02)
-        own = {"STATE_DIRECTORY": str(state), "CORDATA_RUNTIME": str(state / "run")}
-        job = as_python("cordata job tally --app bookings:app")
         done = subprocess.run(
-            job, env={**os.environ, **own, "PYTHONPATH": path}, capture_output=True, text=True
+            as_python(job.replace("./data", str(state))),
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0 and "is over" in done.stderr, done
     assert mails(database) == [("Booked", "7")]

@@ -299,6 +299,30 @@ def test_find_file_prefers_the_option_when_both_are_given(tmp_path: Path) -> Non
     assert find_file(None, {"CORDATA_CONFIG": str(two)}) == two
 
 
+@pytest.mark.parametrize("name", ["cordata.toml", "conf.d/hub.toml"])
+def test_find_file_refuses_to_choose_between_two_applications(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for directory in (here, there, there / "conf.d"):
+        directory.mkdir(mode=0o755)
+    (here / "cordata.toml").write_text('[app]\nimport = "mine:app"\n')
+    served = there / "cordata.toml"
+    served.write_text("[log]\nlevel = 'info'\n")
+    monkeypatch.chdir(here)
+    # The package's file alone names none.
+    assert find_file(None, {}, default=served) == here / "cordata.toml"
+    (there / name).write_text('[app]\nimport = "served:app"\n')
+    with pytest.raises(ConfigError, match="two applications") as raised:
+        find_file(None, {}, default=served)
+    assert raised.value.hint == f"--config {here}/cordata.toml, or --config {served}"
+    assert find_file(served, {}, default=served) == served
+    monkeypatch.chdir(there)
+    assert find_file(None, {}, default=served) == served
+    monkeypatch.chdir("/")
+    assert find_file(None, {}, default=served) == served
+
+
 def test_find_file_fails_when_a_named_file_is_missing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         find_file(tmp_path / "none.toml", {})
