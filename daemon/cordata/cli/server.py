@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from cordata.cli.options import shared
+from cordata.log import logger
 
 
 @click.command(
@@ -16,6 +17,7 @@ from cordata.cli.options import shared
   cordata server --workers 4 --app shop.app:app --state ./data
   cordata server --workers 4 --listen 127.0.0.1:8080 --listen /run/shop.sock --state ./data
   cordata server --workers 4 --test-mode
+  cordata server --reload --config myapp/cordata.toml
 
 Prints the line `ready URL` when all processes are ready. Exit codes: 0 all ended cleanly, 1 one
 crashed, or in test mode an event became a dead letter, 78 the configuration cannot be used."""
@@ -57,6 +59,12 @@ crashed, or in test mode an event became a dead letter, 78 the configuration can
     is_flag=True,
     help="Import the application in each process instead of once before forking.",
 )
+@click.option(
+    "--reload",
+    "reload_",
+    is_flag=True,
+    help="Start again when a file of the application changes (for development).",
+)
 @shared
 def server(
     workers: int,
@@ -66,6 +74,7 @@ def server(
     restart: bool,
     watchdog: float,
     no_preload: bool,
+    reload_: bool,
     config: str | None,
     app: str | None,
     debug: bool,
@@ -73,6 +82,10 @@ def server(
     """Run primary and workers in the foreground, as systemd would.
 
     SIGINT, SIGTERM or SIGHUP stops the workers, then the primary; each step takes at most 35 s.
+
+    With --reload, requests wait while the processes are started again. If the application cannot be
+    imported, its traceback is shown and the former code serves until the next change. It needs the
+    library watchfiles.
     """
     from cordata.cli import main
     from cordata.config import choose_app, find_file, open_document
@@ -80,9 +93,34 @@ def server(
     from cordata.systemd import install_hooks, install_logging
 
     # Report an error here, before any file is created: else each child would report it.
-    choose_app(open_document(find_file(config)), app)
+    document = open_document(find_file(config))
+    chosen = choose_app(document, app)
     install_logging("debug" if debug else "info", role="server")
     install_hooks()
+    file = document.path or "no configuration file"
+    logger("cordata.server").info("application %s, %s", chosen.import_, file)
+    if reload_:
+        from cordata.supervisor.reload import Reloader, directories_of
+
+        if test_mode:
+            raise click.UsageError("--reload and --test-mode cannot be combined")
+        values = {
+            **{"--workers": workers, "--watchdog": watchdog},
+            **{"--state": state, "--config": config, "--app": app},
+        }
+        flags = {"--restart": restart, "--no-preload": no_preload, "--debug": debug}
+        reloader = Reloader(
+            [
+                "server",
+                *(f"{name}={value}" for name, value in values.items() if value is not None),
+                *(name for name, given in flags.items() if given),
+            ],
+            listen=listen,
+            config=config,
+            app=app,
+            directories=directories_of(document, chosen),
+        )
+        return reloader.run()
     supervisor = Supervisor(
         app=app,
         workers=workers,

@@ -6,11 +6,30 @@ import contextlib
 import os
 import socket
 import stat
+from collections.abc import Sequence
 
 from cordata.errors import ConfigError, CordataError
+from cordata.systemd import listen_fds
 
 #: As http.socket has it; the kernel caps it at net.core.somaxconn.
 _BACKLOG = 4096
+
+
+def open_all(addresses: Sequence[str]) -> list[socket.socket]:
+    """Listen on these addresses; without any on the sockets that the service manager passed, else
+    on 127.0.0.1:8080. Raises: as `bind`.
+    """
+    sockets = [] if addresses else [entry.sock for entry in listen_fds()]
+    if sockets:
+        return sockets
+    try:
+        for address in addresses or ["127.0.0.1:8080"]:
+            sockets.append(bind(address))
+    except CordataError:
+        for sock in sockets:
+            close(sock)
+        raise
+    return sockets
 
 
 def bind(address: str) -> socket.socket:
@@ -107,8 +126,11 @@ def _is_stale(path: str) -> bool:
 
 
 def close(sock: socket.socket) -> None:
-    """Close a listening socket and remove its file if it has one."""
-    if sock.family == socket.AF_UNIX:
+    """Close a listening socket and remove the file that `bind` made for it; that of a passed socket
+    belongs to the service manager.
+    """
+    passed = any(entry.sock is sock for entry in listen_fds())
+    if sock.family == socket.AF_UNIX and not passed:
         with contextlib.suppress(OSError):
             os.unlink(sock.getsockname())
     sock.close()

@@ -27,7 +27,7 @@ from cordata.supervisor.child import START_TIMEOUT_S, Child, children, outcome
 from cordata.supervisor.notify import NotifySocket
 from cordata.supervisor.preload import Interrupted, has_threads, preload
 from cordata.supervisor.spawn import Forked, Start, become, execute, fork, leave
-from cordata.systemd import Notifier, listen_fds
+from cordata.systemd import Notifier
 
 log = logger("cordata.server")
 
@@ -145,11 +145,7 @@ class Supervisor:
             _warn_of_absent(found.pools, self._children)
         if self._test_mode:
             return
-        self._sockets = [] if self._listen else [entry.sock for entry in listen_fds()]
-        if self._sockets:
-            return
-        for address in self._listen or ["127.0.0.1:8080"]:
-            self._sockets.append(listening.bind(address))
+        self._sockets = listening.open_all(self._listen)
 
     def _preload(self) -> None:
         if self._program is None:

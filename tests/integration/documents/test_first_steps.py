@@ -141,7 +141,7 @@ def as_python(command: str) -> list[str]:
 
 def test_application_of_the_documents_handles_its_event_once_when_run(tmp_path: Path) -> None:
     write_application(tmp_path)
-    serve, job, test_mode = typed("bookings:app")
+    serve, job, test_mode, reload = typed("bookings:app")
     port = free_port()
     state = tmp_path / "state"
     there = serve.replace("127.0.0.1:8000", f"127.0.0.1:{port}").replace("./data", str(state))
@@ -172,6 +172,9 @@ def test_application_of_the_documents_handles_its_event_once_when_run(tmp_path: 
         timeout=TIMEOUT_S,
     )
     assert again.returncode == 0, again.stderr
+    there = reload.replace("127.0.0.1:8000", f"127.0.0.1:{port}").replace("./data", str(state))
+    with ready(as_python(there), tmp_path / "log", cwd=tmp_path, PYTHONPATH=path):
+        pass
 
 
 def test_tests_of_the_documents_pass(tmp_path: Path) -> None:
