@@ -15,6 +15,7 @@ import click
 \b
   cordata new myapp
   cordata new bookings --dir /srv/bookings
+  cordata new myapp --template fastapi
 
 Exit codes: 0 created, 1 the directory is not empty, or cannot be written, 2 NAME is not allowed."""
 )
@@ -25,7 +26,14 @@ Exit codes: 0 created, 1 the directory is not empty, or cannot be written, 2 NAM
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory to create.  [default: ./NAME]",
 )
-def new(name: str, directory: Path | None) -> int:
+@click.option(
+    "--template",
+    type=click.Choice(("starlette", "fastapi")),
+    default="starlette",
+    show_default=True,
+    help="What serves HTTP; any other ASGI framework can take its place.",
+)
+def new(name: str, directory: Path | None, template: str) -> int:
     """Create a small working application: handler, job, pool command, CLI command, tests.
 
     NAME is the name of the application and of its Python package. No file is overwritten.
@@ -34,7 +42,7 @@ def new(name: str, directory: Path | None) -> int:
 
     place = directory or Path(name)
     try:
-        made = make(name, place.absolute())
+        made = make(name, place.absolute(), template=template)
     except BadName as error:
         raise click.BadParameter(str(error), param_hint="NAME") from None
     except OSError as error:

@@ -1,4 +1,7 @@
-"""`cordata new`: creates a small working application from the files in template/."""
+"""`cordata new`: creates a small working application from the files in template/.
+
+Another template is a directory beside it with the files that differ.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from cordata.config import Config
 from cordata.errors import CordataError
 
 TEMPLATE = Path(__file__).parent / "template"
+#: What serves HTTP, by the name of the template; the first is the default.
+TEMPLATES = {"starlette": None, "fastapi": TEMPLATE.with_name("fastapi")}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
 #: Placeholders for the name: in the files, and in their paths.
 _MARK, _PACKAGE = "@NAME@", "package"
@@ -48,8 +53,9 @@ def check_name(name: str) -> None:
         raise BadName(f"{name!r} is the name of another Python module: one would hide the other")
 
 
-def make(name: str, directory: Path) -> list[Path]:
-    """Write all files of the application into `directory`, or none. Returns the files.
+def make(name: str, directory: Path, *, template: str = "starlette") -> list[Path]:
+    """Write all files of the application into `directory`, or none. Returns the files. `template`
+    is one of TEMPLATES.
 
     Raises: BadName; NotEmpty if the directory is not empty; OSError.
     """
@@ -60,8 +66,8 @@ def make(name: str, directory: Path) -> list[Path]:
     made: list[Path] = []
     with tempfile.TemporaryDirectory(prefix=f".{directory.name}.", dir=directory.parent) as folder:
         whole = Path(folder) / "new"
-        for source in sorted(TEMPLATE.rglob("*.in")):
-            place = _place(source.relative_to(TEMPLATE), name)
+        for relative, source in sorted(_sources(TEMPLATES[template]).items()):
+            place = _place(relative, name)
             (whole / place).parent.mkdir(parents=True, exist_ok=True)
             text = source.read_text("utf-8").replace(_MARK, name)
             (whole / place).write_text(text, "utf-8")
@@ -72,6 +78,12 @@ def make(name: str, directory: Path) -> list[Path]:
         except OSError as error:
             raise NotEmpty(f"{directory}: {error.strerror}; nothing was written") from error
     return made
+
+
+def _sources(other: Path | None) -> dict[Path, Path]:
+    """The files of a template by their place in it: those of `other`, else those of TEMPLATE."""
+    roots = [TEMPLATE, *([] if other is None else [other])]
+    return {file.relative_to(root): file for root in roots for file in root.rglob("*.in")}
 
 
 def _place(source: Path, name: str) -> Path:

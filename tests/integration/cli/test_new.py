@@ -19,10 +19,12 @@ from tests.integration.server.running import server
 
 from cordata.scaffold import NotEmpty, make
 
+TEMPLATES = ("starlette", "fastapi")
 
-def made(directory: Path, name: str = "myapp") -> Path:
+
+def made(directory: Path, name: str = "myapp", template: str = "starlette") -> Path:
     place = directory / name
-    result = cordata("new", name, "--dir", str(place))
+    result = cordata("new", name, "--dir", str(place), "--template", template)
     assert result.returncode == 0, result
     return place
 
@@ -39,8 +41,11 @@ def run(directory: Path, *arguments: str, **environment: str) -> subprocess.Comp
     )
 
 
-def test_application_serves_handles_and_runs_its_job_and_command(tmp_path: Path) -> None:
-    place = made(tmp_path)
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_application_serves_handles_and_runs_its_job_and_command(
+    tmp_path: Path, template: str
+) -> None:
+    place = made(tmp_path, template=template)
     assert (place / "data").stat().st_mode & 0o777 == 0o700
     config = ("--config", str(place / "cordata.toml"))
     with server(None, *config, app=None) as running:
@@ -76,13 +81,14 @@ def test_application_serves_handles_and_runs_its_job_and_command(tmp_path: Path)
     assert [one["type"] for one in json.loads(listed.stdout)["items"]] == ["order.placed"]
 
 
-def test_its_own_tests_pass(tmp_path: Path) -> None:
-    place = made(tmp_path, "bookings2")
+@pytest.mark.parametrize(("template", "passed"), [("starlette", 6), ("fastapi", 7)])
+def test_its_own_tests_pass(tmp_path: Path, template: str, passed: int) -> None:
+    place = made(tmp_path, "bookings2", template)
     done = run(
         place, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-W", "error"
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "6 passed" in done.stdout
+    assert f"{passed} passed" in done.stdout
 
 
 @pytest.mark.skipif(
@@ -90,8 +96,9 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
     or importlib.util.find_spec("mypy") is None,
     reason="the linters are not installed",
 )
-def test_its_code_is_clean(tmp_path: Path) -> None:
-    place = made(tmp_path)
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_its_code_is_clean(tmp_path: Path, template: str) -> None:
+    place = made(tmp_path, template=template)
     ruff = Path(sys.executable).with_name("ruff")
     options = ("--line-length", "100", "--isolated")
     rules = ("--select", "E,F,W,I,UP,B,RUF,D1", "--per-file-ignores", "tests/**:D1")
