@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Iterator
 
 import pytest
@@ -20,7 +22,24 @@ def bare(debs: Packages) -> Iterator[Host]:
         host.sh("cp /mnt/*.deb /root")
         [code] = [text for text in blocks("python") if text.startswith("# bookings.py\n")]
         host.run("sh", "-c", "cat >/root/bookings.py", stdin=code)
+        host.path("/root/room_names-1.0-py3-none-any.whl").write_bytes(wheel())
         yield host
+
+
+def wheel() -> bytes:
+    """A library that Debian does not have."""
+    about = "room_names-1.0.dist-info"
+    files = {
+        "room_names.py": 'NAMES = {"7": "Zirbe"}\n',
+        f"{about}/METADATA": "Metadata-Version: 2.1\nName: room-names\nVersion: 1.0\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},,\n" for name in (*files, f"{about}/RECORD"))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, text in {**files, f"{about}/RECORD": record}.items():
+            archive.writestr(name, text)
+    return packed.getvalue()
 
 
 def type_in(host: Host, typed: list[str]) -> None:
@@ -52,3 +71,9 @@ def test_application_runs_on_the_bare_runtime_when_the_commands_are_typed(bare: 
     bare.systemctl("start", "job@tally.service")
     [timer] = bare.systemctl("list-timers", "--no-legend", "tally.timer").splitlines()
     assert "job@tally.service" in timer
+    # The library beside the package: the application imports it, in all processes.
+    bare.sh("sed -i '1a import room_names' /srv/bookings/bookings.py")
+    bare.run("cordata", "rolling-restart")
+    assert bare.run("curl", "-sS", "http://127.0.0.1:8000/ready").stdout == '{"ready":true}'
+    mapped = bare.sh("cordata config check && ls /opt/bookings/lib/python3.13/site-packages")
+    assert "room_names.py" in mapped and "starlette" not in mapped

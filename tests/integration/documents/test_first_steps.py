@@ -112,7 +112,7 @@ def install(directory: Path) -> str:
 
 
 def test_pip_of_the_documents_installs_what_the_next_commands_take() -> None:
-    (text,) = [text for text in blocks("console") if "pip install" in text]
+    (text,) = [text for text in blocks("console") if "pip install '.[" in text]
     (extra,) = re.findall(r"pip install '\.\[(\w+)\]'", text)
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     assert any(one.startswith("pytest>") for one in project["optional-dependencies"][extra])
