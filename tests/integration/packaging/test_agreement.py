@@ -25,8 +25,8 @@ DISTRIBUTIONS = {
     "python_multipart": "python-multipart",
     "prometheus_client": "prometheus-client",
 }
-#: Modules of an extra, which are imported only if a setting asks for them: module -> extra.
-OPTIONAL = {"opentelemetry": "otel"}
+#: Modules of an extra, imported only if a setting or option asks for them: module -> extra.
+OPTIONAL = {"opentelemetry": "otel", "watchfiles": "dev"}
 
 
 def test_version_is_the_same_in_every_place() -> None:
