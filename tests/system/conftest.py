@@ -1,16 +1,10 @@
-"""Fixtures: the built packages, and hosts on which they are installed.
-
-The tests of two modules may run at once (`pytest -n 2 --dist loadfile`). One that is marked `alone`
-asserts how soon something happens: no other test of hosts runs meanwhile.
-"""
+"""Fixtures: the built packages, and hosts on which they are installed."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,31 +18,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.path.is_relative_to(Path(__file__).parent):
                 item.add_marker(pytest.mark.skip(reason="needs root: make test-system"))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Run a test, with the fixtures that it sets up, beside others or alone."""
-    alone = item.get_closest_marker("alone") is not None
-    here = Path(__file__).parent
-    with _locked(here, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
-        return (yield)
-
-
-@contextmanager
-def _locked(directory: Path, how: int) -> Iterator[None]:
-    """Hold a lock on a directory. Whoever waits for it keeps later ones waiting by another lock."""
-    lock = os.open(directory, os.O_RDONLY)
-    try:
-        queue = os.open(directory.parent, os.O_RDONLY)
-        try:
-            fcntl.flock(queue, fcntl.LOCK_EX)
-            fcntl.flock(lock, how)
-        finally:
-            os.close(queue)
-        yield
-    finally:
-        os.close(lock)
 
 
 @pytest.fixture(scope="session")

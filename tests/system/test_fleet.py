@@ -120,7 +120,6 @@ def test_workers_lose_nothing_when_they_are_killed_at_random(ropes: Fleet) -> No
     kill_workers(ropes)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("way", ["stop", "kill"])
 def test_fleet_heals_when_postgresql_was_away(ropes: Fleet, way: str) -> None:
     with under_load(ropes, ropes.one, ropes.two):
@@ -157,7 +156,6 @@ def test_workers_lose_nothing_when_they_are_killed_and_redis_has_the_events(
     assert group["entries-read"] > 0
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("harm", ["stop", "kill", "empty", "lose_data"])
 def test_no_event_is_lost_when_redis_is_stopped_or_emptied(with_redis: Fleet, harm: str) -> None:
     redis, primary = with_redis.servers.redis, with_redis.primary()
@@ -186,7 +184,6 @@ def test_no_event_is_lost_when_redis_is_stopped_or_emptied(with_redis: Fleet, ha
     assert (again > 0) == (harm in ("empty", "lose_data"))
 
 
-@pytest.mark.alone
 def test_other_host_takes_over_when_power_is_lost(with_redis: Fleet) -> None:
     dead = with_redis.primary()
     term, _ = with_redis.term()
@@ -203,7 +200,6 @@ def test_other_host_takes_over_when_power_is_lost(with_redis: Fleet) -> None:
     wait_for(lambda: serving(dead), timeout_s=HEALED_S, what="the host is back")
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("way", ["both", "in", "out"])
 def test_only_one_leads_when_the_primary_is_cut_off(with_redis: Fleet, way: str) -> None:
     cut = with_redis.primary()
@@ -228,7 +224,6 @@ def test_only_one_leads_when_the_primary_is_cut_off(with_redis: Fleet, way: str)
     assert with_redis.primary() is not cut
 
 
-@pytest.mark.alone
 def test_nothing_fails_when_one_host_after_the_other_is_upgraded(with_redis: Fleet) -> None:
     """The new version has a migration: the first host gets it while the other runs the old code."""
     hosts = (with_redis.one, with_redis.two)

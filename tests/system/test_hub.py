@@ -150,7 +150,6 @@ def wait_for_pid(host: Host, unit: str, *, killed: int = 0) -> int:
     return pids[-1]
 
 
-@pytest.mark.alone
 def test_service_goes_on_by_itself_when_the_disk_was_full(hub: Host) -> None:
     hub.systemctl("stop", "http.socket", "cordata.target", "worker@*", "primary")
     # A disk of its own, with what is there now, and little room beside it.

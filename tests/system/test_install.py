@@ -76,7 +76,6 @@ def connections(host: Host) -> dict[str, int]:
     return {unit: sum(pid in line for line in lines) for unit, pid in pids.items()}
 
 
-@pytest.mark.alone
 def test_socket_is_shared_by_all_workers_when_connections_are_kept(host: Host) -> None:
     with Load(host, connections=64, pause_s=0.05):  # says so when one has had its answer
         wait_for(lambda: sum(connections(host).values()) == 64, what="64 connections accepted")

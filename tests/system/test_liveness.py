@@ -49,7 +49,6 @@ def next_primary_s(host: Host, before: list[int]) -> float:
     return wait_for(lambda: back(host, ["primary"], before), what="the next primary")
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("victims", [WORKERS[2:3], WORKERS], ids=["one", "all"])
 def test_worker_comes_back_when_it_is_killed(hub: Host, victims: list[str]) -> None:
     before = up_pids(hub, *victims)
@@ -63,7 +62,6 @@ def test_worker_comes_back_when_it_is_killed(hub: Host, victims: list[str]) -> N
     assert set(load.failed) <= {"lost"} and load.counts.get("lost", 0) <= CONNECTIONS
 
 
-@pytest.mark.alone
 def test_worker_comes_back_when_it_hangs(hub: Host) -> None:
     before = up_pids(hub, "worker@1")
     cursor = hub.cursor()
@@ -106,7 +104,6 @@ def test_nothing_fails_when_the_whole_target_is_restarted(hub: Host) -> None:
     assert load.failed == {} and load.counts["ok"] > CONNECTIONS
 
 
-@pytest.mark.alone
 def test_workers_serve_on_when_the_primary_is_killed(hub: Host) -> None:
     with booking_load(hub, connections=CONNECTIONS) as load:
         for _ in range(3):

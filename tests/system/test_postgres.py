@@ -93,7 +93,6 @@ def test_hub_keeps_nothing_on_its_own_host_when_it_is_told_where(
     assert servers.address in shown and "a-long-secret" not in shown
 
 
-@pytest.mark.alone
 def test_every_request_counts_once_when_workers_and_postgresql_are_killed(
     hub: Host, servers: ServerHost
 ) -> None:
@@ -136,7 +135,6 @@ def test_status_is_down_when_postgresql_is_stopped(hub: Host, servers: ServerHos
     wait_for(lambda: hub.run(*ready, check=False).returncode == 0, timeout_s=60, what="readiness")
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("victim", ["primary", "postgresql"])
 def test_primary_leads_again_when_it_or_postgresql_was_killed(
     hub: Host, servers: ServerHost, victim: str

@@ -139,7 +139,7 @@ def application(seen: Seen | None = None, **extra: Any) -> Starlette:
 async def client_of(app: AsgiApp, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
     async with live(app, **options) as server:
         url = f"http://127.0.0.1:{server.port}"
-        async with httpx.AsyncClient(base_url=url, trust_env=False) as client:
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client:
             yield client
 
 

@@ -93,6 +93,7 @@ async def site(where: Path, app: Recorder) -> AsyncIterator[tuple[Live, httpx.As
         context = ssl.create_default_context(cafile=str(where / "cert.pem"))
         transport = httpx.AsyncHTTPTransport(verify=context)
         async with httpx.AsyncClient(
+            timeout=60,
             base_url=f"https://127.0.0.1:{tls}",
             headers={"host": "hub.example.com"},
             transport=transport,

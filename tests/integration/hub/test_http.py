@@ -39,7 +39,9 @@ async def serve(hub: Hub) -> AsyncIterator[httpx.AsyncClient]:
             group.create_task(server.run(stop, ready=ready))
             await ready.wait()
             try:
-                async with httpx.AsyncClient(base_url=f"http://{host}:{port}") as client:
+                async with httpx.AsyncClient(
+                    base_url=f"http://{host}:{port}", timeout=60
+                ) as client:
                     yield client
             finally:
                 stop.set()
