@@ -58,7 +58,8 @@ async def test_transactions_leave_a_connection_to_others_when_many_are_open(data
 
 
 async def test_store_makes_do_with_what_it_has_when_the_server_is_full() -> None:
-    settings = {"max_connections": "8", "superuser_reserved_connections": "0"}
+    # One of them is the server's own, which makes databases.
+    settings = {"max_connections": "9", "superuser_reserved_connections": "0"}
     with PostgresServer(settings=settings) as server, server.database() as url:
         async with opened(url, pool_size=6) as store:
             await deposit(store, "before")
