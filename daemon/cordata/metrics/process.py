@@ -7,6 +7,7 @@ import resource
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cordata import clock
@@ -103,12 +104,14 @@ class ProcessMetrics:
         self._file.end()
 
     def tick(self) -> None:
-        """Write the gauges, and keep a sample when it is due. Call it every 2 s."""
+        """Write the gauges, and keep a sample when it is due. Call it every 2 s. Raises nothing."""
         for gauge, value in self._gauges:
-            gauge.set(value())
-        pages = Path("/proc/self/statm").read_text().split()  # proc_pid_statm(5)
-        for gauge, count in zip(self._memory, pages, strict=False):
-            gauge.set(int(count) * _PAGE_BYTES)
+            with suppress(OSError):  # no file descriptor is free
+                gauge.set(value())
+        with suppress(OSError):
+            pages = Path("/proc/self/statm").read_text().split()  # proc_pid_statm(5)
+            for gauge, count in zip(self._memory, pages, strict=False):
+                gauge.set(int(count) * _PAGE_BYTES)
         self._file.sample_if_due()
 
     def watch(self, series: Series, value: Callable[[], float]) -> None:

@@ -45,7 +45,8 @@ class Sentinel:
 
     def __init__(self, group: asyncio.TaskGroup, on_ignored: Callable[[], object]) -> None:
         """`on_ignored` is called when all were cancelled and have had time for their cleanup:
-        some may have ignored it."""
+        some may have ignored it.
+        """
         self._on_ignored = on_ignored
         self._dismissed = False
         self._task = group.create_task(self._wait())

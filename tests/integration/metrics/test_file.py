@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -21,6 +22,8 @@ from cordata.metrics.file import (
     read_all,
     remove_old,
 )
+from cordata.metrics.process import open_metrics
+from cordata.metrics.series import WAITING_UNITS, store_series
 
 REQUESTS = Series("requests", "counter", (("code", "2xx"),))
 DEPTH = Series("depth", "gauge")
@@ -142,3 +145,23 @@ def test_file_of_another_format_is_skipped_and_replaced(tmp_path: Path, data: by
     assert read(path) is None and read_all(tmp_path) == []
     MetricsFile(tmp_path, "primary", ALL)
     assert only(tmp_path).values[REQUESTS] == (0.0,)
+
+
+def test_process_goes_on_and_is_counted_when_no_descriptor_is_free(tmp_path: Path) -> None:
+    """Its files in /proc cannot be opened then; the event loop that ticks must not fail."""
+    metrics = open_metrics(tmp_path, "worker@0", list(store_series()))
+    assert metrics is not None
+    metrics.watch(WAITING_UNITS.series(), lambda: 7.0)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        metrics.tick()
+    finally:
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert only(tmp_path).values[WAITING_UNITS.series()] == (7.0,)
