@@ -34,7 +34,7 @@ from alpinehub.alpinebits.actions.rate_plans import receive_rate_plans, send_bas
 from alpinehub.alpinebits.actions.read import read_requests
 from alpinehub.alpinebits.actions.status import update_statuses
 from alpinehub.alpinebits.call import Answer, Call, PlainText
-from alpinehub.alpinebits.concurrency_limit import BodyLimit, limit_of
+from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
 from alpinehub.alpinebits.transport import (
     HEADERS,
@@ -48,6 +48,7 @@ from alpinehub.alpinebits.transport import (
 )
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.login import TooManyLogins
+from alpinehub.memory_budget import Allocation
 from alpinehub.models import Account
 from cordata import Context, StoreUnavailable, fields, request_id
 
@@ -81,8 +82,8 @@ async def alpinebits(request: Request) -> Response:
     ctx: Context = request.state.cordata
     try:
         account = await log_in(ctx, request)
-        with limit_of(ctx).body(account.id) as body_limit:
-            answer = await _answer(ctx, request, account, body_limit)
+        with limit_of(ctx).body(account.id) as allocation:
+            answer = await _answer(ctx, request, account, allocation)
     except TransportError as problem:
         return refuse(request, problem)
     except TooManyLogins as error:  # instead of a 401, after too many failed logins
@@ -112,10 +113,10 @@ def _response(answer: Answer) -> Response:
 
 
 async def _answer(
-    ctx: Context, request: Request, account: Account, body_limit: BodyLimit
+    ctx: Context, request: Request, account: Account, allocation: Allocation
 ) -> Answer:
     name = protocol_name(request)
-    sent = await read_form(request, body_limit)
+    sent = await read_form(request, allocation)
     if not sent.action:
         raise TransportError(400, transport_error.BAD_ACTION)
     protocol = PROTOCOLS.get(name)

@@ -21,11 +21,12 @@ from starlette.types import Receive, Scope, Send
 
 from alpinehub.alpinebits import transport_error
 from alpinehub.alpinebits.call import THREAD_BYTES
-from alpinehub.alpinebits.concurrency_limit import BodyLimit
+from alpinehub.alpinebits.concurrency_limit import reserve
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, clean
 from alpinehub.alpinebits.protocol import well_formed
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.login import TooManyLogins, authenticate, shown
+from alpinehub.memory_budget import Allocation
 from alpinehub.models import Account
 from alpinehub.multipart import Broken, Fault, media_type, read_parts
 from cordata import Context
@@ -194,7 +195,7 @@ def client_id(request: Request) -> str:
     return name[:_MAX_CLIENT_ID_CHARS]
 
 
-async def read_form(request: Request, body_limit: BodyLimit) -> Form:
+async def read_form(request: Request, allocation: Allocation) -> Form:
     """The form in the body. Raises: TransportError (413, 415, 400, 503), ClientDisconnect."""
     received = bytearray()
     async with aclosing(request.stream()) as chunks:
@@ -202,10 +203,10 @@ async def read_form(request: Request, body_limit: BodyLimit) -> Form:
             received += chunk
             if len(received) > MAX_BODY_BYTES:
                 raise TransportError(413, "the body is too large")
-            body_limit.grow(len(received))
+            reserve(allocation, len(received))
     headers = request.headers
     body = unpack(bytes(received), headers.get("content-encoding", ""))
-    body_limit.grow(max(len(received), len(body)))  # it may have been compressed
+    reserve(allocation, max(len(received), len(body)))  # it may have been compressed
     content_type = headers.get("content-type", "")
     if len(body) > THREAD_BYTES:
         return await asyncio.to_thread(parse_form, content_type, body)

@@ -145,8 +145,8 @@ async def test_body_that_is_large_only_when_it_is_unpacked_waits_its_turn(tmp_pa
     async with open_hub(tmp_path) as hub:
         with ExitStack() as held:
             for account_id in range(MAX_BODIES):  # others
-                turn = held.enter_context(limit_of(hub.ctx).body(-account_id))
-                turn.grow(LARGE_BYTES + 1)
+                allocation = held.enter_context(limit_of(hub.ctx).body(-account_id))
+                assert allocation.grow_to(MAX_BODY_BYTES)
             assert_error(await send(hub, packed, Content_Encoding="gzip"), 503, "too many large")
             assert (await send(hub, body())).status_code == 200
         for _ in range(MAX_BODIES + 1):  # each gives its turn back

@@ -8,16 +8,21 @@ from contextlib import ExitStack
 import pytest
 
 from alpinehub.alpinebits import concurrency_limit
-from alpinehub.alpinebits.concurrency_limit import MAX_BODIES, MAX_OF_ONE, ConcurrencyLimit
+from alpinehub.alpinebits.concurrency_limit import (
+    MAX_BODIES,
+    MAX_OF_ONE,
+    ConcurrencyLimit,
+    reserve,
+)
 from alpinehub.alpinebits.document import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.memory_budget import FREE_BYTES
 
 
 def refused(held: ExitStack, one: ConcurrencyLimit, account_id: int, size: int) -> bool:
-    turn = held.enter_context(one.body(account_id))
+    allocation = held.enter_context(one.body(account_id))
     try:
-        turn.grow(size)
+        reserve(allocation, size)
     except TransportError as problem:
         assert problem.status == 503
         return True
@@ -39,7 +44,7 @@ def test_one_user_leaves_room_for_the_others() -> None:
     one = ConcurrencyLimit()
     with ExitStack() as held:
         for _ in range(MAX_OF_ONE):
-            assert not refused(held, one, 1, LARGE_BYTES + 1)
+            assert not refused(held, one, 1, MAX_BODY_BYTES)
         assert refused(held, one, 1, LARGE_BYTES + 1)
         assert not refused(held, one, 2, MAX_BODY_BYTES)
 
