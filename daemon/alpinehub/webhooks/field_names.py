@@ -15,48 +15,36 @@ _NO_WORD = re.compile(r"[\W_]+")
 _SUFFIX = re.compile(r"_[0-9a-f]{4}\Z")
 _NUMBER = re.compile(r"[ _]?[0-9]{1,2}\Z")
 
-#: Target -> keys of fields. A key is less certain than a label: the author of the form chose it,
-#: often in English.
+#: Target -> keys of fields that are no labels: a key may be each of _LABELS, too. A key is less
+#: certain than a label: the author of the form chose it, often in English.
 _KEYS = {
-    "arrival": "arrival, arrival date, check in, checkin, anreise, anreisedatum, date from, "
-    "arrivo, data arrivo, date arrivee",
-    "departure": "departure, departure date, check out, checkout, abreise, abreisedatum, date to, "
-    "partenza, data partenza, date depart",
-    "dates": "dates, date range, zeitraum, reisezeitraum, periodo",
-    "nights": "nights, nachte, naechte, notti",
-    "adults": "adults, erwachsene, adulti, adult count, number of adults, num adults",
-    "children": "children ages, child ages, kinderalter, eta bambini, age of children, child age, "
-    "children age",
-    "children_or_ages": "children, kinder, bambini, kids",
-    "children_count": "children count, number of children, num children, anzahl kinder",
-    "guests": "guests, gaste, gaeste, personen, persone, ospiti, persons",
-    "name": "name, full name, fullname, your name",
-    "first_name": "first name, firstname, vorname, nome, given name",
-    "last_name": "last name, lastname, nachname, cognome, surname, family name, familienname",
-    "email": "email, e mail, mail, email address, work email, user email",
-    "phone": "phone, phone number, tel, telefon, telephone, telefono, mobile, cellulare, handy, "
-    "work phone",
-    "message": "message, nachricht, messaggio, mitteilung, comment, comments, kommentar, notes",
-    "newsletter": "newsletter, subscribe, newsletter consent",
-    "consent": "marketing, marketing consent, consent marketing",
-    "privacy": "privacy, gdpr, form field consent, consent, datenschutz, agb, terms",
-    "room_type": "room, room type, zimmer, zimmertyp, camera",
-    "prefix": "salutation, anrede, name prefix",
-    "title": "academic title, titel",
-    "gender": "gender, geschlecht, sesso",
-    "birth_date": "birth date, birthday, birthdate, date of birth, geburtsdatum, data di nascita",
-    "address": "address, street, strasse, adresse, indirizzo, via, street address",
-    "city": "city, ort, stadt, citta, town",
-    "postal_code": "postal code, zip, zip code, plz, cap, postcode, postleitzahl",
-    "country": "country, land, paese, nazione, staat",
-    "state": "state, province, provincia, bundesland, region, kanton",
-    "pets": "pets, pet, haustier, haustiere, animali, dog, hund, cane",
-    "language": "language, sprache, lingua, locale, lang",
+    "arrival": "date from, date arrivee",
+    "departure": "date to, date depart",
+    "dates": "date range",
+    "nights": "naechte",
+    "adults": "adult count, num adults",
+    "children": "child ages, children age",
+    "children_count": "children count, num children",
+    "guests": "gaeste",
+    "name": "fullname",
+    "first_name": "firstname",
+    "last_name": "lastname",
+    "email": "mail, work email, user email",
+    "phone": "work phone",
+    "newsletter": "subscribe, newsletter consent",
+    "consent": "consent marketing",
+    "privacy": "gdpr, form field consent, terms",
+    "prefix": "name prefix",
+    "birth_date": "birthdate",
+    "country": "staat",
+    "state": "region",
+    "language": "locale, lang",
     "external_id": "external id, submission id, request id, booking id",
     "gclid": "gclid",
     "fbclid": "fbclid",
-}  # fmt: skip
+}
 
+#: Target -> labels of fields.
 _LABELS = {
     "arrival": "Anreise, Anreisedatum, Ankunft, Ankunftsdatum, Anreisetag, von, Check-in, "
     "Arrivo, Data di arrivo, Data arrivo, Giorno di arrivo, dal, "
