@@ -24,7 +24,7 @@ from alpinehub.webhooks.endpoint import (
     require_plain,
 )
 from alpinehub.webhooks.form_limit import Bucket, LimitReached
-from alpinehub.webhooks.receive import read_body, snapshot_of, source_of_path, store
+from alpinehub.webhooks.receive import read_body, source_of_path, store
 from alpinehub.webhooks.submission import Answer, Submission, Unreadable, bounded, check_count
 from alpinehub.webhooks.thanks import AGAIN, WAIT, not_taken, thanks
 from alpinehub.webhooks.values import line
@@ -47,7 +47,7 @@ _PROOF = re.compile(r"([0-9]{1,12})\.[A-Za-z0-9_-]{1,64}\.[0-9]{1,16}")
 
 async def post(request: WebhookRequest) -> Reply:
     """POST /form/{hotel}/{secret}: the action of an HTML form."""
-    source = source_of_path(request, await snapshot_of(request), "form")
+    source = await source_of_path(request, "form")
     buckets = form_limit.buckets_of(request.ctx, source, request.client)
     refusals = form_limit.refusals_of(request.ctx)
     if known := refusals.find(buckets, request.ctx.now_us()):

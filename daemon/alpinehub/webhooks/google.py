@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from alpinehub.directory import directory_of
 from alpinehub.webhooks.authentication import one_by_secret, unauthorized
 from alpinehub.webhooks.endpoint import WebhookRequest, kept_headers
-from alpinehub.webhooks.receive import read_body, receive, snapshot_of
+from alpinehub.webhooks.receive import read_body, receive
 from alpinehub.webhooks.submission import (
     Answer,
     Submission,
@@ -25,7 +26,7 @@ from alpinehub.webhooks.submission import (
 
 async def post(request: WebhookRequest) -> bytes:
     """POST /google or /google/{hotel}; the secret is the google_key of the body."""
-    snapshot = await snapshot_of(request)
+    snapshot = await directory_of(request.ctx).snapshot()
     body = await read_body(request)
     try:
         key, kept = take_key(body)

@@ -13,7 +13,7 @@ rows without an event.
 
 from __future__ import annotations
 
-from alpinehub.directory import Snapshot, directory_of
+from alpinehub.directory import directory_of
 from alpinehub.models import Source
 from alpinehub.webhooks.authentication import one_by_secret
 from alpinehub.webhooks.endpoint import HttpError, WebhookRequest
@@ -47,16 +47,12 @@ async def store(tx: Tx, source: Source, body: bytes, *, headers: str, of_request
     return inbox_id
 
 
-async def snapshot_of(request: WebhookRequest) -> Snapshot:
-    """Hotels, accounts and sources, from the cache of this process if there is one."""
-    return await directory_of(request.ctx).snapshot()
-
-
-def source_of_path(request: WebhookRequest, snapshot: Snapshot, kind: str) -> Source:
-    """The source named in the path. Raises: HttpError 401.
+async def source_of_path(request: WebhookRequest, kind: str) -> Source:
+    """The source named in the path. Raises: HttpError 401, StoreUnavailable.
 
     A hotel's code may contain a "/", a secret in a path does not.
     """
+    snapshot = await directory_of(request.ctx).snapshot()
     header = request.headers.get(b"x-webhook-secret")
     if header is not None:
         return one_by_secret(request.ctx, snapshot, kind, header, request.rest.strip("/"))

@@ -17,7 +17,7 @@ from typing import Any
 
 from alpinehub.webhooks.days import Order, read_day
 from alpinehub.webhooks.endpoint import WebhookRequest, kept_headers, require_plain
-from alpinehub.webhooks.receive import read_body, receive, snapshot_of, source_of_path
+from alpinehub.webhooks.receive import read_body, receive, source_of_path
 from alpinehub.webhooks.submission import (
     Answer,
     Submission,
@@ -41,7 +41,7 @@ _CONTACT = (
 
 async def post(request: WebhookRequest) -> bytes:
     """POST /wix/{hotel}/{secret}; or /wix/{hotel} with X-Webhook-Secret."""
-    source = source_of_path(request, await snapshot_of(request), "wix")
+    source = await source_of_path(request, "wix")
     require_plain(request.headers)
     await receive(
         request.ctx, source, await read_body(request), headers=kept_headers(request.headers)
