@@ -8,7 +8,7 @@ encoding is the one that the browser names, else UTF-8, else windows-1252.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from urllib.parse import parse_qsl
 
@@ -63,7 +63,19 @@ async def post(request: WebhookRequest) -> Reply:
         fields = {}
     if source.options.proof_of_work:
         buckets = [*buckets, _proof(request, source, fields)]
-    refusal = await request.ctx.run(_FormUnit(request, source, body, buckets, fields).store)
+    headers, of_request = kept_headers(request.headers), request_id.get()
+    is_robot = bool(fields.get(source.options.honeypot, "").strip())
+
+    async def unit(tx: Tx) -> LimitReached | None:
+        """Store the submission, or count it if a robot filled it in, unless a bucket is empty."""
+        refusal = await form_limit.take_all(tx, buckets)
+        if refusal is None and is_robot:
+            await counts.add(tx, source.hotel.id, "spam")
+        elif refusal is None:
+            await store(tx, source, body, headers=headers, of_request=of_request)
+        return refusal
+
+    refusal = await request.ctx.run(unit)
     if refusal is not None:
         refusals.alert(request.ctx, source, refusal, request.client)
         if refusal.bucket.of == "proof":
@@ -71,47 +83,6 @@ async def post(request: WebhookRequest) -> Reply:
         refusals.remember(refusal, request.ctx.now_us())
         raise _too_many(request, source, refusal)
     return thanks(source, request.headers)
-
-
-class _FormUnit:
-    """The unit of work of one submission."""
-
-    __slots__ = ("_body", "_buckets", "_headers", "_request_id", "_source", "_trapped")
-
-    def __init__(
-        self,
-        request: WebhookRequest,
-        source: Source,
-        body: bytes,
-        buckets: Sequence[Bucket],
-        fields: Mapping[str, str],
-    ) -> None:
-        self._source = source
-        self._body = body
-        self._buckets = buckets
-        self._headers = kept_headers(request.headers)
-        self._request_id = request_id.get()
-        honeypot = source.options.honeypot
-        self._trapped = bool(honeypot) and bool(fields.get(honeypot, "").strip())
-
-    async def store(self, tx: Tx) -> LimitReached | None:
-        """Store the submission, or count it if a robot filled it in. Returns the limit if a bucket
-        is empty, else None.
-        """
-        refusal = await form_limit.take_all(tx, self._buckets)
-        if refusal is not None:
-            return refusal
-        if self._trapped:
-            await counts.add(tx, self._source.hotel.id, "spam")
-        else:
-            await store(
-                tx,
-                self._source,
-                self._body,
-                headers=self._headers,
-                of_request=self._request_id,
-            )
-        return None
 
 
 def _proof(request: WebhookRequest, source: Source, fields: Mapping[str, str]) -> Bucket:
