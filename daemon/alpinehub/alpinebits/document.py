@@ -28,6 +28,7 @@ MAX_MARKUP = 100_000
 MAX_ATTRIBUTES = 256
 
 _ENCODING = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([^"']*)["']""")
+_COMMENT_OR_PI = re.compile(rb"[^<]*(?:<!(?=--).*?-->|<\?.*?\?>)", re.DOTALL)
 _QUOTED = re.compile(rb"\"[^\"]*\"|'[^']*'")
 _UTF8 = (b"utf-8", b"utf8", b"us-ascii", b"ascii")
 
@@ -132,25 +133,9 @@ def _has_too_many_attributes(piece: bytes) -> bool:
 def _prolog_has_doctype(data: bytes) -> bool:
     """Whether there is a DTD before the root element. Found before the parser reads it."""
     at = 0
-    while True:
-        at = data.find(b"<", at)
-        if at < 0:
-            return False
-        if data.startswith(b"<!DOCTYPE", at):
-            return True
-        closing = next(
-            (
-                end
-                for start, end in ((b"<!--", b"-->"), (b"<?", b"?>"))
-                if data.startswith(start, at)
-            ),
-            None,
-        )
-        if closing is None:
-            return False  # the root element, or something that does not parse
-        at = data.find(closing, at + 2)
-        if at < 0:
-            return False
+    while skipped := _COMMENT_OR_PI.match(data, at):
+        at = skipped.end()
+    return data.startswith(b"<!DOCTYPE", data.find(b"<", at))
 
 
 def _check_depth(root: _Element) -> None:
