@@ -206,6 +206,12 @@ _LINES = (
     "utm_campaign", "utm_term", "utm_content", "utm_id",
 )  # fmt: skip
 _WHO = ("first_name", "last_name", "email", "phone")
+#: Fields that a ReservationData has, too, but for its status.
+_COPIED = tuple(
+    name
+    for name in Payload.__struct_fields__
+    if name != "status" and name in ReservationData.__struct_fields__
+)
 _MAX_TOTAL = Decimal("99999999.99")
 _CENT = Decimal("0.01")
 
@@ -356,30 +362,8 @@ def _record(payload: Payload, utm: dict[str, str], status: Status, extra: str) -
     for name in ("source", "medium", "campaign", "term", "content", "id"):
         if (value := getattr(payload, f"utm_{name}")) is not None:
             utm[name] = value
-    return ReservationData(
-        status=status,
-        arrival=payload.arrival,
-        departure=payload.departure,
-        adults=payload.adults or 0,
-        children=payload.children or (),
-        first_name=payload.first_name or "",
-        last_name=payload.last_name or "",
-        email=payload.email or "",
-        phone=payload.phone or "",
-        language=payload.language or "",
-        message=payload.message or "",
-        total=payload.total,
-        currency=payload.currency or "",
-        room_type=payload.room_type or "",
-        rate_plan=payload.rate_plan or "",
-        meal_plan=payload.meal_plan,
-        newsletter=payload.newsletter,
-        consent=payload.consent,
-        utm=utm,
-        gclid=payload.gclid or "",
-        fbclid=payload.fbclid or "",
-        extra=extra,
-    )
+    given = {name: value for name in _COPIED if (value := getattr(payload, name)) is not None}
+    return ReservationData(status=status, utm=utm, extra=extra, **given)
 
 
 KIND = "generic"
