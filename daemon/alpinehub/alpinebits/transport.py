@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from alpinehub.alpinebits import transport_error
@@ -220,28 +220,17 @@ def refuse(request: Request, problem: TransportError) -> Response:
     return plain(problem.status, problem.text, ask if problem.status == 401 else None)
 
 
-class InParts(Response):
+class InParts(StreamingResponse):
     """A document that is sent while it is made. An error in the middle closes the connection, so
     that the client notices that the document is incomplete.
     """
 
-    def __init__(
-        self, parts: AsyncGenerator[bytes, None], *, media_type: str, headers: dict[str, str]
-    ) -> None:
-        self.status_code = 200
-        self.background = None
-        self.media_type = media_type
-        self.init_headers(headers)
-        self._parts = parts
+    body_iterator: AsyncGenerator[bytes, None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
-        head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        async with aclosing(self._parts) as parts:
-            await send(head)
-            async for part in parts:
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+        """Send it, without a task that waits for the client to disconnect."""
+        async with aclosing(self.body_iterator):
+            await self.stream_response(send)
 
 
 def plain(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
