@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from alpinehub.sql import encode_list
 from cordata import Store, Tx
 
 #: Changes added by one unit: some milliseconds of the write lock.
@@ -41,9 +42,9 @@ async def fold(store: Store) -> int:
 
 async def fold_step(tx: Tx) -> int:
     """The unit: adds the next changes, STEP at most. Returns how many there were."""
-    row = await tx.fetch_one("hour_changes", limit=STEP)
-    if row is None or not row["count"]:
-        return 0
-    await tx.execute("add_to_hours", taken=row["taken"])
-    await tx.execute("forget_changes", taken=row["taken"])
-    return int(row["count"])
+    changes = await tx.fetch_all("hour_changes", limit=STEP)
+    if changes:
+        taken = encode_list(row["id"] for row in changes)
+        await tx.execute("add_to_hours", taken=taken)
+        await tx.execute("forget_changes", taken=taken)
+    return len(changes)

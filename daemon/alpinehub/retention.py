@@ -159,11 +159,11 @@ def _days_of(settings: str | None, setting: str, general: int) -> int:
         return 0
 
 
-def _by(statement: str) -> End:
+def _by(statement: str, **params: object) -> End:
     """Ends the rows by one statement."""
 
     async def end(ctx: Context, ids: Sequence[int], before: int) -> int:
-        return await ctx.store.run(lambda tx: tx.execute(statement, ids=encode_list(ids)))
+        return await ctx.store.run(lambda tx: tx.execute(statement, ids=encode_list(ids), **params))
 
     return end
 
@@ -171,7 +171,7 @@ def _by(statement: str) -> End:
 async def _expire_reviews(ctx: Context, ids: Sequence[int], before: int) -> int:
     encoded = encode_list(ids)
     return await ctx.store.run(
-        lambda tx: tx.execute("retention_expire_reviews", ids=encoded, now=tx.now_us)
+        lambda tx: tx.execute("retention_expire_reviews", ids=encoded, now=tx.now_us, empty=b"")
     )
 
 
@@ -210,7 +210,10 @@ async def _delete_requests(ctx: Context, ids: Sequence[str], before: int) -> int
     today = from_us(ctx.now_us()).date()
 
     async def unit(tx: Tx) -> int:
-        rows = await tx.fetch_all("retention_lock_old", ids=encode_list(ids), before=before)
+        encoded = encode_list(ids)
+        rows = await tx.fetch_all(
+            "retention_requests_to_delete", lock=True, ids=encoded, before=before
+        )
         over = encode_list(row["id"] for row in rows if is_over(row["data"], today))
         await tx.execute("retention_delete_deliveries_of", ids=over)
         await tx.execute("retention_delete_events_of", ids=over)
@@ -271,7 +274,11 @@ def is_over(data: str, today: date) -> bool:
 
 KINDS = (
     Kind(
-        "inbox_days", 0, "customer_inbox_range", "retention_old_inbox", _by("retention_empty_inbox")
+        "inbox_days",
+        0,
+        "customer_inbox_range",
+        "retention_old_inbox",
+        _by("retention_empty_inbox", empty=b""),
     ),
     Kind(
         "review_days",

@@ -121,6 +121,7 @@ async def _merge_number(
         return
     found = await tx.fetch_all(
         "customer_without_email",
+        lock=True,
         hotel_id=rows[0]["hotel_id"],
         phone_tail=rows[0]["phone_tail"],
         owner=next((row["owner"] for row in rows if row["owner"] is not None), None),

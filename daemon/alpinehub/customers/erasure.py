@@ -177,7 +177,7 @@ async def _erase_customers(tx: Tx, ids: str) -> int:
 
 async def _erase_requests(tx: Tx, ids: str, matchers: Sequence[PersonMatcher], why: Reason) -> int:
     """Erase the next STEP of their requests. Returns how many there were."""
-    requests = await tx.fetch_all("customer_lock_requests", ids=ids, limit=STEP)
+    requests = await tx.fetch_all("customer_requests_to_erase", lock=True, ids=ids, limit=STEP)
     if not requests:
         return 0
     if not why.force:  # the rows are locked: no more deliveries are added after this count
@@ -186,7 +186,7 @@ async def _erase_requests(tx: Tx, ids: str, matchers: Sequence[PersonMatcher], w
     versions = await tx.fetch_all("customer_versions", ids=mine)
     await tx.execute_many("customer_clear_version", [_cleared(row) for row in versions])
     inbox = await tx.fetch_all("customer_inbox", ids=mine)
-    await tx.execute("customer_clear_inbox", ids=encode_list(row["id"] for row in inbox))
+    await tx.execute("customer_clear_inbox", ids=encode_list(row["id"] for row in inbox), empty=b"")
     await tx.execute("customer_clear_refusals", ids=mine)
     await tx.execute("customer_end_waiting", ids=mine, now=tx.now_us)
     events = await tx.fetch_all("customer_events", ids=mine)
@@ -216,7 +216,7 @@ async def _erase_requests(tx: Tx, ids: str, matchers: Sequence[PersonMatcher], w
 async def _erase_traces(tx: Tx, found: Traces, start: int) -> None:
     end = start + STEP
     if inbox := found.inbox[start:end]:
-        await tx.execute("customer_clear_inbox", ids=encode_list(inbox))
+        await tx.execute("customer_clear_inbox", ids=encode_list(inbox), empty=b"")
     if versions := found.versions[start:end]:
         rows = await tx.fetch_all("customer_versions_at", ids=encode_list(versions))
         await tx.execute_many("customer_clear_version", [_cleared(row) for row in rows])

@@ -207,3 +207,25 @@ WHERE id = :id
 
 -- name: customer_clear_mail
 UPDATE mail SET subject = :subject, text = :text, html = :html WHERE id = :id
+
+-- name: customer_without_email
+-- Customers without an e-mail address whose number ends with these digits, and the one with both.
+SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
+    gender, language, consent, consent_at
+FROM customer
+WHERE hotel_id = :hotel_id AND phone_tail = :phone_tail AND (email IS NULL OR id = :owner)
+ORDER BY id
+
+-- name: customer_requests_to_erase
+SELECT id, version, external_id,
+    (SELECT kind FROM source s WHERE s.id = reservation.source_id) AS kind
+FROM reservation
+WHERE customer_id IN :ids[bigint]
+ORDER BY id LIMIT :limit
+
+-- name: customer_clear_inbox
+-- Submissions that are not interpreted yet are rejected. :empty is a body of no bytes.
+UPDATE inbox SET body = :empty, headers = '{}', external_id = NULL, error = NULL,
+    state = CASE WHEN state IN ('received', 'review') THEN 'rejected' ELSE state END,
+    outcome = CASE WHEN state IN ('received', 'review') THEN 'erased' ELSE outcome END
+WHERE id IN :ids[bigint]

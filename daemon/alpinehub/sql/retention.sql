@@ -95,3 +95,22 @@ ORDER BY c.id
 SELECT r.customer_id, v.data FROM reservation r
 JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
 WHERE r.customer_id IN :ids[bigint]
+
+-- name: retention_empty_inbox
+-- :empty is a body of no bytes.
+UPDATE inbox SET body = :empty, headers = '{}'
+WHERE id IN :ids[bigint] AND state IN ('mapped', 'rejected')
+
+-- name: retention_expire_reviews
+UPDATE inbox SET state = 'rejected', error = 'nobody mapped it in time (review_days)',
+    handled_at = :now, body = :empty, headers = '{}'
+WHERE id IN :ids[bigint] AND state = 'review'
+
+-- name: retention_requests_to_delete
+-- Locked by its caller: a submission that changes one of these meanwhile waits, and finds that it is
+-- gone.
+SELECT r.id, v.data FROM reservation r
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = r.version
+WHERE r.id IN :ids[text] AND r.changed_at < :before AND NOT EXISTS (
+    SELECT 1 FROM deliverable d WHERE d.reservation_id = r.id)
+ORDER BY r.id

@@ -28,7 +28,7 @@ HOT = (
     ("customer_ids_by_email", "customer_email"),
     ("customer_by_tails", "customer_phone"),
     ("customer_move_requests", "reservation_customer"),
-    ("customer_lock_requests", "reservation_customer"),
+    ("customer_requests_to_erase", "reservation_customer"),
     ("customer_inbox", "inbox_reservation"),
     ("retention_old_requests", "PRIMARY KEY (id>? AND id<?)"),
     ("retention_old_customers", "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),

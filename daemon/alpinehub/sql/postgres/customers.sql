@@ -28,16 +28,6 @@ CROSS JOIN LATERAL (
     WHERE hotel_id = (j.value ->> 0)::bigint AND phone_tail = j.value ->> 1 OFFSET 0) AS c
 GROUP BY c.hotel_id, c.phone_tail, c.phone, c.country
 
--- name: customer_without_email
--- newest
--- Customers without an e-mail address whose number ends with these digits, and the one with both.
-SELECT id, email, phone, first_name, last_name, city, postal_code, country, state, birth_date,
-    gender, language, consent, consent_at
-FROM customer
-WHERE hotel_id = :hotel_id AND phone_tail = :phone_tail AND (email IS NULL OR id = :owner)
-ORDER BY id
-FOR UPDATE
-
 -- name: customer_by_tails
 -- :tails is [[hotel, last digits], ...].
 SELECT c.id, c.phone, c.country, c.hotel_id
@@ -59,19 +49,3 @@ FROM json_array_elements(:ids::json) AS j (value)
 JOIN reservation_version v ON v.reservation_id = j.value ->> 0
     AND v.version = (j.value ->> 1)::bigint
 ORDER BY v.reservation_id, v.version
-
--- name: customer_lock_requests
--- newest
-SELECT id, version, external_id,
-    (SELECT kind FROM source s WHERE s.id = reservation.source_id) AS kind
-FROM reservation
-WHERE customer_id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json))
-ORDER BY id LIMIT :limit
-FOR UPDATE
-
--- name: customer_clear_inbox
--- Submissions that are not interpreted yet are rejected.
-UPDATE inbox SET body = ''::bytea, headers = '{}', external_id = NULL, error = NULL,
-    state = CASE WHEN state IN ('received', 'review') THEN 'rejected' ELSE state END,
-    outcome = CASE WHEN state IN ('received', 'review') THEN 'erased' ELSE outcome END
-WHERE id IN (SELECT value::bigint FROM json_array_elements_text(:ids::json))

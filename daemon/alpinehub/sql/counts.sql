@@ -1,15 +1,15 @@
 -- Hourly counts of each hotel (counts.py).
 
 -- name: hour_changes
--- The next changes to add: all up to an id.
-SELECT max(id) AS taken, count(*) AS count FROM (SELECT id FROM hour_change ORDER BY id LIMIT :limit)
+-- The next changes to add. One with a smaller id may be committed later.
+SELECT id FROM hour_change ORDER BY id LIMIT :limit
 
 -- name: add_to_hours
 INSERT INTO hotel_hour (hotel_id, hour_at, modified, cancelled, duplicates, errors, spam)
 SELECT hotel_id, hour_at, sum(modified), sum(cancelled), sum(duplicates), sum(errors),
     sum(spam)
 FROM hour_change
-WHERE id <= :taken
+WHERE id IN :taken[bigint]
 GROUP BY hotel_id, hour_at ORDER BY hotel_id, hour_at
 ON CONFLICT (hotel_id, hour_at) DO UPDATE SET
     modified = hotel_hour.modified + excluded.modified,
@@ -19,4 +19,4 @@ ON CONFLICT (hotel_id, hour_at) DO UPDATE SET
     spam = hotel_hour.spam + excluded.spam
 
 -- name: forget_changes
-DELETE FROM hour_change WHERE id <= :taken
+DELETE FROM hour_change WHERE id IN :taken[bigint]
