@@ -81,7 +81,7 @@ def hash_customer(customer: Customer) -> list[Document]:
     return [
         {
             "platform": platform,
-            **{name: made.hex() for name, made in hashes(known, platform).items() if made},
+            **{name: made.hex() for name, made in hashes(known, platform).items()},
         }
         for platform in PLATFORMS
     ]

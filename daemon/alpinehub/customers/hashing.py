@@ -11,19 +11,6 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
-#: What is hashed.
-FIELDS = (
-    "email",
-    "phone",
-    "first_name",
-    "last_name",
-    "city",
-    "postal_code",
-    "country",
-    "state",
-    "birth_date",
-    "gender",
-)
 _GMAIL = ("gmail.com", "googlemail.com")
 
 
@@ -60,7 +47,7 @@ def _initial(text: str) -> str:
 
 
 #: By platform: how each field is normalised before it is hashed. Other fields are not hashed.
-_RULES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
+RULES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "meta": {
         "email": _lower,
         "phone": _digits,
@@ -80,17 +67,17 @@ _RULES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
         "last_name": _lower,
     },
 }
-PLATFORMS = tuple(_RULES)
+PLATFORMS = tuple(RULES)
 
 
-def hashes(customer: Mapping[str, Any], platform: str) -> dict[str, bytes | None]:
-    """The 32 bytes of each of FIELDS; None: not known, or not used by the platform.
+def hashes(customer: Mapping[str, Any], platform: str) -> dict[str, bytes]:
+    """The 32 bytes of each field that is known and that the platform uses.
 
     `customer` has text or None under the same names: the phone number in E.164, the country in ISO
     3166, the birth date as YYYY-MM-DD, the gender as female or male.
     """
-    found: dict[str, bytes | None] = dict.fromkeys(FIELDS)
-    for field, write in _RULES[platform].items():
+    found: dict[str, bytes] = {}
+    for field, write in RULES[platform].items():
         written = write(unicodedata.normalize("NFC", customer[field] or ""))
         if written:
             found[field] = sha256(written.encode()).digest()
