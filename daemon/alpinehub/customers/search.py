@@ -60,18 +60,10 @@ async def with_numbers(rows: Sequence[Row]) -> list[Customer]:
 
 
 def _with_numbers(rows: Iterable[Row]) -> list[Customer]:
-    return [_with_number(dict(row)) for row in rows]
-
-
-def _with_number(row: Customer) -> Customer:
-    # In JSON output, the E.164 number follows the number as it was written.
-    customer: Customer = {}
-    for name, value in row.items():
-        customer[name] = value
-        if name == "phone":
-            number = e164(value, row["region"], row["country"]) if value else None
-            customer["phone_e164"] = number
-    return customer
+    return [
+        {**row, "phone_e164": row["phone"] and e164(row["phone"], row["region"], row["country"])}
+        for row in rows
+    ]
 
 
 async def _ids_by_number(store: Store, phone: str, hotels: Iterable[Row]) -> list[int]:

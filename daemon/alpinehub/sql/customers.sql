@@ -108,8 +108,9 @@ SELECT id, code, region, settings FROM hotel
 SELECT c.id FROM hotel h JOIN customer c ON c.hotel_id = h.id AND c.email = :email
 
 -- name: customer_read
-SELECT c.id, h.code AS hotel, c.hotel_id, h.region, c.email, c.phone, c.first_name,
-    c.last_name, c.city, c.postal_code, c.country, c.state, c.birth_date, c.gender, c.language,
+-- phone_e164: set by its reader (search.py).
+SELECT c.id, h.code AS hotel, c.hotel_id, h.region, c.email, c.phone, NULL AS phone_e164,
+    c.first_name, c.last_name, c.city, c.postal_code, c.country, c.state, c.birth_date, c.gender, c.language,
     c.consent, c.consent_at, c.created_at, c.phone_due,
     (SELECT count(*) FROM reservation r WHERE r.customer_id = c.id) AS requests,
     (SELECT max(r.changed_at) FROM reservation r WHERE r.customer_id = c.id) AS last_request_at
