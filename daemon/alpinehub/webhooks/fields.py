@@ -269,9 +269,9 @@ class Fields:
         stems = {stem(p.removeprefix("field:")) for p in places if p.startswith("field:")}
         others = [
             n
-            for n, answer in enumerate(self._answers)
-            if n not in self._placed | self._taken
-            and bool(answer.key and answer.value.strip())
+            for n, answer in self._unused()
+            if n not in self._placed
+            and answer.key
             and not answer.contact
             and stem(answer.key) in stems
         ]
@@ -297,48 +297,47 @@ class Fields:
         numbers = self._of_contact(target)
         return self._answers[numbers[0]].value.strip() if numbers else ""
 
+    def _unused(self) -> list[tuple[int, Answer]]:
+        """The fields with a value that are not used."""
+        return [
+            (n, answer)
+            for n, answer in enumerate(self._answers)
+            if n not in self._taken and answer.value.strip()
+        ]
+
+    def _vague_days(self) -> list[tuple[int, Answer]]:
+        """The unused date fields with a vague name."""
+        return [
+            (n, answer)
+            for n, answer in self._unused()
+            if n not in self._placed and plain(stem(answer.key)) in DAY_KEYS
+        ]
+
     def other_day(self) -> str:
         """The value of the only unused date field with a vague name: the other end of a stay."""
-        days = [
-            n
-            for n, answer in enumerate(self._answers)
-            if n not in self._placed | self._taken
-            and answer.value.strip()
-            and not answer.label
-            and plain(stem(answer.key)) in DAY_KEYS
-        ]
+        days = [(n, answer) for n, answer in self._vague_days() if not answer.label]
         if len(days) != 1:
             return ""
-        self._taken.update(days)
-        return self._answers[days[0]].value.strip()
+        [(n, answer)] = days
+        self._taken.add(n)
+        return answer.value.strip()
 
     def has_days(self) -> bool:
         """Whether date fields with vague names are unused."""
-        return any(
-            n not in self._placed | self._taken
-            and bool(answer.value.strip())
-            and plain(stem(answer.key)) in DAY_KEYS
-            for n, answer in enumerate(self._answers)
-        )
+        return bool(self._vague_days())
 
     def has_more_of(self, target: str) -> bool:
         """Whether an unused field has a target that begins with `target`, such as children."""
-        return any(
-            n not in self._taken
-            and bool(self._answers[n].value.strip())
-            and any(name.startswith(target) for name in meant)
-            for n, meant in enumerate(self._meant)
-        )
+        return any(name.startswith(target) for n, _ in self._unused() for name in self._meant[n])
 
     def has_number_left(self) -> bool:
         """Whether an unused field has a number that may be a number of people: `pax: 4`."""
         return any(
-            n not in self._taken
-            and not answer.contact
+            not answer.contact
             and not any(self._meant[n])
             and not any(plain(name) and _counts_else(name) for name in (answer.key, answer.label))
             and 0 < (read_count(answer.value) or 0) <= _MOST_PEOPLE
-            for n, answer in enumerate(self._answers)
+            for n, answer in self._unused()
         )
 
     def has_word(self, words: frozenset[str]) -> bool:
@@ -350,11 +349,7 @@ class Fields:
 
     def left(self) -> list[Answer]:
         """The unused answers, without those of the CRM's contact."""
-        return [
-            answer
-            for n, answer in enumerate(self._answers)
-            if n not in self._taken and answer.value.strip() and not answer.contact
-        ]
+        return [answer for _, answer in self._unused() if not answer.contact]
 
 
 T = TypeVar("T")
