@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -22,20 +23,16 @@ from alpinehub.alpinebits import transport_error
 from alpinehub.alpinebits.action import ACTIONS
 from alpinehub.alpinebits.actions.acknowledge import acknowledge_requests
 from alpinehub.alpinebits.actions.events import receive_events
-from alpinehub.alpinebits.actions.freerooms import receive_avail, receive_counts
+from alpinehub.alpinebits.actions.freerooms import receive_free_rooms
 from alpinehub.alpinebits.actions.handshake import handshake, send_capabilities, send_version
-from alpinehub.alpinebits.actions.inventory import (
-    receive_info,
-    receive_inventory,
-    send_info,
-    send_inventory,
-)
+from alpinehub.alpinebits.actions.inventory import receive_content, send_content
 from alpinehub.alpinebits.actions.rate_plans import receive_rate_plans, send_base_rates
 from alpinehub.alpinebits.actions.read import read_requests
 from alpinehub.alpinebits.actions.status import update_statuses
 from alpinehub.alpinebits.call import Answer, Call, PlainText
 from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
+from alpinehub.alpinebits.rules import freerooms
 from alpinehub.alpinebits.transport import (
     HEADERS,
     InParts,
@@ -65,12 +62,12 @@ HANDLERS: Final[Mapping[str, Callable[[Call], Awaitable[Answer]]]] = {
     names.READ: read_requests,
     names.ACKNOWLEDGE: acknowledge_requests,
     names.STATUS_UPDATE: update_statuses,
-    names.AVAIL: receive_avail,
-    names.INV_COUNT: receive_counts,
-    names.INVENTORY_PUSH: receive_inventory,
-    names.INFO_PUSH: receive_info,
-    names.INVENTORY_PULL: send_inventory,
-    names.INFO_PULL: send_info,
+    names.AVAIL: partial(receive_free_rooms, action=names.AVAIL, reader=freerooms.AVAIL),
+    names.INV_COUNT: partial(receive_free_rooms, action=names.INV_COUNT, reader=freerooms.COUNTS),
+    names.INVENTORY_PUSH: partial(receive_content, action=names.INVENTORY_PUSH, kind="inventory"),
+    names.INFO_PUSH: partial(receive_content, action=names.INFO_PUSH, kind="info"),
+    names.INVENTORY_PULL: partial(send_content, kind="inventory"),
+    names.INFO_PULL: partial(send_content, kind="info"),
     names.RATE_PLANS: receive_rate_plans,
     names.BASE_RATES: send_base_rates,
     names.EVENT_REPORTS: receive_events,

@@ -17,9 +17,8 @@ from alpinehub.alpinebits.inbound import (
     write_document,
 )
 from alpinehub.alpinebits.outcome import Finding, Outcome, failed
-from alpinehub.alpinebits.protocol import AVAIL, INV_COUNT
 from alpinehub.alpinebits.reader import Reader
-from alpinehub.alpinebits.rules import freerooms, periods
+from alpinehub.alpinebits.rules import periods
 from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
 from alpinehub.alpinebits.rules.inbound_message import FAR, MISSING, TOO_FAR, UNABLE, error
 from cordata import from_us
@@ -35,21 +34,12 @@ _MAX_PERIODS = 250_000
 _THRESHOLD, _THRESHOLD_SINCE = "OTA_HotelAvailNotif_accept_BookingThreshold", 2018
 
 
-async def receive_avail(call: Call) -> Answer:
-    """OTA_HotelAvailNotif:FreeRooms, until 2018-10."""
-    return await _receive(call, AVAIL, freerooms.AVAIL, "OTA_HotelAvailNotifRS")
-
-
-async def receive_counts(call: Call) -> Answer:
-    """OTA_HotelInvCountNotif:FreeRooms, from 2020-10 on."""
-    return await _receive(call, INV_COUNT, freerooms.COUNTS, "OTA_HotelInvCountNotifRS")
-
-
-async def _receive(
-    call: Call, action: str, reader: Reader[FreeRoomsMessage], response: str
+async def receive_free_rooms(
+    call: Call, *, action: str, reader: Reader[FreeRoomsMessage]
 ) -> Answer:
+    """OTA_HotelAvailNotif:FreeRooms, and from 2020-10 on OTA_HotelInvCountNotif:FreeRooms."""
     message = await read(call, reader)
-    update = await admit(call, action, response, message)
+    update = await admit(call, action, reader.root.replace("RQ", "RS"), message)
     if isinstance(update, bytes):
         return update
     if problem := await _threshold_problem(call, message):

@@ -17,7 +17,6 @@ from alpinehub.alpinebits.inbound import (
     write_document,
 )
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Finding, Outcome, failed
-from alpinehub.alpinebits.protocol import INFO_PUSH, INVENTORY_PUSH
 from alpinehub.alpinebits.pull import respond_with
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.content import CONTENT
@@ -36,27 +35,8 @@ _EMPTY = {
 }
 
 
-async def receive_inventory(call: Call) -> Answer:
-    """OTA_HotelDescriptiveContentNotif:Inventory."""
-    return await _receive(call, INVENTORY_PUSH, "inventory")
-
-
-async def receive_info(call: Call) -> Answer:
-    """OTA_HotelDescriptiveContentNotif:Info."""
-    return await _receive(call, INFO_PUSH, "info")
-
-
-async def send_inventory(call: Call) -> Answer:
-    """OTA_HotelDescriptiveInfo:Inventory."""
-    return await _send(call, "inventory")
-
-
-async def send_info(call: Call) -> Answer:
-    """OTA_HotelDescriptiveInfo:Info."""
-    return await _send(call, "info")
-
-
-async def _receive(call: Call, action: str, kind: ContentKind) -> Answer:
+async def receive_content(call: Call, *, action: str, kind: ContentKind) -> Answer:
+    """OTA_HotelDescriptiveContentNotif:Inventory or :Info."""
     message = await read(call, CONTENT)
     response = "OTA_HotelDescriptiveContentNotifRS"
     update = await admit(call, action, response, message.pushed_as(kind))
@@ -83,7 +63,8 @@ def _read(root: _Element) -> ContentRequest:
 CONTENT_REQUEST = Reader(root="OTA_HotelDescriptiveInfoRQ", read=_read, type=ContentRequest)
 
 
-async def _send(call: Call, kind: ContentKind) -> Answer:
+async def send_content(call: Call, *, kind: ContentKind) -> Answer:
+    """OTA_HotelDescriptiveInfo:Inventory or :Info."""
     wanted = await read(call, CONTENT_REQUEST)
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
     if hotel is None:
