@@ -246,7 +246,7 @@ def write_options(kind: str, options: Mapping[str, str], before: str | None) -> 
 
 
 def new_secret() -> str:
-    """A generated secret, for a source of any kind: 112 bits."""
+    """A generated secret, for a source of any kind or an account: 112 bits."""
     return f"{secrets.randbelow(10)}{secrets.token_hex(14)}"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from alpinehub import accounts
-from alpinehub.cli.session import Group, Hub, hub_options, new_secret, read_secret
+from alpinehub.cli.session import Group, Hub, hub_options, read_secret
+from alpinehub.sources import new_secret
 from cordata.terminal import duration, show_list
 
 _from_stdin = click.option(

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from secrets import token_urlsafe
 from typing import IO, Any, TypeVar
 
 import click
@@ -21,9 +20,6 @@ from cordata.terminal import LazyGroup, as_record, moment
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-
-#: Size of a generated secret: 144 bits.
-_SECRET_BYTES = 18
 
 
 def _operator() -> str:
@@ -133,11 +129,6 @@ def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
     if not name or not equals:
         raise click.UsageError(f"{word!r} must be {form}")
     return name, value
-
-
-def new_secret() -> str:
-    """A generated secret."""
-    return token_urlsafe(_SECRET_BYTES)
 
 
 def read_secret(what: str) -> str:
