@@ -46,6 +46,7 @@ from alpinehub.reservations import (
     encode,
     new_id,
     next_res_status,
+    unique_id_type,
 )
 from cordata import Conflict, Row, Store, StoreUnavailable, Tx
 
@@ -391,7 +392,7 @@ async def add_version(tx: Tx, version: Version) -> None:
         reservation_id=reservation_id,
         version=version.number,
         hotel_id=version.hotel_id,
-        unique_id_type=15 if version.status == "cancelled" else 14,
+        unique_id_type=unique_id_type(version.status),
     )
     kind: Literal["received", "modified", "cancelled"] = "modified"
     if version.number == 1:

@@ -133,10 +133,10 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
             days.append(self.arrival_latest + timedelta(days=self.nights))
         return max((day for day in days if day is not None), default=None)
 
-    @property
-    def unique_id_type(self) -> int:
-        """AlpineBits UniqueID Type: 15 for a cancellation, 14 for everything else."""
-        return 15 if self.status == "cancelled" else 14
+
+def unique_id_type(status: Status) -> int:
+    """AlpineBits UniqueID Type: 15 for a cancellation, 14 for everything else."""
+    return 15 if status == "cancelled" else 14
 
 
 _encoder = msgspec.json.Encoder(order="deterministic")

@@ -13,7 +13,7 @@ from alpinehub.history import HistoryEntry
 from alpinehub.hotels import Unusable
 from alpinehub.intake import Version, add_version, ends_on
 from alpinehub.requests.listing import state_of, unknown
-from alpinehub.reservations import ReservationData, decode, encode
+from alpinehub.reservations import ReservationData, decode, encode, unique_id_type
 from cordata import Row, Store, Tx
 
 
@@ -48,7 +48,7 @@ async def resend(store: Store, request_id: str, *, account: str | None, by: str)
             "requests_resend",
             id=request_id,
             account_id=chosen,
-            unique_id_type=15 if request["status"] == "cancelled" else 14,
+            unique_id_type=unique_id_type(request["status"]),
         )
         again = []
         for row in rows:

@@ -23,7 +23,13 @@ from tests.integration.engine.template import begin
 from tests.queries import queries_of
 
 from alpinehub.alpinebits.endpoint import alpinebits
-from alpinehub.reservations import ReservationData, Status, encode, next_res_status
+from alpinehub.reservations import (
+    ReservationData,
+    Status,
+    encode,
+    next_res_status,
+    unique_id_type,
+)
 from cordata import Context
 from cordata.config.sections import StoreConfig
 from cordata.pool import Client
@@ -119,7 +125,7 @@ class Hub:
             db.execute(_ADD_VERSION, *values)
             db.execute(_END_WAITING, reservation_id)
             for reader in db.execute(_READERS, hotel_id):
-                waits = (version, hotel_id, data.unique_id_type)
+                waits = (version, hotel_id, unique_id_type(data.status))
                 db.execute(_FAN_OUT, reservation_id, reader["account_id"], *waits)
 
     def deliveries(self, account_id: int) -> dict[tuple[str, int], Found]:

@@ -22,6 +22,7 @@ from alpinehub.reservations import (
     encode,
     new_id,
     next_res_status,
+    unique_id_type,
 )
 
 BEFORE = ReservationData(
@@ -86,8 +87,8 @@ def test_content_hash_differs_when_content_does() -> None:
 
 def test_every_meal_plan_has_a_code() -> None:
     assert set(MEAL_PLAN_CODES) == set(get_args(MealPlan))
-    assert BEFORE.unique_id_type == 14
-    assert ReservationData(status="cancelled").unique_id_type == 15
+    assert unique_id_type("reservation") == 14
+    assert unique_id_type("cancelled") == 15
 
 
 #: As the first release wrote it, and its hash.
