@@ -80,7 +80,7 @@ async def post(request: WebhookRequest) -> Reply:
         refusals.alert(request.ctx, source, refusal, request.client)
         if refusal.bucket.of == "proof":
             raise _no_proof(request, source)
-        refusals.remember(refusal, request.ctx.now_us())
+        refusals.remember(refusal)
         raise _too_many(request, source, refusal)
     return thanks(source, request.headers)
 

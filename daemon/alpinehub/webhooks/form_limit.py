@@ -22,7 +22,7 @@ from alpinehub.models import Source
 from alpinehub.settings import HubSettings
 from cordata import Context, Store, Tx, fields
 
-#: Refusals that one worker caches. If one is dropped, the next submission asks the store.
+#: Refusals that one worker caches.
 MAX_REMEMBERED = 10_000
 _MINUTE_US, _HOUR_US = 60_000_000, 3_600_000_000
 _HASH = "alpinehub form limit"
@@ -109,15 +109,13 @@ class LimitsReached:
                 return LimitReached(bucket, until_us)
         return None
 
-    def remember(self, refusal: LimitReached, now_us: int) -> None:
-        """Cache a refusal. If there are too many, ended ones are dropped, then the oldest."""
-        known = self._until_us
-        if len(known) >= MAX_REMEMBERED:
-            for key in [key for key, until_us in known.items() if until_us <= now_us]:
-                del known[key]
-            while len(known) >= MAX_REMEMBERED:
-                del known[next(iter(known))]
-        known[refusal.bucket.key] = refusal.until_us
+    def remember(self, refusal: LimitReached) -> None:
+        """Cache a refusal. If there are too many, all are dropped: these submissions ask the store
+        once more.
+        """
+        if len(self._until_us) >= MAX_REMEMBERED:
+            self._until_us.clear()
+        self._until_us[refusal.bucket.key] = refusal.until_us
 
     def alert(
         self, ctx: Context, source: Source, refusal: LimitReached, client: str | None
