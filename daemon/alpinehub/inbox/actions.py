@@ -36,7 +36,7 @@ async def change_mapping(
 ) -> MappingResult:
     """Change the mapping of a source, and count what it can map now. Raises: Unusable."""
 
-    async def unit(tx: Tx) -> tuple[int, Mapping]:
+    async def unit(tx: Tx) -> Mapping:
         source = await require_source(tx, hotel, name)
         before = stored_mapping(source)
         mapping = msgspec.structs.replace(change(before), revision=before.revision)
@@ -48,9 +48,9 @@ async def change_mapping(
             was, written = source["mapping"] or "", mappings.encode(mapping)
             if not await tx.execute("set_mapping", id=source["id"], mapping=written, was=was):
                 raise Unusable("this mapping was changed at the same time", hint="try again")
-        return source["id"], mapping
+        return mapping
 
-    _, mapping = await store.run(unit)
+    mapping = await store.run(unit)
     wanted = InboxFilter(state="review", hotel=hotel, source=name, limit=_STEP)
     rows = await list_inbox(store, wanted)
     found = [await try_mapping(store, row["id"], mapping) for row in rows]
