@@ -163,7 +163,4 @@ _directories: WeakKeyDictionary[Store, Directory] = WeakKeyDictionary()
 
 def directory_of(ctx: Context) -> Directory:
     """The directory of this process; made at the first call."""
-    directory = _directories.get(ctx.store)
-    if directory is None:
-        directory = _directories[ctx.store] = Directory(ctx.store)
-    return directory
+    return _directories.get(ctx.store) or _directories.setdefault(ctx.store, Directory(ctx.store))
