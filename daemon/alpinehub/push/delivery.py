@@ -147,7 +147,7 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
     start of the list, so that any number of such requests stops no other.
     """
     server = target.client(private=ctx.settings["alpinehub"].push_private)
-    account = Client(account_id=due.account_id, protocol=target.protocol, client_id=CLIENT_ID)
+    account = Client(account_id=due.account_id, protocol=target.login.protocol, client_id=CLIENT_ID)
     alone = due.failures >= _ALONE_AFTER
     size, until = (1 if alone else _AT_ONCE), monotonic() + _BUSY_S
     failed: list[PushFailed] = []

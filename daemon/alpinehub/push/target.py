@@ -6,10 +6,10 @@ internet, or without TLS, only with `[alpinehub] push_private`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from alpinehub.accounts import require_account
-from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client.address import (
     Allowed,
     InvalidUrl,
@@ -39,28 +39,18 @@ _MAX_CHARS = 256
 class Target:
     """The server to which the guest requests of an account are pushed."""
 
-    url: Url
-    login: str
-    password: str = field(repr=False)
-    protocol: Protocol
+    login: Login
     #: Send bodies compressed.
     gzip: bool
 
     def client(self, *, private: bool) -> AlpineBitsClient:
         """A client for this server; `private`: it may be in the operator's network."""
-        login = Login(
-            url=self.url,
-            user=self.login,
-            password=self.password,
-            protocol=self.protocol,
-            client_id=CLIENT_ID,
-        )
         http = HttpClient(
             timeout_s=_TIMEOUT_S,
             max_bytes=_MAX_ANSWER_BYTES,
-            allowed=_allowed(self.url, private=private),
+            allowed=_allowed(self.login.url, private=private),
         )
-        return AlpineBitsClient(login=login, http=http)
+        return AlpineBitsClient(login=self.login, http=http)
 
 
 def _allowed(url: Url, *, private: bool) -> Allowed:
@@ -182,10 +172,11 @@ async def read_target(tx: Tx, account_id: int) -> Row | None:
 
 def open_target(ctx: Context, row: Row) -> Target:
     """The target in a row. Raises: CordataError if its password cannot be decrypted."""
-    return Target(
+    login = Login(
         url=parse_url(row["url"]),
-        login=row["login"],
+        user=row["login"],
         password=ctx.vault.open(row["secret"], context=PUSH_SECRET).decode(),
         protocol=PROTOCOLS[row["protocol"]],
-        gzip=bool(row["gzip"]),
+        client_id=CLIENT_ID,
     )
+    return Target(login=login, gzip=bool(row["gzip"]))

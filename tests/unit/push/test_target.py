@@ -7,18 +7,19 @@ from ipaddress import ip_address
 import pytest
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits_client.client import Login
 from alpinehub.hotels import Unusable
 from alpinehub.push.target import Target, check_url
 
 
 def target(url: str, *, private: bool) -> Target:
-    return Target(
+    login = Login(
         url=check_url(url, private=private),
-        login="hub",
+        user="hub",
         password="s3cret",
         protocol=PROTOCOLS["2024-10"],
-        gzip=False,
     )
+    return Target(login=login, gzip=False)
 
 
 def test_url_without_tls_is_refused_unless_it_stays_at_home() -> None:
