@@ -52,16 +52,6 @@ class HttpError(Exception):
         self.page = page
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorBody:
-    """The JSON of every error."""
-
-    error: str
-    message: str
-    problems: list[Problem]
-    request_id: str
-
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -71,7 +61,8 @@ def error_body(error: HttpError, request_id: str) -> bytes:
     if len(problems) > MAX_PROBLEMS:
         more = Problem("", f"and {len(problems) - MAX_PROBLEMS} more problems")
         problems = [*problems[:MAX_PROBLEMS], more]
-    return _encode(ErrorBody(error.code, error.message, problems, request_id))
+    body = {"error": error.code, "message": error.message, "problems": problems}
+    return _encode({**body, "request_id": request_id})
 
 
 def invalid(problems: list[Problem]) -> HttpError:
