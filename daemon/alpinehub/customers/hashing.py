@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
+from alpinehub.customers.phone import digits_of
+
 _GMAIL = ("gmail.com", "googlemail.com")
 
 
@@ -38,10 +40,6 @@ def _mailbox(text: str) -> str:
     return f"{name}{at}{domain}"
 
 
-def _digits(text: str) -> str:
-    return "".join(c for c in text if c in "0123456789")
-
-
 def _initial(text: str) -> str:
     return _lower(text)[:1]
 
@@ -50,14 +48,14 @@ def _initial(text: str) -> str:
 RULES: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "meta": {
         "email": _lower,
-        "phone": _digits,
+        "phone": digits_of,
         "first_name": _unmarked,
         "last_name": _unmarked,
         "city": _joined,
         "postal_code": _joined,
         "country": _joined,
         "state": _joined,
-        "birth_date": _digits,
+        "birth_date": digits_of,
         "gender": _initial,
     },
     "google": {

@@ -7,6 +7,11 @@ from __future__ import annotations
 _TAIL = 6
 
 
+def digits_of(text: str) -> str:
+    """The ASCII digits of a text."""
+    return "".join(c for c in text if c in "0123456789")
+
+
 def tail_of(number: str) -> str:
     """The last digits of a number."""
     return number[-_TAIL:]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from alpinehub.customers.phone import e164, tail_of
+from alpinehub.customers.phone import digits_of, e164, tail_of
 from alpinehub.hotels import Unusable
 from alpinehub.sql import encode_list
 from cordata import Row, Store, Tx
@@ -88,4 +88,4 @@ async def _ids_by_number(store: Store, phone: str, hotels: Iterable[Row]) -> lis
 def _plain(phone: str) -> str:
     """The digits of a number, and its leading +."""
     plus = "+" if phone.strip().startswith("+") else ""
-    return plus + "".join(c for c in phone.replace("(0)", "") if c in "0123456789")
+    return plus + digits_of(phone.replace("(0)", ""))

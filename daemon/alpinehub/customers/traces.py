@@ -22,6 +22,7 @@ from functools import lru_cache, partial
 from unicodedata import decimal
 from urllib.parse import unquote_plus
 
+from alpinehub.customers.phone import digits_of
 from alpinehub.customers.search import Customer
 from cordata import Row, Store, Tx
 
@@ -125,7 +126,7 @@ def _whole(email: str) -> re.Pattern[str]:
 def matcher_of(customer: Customer) -> PersonMatcher:
     """The matcher of a row of `customer`."""
     written = (customer["phone"] or "", customer["phone_e164"] or "")
-    numbers = frozenset(d for text in written if len(d := _digits(text)) >= _MIN_DIGITS)
+    numbers = frozenset(d for text in written if len(d := digits_of(text)) >= _MIN_DIGITS)
     first, last = customer["first_name"], customer["last_name"]
     name = f"{first} {last}".lower() if first and last else ""
     return PersonMatcher(customer["hotel_id"], customer["email"] or "", numbers, name)
@@ -136,12 +137,8 @@ def _read(text: str) -> set[str]:
     if not text.isascii():
         text = "".join(str(decimal(c)) if c.isdecimal() else c for c in text)
     written = [match[0] for match in _NUMBER.finditer(text)]
-    found = {_digits(part) for one in written for part in (one, *one.split("/"))}
+    found = {digits_of(part) for one in written for part in (one, *one.split("/"))}
     return found | {digits.removeprefix("00") for digits in found}
-
-
-def _digits(text: str) -> str:
-    return "".join(c for c in text if c in "0123456789")
 
 
 #: Rows of a page: versions are short, submissions may be 256 KiB each.
