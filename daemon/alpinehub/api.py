@@ -50,19 +50,20 @@ async def ready(ctx: Context) -> Reply:
     would get a 401: 503, too. If only some cannot, 200 with a warning that names them: one source
     must not take a host out of service.
     """
-    closed, is_all = "", False
     try:
-        reason = "" if await ctx.schema_current() else "the schema is older than this code"
-        if not reason:
-            closed, is_all = await _closed(ctx)
+        if not await ctx.schema_current():
+            return _not_ready("the schema is older than this code")
+        closed, is_all = await _closed(ctx)
     except CordataError as error:
-        reason = f"{error.code}: {error}"
-    if closed and is_all:
-        reason = closed
-    elif closed:
-        return Reply(200, msgspec.json.encode({"status": "ready", "warning": closed}))
-    if not reason:
+        return _not_ready(f"{error.code}: {error}")
+    if not closed:
         return _READY
+    if is_all:
+        return _not_ready(closed)
+    return Reply(200, msgspec.json.encode({"status": "ready", "warning": closed}))
+
+
+def _not_ready(reason: str) -> Reply:
     body = msgspec.json.encode({"status": "not ready", "reason": reason})
     return Reply(503, body, headers=((b"retry-after", b"5"),))
 
