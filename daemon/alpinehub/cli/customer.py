@@ -6,45 +6,37 @@ import json
 import os
 import sys
 import syslog
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import click
 
-from alpinehub.cli.session import OPERATOR, Hub, hub_options, with_hub
+from alpinehub.cli.session import OPERATOR, Hub, add_options, hub_options, with_hub
 from alpinehub.hotels import Unusable
 from cordata import Context
 from cordata.terminal import show_list, show_records
-
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 _hotel = click.option("--hotel", metavar="CODE", help="Of this hotel only.")
 _COLUMNS = ("id", "hotel", "first_name", "last_name", "email", "phone", "requests")
 
 
-def _customer_options(function: F) -> F:
-    """The options that identify a customer: exactly one of --id, --phone and --email."""
-    for option in (
-        _hotel,
-        click.option("--id", "id_", type=int, help="The customer's number."),
-        click.option("--phone", metavar="NUMBER", help="A telephone number, however written."),
-        click.option("--email", metavar="ADDRESS", help="An e-mail address."),
-    ):
-        function = option(function)
-    return function
-
-
-def _customer_and_scope_options(function: F) -> F:
-    """Also --all-hotels, for commands that must not touch another hotel's data by accident: each
-    hotel is responsible for the data of its guests.
-    """
-    all_hotels = click.option(
+#: Exactly one of --email, --phone and --id identifies a customer.
+_customer_options = add_options(
+    click.option("--email", metavar="ADDRESS", help="An e-mail address."),
+    click.option("--phone", metavar="NUMBER", help="A telephone number, however written."),
+    click.option("--id", "id_", type=int, help="The customer's number."),
+    _hotel,
+)
+#: For commands that must not touch another hotel's data by accident: each hotel is responsible for
+#: the data of its guests.
+_customer_and_scope_options = add_options(
+    _customer_options,
+    click.option(
         "--all-hotels", is_flag=True, help="Of all hotels that have this address or number."
-    )
-    return _customer_options(all_hotels(function))
+    ),
+)
 
 
 @click.group()

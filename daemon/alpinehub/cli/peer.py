@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import IO, Any, TypeVar
 
 import click
@@ -15,11 +15,10 @@ from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client.address import InvalidUrl, is_local, parse_url, read_address
 from alpinehub.alpinebits_client.client import AlpineBitsClient, Login
 from alpinehub.alpinebits_client.http import HttpClient, RequestFailed
-from alpinehub.cli.session import first_line
+from alpinehub.cli.session import add_options, first_line
 from cordata.terminal import printable
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
 
 #: The server cannot be reached, or its answer is not AlpineBits.
 EXIT_TRANSPORT = 3
@@ -52,46 +51,34 @@ class Failed(click.ClickException):
         """Print nothing."""
 
 
-def transport_options(function: F) -> F:
-    """Add --timeout, --ca-file and --insecure: how `HttpClient` calls a server."""
-    options = (
-        click.option(
-            "--timeout",
-            type=click.FloatRange(0.1, 3600),
-            default=30.0,
-            show_default=True,
-            help="Seconds for one request and its answer.",
-        ),
-        click.option(
-            "--ca-file",
-            type=click.Path(exists=True, dir_okay=False),
-            help="Certificates to trust in addition to the system's.",
-        ),
-        click.option("--insecure", is_flag=True, help="Trust any certificate. For tests."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def server_options(function: F) -> F:
-    """Add the options of `make_client` except the URL and the version."""
-    options = (
-        click.option("--user", required=True, help="The login of the hotel software."),
-        click.option(
-            "--password-file",
-            type=click.File("r"),
-            help="Read the password from the first line of a file; - is standard input.  "
-            f"[default: the variable {PASSWORD_VARIABLE}, else asked for]",
-        ),
-        click.option("--client-id", default="", help="X-AlpineBits-ClientID.  [default: none]"),
-        transport_options,
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
+#: How `HttpClient` calls a server.
+transport_options = add_options(
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0.1, 3600),
+        default=30.0,
+        show_default=True,
+        help="Seconds for one request and its answer.",
+    ),
+    click.option(
+        "--ca-file",
+        type=click.Path(exists=True, dir_okay=False),
+        help="Certificates to trust in addition to the system's.",
+    ),
+    click.option("--insecure", is_flag=True, help="Trust any certificate. For tests."),
+)
+#: Those of `make_client` except the URL and the version.
+server_options = add_options(
+    click.option("--user", required=True, help="The login of the hotel software."),
+    click.option(
+        "--password-file",
+        type=click.File("r"),
+        help="Read the password from the first line of a file; - is standard input.  "
+        f"[default: the variable {PASSWORD_VARIABLE}, else asked for]",
+    ),
+    click.option("--client-id", default="", help="X-AlpineBits-ClientID.  [default: none]"),
+    transport_options,
+)
 version_option = click.option(
     "--version",
     "protocol",

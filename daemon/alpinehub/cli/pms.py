@@ -16,7 +16,7 @@ from alpinehub.alpinebits_client.message import HotelName, Period
 from alpinehub.alpinebits_client.offer import offer
 from alpinehub.cli.peer import converse, make_client, server_options, version_option
 from alpinehub.cli.peer_view import finish, show_handshake, show_requests
-from alpinehub.cli.session import as_json
+from alpinehub.cli.session import add_options, as_json
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 
@@ -44,7 +44,7 @@ def _with_client(function: Callable[..., None]) -> Callable[..., None]:
         client = make_client(**{name: given.pop(name) for name in ("url", "protocol", *names)})
         function(client, gzip=gzip, json_=json_, **given)
 
-    options = (
+    add = add_options(
         click.option("--url", required=True, help="The server's AlpineBits endpoint."),
         version_option,
         server_options,
@@ -55,9 +55,7 @@ def _with_client(function: Callable[..., None]) -> Callable[..., None]:
         ),
         as_json,
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return add(command)
 
 
 def _hotel(function: Callable[..., None]) -> Callable[..., None]:

@@ -62,6 +62,17 @@ class Hub:
             click.echo(sentence)
 
 
+def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """A decorator that adds several options, in the order of the help."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
 def with_hub(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command a Hub as its first argument."""
 
