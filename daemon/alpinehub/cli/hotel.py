@@ -188,11 +188,10 @@ def set_(
     """
     settings: dict[str, int | str | None] = {}
     if stale_after is not None:
-        settings["stale_after_h"] = _hours(stale_after)
-    if alert_email is not None:
-        settings["alert_email"] = alert_email
-    if report_language is not None:
-        settings["report_language"] = report_language
+        hours = _number(stale_after, "--stale-after must be a number of hours")
+        settings["stale_after_h"] = hours
+    texts = {"alert_email": alert_email, "report_language": report_language}
+    settings |= {name: text for name, text in texts.items() if text is not None}
     change = hotels.HotelChange(
         columns={name: value for name, value in columns.items() if value is not None},
         settings=settings,
@@ -215,18 +214,15 @@ def _days(text: str) -> tuple[str, int | None]:
     if key not in _RETENTION_KEYS:
         near = hotels.nearest(key, list(_RETENTION_KEYS)) or f"one of {', '.join(_RETENTION_KEYS)}"
         raise click.UsageError(f"--retention {key!r} is not known; {near}")
-    if days == _DEFAULT:
-        return key, None
-    if not days.isdecimal() or len(days) > 5:
-        raise click.UsageError(f"--retention {key}= must be a number of days or {_DEFAULT}")
-    return key, int(days)
+    return key, _number(days, f"--retention {key}= must be a number of days")
 
 
-def _hours(text: str) -> int | None:
+def _number(text: str, problem: str) -> int | None:
+    """A number; None for `default`. Raises: UsageError with the problem."""
     if text == _DEFAULT:
         return None
     if not text.isdecimal() or len(text) > 5:
-        raise click.UsageError(f"--stale-after must be a number of hours or {_DEFAULT}")
+        raise click.UsageError(f"{problem} or {_DEFAULT}")
     return int(text)
 
 
