@@ -21,11 +21,8 @@ Kind = Literal["modified", "cancelled", "duplicates", "errors", "spam"]
 
 async def add(tx: Tx, hotel_id: int, kind: Kind) -> None:
     """Count one submission of a hotel, in the caller's unit."""
-    await tx.insert("hour_change", hotel_id=hotel_id, hour_at=_hour(tx.now_us), **{kind: 1})
-
-
-def _hour(at: int) -> int:
-    return at - at % _HOUR_US
+    hour_at = tx.now_us - tx.now_us % _HOUR_US
+    await tx.insert("hour_change", hotel_id=hotel_id, hour_at=hour_at, **{kind: 1})
 
 
 async def fold(store: Store) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
-from alpinehub.alpinebits.actions.rate_plans import read_plans, unpack
+from alpinehub.alpinebits.actions.rate_plans import read_plans
 from alpinehub.alpinebits.inbound import DocumentKind, read_document
 from alpinehub.alpinebits.rules import periods
 from alpinehub.hotels import require_hotel
@@ -58,7 +58,8 @@ async def read_data(store: Store, code: str, what: str) -> list[dict[str, object
         if what == "rates":
             plans = await read_plans(tx, hotel_id)
             return [
-                {"code": code, "xml": unpack(plan).decode()} for code, plan in sorted(plans.items())
+                {"code": code, "xml": zlib.decompress(plan).decode()}
+                for code, plan in sorted(plans.items())
             ]
         if what == "activities":
             rows = await tx.fetch_all("activity_all", hotel_id=hotel_id)

@@ -5,7 +5,6 @@ Which actions each of them has is in `action.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -100,11 +99,3 @@ _ALL = (
 )
 #: Every version by its name, oldest first.
 PROTOCOLS: Final[Mapping[str, Protocol]] = {protocol.name: protocol for protocol in _ALL}
-
-#: The form of a version's name ("2015-07b" existed).
-_WELL_FORMED = re.compile(r"[0-9]{4}-[0-9]{2}[a-z]?")
-
-
-def well_formed(name: str) -> bool:
-    """Whether a text has the form of a protocol version's name, supported or not."""
-    return _WELL_FORMED.fullmatch(name) is not None

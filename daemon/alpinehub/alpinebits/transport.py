@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import re
 import zlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -23,7 +24,6 @@ from alpinehub.alpinebits import transport_error
 from alpinehub.alpinebits.call import THREAD_BYTES
 from alpinehub.alpinebits.concurrency_limit import reserve
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, clean
-from alpinehub.alpinebits.protocol import well_formed
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.login import TooManyLogins, authenticate, shown
 from alpinehub.memory_budget import Allocation
@@ -38,6 +38,8 @@ _RATIO_FREE_BYTES = 64 * 1024
 #: Most parts of a form: two are expected, a few more are ignored.
 _MAX_PARTS = 16
 _MAX_ACTION_CHARS = 128
+#: The form of a protocol version's name, supported or not ("2015-07b" existed).
+_VERSION = re.compile(r"[0-9]{4}-[0-9]{2}[a-z]?")
 _PROBLEMS: Final[dict[Fault, str]] = {
     "no_boundary": "multipart/form-data without a boundary",
     "malformed": "the multipart body is malformed",
@@ -184,7 +186,7 @@ def protocol_name(request: Request) -> str:
     name = request.headers.get("x-alpinebits-clientprotocolversion", "").strip()
     if not name:
         raise TransportError(400, "the header X-AlpineBits-ClientProtocolVersion is missing")
-    if not well_formed(name):
+    if not _VERSION.fullmatch(name):
         raise TransportError(400, transport_error.BAD_VERSION)
     return name
 

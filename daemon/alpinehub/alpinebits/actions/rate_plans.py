@@ -111,7 +111,7 @@ def _make(
                 return {}, failed(UNABLE, text, status=_SEND_RATEPLANS)
             seen, before = known[one.code]
             try:
-                made[one.code] = (seen, zlib.compress(apply_overlay(unpack(before), body)))
+                made[one.code] = (seen, zlib.compress(apply_overlay(zlib.decompress(before), body)))
             except TooLarge:
                 text = "with this Overlay the rate plan is too large; send the whole plan"
                 return {}, failed(UNABLE, text, status=_SEND_RATEPLANS)
@@ -156,11 +156,6 @@ async def _read_known(tx: Tx, hotel_id: int) -> dict[str, tuple[int, bytes]]:
 async def read_plans(tx: Tx, hotel_id: int) -> dict[str, bytes]:
     """All plans of a hotel by code, compressed: decompressed they may take gigabytes."""
     return {code: body for code, (_, body) in (await _read_known(tx, hotel_id)).items()}
-
-
-def unpack(plan: bytes) -> bytes:
-    """Decompress a plan to canonical XML."""
-    return zlib.decompress(plan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +239,7 @@ def _select(
     for code, packed in sorted(known.items()):
         if sum(map(len, selected)) > MAX_RESPONSE_BYTES:
             return None
-        plan = unpack(packed)
+        plan = zlib.decompress(packed)
         about = attributes(plan)
         currency = about.get("CurrencyCode")
         if protocol.currencies is not None and currency not in protocol.currencies:
