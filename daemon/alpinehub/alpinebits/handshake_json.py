@@ -8,6 +8,8 @@ The client sends it in EchoData; the server answers in the same form with what b
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
 
@@ -15,35 +17,45 @@ class NoCapabilities(ValueError):
     """The text is not the JSON of a handshake."""
 
 
-class Action(msgspec.Struct, omit_defaults=True):
-    """The capability of an action, and its variants."""
+class _Action(msgspec.Struct, omit_defaults=True):
+    """The capability of an action, and its variants. null is the same as leaving an array out."""
 
     action: str
-    #: None: it was sent as null. Empty: it is left out, as the standard requires.
     supports: tuple[str, ...] | None = ()
 
 
-class Version(msgspec.Struct, omit_defaults=True):
-    """A protocol version and its actions."""
-
+class _Version(msgspec.Struct, omit_defaults=True):
     version: str
-    actions: tuple[Action, ...] | None = ()
+    actions: tuple[_Action, ...] | None = ()
 
 
-class Handshake(msgspec.Struct, omit_defaults=True):
-    """The document."""
-
-    versions: tuple[Version, ...] | None = ()
+class _Handshake(msgspec.Struct, omit_defaults=True):
+    versions: tuple[_Version, ...] | None = ()
 
 
-def encode(versions: tuple[Version, ...]) -> str:
-    """The JSON; empty arrays are left out."""
-    return msgspec.json.encode(Handshake(versions)).decode()
+def encode(capabilities: Mapping[str, Mapping[str, Iterable[str]]]) -> str:
+    """The JSON of version -> action -> supports; empty arrays are left out, as the standard
+    requires.
+    """
+    versions = (
+        _Version(name, tuple(_Action(action, tuple(some)) for action, some in actions.items()))
+        for name, actions in capabilities.items()
+    )
+    return msgspec.json.encode(_Handshake(tuple(versions))).decode()
 
 
-def decode(text: str) -> Handshake:
-    """Read the JSON. Raises: NoCapabilities."""
+def decode(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Version -> action -> supports; repeated entries are merged. Raises: NoCapabilities."""
     try:
-        return msgspec.json.decode(text.encode(), type=Handshake)
+        handshake = msgspec.json.decode(text.encode(), type=_Handshake)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         raise NoCapabilities from None
+    merged: dict[str, dict[str, dict[str, None]]] = {}
+    for version in handshake.versions or ():
+        actions = merged.setdefault(version.version, {})
+        for one in version.actions or ():
+            actions.setdefault(one.action, {}).update(dict.fromkeys(one.supports or ()))
+    return {
+        version: {action: tuple(supports) for action, supports in actions.items()}
+        for version, actions in merged.items()
+    }

@@ -9,7 +9,6 @@ from typing import Final
 
 from alpinehub.alpinebits import handshake_json
 from alpinehub.alpinebits.action import ACTIONS
-from alpinehub.alpinebits.handshake_json import Action, Version
 from alpinehub.alpinebits.protocol import PROTOCOLS, PUSH, Protocol
 
 #: Capabilities that the hub does not announce as a server, with the year of their first version.
@@ -26,21 +25,21 @@ _NOT_OFFERED: Final = "OTA_HotelAvailNotif_accept_BookingThreshold"
 def offer() -> str:
     """The JSON for EchoData: all versions that have a handshake."""
     return handshake_json.encode(
-        tuple(
-            Version(protocol.name, _actions(protocol))
+        {
+            protocol.name: _actions(protocol)
             for protocol in PROTOCOLS.values()
             if not protocol.housekeeping
-        )
+        }
     )
 
 
-def _actions(protocol: Protocol) -> tuple[Action, ...]:
-    announced = [
-        Action(one.capability, _supports(one.capability, one.supports_in(protocol), protocol))
+def _actions(protocol: Protocol) -> dict[str, tuple[str, ...]]:
+    announced = {
+        one.capability: _supports(one.capability, one.supports_in(protocol), protocol)
         for one in ACTIONS
         if one.is_announced_in(protocol)
-    ]
-    return (*announced, Action(_PUSH_CAPABILITY))
+    }
+    return {**announced, _PUSH_CAPABILITY: ()}
 
 
 def _supports(
@@ -56,11 +55,3 @@ def action_of(capability: str) -> str:
     if capability == _PUSH_CAPABILITY:
         return PUSH
     return next((one.name for one in ACTIONS if one.capability == capability), capability)
-
-
-def read_common(text: str) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Version -> action -> supports, of the JSON in a handshake. Raises: NoCapabilities."""
-    return {
-        version.version: {one.action: one.supports or () for one in version.actions or ()}
-        for version in handshake_json.decode(text).versions or ()
-    }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import html
 import json
 
+from alpinehub.alpinebits import handshake_json
 from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.protocol import HANDSHAKE
 from alpinehub.alpinebits_client import message
-from alpinehub.alpinebits_client.offer import action_of, offer, read_common
+from alpinehub.alpinebits_client.offer import action_of, offer
 from alpinehub.alpinebits_client.reply import HANDSHAKE_STATUS, Reply
 from alpinehub.check.peer import NO_VERSION, Peer
 from alpinehub.check.suite import PASSED, Check, CheckFailed, Result, failed, warning
@@ -24,7 +25,7 @@ def _common(reply: Reply) -> dict[str, dict[str, tuple[str, ...]]]:
     if len(found) != 1:
         raise CheckFailed(f"{len(found)} warnings with Status={HANDSHAKE_STATUS}, not one")
     try:
-        return {name: dict(actions) for name, actions in read_common(found[0].text).items()}
+        return handshake_json.decode(found[0].text)
     except NoCapabilities:
         raise CheckFailed("the warning's text is not the JSON of a handshake") from None
 

@@ -7,13 +7,14 @@ import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from alpinehub.alpinebits import handshake_json
 from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS, READ, Protocol
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.client import Login, encode_multipart
 from alpinehub.alpinebits_client.http import HttpClient, HttpResponse
 from alpinehub.alpinebits_client.message import HotelName
-from alpinehub.alpinebits_client.offer import offer, read_common
+from alpinehub.alpinebits_client.offer import offer
 from alpinehub.alpinebits_client.reply import Reply, read_reply
 
 #: A version that does not exist, and a code that no hotel has.
@@ -101,7 +102,7 @@ async def served_by(peer: Peer) -> dict[str, Protocol]:
             continue
         for remark in (await one.handshake(offer())).remarks:
             try:
-                found |= read_common(remark.text).keys()
+                found |= handshake_json.decode(remark.text).keys()
             except NoCapabilities:
                 continue
     return {name: protocol for name, protocol in PROTOCOLS.items() if name in found}

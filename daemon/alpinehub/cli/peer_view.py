@@ -9,11 +9,11 @@ from typing import Any
 import click
 import msgspec
 
+from alpinehub.alpinebits import handshake_json
 from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits_client.client import AlpineBitsClient, accepts_gzip
 from alpinehub.alpinebits_client.guest import Received, read
 from alpinehub.alpinebits_client.http import HttpResponse
-from alpinehub.alpinebits_client.offer import read_common
 from alpinehub.alpinebits_client.reply import (
     HANDSHAKE_STATUS,
     Reply,
@@ -76,7 +76,7 @@ def _common(reply: Reply) -> tuple[Mapping[str, Mapping[str, Sequence[str]]], st
     if len(found) != 1:
         return {}, "" if reply.outcome == "error" else "there is no ALPINEBITS_HANDSHAKE warning"
     try:
-        return read_common(found[0]), ""
+        return handshake_json.decode(found[0]), ""
     except NoCapabilities:
         return {}, "the ALPINEBITS_HANDSHAKE warning is not the JSON of a handshake"
 

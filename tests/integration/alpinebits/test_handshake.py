@@ -8,13 +8,8 @@ import pytest
 from tests.integration.alpinebits import material
 
 from alpinehub.alpinebits.action import announce
-from alpinehub.alpinebits.actions.handshake import (
-    ECHO,
-    encode_common,
-    intersect,
-    ping,
-)
-from alpinehub.alpinebits.handshake_json import NoCapabilities
+from alpinehub.alpinebits.actions.handshake import ECHO, intersect, ping
+from alpinehub.alpinebits.handshake_json import NoCapabilities, encode
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import read_here
 from alpinehub.models import Account
@@ -24,7 +19,7 @@ OURS = {name: announce(NOBODY, protocol) for name, protocol in PROTOCOLS.items()
 
 
 def common(*versions: object) -> Any:
-    return json.loads(encode_common(intersect(json.dumps({"versions": list(versions)}), OURS)))
+    return json.loads(encode(intersect(json.dumps({"versions": list(versions)}), OURS)))
 
 
 def test_handshake_keeps_common_versions_actions_and_nothing_else() -> None:
@@ -59,7 +54,7 @@ def test_handshake_keeps_common_versions_actions_and_nothing_else() -> None:
     "echo", ["{}", '{"versions":null}', '{"versions":[]}', '{"versions":[{"version":"1"}],"x":1}']
 )
 def test_handshake_leaves_out_empty_arrays(echo: str) -> None:
-    assert encode_common(intersect(echo, OURS)) == "{}"
+    assert encode(intersect(echo, OURS)) == "{}"
 
 
 def test_handshake_takes_double_entries_together() -> None:
@@ -75,9 +70,7 @@ def test_handshake_takes_double_entries_together() -> None:
 
 def test_handshake_reads_escaped_json() -> None:
     echo = html.escape('{"versions":[{"version":"2020-10"}]}')
-    assert json.loads(encode_common(intersect(echo, OURS))) == {
-        "versions": [{"version": "2020-10"}]
-    }
+    assert json.loads(encode(intersect(echo, OURS))) == {"versions": [{"version": "2020-10"}]}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +91,7 @@ def test_ping_answer_is_valid_and_echoes_when_asked_with_a_sample(
     folder: str, version: str
 ) -> None:
     echo = read_here(material.message(folder, "Handshake-OTA_PingRQ.xml"), PROTOCOLS[version], ECHO)
-    document = ping(encode_common(intersect(echo, OURS)), echo)
+    document = ping(encode(intersect(echo, OURS)), echo)
     assert material.problems(document, version) == []
     assert read_ping_answer(document) == echo
 

@@ -7,11 +7,11 @@ import pytest
 from alpinehub.alpinebits import grammar
 from alpinehub.alpinebits.action import ACTIONS
 from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.handshake_json import NoCapabilities
+from alpinehub.alpinebits.handshake_json import NoCapabilities, decode
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.message import HotelName, Period
-from alpinehub.alpinebits_client.offer import action_of, offer, read_common
+from alpinehub.alpinebits_client.offer import action_of, offer
 
 HOTEL = HotelName(code="EDELW", name='Zum "Löwen" & <Co>\u202e')
 ROOMS = (
@@ -58,12 +58,12 @@ def test_free_rooms_are_limits_until_2018_and_counts_later() -> None:
 
 
 def test_offer_is_the_same_when_it_is_read() -> None:
-    common = read_common(offer())
+    common = decode(offer())
     assert list(common) == ["2018-10", "2020-10", "2022-10", "2024-10"]
     assert "action_OTA_Ping" in common["2022-10"] and "action_OTA_Ping" not in common["2024-10"]
     assert common["2024-10"]["action_OTA_Read"] == ("OTA_Read_accept_RoomRates",)
     assert "action_OTA_HotelAvailNotif" not in common["2020-10"]
-    assert read_common("{}") == {}
+    assert decode("{}") == {}
 
 
 def test_threshold_is_not_offered_by_who_never_says_it() -> None:
@@ -71,7 +71,7 @@ def test_threshold_is_not_offered_by_who_never_says_it() -> None:
 
 
 def test_all_that_the_hub_can_is_offered_and_its_action_found() -> None:
-    common = read_common(offer())
+    common = decode(offer())
     for action in ACTIONS:
         years = [one for one in PROTOCOLS.values() if not one.housekeeping]
         for protocol in (one for one in years if action.is_announced_in(one)):
@@ -86,4 +86,4 @@ def test_all_that_the_hub_can_is_offered_and_its_action_found() -> None:
 @pytest.mark.parametrize("said", ["", "[]", '{"versions":[{}]}', "[" * 100_000, "\ud800", "null"])
 def test_offer_of_another_kind_is_none(said: str) -> None:
     with pytest.raises(NoCapabilities):
-        read_common(said)
+        decode(said)

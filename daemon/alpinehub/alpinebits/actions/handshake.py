@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from alpinehub.alpinebits import handshake_json
 from alpinehub.alpinebits.action import announce
 from alpinehub.alpinebits.call import Answer, Call, PlainText, read, respond
 from alpinehub.alpinebits.document import escape_text
-from alpinehub.alpinebits.handshake_json import Action, Handshake, NoCapabilities, Version
-from alpinehub.alpinebits.handshake_json import decode as decode_handshake
-from alpinehub.alpinebits.handshake_json import encode as encode_handshake
+from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.outcome import INVALID_VALUE, failed, opening
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import Reader
@@ -56,7 +55,7 @@ async def handshake(call: Call) -> Answer:
         problem = "EchoData is not the JSON of a handshake"
         return respond(call, "OTA_PingRS", failed(INVALID_VALUE, problem))
     await _store_agreed(call.ctx, call.account.id, common)
-    return ping(encode_common(common), echo)
+    return ping(handshake_json.encode(common), echo)
 
 
 async def send_version(call: Call) -> Answer:
@@ -122,41 +121,17 @@ def ping(common: str, echo: str) -> bytes:
 
 
 def intersect(echo: str, ours: Capabilities) -> Common:
-    """What both sides support, in the order of the client's EchoData; repeated entries are merged.
-
-    Raises: NoCapabilities.
-    """
-    offered: dict[str, dict[str, set[str]]] = {}
-    for version in _decode(echo).versions or ():
-        actions = offered.setdefault(version.version, {})
-        for action in version.actions or ():
-            actions.setdefault(action.action, set()).update(action.supports or ())
+    """What both sides support, in the order of the client's EchoData. Raises: NoCapabilities."""
+    try:
+        offered = handshake_json.decode(echo)
+    except NoCapabilities:  # some clients escape the JSON twice
+        offered = handshake_json.decode(html.unescape(echo))
     return {
         version: {
-            action: sorted(supports & ours[version][action])
+            action: sorted(ours[version][action].intersection(supports))
             for action, supports in actions.items()
             if action in ours[version]
         }
         for version, actions in offered.items()
         if version in ours
     }
-
-
-def encode_common(common: Common) -> str:
-    """The JSON of a handshake; empty arrays are left out."""
-    return encode_handshake(
-        tuple(
-            Version(name, tuple(Action(one, (*supports,)) for one, supports in agreed.items()))
-            for name, agreed in common.items()
-        )
-    )
-
-
-def _decode(echo: str) -> Handshake:
-    """Decode the text as it is, or else with its character references resolved: some clients
-    escape the JSON twice. Raises: NoCapabilities.
-    """
-    try:
-        return decode_handshake(echo)
-    except NoCapabilities:
-        return decode_handshake(html.unescape(echo))
