@@ -10,8 +10,6 @@ import asyncio
 import logging
 from typing import Final
 
-import msgspec
-
 from alpinehub.alpinebits.call import CONVERT_LARGE, POOL_BYTES, POOL_TIMEOUT_S, Call, respond
 from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.large import Converted, StoredContent, convert
@@ -54,10 +52,9 @@ async def _convert(call: Call, stored: StoredContent) -> Converted:
     if len(stored.content) <= POOL_BYTES:
         return await asyncio.to_thread(convert, stored)
     async with limit_of(call.ctx).reading():
-        payload = msgspec.structs.asdict(stored)
         try:
             return await in_the_pool(
-                call.ctx, CONVERT_LARGE, payload, timeout_s=POOL_TIMEOUT_S, type=Converted
+                call.ctx, CONVERT_LARGE, stored, timeout_s=POOL_TIMEOUT_S, type=Converted
             )
         except PoolError as error:
             _log.warning(
