@@ -25,20 +25,11 @@ from alpinehub.webhooks.interpretation import (
     Mapped,
     Received,
     Unmapped,
+    interpret,
     take_apart,
 )
-from alpinehub.webhooks.interpretation import (
-    interpret as interpret_body,
-)
 from alpinehub.webhooks.submission import Answer, Unreadable
-from cordata import (
-    Conflict,
-    Context,
-    Row,
-    StoreUnavailable,
-    TransientError,
-    Tx,
-)
+from cordata import Conflict, Context, Row, StoreUnavailable, TransientError, Tx
 
 #: States of a row that is not settled.
 OPEN = ("received", "review")
@@ -119,7 +110,7 @@ def interpreted(
         mapping = mapping or mappings.of_source(row["kind"], row["mapping"])
     except msgspec.DecodeError:
         return Unmapped(("mapping_unreadable",)), Mapping()
-    return interpret_body(_received(row), mapping, joined_hotel(row), accept=accept), mapping
+    return interpret(_received(row), mapping, joined_hotel(row), accept=accept), mapping
 
 
 def parts_of(row: Row) -> tuple[Answer, ...]:
