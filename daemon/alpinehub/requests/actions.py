@@ -14,6 +14,7 @@ from alpinehub.hotels import Unusable
 from alpinehub.intake import Version, add_version, ends_on
 from alpinehub.requests.listing import state_of, unknown
 from alpinehub.reservations import ReservationData, decode, encode, unique_id_type
+from alpinehub.sql import encode_list
 from cordata import Row, Store, Tx
 
 
@@ -163,7 +164,7 @@ async def _readers(tx: Tx, request: Row, account: str | None) -> int | None:
 
 async def _newest(tx: Tx, request: Row) -> dict[int, Row]:
     """The deliveries of the newest version, by account."""
-    rows = await tx.fetch_all("requests_deliveries", id=request["id"])
+    rows = await tx.fetch_all("requests_deliveries", ids=encode_list([request["id"]]))
     return {row["account_id"]: row for row in rows if row["version"] == request["version"]}
 
 

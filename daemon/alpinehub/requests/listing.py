@@ -100,7 +100,7 @@ async def _list(tx: Tx, wanted: RequestFilter) -> Page:
             )
         else:
             rows = await _read(tx, hotel_id, before_id, before_at)
-        states = await _states(tx, [row["id"] for row in rows])
+        states = await _states(tx, rows)
         for row in rows:
             if row["created_at"] < (wanted.since_us or 0) - _APART_US:
                 return Page(items, None)
@@ -141,10 +141,13 @@ async def _read(tx: Tx, hotel_id: int | None, before_id: str, before_at: int) ->
     )
 
 
-async def _states(tx: Tx, ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+async def _states(tx: Tx, requests: Sequence[Row]) -> dict[str, list[dict[str, Any]]]:
+    """The deliveries of the newest version of each request."""
+    newest = {row["id"]: row["version"] for row in requests}
     found: dict[str, list[dict[str, Any]]] = {}
-    for row in await tx.fetch_all("requests_states", ids=encode_list(ids)):
-        found.setdefault(row["reservation_id"], []).append(_delivery(row))
+    for row in await tx.fetch_all("requests_deliveries", ids=encode_list(newest)):
+        if row["version"] == newest[row["reservation_id"]]:
+            found.setdefault(row["reservation_id"], []).append(_delivery(row))
     return found
 
 
@@ -204,7 +207,7 @@ async def find_request(store: Store, request_id: str) -> dict[str, Any]:
         if row is None:
             raise unknown(request_id)
         events = await tx.fetch_all("requests_history", id=request_id)
-        deliveries = await tx.fetch_all("requests_deliveries", id=request_id)
+        deliveries = await tx.fetch_all("requests_deliveries", ids=encode_list([request_id]))
         reasons = {(one["account"], one["version"]): one["rejected_text"] for one in deliveries}
         return {
             **{name: value for name, value in dict(row).items() if name != "data"},

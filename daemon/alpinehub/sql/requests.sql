@@ -28,7 +28,7 @@ SELECT version, res_status, created_at, request_id FROM reservation_version
 WHERE reservation_id = :id ORDER BY version
 
 -- name: requests_deliveries
-SELECT d.account_id, u.name AS account, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
+SELECT d.reservation_id, d.account_id, u.name AS account, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
     d.acked_at, d.cancelled_at, d.sent_count, d.undeliverable_code, d.undeliverable_text, d.rejected_text,
     d.client_id, (d.rejected_text IS NOT NULL) AS rejected,
     (d.undeliverable_code IS NOT NULL OR d.undeliverable_text IS NOT NULL) AS undeliverable,
@@ -41,26 +41,7 @@ SELECT d.account_id, u.name AS account, d.version, d.waiting, d.first_sent_at, d
 FROM delivery d JOIN account u ON u.id = d.account_id
 LEFT JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
 JOIN hotel h ON h.id = d.hotel_id
-WHERE d.reservation_id = :id ORDER BY d.version, u.name
-
--- name: requests_states
--- The delivery states of the newest version of each request.
-SELECT d.reservation_id, u.name AS account, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
-    d.acked_at, d.cancelled_at, d.sent_count, d.undeliverable_code, d.client_id,
-    (d.rejected_text IS NOT NULL) AS rejected,
-    (d.undeliverable_code IS NOT NULL OR d.undeliverable_text IS NOT NULL) AS undeliverable,
-    (uh.account_id IS NULL) AS revoked,
-    (u.disabled_at IS NOT NULL OR h.disabled_at IS NOT NULL) AS disabled,
-    (d.unique_id_type = 15 AND NOT EXISTS (  -- as in waiting_delivery
-        SELECT 1 FROM delivery given
-        WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
-            AND given.version < d.version AND given.last_sent_at IS NOT NULL)) AS unneeded
-FROM reservation r JOIN delivery d ON d.reservation_id = r.id AND d.version = r.version
-JOIN account u ON u.id = d.account_id
-LEFT JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
-JOIN hotel h ON h.id = d.hotel_id
-WHERE r.id IN :ids[text]
-ORDER BY u.name
+WHERE d.reservation_id IN :ids[text] ORDER BY d.reservation_id, d.version, u.name
 
 -- name: requests_inbox
 SELECT id, received_at, state, outcome, request_id FROM inbox

@@ -50,7 +50,6 @@ HOT = (
     ("report_inbox", "inbox_outcome"),
     ("requests_newest", "PRIMARY KEY"),
     ("requests_of_hotel", "reservation_created"),
-    ("requests_states", "PRIMARY KEY"),
     ("requests_deliveries", "PRIMARY KEY"),
     ("requests_history", "reservation_event_reservation"),
     ("history_add_once", "reservation_event_reservation"),
