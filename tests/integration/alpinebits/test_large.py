@@ -10,6 +10,7 @@ import pytest
 from tests.contract.pool.running import running
 from tests.integration.alpinebits.hub import Hub, notif_report_rq, open_hub
 
+from alpinehub.alpinebits import call
 from alpinehub.alpinebits.call import POOL_BYTES
 from cordata.pool import SyncClient
 
@@ -27,6 +28,13 @@ async def send(hub: Hub, document: str) -> httpx.Response:
     return await hub.post("u1", "OTA_NotifReport:GuestRequests", document)
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub waits for the pool of a busy machine, instead of reading the document itself."""
+    monkeypatch.setattr(call, "POOL_TIMEOUT_S", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_large_acknowledgement_is_read_in_a_child(tmp_path: Path) -> None:
     with running(tmp_path, app="alpinehub.app:app", workers=1) as path:
         async with open_hub(tmp_path / "state", path) as hub:
@@ -63,6 +71,7 @@ async def test_large_acknowledgement_is_read_here_when_there_is_no_pool(
     ]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_document_that_kills_is_not_read_here(tmp_path: Path) -> None:
     with running(tmp_path, app="tests.integration.alpinebits.deadly:app", workers=1) as path:
         async with open_hub(tmp_path / "state", path) as hub:
