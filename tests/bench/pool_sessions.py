@@ -27,7 +27,8 @@ from tests.bench.pool_work import PAYLOAD, PROCESSES, verdict
 from tests.contract.pool.running import running
 
 from cordata.pool import Client
-from cordata.pool.shared.sessions import SessionLimits, SessionStore
+from cordata.pool.shared.sessions import SessionStore
+from cordata.pool.shared.spec import SessionLimits
 
 OUTSTANDING = 64
 #: Kinds of calls: command, and how many of the sessions take turns.

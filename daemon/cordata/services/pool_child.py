@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import asdict, fields
+from dataclasses import fields
 
 from msgspec.structs import replace
 
@@ -16,8 +16,8 @@ from cordata.config.pool import PoolConfig
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
 from cordata.pool.shared.paths import Place
-from cordata.pool.shared.sessions import SessionLimits, SessionStore
-from cordata.pool.shared.spec import ChildSpec
+from cordata.pool.shared.sessions import SessionStore
+from cordata.pool.shared.spec import ChildSpec, SessionLimits
 from cordata.pool.worker.control import ControlServer
 from cordata.pool.worker.keeper import Keeper
 from cordata.pool.worker.process import Exit
@@ -91,7 +91,7 @@ class PoolChildService:
                 max_calls=config.max_calls,
                 unread_timeout_s=config.unread_timeout_s,
                 log_level=log_level,
-                **asdict(self._store.limits),
+                session_limits=self._store.limits,
             )
 
     async def run(self, stop: asyncio.Event) -> None:

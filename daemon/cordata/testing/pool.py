@@ -14,7 +14,6 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -100,7 +99,7 @@ class InlineEngine:
             commands=self._known,
             max_frame_bytes=pool.max_frame_bytes,
             sessions=os.fspath(path),
-            **asdict(limits),
+            session_limits=limits,
         )
         self._runner: CommandRunner | None = None
         self._waiting: deque[Call] = deque()

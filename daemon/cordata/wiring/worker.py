@@ -8,7 +8,6 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -265,7 +264,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
         max_calls=pool.max_calls,
         unread_timeout_s=pool.unread_timeout_s,
         sessions=os.fspath(sessions),
-        **asdict(limits),
+        session_limits=limits,
         log_level=config.log.level.upper(),
     )
     return PoolChildService(spec, pool, SessionStore(sessions, limits))

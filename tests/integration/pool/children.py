@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,8 +34,8 @@ from cordata.pool.shared.protocol import (
     batch,
     encode,
 )
-from cordata.pool.shared.sessions import SessionLimits, SessionStore
-from cordata.pool.shared.spec import ChildSpec
+from cordata.pool.shared.sessions import SessionStore
+from cordata.pool.shared.spec import ChildSpec, SessionLimits
 from cordata.services.pool_child import PoolChildService
 
 P = TypeVar("P", bound=Packet)
@@ -61,7 +60,7 @@ def spec_of(path: Path, **fields: Any) -> ChildSpec:
         commands=places,
         max_frame_bytes=100_000,
         sessions=str(path / "sessions.db"),
-        **asdict(SessionLimits()),
+        session_limits=SessionLimits(),
     )
     return replace(spec, **fields)
 

@@ -34,6 +34,7 @@ from cordata.pool.shared.protocol import (
     batch,
     encode,
 )
+from cordata.pool.shared.spec import SessionLimits
 from cordata.trace import trace_of
 
 PAYLOADS = [None, True, -7, 1.5, "ü", b"\x00", [1, [2]], {"a": {"b": None}}]
@@ -290,7 +291,9 @@ def test_session_is_changed_by_calls_that_succeed(tmp_path: Path) -> None:
 
 
 def test_call_that_changes_too_much_changes_nothing(tmp_path: Path) -> None:
-    with children(tmp_path, spec={"max_session_bytes": 1000, "max_frame_bytes": 4_000_000}) as pool:
+    limits = SessionLimits(max_session_bytes=1000)
+    spec = {"session_limits": limits, "max_frame_bytes": 4_000_000}
+    with children(tmp_path, spec=spec) as pool:
         peer = pool.connect()
         pool.ask(SessionRequest(1, "create", "s"))
         orders = {"gset": {"g": 1}, "set": {"large": bytes(2000)}}

@@ -22,7 +22,8 @@ from cordata.errors import (
     SessionNotFound,
     SessionQuotaExceeded,
 )
-from cordata.pool.shared.sessions import Delta, SessionLimits, SessionStore
+from cordata.pool.shared.sessions import Delta, SessionStore
+from cordata.pool.shared.spec import SessionLimits
 
 SECOND_US = 1_000_000
 
@@ -139,11 +140,11 @@ def test_globals_are_seen_at_once_also_when_they_are_deleted(
     store: SessionStore, path: Path, clock: Clock
 ) -> None:
     other = SessionStore(path, SessionLimits(), now_us=clock)
-    store.change_globals(set={"season": raw("winter"), "tax": raw(0.22)})
+    store.save("", Delta(globals_set={"season": raw("winter"), "tax": raw(0.22)}))
     assert plain(other.globals()) == {"season": "winter", "tax": 0.22}
     store.save("", Delta(globals_set={"season": raw("summer")}))
     assert plain(other.globals()) == {"season": "summer", "tax": 0.22}
-    store.change_globals(delete=["tax", "unknown"])
+    store.save("", Delta(globals_delete=["tax", "unknown"]))
     assert plain(other.globals()) == {"season": "summer"}
     assert store.stats()["globals"] == 1
     other.close()
@@ -180,7 +181,7 @@ def test_limits_of_number_and_bytes_hold_for_all_processes_together(
     assert [session.id for session in one.page()] == ["b", "c"]
     assert [session.id for session in one.page(after="b", limit=1)] == ["c"]
     with pytest.raises(SessionQuotaExceeded, match="globals"):
-        one.change_globals(set={"x": raw("y" * 200)})
+        one.save("", Delta(globals_set={"x": raw("y" * 200)}))
     one.close()
     two.close()
 
@@ -220,7 +221,8 @@ def test_time_goes_on_while_the_machine_is_off(path: Path) -> None:
 COUNTING = """
 import sys
 from pathlib import Path
-from cordata.pool.shared.sessions import Delta, SessionLimits, SessionStore
+from cordata.pool.shared.sessions import Delta, SessionStore
+from cordata.pool.shared.spec import SessionLimits
 
 store = SessionStore(Path(sys.argv[1]), SessionLimits())
 for number in range(int(sys.argv[2])):
@@ -307,13 +309,14 @@ def test_full_disk_fails_what_changes_and_nothing_else(path: Path) -> None:
     store = SessionStore(path, SessionLimits())
     store.create("box", data={"a": raw(1)})
     store.close()
-    limit = os.path.getsize(path)
+    limit = 65_536  # more than SQLite's index of the log, which it makes anew, takes
     code = f"""
 import resource, signal, sys
 from pathlib import Path
 from msgspec import Raw
 from cordata.errors import PoolUnavailable
-from cordata.pool.shared.sessions import Delta, SessionLimits, SessionStore
+from cordata.pool.shared.sessions import Delta, SessionStore
+from cordata.pool.shared.spec import SessionLimits
 store = SessionStore(Path(sys.argv[1]), SessionLimits())
 store.use("box")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

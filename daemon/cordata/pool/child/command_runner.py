@@ -109,18 +109,10 @@ class CommandRunner:
     def store(self) -> SessionStore:
         """The session store; the file is opened for the first call that uses it."""
         if self._store is None:
-            from cordata.pool.shared.sessions import SessionLimits, SessionStore
+            from cordata.pool.shared.sessions import SessionStore
 
             spec = self._spec
-            limits = SessionLimits(
-                session_ttl_s=spec.session_ttl_s,
-                affinity=spec.affinity,
-                max_sessions=spec.max_sessions,
-                max_session_bytes=spec.max_session_bytes,
-                max_sessions_bytes=spec.max_sessions_bytes,
-                max_globals_bytes=spec.max_globals_bytes,
-            )
-            self._store = SessionStore(Path(spec.sessions), limits)
+            self._store = SessionStore(Path(spec.sessions), spec.session_limits)
         return self._store
 
     def close(self) -> None:

@@ -322,14 +322,19 @@ class Death(Packet, tag="dead"):
 
 
 class SessionState(Struct, array_like=True, gc=False):
-    """A session in a reply; without data and counters in the reply to `page`."""
+    """A session as it was read; without data and counters in the reply to `page`."""
 
     id: str
+    #: Grows with every change of data or counters. It is the boot clock in us, or one more than
+    #: before, so that a new session with the id of a former one repeats none of its versions.
     version: Number
     ttl_s: float
+    #: Seconds until it ends, unless it is used before.
     expires_in_s: float
+    #: Size of all names and values, and of the entries that hold them.
     bytes: Number
-    affinity: str
+    affinity: Affinity
+    #: The preferred worker of its calls; "": none yet.
     worker: str
     data: dict[str, Raw] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)

@@ -17,14 +17,12 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, msgpack
 from msgspec.structs import replace
 
 from cordata import events, log
@@ -34,22 +32,21 @@ from cordata.errors import (
     SessionNotFound,
     SessionQuotaExceeded,
 )
-from cordata.pool.shared.protocol import Affinity
+from cordata.pool.shared.protocol import Affinity, SessionState
+from cordata.pool.shared.spec import SessionLimits
 
 Values: TypeAlias = dict[str, Raw]
 
 _log = log.logger("cordata.pool")
 
 #: Layout of the file; a file with another one is put aside.
-_FORMAT = 1
+_FORMAT = 2
 _SCHEMA = f"""
 CREATE TABLE pool (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     sessions INTEGER NOT NULL DEFAULT 0,
     bytes INTEGER NOT NULL DEFAULT 0,            -- of all sessions
     globals_version INTEGER NOT NULL DEFAULT 0,
-    globals_deleted INTEGER NOT NULL DEFAULT 0,  -- globals_version at the last deletion
-    globals_bytes INTEGER NOT NULL DEFAULT 0,
     seen_us INTEGER NOT NULL DEFAULT 0,          -- boot clock at the last opening or sweep
     offset_us INTEGER NOT NULL DEFAULT 0         -- boot clock + offset_us is the time of the rows
 );
@@ -61,27 +58,15 @@ CREATE TABLE session (
     ttl_us INTEGER NOT NULL,
     expires_us INTEGER NOT NULL,
     affinity TEXT NOT NULL,
-    worker TEXT NOT NULL
-) WITHOUT ROWID;
+    worker TEXT NOT NULL,
+    data BLOB NOT NULL,      -- MessagePack, as are the counters
+    counters BLOB NOT NULL
+);
 CREATE INDEX session_expires ON session (expires_us);
-CREATE TABLE session_value (
-    session TEXT NOT NULL REFERENCES session ON DELETE CASCADE,
-    name TEXT NOT NULL,
-    value BLOB NOT NULL,
-    PRIMARY KEY (session, name)
-) WITHOUT ROWID;
-CREATE TABLE session_counter (
-    session TEXT NOT NULL REFERENCES session ON DELETE CASCADE,
-    name TEXT NOT NULL,
-    value INTEGER NOT NULL,
-    PRIMARY KEY (session, name)
-) WITHOUT ROWID;
 CREATE TABLE global (
     name TEXT PRIMARY KEY,
-    value BLOB NOT NULL,
-    version INTEGER NOT NULL
+    value BLOB NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX global_version ON global (version);
 CREATE TRIGGER session_added AFTER INSERT ON session BEGIN
     UPDATE pool SET sessions = sessions + 1, bytes = bytes + new.bytes;
 END;
@@ -99,20 +84,18 @@ _SETTINGS = (
     "PRAGMA journal_size_limit = 16777216",
     "PRAGMA mmap_size = 0",  # an I/O error is an error, not a SIGBUS
     "PRAGMA cache_size = -2048",
-    "PRAGMA foreign_keys = ON",
     "PRAGMA temp_store = MEMORY",
     "PRAGMA trusted_schema = OFF",
     "PRAGMA secure_delete = ON",  # overwrite what is deleted; Debian's default
 )
-_ROW = "SELECT id, version, bytes, ttl_us, expires_us, affinity, worker FROM session"
+_ROW = "id, version, bytes, ttl_us, expires_us, affinity, worker"
+_decode_data = msgpack.Decoder(Values).decode
+_decode_counters = msgpack.Decoder(dict[str, int]).decode
 
 #: Estimate of what an entry takes beside its name and value, so that tiny entries count as well.
 _ENTRY_BYTES = 64
 _COUNTER_BYTES = 8 + _ENTRY_BYTES
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
-#: Sessions whose values one process keeps in memory.
-_CACHED = 256
-_CACHED_BYTES = 16 * 1024 * 1024
 #: The stored expiry is later than asked for, by 1/_SLACK_PART of the lifetime and at most
 #: _SLACK_US, so that most uses need no write.
 _SLACK_PART, _SLACK_US = 20, 60_000_000
@@ -120,45 +103,14 @@ _SLACK_PART, _SLACK_US = 20, 60_000_000
 _FOREIGN_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionLimits:
-    """How many sessions, how large, how long. The keys are those of `[pool]`."""
-
-    session_ttl_s: float = 3600.0
-    affinity: Affinity = "hint"
-    max_sessions: int = 100_000
-    max_session_bytes: int = 1_048_576
-    max_sessions_bytes: int = 268_435_456
-    max_globals_bytes: int = 16_777_216
-
-
 class Delta(Struct, omit_defaults=True, gc=False):
-    """What a call changed in its session and in the globals."""
+    """Changes of a session and of the globals."""
 
     set: Values = {}
     delete: list[str] = []
     count: dict[str, int] = {}
     globals_set: Values = {}
     globals_delete: list[str] = []
-
-
-class Session(Struct, frozen=True, kw_only=True):
-    """A session as it was read. `data` and `counters` are shared: do not change them."""
-
-    id: str
-    #: Grows with every change of data or counters. It is the boot clock in us, or one more than
-    #: before, so that a new session with the id of a former one repeats none of its versions.
-    version: int
-    #: Size of all names and values, and of the entries that hold them.
-    bytes: int
-    ttl_s: float
-    #: Seconds until it ends, unless it is used before.
-    expires_in_s: float
-    affinity: Affinity
-    #: The preferred worker of its calls; "": none yet.
-    worker: str
-    data: Values = {}
-    counters: dict[str, int] = {}
 
 
 class SessionStore:
@@ -178,9 +130,6 @@ class SessionStore:
         self._db: sqlite3.Connection | None = None
         self._identity = (0, 0)
         self._lock_fd = -1
-        #: Data and counters by id, of the version that the Session has.
-        self._cache: OrderedDict[str, Session] = OrderedDict()
-        self._cache_bytes = 0
         self._globals: Values = {}
         self._globals_version = 0
         #: New path of a file that was damaged or had another layout; None: there was none.
@@ -199,7 +148,7 @@ class SessionStore:
 
     # Calls
 
-    def use(self, id: str, worker: str = "") -> Session:
+    def use(self, id: str, worker: str = "") -> SessionState:
         """The session of a call that is about to run at this worker; counts as a use.
 
         The worker of its first call becomes its preferred worker, until `update` sets another.
@@ -222,7 +171,7 @@ class SessionStore:
             return session
 
     def save(self, id: str, delta: Delta) -> None:
-        """Store what a call changed, in one transaction; `id` is "" for a call without a session.
+        """Store changes in one transaction; `id` "": only those of globals.
 
         Changes of a session that has ended are dropped. Raises: SessionQuotaExceeded (nothing
         changed).
@@ -237,20 +186,11 @@ class SessionStore:
     def globals(self) -> Values:
         """The current values that all sessions share; do not change the dict."""
         with self._reading() as db:
-            version, deleted = db.execute(
-                "SELECT globals_version, globals_deleted FROM pool"
-            ).fetchone()
-            known = self._globals_version
-            if version != known:
-                whole = known < deleted or known > version
-                rows = db.execute(
-                    "SELECT name, value, version FROM global WHERE version > ?",
-                    (-1 if whole else known,),
-                ).fetchall()
-                found = {name: Raw(value) for name, value, _ in rows}
-                self._globals = found if whole else {**self._globals, **found}
-                # A change between the two reads is in the rows already.
-                self._globals_version = max([version, *(row[2] for row in rows)])
+            (version,) = db.execute("SELECT globals_version FROM pool").fetchone()
+            if version != self._globals_version:
+                rows = db.execute("SELECT name, value FROM global")
+                self._globals = {name: Raw(value) for name, value in rows}
+                self._globals_version = version
             return self._globals
 
     # Operations of clients and operators
@@ -263,7 +203,7 @@ class SessionStore:
         ttl_s: float | None = None,
         affinity: Affinity | None = None,
         worker: str = "",
-    ) -> Session:
+    ) -> SessionState:
         """Create a session; `id` "" generates one. Raises: SessionExists, SessionQuotaExceeded."""
         id = id or uuid.uuid4().hex
         ttl_s = self.limits.session_ttl_s if ttl_s is None else ttl_s
@@ -278,7 +218,7 @@ class SessionStore:
                 if (count := self._count(db)) >= self.limits.max_sessions:
                     raise SessionQuotaExceeded(f"{count} sessions is the limit (max_sessions)")
             db.execute(
-                "INSERT INTO session VALUES (?, 0, 0, ?, ?, ?, ?)",
+                "INSERT INTO session VALUES (?, 0, 0, ?, ?, ?, ?, x'80', x'80')",
                 (
                     id,
                     _us(ttl_s),
@@ -289,7 +229,7 @@ class SessionStore:
             )
             return self._change(db, id, data or {}, (), {})
 
-    def get(self, id: str, *, peek: bool = False) -> Session:
+    def get(self, id: str, *, peek: bool = False) -> SessionState:
         """The session with its data; counts as a use, unless `peek`. Raises: SessionNotFound."""
         if not peek:
             return self.use(id)
@@ -305,7 +245,7 @@ class SessionStore:
         ttl_s: float | None = None,
         affinity: Affinity | None = None,
         worker: str | None = None,
-    ) -> Session:
+    ) -> SessionState:
         """Change values by name, and options. Raises: SessionNotFound, SessionQuotaExceeded
         (nothing changed).
         """
@@ -328,7 +268,7 @@ class SessionStore:
             self._find(db, id)
             db.execute("DELETE FROM session WHERE id = ?", (id,))
 
-    def touch(self, id: str, ttl_s: float | None = None) -> Session:
+    def touch(self, id: str, ttl_s: float | None = None) -> SessionState:
         """Count a use; `ttl_s` is the new lifetime after each use. Raises: SessionNotFound."""
         return self.use(id) if ttl_s is None else self.update(id, ttl_s=ttl_s)
 
@@ -340,30 +280,22 @@ class SessionStore:
             counters = self._change(db, id, {}, (), by).counters
         return {name: counters[name] for name in by}
 
-    def change_globals(
-        self, *, set: Mapping[str, Raw] | None = None, delete: Iterable[str] = ()
-    ) -> None:
-        """Change globals by name. Raises: SessionQuotaExceeded (nothing changed)."""
-        with self._writing() as db:
-            self._change_globals(db, set or {}, tuple(delete))
-
-    def page(self, after: str = "", limit: int = 100) -> list[Session]:
+    def page(self, after: str = "", limit: int = 100) -> list[SessionState]:
         """The next `limit` sessions after this id, without data and counters."""
         with self._reading() as db:
             now_us = self._now_us()
             rows = db.execute(
-                f"{_ROW} WHERE id > ? AND expires_us > ? ORDER BY id LIMIT ?",
+                f"SELECT {_ROW} FROM session WHERE id > ? AND expires_us > ? ORDER BY id LIMIT ?",
                 (after, now_us, limit),
             )
-            return [_session(row, now_us, {}, {}) for row in rows]
+            return [_session(row, now_us) for row in rows]
 
     def stats(self) -> dict[str, int]:
         """Number and bytes of sessions (expired ones included) and of globals."""
         with self._reading() as db:
-            count, size, globals_bytes = db.execute(
-                "SELECT sessions, bytes, globals_bytes FROM pool"
-            ).fetchone()
-            names = db.execute("SELECT count(*) FROM global").fetchone()[0]
+            count, size = db.execute("SELECT sessions, bytes FROM pool").fetchone()
+            (names,) = db.execute("SELECT count(*) FROM global").fetchone()
+            globals_bytes = _globals_bytes(db)
         return {"count": count, "bytes": size, "globals": names, "globals_bytes": globals_bytes}
 
     def sweep(self, limit: int = 1000) -> int:
@@ -376,32 +308,14 @@ class SessionStore:
 
     # Rows
 
-    def _find(self, db: sqlite3.Connection, id: str) -> tuple[Session, int]:
+    def _find(self, db: sqlite3.Connection, id: str) -> tuple[SessionState, int]:
         """The session with its data, and its stored expiry in us. Raises: SessionNotFound."""
-        row = db.execute(f"{_ROW} WHERE id = ?", (id,)).fetchone()
+        statement = f"SELECT {_ROW}, data, counters FROM session WHERE id = ?"
+        row = db.execute(statement, (id,)).fetchone()
         now_us = self._now_us()
         if row is None or row[4] <= now_us:
-            self._forget(id)
             raise SessionNotFound(f"there is no session {id!r}")
-        cached = self._cache.get(id)
-        if cached is not None and cached.version == row[1]:
-            self._cache.move_to_end(id)
-            data, counters = cached.data, cached.counters
-        elif not db.in_transaction:  # all reads of one session must see the same state
-            db.execute("BEGIN")
-            try:
-                return self._find(db, id)
-            finally:
-                db.execute("ROLLBACK")
-        else:
-            values = "SELECT name, value FROM session_value WHERE session = ?"
-            data = {name: Raw(value) for name, value in db.execute(values, (id,))}
-            counts = "SELECT name, value FROM session_counter WHERE session = ?"
-            counters = dict(db.execute(counts, (id,)).fetchall())
-        session = _session(row, now_us, data, counters)
-        if cached is None or cached.version != session.version:
-            self._remember(session)
-        return session, row[4]
+        return _session(row, now_us), row[4]
 
     def _change(
         self,
@@ -410,44 +324,28 @@ class SessionStore:
         set: Mapping[str, Raw],
         delete: Iterable[str],
         by: Mapping[str, int],
-    ) -> Session:
+    ) -> SessionState:
         """Change data and counters, which is a use. Raises: SessionNotFound,
         SessionQuotaExceeded.
         """
         before, expires_us = self._find(db, id)
-        data, counters = before.data, before.counters
-        if set or delete:
-            data = {**data, **set}
-            for name in delete:
-                if name not in set:
-                    data.pop(name, None)
-            for name in delete:
-                db.execute("DELETE FROM session_value WHERE session = ? AND name = ?", (id, name))
-            db.executemany(
-                "INSERT OR REPLACE INTO session_value VALUES (?, ?, ?)",
-                [(id, name, bytes(value)) for name, value in set.items()],
-            )
-        if by:
-            counted = {
-                name: min(max(counters.get(name, 0) + number, _LOWEST), _HIGHEST)
-                for name, number in by.items()
-            }
-            counters = {**counters, **counted}
-            db.executemany(
-                "INSERT OR REPLACE INTO session_counter VALUES (?, ?, ?)",
-                [(id, name, value) for name, value in counted.items()],
-            )
-        size = before.bytes
-        for name in {*set, *delete}:
-            size += _size(name, data.get(name)) - _size(name, before.data.get(name))
-        size += sum(len(name.encode()) + _COUNTER_BYTES for name in by.keys() - before.counters)
+        gone = {*delete} - set.keys()
+        data = {name: value for name, value in {**before.data, **set}.items() if name not in gone}
+        counters = dict(before.counters)
+        for name, number in by.items():
+            counters[name] = min(max(counters.get(name, 0) + number, _LOWEST), _HIGHEST)
+        size = sum(len(name.encode()) + _COUNTER_BYTES for name in counters)
+        size += sum(_size(name, value) for name, value in data.items())
         self._check_size(db, before, size)
         version = max(before.version + 1, _boot_us())
-        db.execute("UPDATE session SET version = ?, bytes = ? WHERE id = ?", (version, size, id))
+        db.execute(
+            "UPDATE session SET version = ?, bytes = ?, data = ?, counters = ? WHERE id = ?",
+            (version, size, msgpack.encode(data), msgpack.encode(counters), id),
+        )
         due_us, slack_us = self._now_us() + _us(before.ttl_s), _slack_us(before.ttl_s)
         if not due_us <= expires_us <= due_us + slack_us:  # spares most writes of the index
             db.execute("UPDATE session SET expires_us = ? WHERE id = ?", (due_us + slack_us, id))
-        session = replace(
+        return replace(
             before,
             version=version,
             bytes=size,
@@ -455,10 +353,8 @@ class SessionStore:
             data=data,
             counters=counters,
         )
-        self._remember(session)  # a transaction that fails clears the cache
-        return session
 
-    def _check_size(self, db: sqlite3.Connection, before: Session, size: int) -> None:
+    def _check_size(self, db: sqlite3.Connection, before: SessionState, size: int) -> None:
         """Raises: SessionQuotaExceeded."""
         if size <= before.bytes:
             return
@@ -475,48 +371,21 @@ class SessionStore:
     def _change_globals(
         self, db: sqlite3.Connection, set: Mapping[str, Raw], delete: Iterable[str]
     ) -> None:
-        version, size = db.execute("SELECT globals_version, globals_bytes FROM pool").fetchone()
-        version += 1
-        after, deleted = size, False
-        for name in {*delete, *set}:
-            former = db.execute("SELECT value FROM global WHERE name = ?", (name,)).fetchone()
-            after -= 0 if former is None else _size(name, former[0])
-            if former is not None and name not in set:
-                deleted = True
-                db.execute("DELETE FROM global WHERE name = ?", (name,))
-        after += sum(_size(name, value) for name, value in set.items())
-        if after > self.limits.max_globals_bytes and after > size:
-            text = f"the globals would have {after} bytes, {self.limits.max_globals_bytes}"
-            raise SessionQuotaExceeded(f"{text} are allowed (max_globals_bytes)")
+        before = _globals_bytes(db)
+        db.executemany("DELETE FROM global WHERE name = ?", [(name,) for name in delete])
         db.executemany(
-            "INSERT OR REPLACE INTO global VALUES (?, ?, ?)",
-            [(name, bytes(value), version) for name, value in set.items()],
+            "INSERT OR REPLACE INTO global VALUES (?, ?)",
+            [(name, bytes(value)) for name, value in set.items()],
         )
-        if set or deleted:
-            db.execute(
-                "UPDATE pool SET globals_version = ?1, globals_bytes = ?2,"
-                " globals_deleted = CASE WHEN ?3 THEN ?1 ELSE globals_deleted END",
-                (version, after, deleted),
-            )
+        after, limit = _globals_bytes(db), self.limits.max_globals_bytes
+        if after > limit and after > before:
+            text = f"the globals would have {after} bytes, {limit} are allowed"
+            raise SessionQuotaExceeded(f"{text} (max_globals_bytes)")
+        db.execute("UPDATE pool SET globals_version = globals_version + 1")
 
     @staticmethod
     def _count(db: sqlite3.Connection) -> int:
         return int(db.execute("SELECT sessions FROM pool").fetchone()[0])
-
-    # The cache
-
-    def _remember(self, session: Session) -> None:
-        self._forget(session.id)
-        self._cache[session.id] = session
-        self._cache_bytes += session.bytes
-        while len(self._cache) > _CACHED or (
-            self._cache_bytes > _CACHED_BYTES and len(self._cache) > 1
-        ):
-            self._forget(next(iter(self._cache)))
-
-    def _forget(self, id: str) -> None:
-        session = self._cache.pop(id, None)
-        self._cache_bytes -= 0 if session is None else session.bytes
 
     # The file
 
@@ -539,8 +408,6 @@ class SessionStore:
                         yield db
                         db.execute("COMMIT")
                     except BaseException:
-                        self._cache.clear()
-                        self._cache_bytes = 0
                         if db.in_transaction:
                             db.execute("ROLLBACK")
                         raise
@@ -634,8 +501,6 @@ class SessionStore:
         return _boot_us() + self._offset_us if self._clock is None else self._clock()
 
     def _disconnect(self) -> None:
-        self._cache.clear()
-        self._cache_bytes = 0
         self._globals, self._globals_version = {}, 0
         if self._db is not None:
             with contextlib.suppress(sqlite3.Error):
@@ -681,23 +546,30 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _session(row: tuple[Any, ...], now_us: int, data: Values, counters: dict[str, int]) -> Session:
-    id, version, size, ttl_us, expires_us, affinity, worker = row
-    return Session(
+def _session(row: tuple[Any, ...], now_us: int) -> SessionState:
+    """The session of a row, with data and counters if it has them."""
+    id, version, size, ttl_us, expires_us, affinity, worker, *values = row
+    data, counters = values or (b"\x80", b"\x80")
+    return SessionState(
         id=id,
         version=version,
-        bytes=size,
         ttl_s=ttl_us / 1e6,
         expires_in_s=min(expires_us - now_us, ttl_us) / 1e6,
+        bytes=size,
         affinity=affinity,
         worker=worker,
-        data=data,
-        counters=counters,
+        data=_decode_data(data),
+        counters=_decode_counters(counters),
     )
 
 
-def _size(name: str, value: Raw | bytes | None) -> int:
-    return 0 if value is None else len(name.encode()) + memoryview(value).nbytes + _ENTRY_BYTES
+def _globals_bytes(db: sqlite3.Connection) -> int:
+    sizes = f"length(CAST(name AS BLOB)) + length(value) + {_ENTRY_BYTES}"
+    return int(db.execute(f"SELECT coalesce(sum({sizes}), 0) FROM global").fetchone()[0])
+
+
+def _size(name: str, value: Raw) -> int:
+    return len(name.encode()) + len(value) + _ENTRY_BYTES
 
 
 def _us(seconds: float) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from msgspec import DecodeError, Struct, json
 
 from cordata.errors import ProtocolError
@@ -11,6 +13,18 @@ from cordata.pool.shared.protocol import Affinity, CommandOptions
 #: Descriptors of a child, beside 0, 1 and 2: the channel to the worker, the spec, its status page
 #: and the socket on which it listens.
 CHANNEL_FD, SPEC_FD, STATUS_FD, LISTEN_FD = 3, 4, 5, 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLimits:
+    """How many sessions, how large, how long. The keys are those of `[pool]`."""
+
+    session_ttl_s: float = 3600.0
+    affinity: Affinity = "hint"
+    max_sessions: int = 100_000
+    max_session_bytes: int = 1_048_576
+    max_sessions_bytes: int = 268_435_456
+    max_globals_bytes: int = 16_777_216
 
 
 class ChildSpec(Struct, frozen=True, kw_only=True):
@@ -40,12 +54,7 @@ class ChildSpec(Struct, frozen=True, kw_only=True):
     unread_timeout_s: float = 60.0
     #: The file of the sessions, and their limits.
     sessions: str
-    session_ttl_s: float
-    affinity: Affinity
-    max_sessions: int
-    max_session_bytes: int
-    max_sessions_bytes: int
-    max_globals_bytes: int
+    session_limits: SessionLimits
     #: The level of its loggers.
     log_level: str = "INFO"
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cordata.pool.shared.protocol import GlobalRequest, Reply, SessionRequest, SessionState
-from cordata.pool.shared.sessions import Session, SessionStore
+from cordata.pool.shared.protocol import GlobalRequest, Reply, SessionRequest
+from cordata.pool.shared.sessions import Delta, SessionStore
 
 
 def answer_globals(store: SessionStore, request: GlobalRequest) -> Reply:
     """Do the operation in the store. Raises: PoolError."""
     if request.operation == "change":
-        store.change_globals(set=request.set, delete=request.delete)
+        store.save("", Delta(globals_set=request.set, globals_delete=request.delete))
         return Reply(request.number)
     if request.operation == "stats":
         return Reply(request.number, counts=store.stats())
@@ -32,9 +32,9 @@ def answer_session(store: SessionStore, request: SessionRequest) -> Reply:
                 affinity=affinity,
                 worker=request.worker or "",
             )
-            return Reply(number, sessions=[state_of(session)])
+            return Reply(number, sessions=[session])
         case "get":
-            return Reply(number, sessions=[state_of(store.get(id, peek=request.peek))])
+            return Reply(number, sessions=[store.get(id, peek=request.peek)])
         case "update":
             session = store.update(
                 id,
@@ -44,29 +44,13 @@ def answer_session(store: SessionStore, request: SessionRequest) -> Reply:
                 affinity=affinity,
                 worker=request.worker,
             )
-            return Reply(number, sessions=[state_of(session)])
+            return Reply(number, sessions=[session])
         case "delete":
             store.delete(id)
             return Reply(number)
         case "touch":
-            return Reply(number, sessions=[state_of(store.touch(id, request.ttl_s))])
+            return Reply(number, sessions=[store.touch(id, request.ttl_s)])
         case "count":
             return Reply(number, counts=store.count(id, request.count))
         case "page":
-            found = store.page(request.after, request.limit)
-            return Reply(number, sessions=[state_of(session) for session in found])
-
-
-def state_of(session: Session) -> SessionState:
-    """A session in the form of the protocol."""
-    return SessionState(
-        id=session.id,
-        version=session.version,
-        ttl_s=session.ttl_s,
-        expires_in_s=session.expires_in_s,
-        bytes=session.bytes,
-        affinity=session.affinity,
-        worker=session.worker,
-        data=session.data,
-        counters=session.counters,
-    )
+            return Reply(number, sessions=store.page(request.after, request.limit))
