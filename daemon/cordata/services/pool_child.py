@@ -88,7 +88,6 @@ class PoolChildService:
         for keeper in self._keepers:
             keeper.reload(
                 config,
-                max_calls=config.max_calls,
                 unread_timeout_s=config.unread_timeout_s,
                 log_level=log_level,
                 session_limits=self._store.limits,

@@ -261,7 +261,6 @@ def _pool_child(role: Role) -> PoolChildService | None:
         options={command: options[command] for command in commands},
         inits=tuple(role.app.child_inits),
         max_frame_bytes=pool.max_frame_bytes,
-        max_calls=pool.max_calls,
         unread_timeout_s=pool.unread_timeout_s,
         sessions=os.fspath(sessions),
         session_limits=limits,

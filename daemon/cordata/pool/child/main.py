@@ -321,7 +321,6 @@ class Loop:
         self._accept_at = 0.0
         #: When to look at the sockets again, though a call waits.
         self._look_at = 0.0
-        self._calls = 0
         self._stopping = False
 
     def run(self) -> None:
@@ -446,9 +445,6 @@ class Loop:
         connection.calls -= 1
         status.end(failed=failed)  # before the answer, so that its receiver sees a free child
         connection.send(data)
-        self._calls += 1
-        if self._calls == self.spec.max_calls:
-            self._channel.send(protocol.Due(f"max_calls: {self._calls} calls"))
 
     def _refuse(self, connection: Connection, packet: Packet) -> None:
         connection.calls -= 1

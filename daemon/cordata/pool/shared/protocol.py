@@ -5,7 +5,7 @@
          <--Welcome, Result, Chunk, End, Failure, NotRun--
   client --StatusRequest, DeathRequest, KillRequest, WorkerOrder, SessionRequest, GlobalRequest-->
          <--WorkerStatus, Death, Reply, Failure-- worker    RUNTIME/pool/NAME/W.control.sock
-  worker --Ping, Stop--> child --Pong, Up, Due, StartFailed--> worker       a socket pair
+  worker --Ping, Stop--> child --Pong, Up, StartFailed--> worker            a socket pair
 ```
 A message is a MessagePack array, its type first. On control sockets and socket pairs one packet of
 the SOCK_SEQPACKET socket is one message; between client and child it is an array of the messages
@@ -371,12 +371,6 @@ class Up(Packet, tag="up"):
     """The child is warm: it can take calls."""
 
 
-class Due(Packet, tag="due"):
-    """The child has reached `max_calls`: the worker should replace it."""
-
-    reason: str
-
-
 class StartFailed(Packet, tag="start_failed"):
     """The child could not warm up, and ends."""
 
@@ -385,7 +379,7 @@ class StartFailed(Packet, tag="start_failed"):
 
 
 WorkerToChild: TypeAlias = Ping | Stop
-ChildToWorker: TypeAlias = Pong | Up | Due | StartFailed
+ChildToWorker: TypeAlias = Pong | Up | StartFailed
 
 
 # --- bytes ---

@@ -48,8 +48,6 @@ class ChildSpec(Struct, frozen=True, kw_only=True):
     options: dict[str, CommandOptions] = {}
     inits: tuple[str, ...] = ()
     max_frame_bytes: int
-    #: Calls after which it sends Due; 0: no limit.
-    max_calls: int = 0
     #: A stream ends after this long without a credit of its reader.
     unread_timeout_s: float = 60.0
     #: The file of the sessions, and their limits.

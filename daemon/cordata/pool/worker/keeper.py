@@ -32,7 +32,6 @@ from cordata.pool.shared.paths import Place
 from cordata.pool.shared.protocol import (
     ChildStatus,
     ChildToWorker,
-    Due,
     Ping,
     Pong,
     StartFailed,
@@ -269,9 +268,6 @@ class Keeper:
             child.health.note_pong(now)
         elif isinstance(message, Up):
             self._warm(child, now)
-        elif isinstance(message, Due):
-            if child is self.child and not self._due:
-                self._due = message.reason
         elif isinstance(message, StartFailed):
             child.set_reason("init")
             child.start_error = " ".join(message.message.split())[:_LINE]
