@@ -36,13 +36,14 @@ if not __package__:
     _up = os.path.dirname
     sys.path.insert(0, _up(_up(_up(_up(os.path.abspath(__file__))))))
 
+from msgspec import json
+
 from cordata.errors import CallCancelled, FrameTooLarge, ProtocolError, is_transient
 from cordata.log import frames, logger, shows_messages, trail
 from cordata.pid import start_of
 from cordata.pool.child.command_runner import NO_SESSION, Command, CommandRunner, find
 from cordata.pool.child.output import ChildOutput
 from cordata.pool.shared import page, protocol
-from cordata.pool.shared import spec as specs
 from cordata.pool.shared.page import ConnectionPage, StatusWriter
 from cordata.pool.shared.paths import set_own_pool
 from cordata.pool.shared.protocol import (
@@ -472,7 +473,7 @@ def main() -> int:
     os.closerange(LISTEN_FD + 1, os.sysconf("SC_OPEN_MAX"))
     for fd in (CHANNEL_FD, SPEC_FD, STATUS_FD, LISTEN_FD):
         os.set_inheritable(fd, False)  # not for subprocesses of commands
-    spec = specs.read(os.pread(SPEC_FD, os.fstat(SPEC_FD).st_size, 0))
+    spec = json.decode(os.pread(SPEC_FD, os.fstat(SPEC_FD).st_size, 0), type=ChildSpec)
     os.close(SPEC_FD)
     sys.path[:] = spec.path
     set_own_pool(spec.directory)

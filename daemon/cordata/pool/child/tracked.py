@@ -7,10 +7,7 @@ from typing import Any
 
 from msgspec import Raw, msgpack
 
-from cordata.pool.shared.protocol import MAX_NAME, check_names
-
-#: Shared placeholder for dictionaries that a call does not use; never written.
-_NOTHING: dict[Any, Any] = {}
+from cordata.pool.shared.protocol import check_names
 
 
 class TrackedMapping(MutableMapping[str, Any]):
@@ -23,10 +20,10 @@ class TrackedMapping(MutableMapping[str, Any]):
 
     def __init__(self, before: Mapping[str, Raw]) -> None:
         self._before = before
-        self._decoded: dict[str, Any] = _NOTHING
+        self._decoded: dict[str, Any] = {}
         #: What this call assigned, and what it deleted.
-        self.set: dict[str, Raw] = _NOTHING
-        self.deleted: dict[str, None] = _NOTHING
+        self.set: dict[str, Raw] = {}
+        self.deleted: dict[str, None] = {}
 
     def __getitem__(self, key: str) -> Any:
         if key in self._decoded:
@@ -36,8 +33,6 @@ class TrackedMapping(MutableMapping[str, Any]):
             if key in self.deleted:
                 raise KeyError(key)
             raw = self._before[key]
-        if self._decoded is _NOTHING:
-            self._decoded = {}
         value = self._decoded[key] = msgpack.decode(raw)
         return value
 
@@ -45,14 +40,8 @@ class TrackedMapping(MutableMapping[str, Any]):
         """Raises: TypeError when MessagePack has no such value, ValueError for a key that is too
         long.
         """
-        if not isinstance(key, str):
-            raise TypeError(f"a key must be a str, not {type(key).__name__}")
-        if len(key) > MAX_NAME:
-            check_names((key,))
-        raw = Raw(msgpack.encode(value))
-        if self.set is _NOTHING:
-            self.set = {}
-        self.set[key] = raw
+        check_names((key,))
+        self.set[key] = Raw(msgpack.encode(value))
         self.deleted.pop(key, None)
         self._decoded.pop(key, None)
 
@@ -62,8 +51,6 @@ class TrackedMapping(MutableMapping[str, Any]):
         self.set.pop(key, None)
         self._decoded.pop(key, None)
         if key in self._before:
-            if self.deleted is _NOTHING:
-                self.deleted = {}
             self.deleted[key] = None
 
     def __contains__(self, key: object) -> bool:
@@ -93,7 +80,7 @@ class Session(TrackedMapping):
         self.worker = worker
         self._counters = counters
         #: What this call counted.
-        self.counted: dict[str, int] = _NOTHING
+        self.counted: dict[str, int] = {}
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -110,6 +97,4 @@ class Session(TrackedMapping):
             if not isinstance(number, int):
                 raise TypeError(f"a counter takes an int, not {type(number).__name__}")
             if number:
-                if self.counted is _NOTHING:
-                    self.counted = {}
                 self.counted[name] = self.counted.get(name, 0) + number

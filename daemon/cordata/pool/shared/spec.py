@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from msgspec import DecodeError, Struct, json
+from msgspec import Struct
 
-from cordata.errors import ProtocolError
 from cordata.pool.shared.paths import Place
 from cordata.pool.shared.protocol import Affinity, CommandOptions
 
@@ -61,16 +60,3 @@ class ChildSpec(Struct, frozen=True, kw_only=True):
         if self.pool_workers:
             return worker in self.pool_workers
         return worker not in self.other_workers
-
-
-def write(spec: ChildSpec) -> bytes:
-    """The content of the memory file."""
-    return json.encode(spec)
-
-
-def read(data: bytes) -> ChildSpec:
-    """The spec that `write` encoded. Raises: ProtocolError."""
-    try:
-        return json.decode(data, type=ChildSpec)
-    except DecodeError as error:
-        raise ProtocolError(f"not a child's spec: {error}") from None

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import json
 from msgspec.structs import replace
 
 from cordata.pool.shared import page
-from cordata.pool.shared import spec as specs
 from cordata.pool.shared.paths import ChildName, Place, parse, socket_address
 from cordata.pool.shared.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
 
@@ -164,7 +164,7 @@ def spawn(spec: ChildSpec) -> Spawned:
 def _spec_file(spec: ChildSpec) -> Iterator[int]:
     memory = os.memfd_create("cordata-child", os.MFD_CLOEXEC)
     try:
-        data = specs.write(spec)
+        data = json.encode(spec)
         if os.write(memory, data) != len(data):
             raise OSError("the memory file is too short")
         yield memory
