@@ -166,10 +166,10 @@ def command_options(app: App) -> dict[str, CommandOptions]:
     }
 
 
-def call_timeout_of(config: Config) -> Callable[[str], float]:
-    """A function that returns the default timeout of a call to a command, in seconds."""
+def call_timeout_s(config: Config, command: str) -> float:
+    """The default timeout of a call to a command."""
     pools = config.pools
-    return lambda command: pools.get(pool_of_command(pools, command), config.pool).call_timeout_s
+    return pools.get(pool_of_command(pools, command), config.pool).call_timeout_s
 
 
 def pools_of(config: Config) -> dict[str, PoolConfig]:

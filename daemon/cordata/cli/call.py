@@ -69,7 +69,7 @@ def call(
     """Run COMMAND, an `@app.command` of the application, in a process of the pool."""
     from cordata.app_loader import load_runtime
     from cordata.cli.pool_sockets import wait_until_listening
-    from cordata.context_factory import call_timeout_of, pool_directory
+    from cordata.context_factory import call_timeout_s, pool_directory
     from cordata.errors import CommandFailed, CordataError
     from cordata.pool import SyncClient
     from cordata.pool.client.values import check_call
@@ -79,8 +79,8 @@ def call(
     options["idempotent"] = options["idempotent"] or None
     loaded = with_state_dir(load_runtime(config), state_dir)
     path = pool_directory(loaded)
-    timeout_of = call_timeout_of(loaded)
-    timeout_s = options["timeout"] or timeout_of(command)
+    default_s = call_timeout_s(loaded, command)
+    timeout_s = options["timeout"] or default_s
     deadline = monotonic() + options["timeout"] if options["timeout"] else None
     try:
         # Wrong usage is reported before waiting for a worker.
@@ -88,7 +88,7 @@ def call(
         wait_until_listening(loaded, timeout_s)
         # The children of any pool that know the command run it: the workers may run with another
         # configuration than this one.
-        with SyncClient(path, timeout=timeout_of, hard_cancel=hard) as client:
+        with SyncClient(path, timeout=default_s, hard_cancel=hard) as client:
             _run(client, command, payload, stream=stream, options=options)
     except CordataError as error:
         # A command raises in its child process: the frames of this process do not show where.

@@ -77,7 +77,7 @@ class Peer:
         self.page = ConnectionPage(file)
         self.number = 0
         if greet:
-            hello = Hello(protocol.VERSION, CLIENT, os.getpid())
+            hello = Hello(protocol.VERSION, CLIENT)
             protocol.send(self.socket, batch([encode(hello)]), [file])
             self.welcome = self.expect(Welcome)
         os.close(file)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from contextlib import suppress
 from math import inf
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, Unpack
 from weakref import WeakSet
 
 from msgspec import Raw
+from msgspec.structs import asdict
 
 from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command
 from cordata.errors import (
@@ -48,7 +49,7 @@ from cordata.trace import carried
 #: Pause before the client looks for a worker again.
 _AGAIN_S = 0.05
 #: Calls of a `map` that are under way at a time.
-_MAP_WINDOW = 64
+MAP_WINDOW = 64
 
 
 _DEFAULTS = PoolConfig()
@@ -62,9 +63,9 @@ class Client:
     it is `idempotent`, else it raises ChildCrashed. For one event loop; a forked process connects
     again, from its own event loop.
 
-    `timeout`: seconds until the deadline, for calls and commands that set none; or a function of
-    the command that returns them. `pools`: the configuration of each pool, "default" first; without
-    it the defaults of `[pool]` apply, and a command runs in the pool whose children know it.
+    `timeout`: seconds until the deadline, for calls and commands that set none. `pools`: the
+    configuration of each pool, "default" first; without it the defaults of `[pool]` apply, and a
+    command runs in the pool whose children know it.
     `options`: those of `@app.command`, by command; for other commands the children send theirs.
     `metrics`: where the process counts calls, by command.
     """
@@ -73,7 +74,7 @@ class Client:
         self,
         path: str | Path | None = None,
         *,
-        timeout: float | Callable[[str], float] | None = None,
+        timeout: float | None = None,
         pools: Mapping[str, PoolConfig] | None = None,
         options: Mapping[str, CommandOptions] | None = None,
         metrics: Mapping[str, CallMetrics] | None = None,
@@ -130,7 +131,7 @@ class Client:
         """
         pending: list[Call] = []
         source = _items(items)
-        window = window or _MAP_WINDOW
+        window = window or MAP_WINDOW
         try:
             async for item in source:
                 pending.append(self.submit(command, item))
@@ -185,7 +186,9 @@ class Client:
         if timeout is None:
             options = runner.options.get(command)
             provisional = options is None
-            timeout = self._default_timeout(command, options, config)
+            timeout = options.timeout_s if options is not None else None
+            if timeout is None:
+                timeout = self._default_timeout_s(config)
         if queue_timeout is None and config.queue_timeout_s:
             queue_timeout = config.queue_timeout_s
         check_call(command, session, timeout, queue_timeout, priority)
@@ -219,21 +222,19 @@ class Client:
             return self._pools.get(pool_of_command(self._pools, command), _DEFAULTS)
         return self._config
 
-    def _default_timeout(
-        self, command: str, options: CommandOptions | None, config: PoolConfig
-    ) -> float:
-        if options is not None and options.timeout_s is not None:
-            return options.timeout_s
-        if callable(self._timeout):
-            return self._timeout(command)
+    def _default_timeout_s(self, config: PoolConfig) -> float:
         return config.call_timeout_s if self._timeout is None else self._timeout
 
     async def status(self) -> dict[str, Any]:
         """The status of all workers and their children, by pool and name, and the number of
         sessions.
         """
-        answers = await self._ask_workers(lambda: protocol.StatusRequest(number=0))
-        found = [as_dict(one) for one in answers if isinstance(one, protocol.WorkerStatus)]
+        deadline = self._control_deadline()
+        found: list[dict[str, Any]] = []
+        for path in list(self._dispatcher().workers.values()):
+            with suppress(OSError):
+                answer = await self._answer(path, protocol.StatusRequest(number=0), deadline)
+                found.append({**asdict(answer), "children": [*map(asdict, answer.children)]})
         found.sort(key=lambda one: (one["pool"], len(one["worker"]), one["worker"]))
         if not found:
             return {"workers": []}
@@ -246,7 +247,7 @@ class Client:
         """
         found = await self.sessions.page(after, limit)
         following = found[-1].id if len(found) == limit else ""
-        return {"sessions": [as_dict(one) for one in found], "next": following}
+        return {"sessions": [asdict(one) for one in found], "next": following}
 
     async def drain(self, worker: str, on: bool = True) -> Any:
         """Stop new calls to a worker, or allow them again (`on=False`). For operators."""
@@ -264,7 +265,7 @@ class Client:
         self, request: protocol.SessionRequest | protocol.GlobalRequest
     ) -> protocol.Reply:
         """Ask one worker; if it goes away, ask the next, unless the change may have been made."""
-        deadline = monotonic() + bounded(self._default_timeout("", None, self._config_of("")))
+        deadline = self._control_deadline()
         while True:
             for path in self._dispatcher().workers.values():
                 try:
@@ -276,32 +277,29 @@ class Client:
                 except OSError:
                     continue
                 else:
-                    self._remember(reply)
+                    for session in reply.sessions:
+                        self._dispatcher().remember(session.id, session.worker, session.affinity)
                     return reply
-            await self._pause(deadline)
+            left_s = deadline - monotonic()
+            if left_s <= 0:
+                problem = self._dispatcher().problem or f"there is no worker below {self._path}"
+                raise PoolUnavailable(f"no worker of the pool answers: {problem}")
+            await asyncio.sleep(min(_AGAIN_S, left_s))
 
     async def _order(self, worker: str, order: Any) -> dict[str, Any]:
-        deadline = monotonic() + bounded(self._default_timeout("", None, self._config_of("")))
-        path = next(
-            (path for (_, name), path in self._dispatcher().workers.items() if name == worker), None
-        )
-        if path is None:
-            raise PoolUnavailable(f"worker {worker} is not connected")
-        try:
-            await self._answer(path, protocol.WorkerOrder(number=0, order=order), deadline)
-        except OSError as error:
-            raise PoolUnavailable(f"worker {worker} is not connected: {error}") from None
-        return {"worker": worker}
+        for (_, name), path in self._dispatcher().workers.items():
+            if name == worker:
+                request = protocol.WorkerOrder(number=0, order=order)
+                try:
+                    await self._answer(path, request, self._control_deadline())
+                except OSError as error:
+                    raise PoolUnavailable(f"worker {worker} is not connected: {error}") from None
+                return {"worker": worker}
+        raise PoolUnavailable(f"worker {worker} is not connected")
 
-    async def _ask_workers(
-        self, request: Callable[[], protocol.FromControlClient]
-    ) -> list[protocol.ToControlClient]:
-        deadline = monotonic() + bounded(self._default_timeout("", None, self._config_of("")))
-        found = []
-        for path in list(self._dispatcher().workers.values()):
-            with suppress(OSError):
-                found.append(await self._answer(path, request(), deadline))
-        return found
+    def _control_deadline(self) -> float:
+        """When a request to a worker ends that names no timeout."""
+        return monotonic() + bounded(self._default_timeout_s(self._config))
 
     async def _answer(
         self, path: Path, request: protocol.FromControlClient, deadline: float
@@ -316,18 +314,6 @@ class Client:
         if isinstance(answer, protocol.Failure):
             raise error_of(answer)
         return answer
-
-    async def _pause(self, deadline: float) -> None:
-        """Raises: PoolUnavailable at the deadline."""
-        left_s = deadline - monotonic()
-        if left_s <= 0:
-            problem = self._dispatcher().problem or f"there is no worker below {self._path}"
-            raise PoolUnavailable(f"no worker of the pool answers: {problem}")
-        await asyncio.sleep(min(_AGAIN_S, left_s))
-
-    def _remember(self, reply: protocol.Reply) -> None:
-        for one in reply.sessions:
-            self._dispatcher().remember(one.id, one.worker, one.affinity)
 
     def _dispatcher(self) -> Dispatcher:
         runner = self._runner
@@ -359,17 +345,6 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-def as_dict(record: Any) -> dict[str, Any]:
-    """The fields of a packet by name."""
-    found: dict[str, Any] = {}
-    for name in record.__struct_fields__:
-        value = getattr(record, name)
-        if isinstance(value, list) and value and hasattr(value[0], "__struct_fields__"):
-            value = [as_dict(one) for one in value]
-        found[name] = value
-    return found
 
 
 async def _items(items: Iterable[object] | AsyncIterable[object]) -> AsyncGenerator[object, None]:

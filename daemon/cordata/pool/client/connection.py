@@ -72,7 +72,7 @@ class Connection:
             file = ConnectionPage.create()
             try:
                 self._page = ConnectionPage(file)
-                hello = protocol.Hello(version=protocol.VERSION, client=client_id, pid=os.getpid())
+                hello = protocol.Hello(version=protocol.VERSION, client=client_id)
                 protocol.send(self._socket, protocol.batch([protocol.encode(hello)]), [file])
             finally:
                 os.close(file)

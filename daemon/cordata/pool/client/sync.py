@@ -23,14 +23,12 @@ from msgspec import Raw
 from cordata.config.pool import PoolConfig
 from cordata.errors import PoolClosed
 from cordata.pool.client.call import Call, CallOptions, Stream
-from cordata.pool.client.client import Client
+from cordata.pool.client.client import MAP_WINDOW, Client
 from cordata.pool.client.session_api import SessionInfo
 from cordata.pool.client.values import FORKED, check_credit, encode_value
 from cordata.pool.shared.protocol import NO_KEYWORDS, Affinity, CommandOptions
 
 T = TypeVar("T")
-#: Calls of a `map` that are under way at a time.
-_MAP_WINDOW = 64
 #: How often a waiting thread checks for signals.
 _INTERRUPT_S = 0.25
 
@@ -46,7 +44,7 @@ class SyncClient:
         self,
         path: str | Path | None = None,
         *,
-        timeout: float | Callable[[str], float] | None = None,
+        timeout: float | None = None,
         pools: Mapping[str, PoolConfig] | None = None,
         options: Mapping[str, CommandOptions] | None = None,
         hard_cancel: bool = False,
@@ -82,7 +80,7 @@ class SyncClient:
     ) -> Generator[Any, None, None]:
         """As `Client.map`: a generator of the results, in the order of the items."""
         pending: deque[concurrent.futures.Future[Any]] = deque()
-        window = window or _MAP_WINDOW
+        window = window or MAP_WINDOW
         try:
             for item in items:
                 pending.append(self.submit(command, item))
@@ -108,25 +106,20 @@ class SyncClient:
         async def begin() -> Call:
             return self._client.start_encoded(command, arguments, stream=stream, **options)
 
-        call, thread = self._run(begin()), self._thread
+        call, thread = self._run(begin()), self._running()
         hard = self._hard
         try:
-            while True:
-                if self._thread is not thread or thread is None:
-                    raise PoolClosed(FORKED)
+            while self._thread is thread:
                 part = thread.run(stream.next(call))
                 if not part:
-                    hard = False
                     return
                 yield part[0]
-        except GeneratorExit:
-            hard = False
-            raise
-        except Exception:
-            hard = False
+            raise PoolClosed(FORKED)
+        except (Exception, GeneratorExit):
+            hard = False  # not interrupted
             raise
         finally:
-            if self._thread is thread and thread is not None:
+            if self._thread is thread:
                 thread.post(lambda: call.cancel(hard=hard))
 
     def status(self) -> dict[str, Any]:

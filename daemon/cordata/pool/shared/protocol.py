@@ -77,7 +77,6 @@ class Hello(Packet, tag="hello"):
     version: Number
     #: A random number of the client process: together with `Call.id` it identifies a call.
     client: Number
-    pid: Number = 0
 
 
 class Call(Packet, tag="call"):
