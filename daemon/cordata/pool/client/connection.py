@@ -59,7 +59,7 @@ class Connection:
         self._batch: list[bytes] = []
         self._batch_bytes = 0
         self._flushes = False
-        #: Packets that wait, because the socket is full.
+        #: Packets to send; they wait while the socket is full (`child.blocked`).
         self._outbox: deque[bytes] = deque()
         self._max_bytes = MAX_TAKEN
         #: Number of the last call that was sent.
@@ -181,21 +181,10 @@ class Connection:
             self._send(protocol.batch(messages))
 
     def _send(self, data: bytes) -> None:
-        if self.closed:
-            return
-        if not self._outbox:
-            try:
-                protocol.send(self._socket, data)
-                return
-            except BlockingIOError:
-                self._loop.add_writer(self._socket, self._write)
-            except OSError as error:
-                if not is_transient(error):
-                    self._end()
-                    return
-                self._loop.call_later(_SEND_AGAIN_S, self._write)
-        self._outbox.append(data)
-        self.child.blocked = True
+        if not self.closed:
+            self._outbox.append(data)
+            if not self.child.blocked:
+                self._write()
 
     def _write(self) -> None:
         while self._outbox and not self.closed:
@@ -203,20 +192,21 @@ class Connection:
                 protocol.send(self._socket, self._outbox[0])
             except BlockingIOError:
                 self._loop.add_writer(self._socket, self._write)
+                self.child.blocked = True
                 return
             except OSError as error:
-                if not is_transient(error):
-                    self._end()
-                    return
                 self._loop.remove_writer(self._socket)
-                self._loop.call_later(_SEND_AGAIN_S, self._write)
+                self.child.blocked = True
+                if is_transient(error):
+                    self._loop.call_later(_SEND_AGAIN_S, self._write)
+                else:
+                    self._end()
                 return
             self._outbox.popleft()
-        if self.closed:
-            return
-        self._loop.remove_writer(self._socket)
-        self.child.blocked = False
-        self._on_writable(self)
+        if self.child.blocked and not self.closed:
+            self._loop.remove_writer(self._socket)
+            self.child.blocked = False
+            self._on_writable(self)
 
     def _end(self) -> None:
         """The child has left; read now, because an event loop may report the end only once."""
