@@ -42,16 +42,13 @@ class ChildOutput:
 
     def end(self) -> None:
         """Flush what the call printed; it is over."""
-        if self._marked.used:  # to flush nothing takes ten times as long
-            for text in self._texts:
-                text.flush()
-            self._marked.end()
-        else:
-            self._marked.call = None
+        for text in self._texts:
+            text.flush()
+        self._marked.end()
 
     def _text(self) -> TextIO:
-        return _Text(
-            self._marked,
+        return io.TextIOWrapper(
+            self._marked,  # type: ignore[arg-type]  # it only writes
             encoding="utf-8",
             errors="backslashreplace",
             line_buffering=True,
@@ -65,9 +62,7 @@ class _Marked(io.RawIOBase):
         self._fd = fd
         #: Client, id, request id and traceparent of the current call.
         self.call: tuple[int, int, str, str] | None = None
-        #: The call has printed something, ...
-        self.used = False
-        #: ... and its mark is written.
+        #: The call has printed something, and its mark is written.
         self.marked = False
         #: The last line is not finished, so a mark needs a line end before it.
         self._open = False
@@ -79,7 +74,6 @@ class _Marked(io.RawIOBase):
     def write(self, data: Any) -> int:
         """Write the whole buffer; blocks while the pipe to the worker is full."""
         view = memoryview(data).cast("B")
-        self.used = True
         if view.nbytes:
             if self.call is not None and not self.marked:
                 self._write_all(memoryview((b"\n" if self._open else b"") + self._mark(self.call)))
@@ -93,7 +87,7 @@ class _Marked(io.RawIOBase):
         if self.marked:
             self._write_all(memoryview(b"\n\x1e \n" if self._open else b"\x1e \n"))
             self._open = self.marked = False
-        self.call, self.used = None, False
+        self.call = None
 
     @staticmethod
     def _mark(call: tuple[int, int, str, str]) -> bytes:
@@ -111,19 +105,6 @@ class _Marked(io.RawIOBase):
                 view = view[os.write(self._fd, view) :]
         except OSError:
             pass  # the worker is gone, so this process ends as well
-
-
-class _Text(io.TextIOWrapper):
-    """Notes at once in `_Marked` that something is printed; the text follows at the line end."""
-
-    def __init__(self, below: _Marked, **options: Any) -> None:
-        super().__init__(below, **options)  # type: ignore[arg-type]  # it only writes
-        self._below = below
-
-    def write(self, text: str, /) -> int:
-        """Write text, and note that something was written."""
-        self._below.used = True
-        return super().write(text)
 
 
 class _Lines(TrailFormatter):
