@@ -39,7 +39,7 @@ from cordata.pool.shared import protocol
 from cordata.pool.shared.paths import Place
 from cordata.pool.shared.sessions import SessionStore
 from cordata.pool.shared.spec import ChildSpec
-from cordata.pool.worker.session_answers import answer_globals, answer_session
+from cordata.pool.worker.session_answers import answer
 from cordata.services.pool_child import limits_of
 
 
@@ -74,9 +74,7 @@ class InlinePool(Client):
     ) -> protocol.Reply:
         if self._inline.closed:
             raise PoolClosed("the client is closed")
-        if isinstance(request, protocol.SessionRequest):
-            return answer_session(self._inline.store, request)
-        return answer_globals(self._inline.store, request)
+        return answer(self._inline.store, request)
 
 
 class InlineEngine:

@@ -38,13 +38,11 @@ from cordata.pool.shared.protocol import (
 from cordata.pool.shared.sessions import SessionStore
 from cordata.pool.worker.keeper import Keeper
 from cordata.pool.worker.process import Exit
-from cordata.pool.worker.session_answers import answer_globals, answer_session
+from cordata.pool.worker.session_answers import answer
 from cordata.pool.worker.spawning import make_directory
 
 log = logger("cordata.pool")
 
-#: How long a request waits for the death of a child that still lives.
-_DEATH_S = 1.0
 #: Pause between two deletions of expired sessions.
 _SWEEP_S = 60.0
 #: Session requests that may wait for the thread; further ones are refused.
@@ -165,18 +163,7 @@ class ControlServer:
         if not any(keeper.knows(asked.generation) for keeper in self._keepers):
             self._send(sock, Death(asked.number, known=False))
             return
-        waiter = (sock, asked.number)
-        self._waiting_deaths.setdefault(asked.generation, []).append(waiter)
-
-        def give_up() -> None:
-            waiters = self._waiting_deaths.get(asked.generation, [])
-            if waiter in waiters:
-                waiters.remove(waiter)
-                if not waiters:
-                    del self._waiting_deaths[asked.generation]
-                self._send(sock, Death(asked.number, known=False))
-
-        self._loop.call_later(_DEATH_S, give_up)
+        self._waiting_deaths.setdefault(asked.generation, []).append((sock, asked.number))
 
     def _kill(self, asked: KillRequest) -> None:
         for keeper in self._keepers:
@@ -228,9 +215,7 @@ class ControlServer:
     def _answer(self, request: SessionRequest | GlobalRequest) -> Packet:
         """Carry out the request; runs in a thread."""
         try:
-            if isinstance(request, GlobalRequest):
-                return answer_globals(self._store, request)
-            return answer_session(self._store, request)
+            return answer(self._store, request)
         except PoolError as error:
             return Failure(request.number, error.code, str(error))
         except Exception:

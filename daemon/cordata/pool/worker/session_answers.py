@@ -6,8 +6,14 @@ from cordata.pool.shared.protocol import GlobalRequest, Reply, SessionRequest
 from cordata.pool.shared.sessions import Delta, SessionStore
 
 
-def answer_globals(store: SessionStore, request: GlobalRequest) -> Reply:
+def answer(store: SessionStore, request: SessionRequest | GlobalRequest) -> Reply:
     """Do the operation in the store. Raises: PoolError."""
+    if isinstance(request, GlobalRequest):
+        return _answer_globals(store, request)
+    return _answer_session(store, request)
+
+
+def _answer_globals(store: SessionStore, request: GlobalRequest) -> Reply:
     if request.operation == "change":
         store.save("", Delta(globals_set=request.set, globals_delete=request.delete))
         return Reply(request.number)
@@ -19,8 +25,7 @@ def answer_globals(store: SessionStore, request: GlobalRequest) -> Reply:
     return Reply(request.number, values=values)
 
 
-def answer_session(store: SessionStore, request: SessionRequest) -> Reply:
-    """Do the operation in the store. Raises: PoolError."""
+def _answer_session(store: SessionStore, request: SessionRequest) -> Reply:
     number, id = request.number, request.session
     affinity = request.affinity or None
     match request.operation:
