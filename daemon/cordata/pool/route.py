@@ -92,8 +92,7 @@ class PoolRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-            return
+            return  # it has none
         try:
             command = self._command(scope)
             headers = {name.lower(): value for name, value in scope["headers"]}
@@ -280,9 +279,3 @@ async def _begin(
 
 def _body(body: bytes, *, more: bool = False) -> dict[str, Any]:
     return {"type": "http.response.body", "body": body, "more_body": more}
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    for kind in ("startup", "shutdown"):
-        await receive()
-        await send({"type": f"lifespan.{kind}.complete"})

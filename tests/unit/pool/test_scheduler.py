@@ -24,6 +24,7 @@ from cordata.pool.client.scheduler import (
     ChildState,
     Scheduler,
 )
+from cordata.pool.shared.page import StatusReader
 from cordata.pool.shared.paths import ChildAddress, ChildName, Place
 from cordata.pool.shared.protocol import CommandOptions
 
@@ -87,7 +88,8 @@ def pool(*children: ChildState, **config: Any) -> Scheduler:
 
 def child(worker: str, commands: Mapping[str, CommandOptions] = ECHO, **page: Any) -> ChildState:
     address = ChildAddress(Path("/pool"), "default", ChildName(Place.parse(worker), 1))
-    return ChildState(address, Page(**page), ready=True, commands=dict(commands))
+    load = cast(StatusReader, Page(**page))
+    return ChildState(address, load, ready=True, commands=dict(commands))
 
 
 def busy(engine: Any, of: ChildState, count: int) -> None:

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from cordata.config.pool import PoolConfig
 from cordata.pool.client.call import Call
 from cordata.pool.client.queue import CallQueue
+from cordata.pool.shared.page import StatusReader
 from cordata.pool.shared.paths import ChildAddress, Place
 from cordata.pool.shared.protocol import CommandOptions
 
@@ -41,28 +41,13 @@ STUCK_S = 0.010
 _NAMED = 10
 
 
-class Load(Protocol):
-    """The load of a child, by its status page."""
-
-    @property
-    def takes_calls(self) -> bool:
-        """Whether new calls may be sent."""
-
-    @property
-    def in_flight(self) -> int:
-        """Calls of all clients; 0: it is free."""
-
-    @property
-    def busy_since(self) -> float:
-        """When the running call began (monotonic); 0.0: none runs."""
-
-
 @dataclass(eq=False, slots=True)
 class ChildState:
     """The state of one child in a client."""
 
     address: ChildAddress
-    load: Load
+    #: Its status page.
+    load: StatusReader
     #: Whether it has answered the client's hello; then `commands` are known.
     ready: bool = False
     commands: dict[str, CommandOptions] = field(default_factory=dict)

@@ -126,12 +126,7 @@ def error_of(failure: Failure) -> CordataError:
     if code == DeadlineExceeded.code:
         return DeadlineExceeded(text, ran=data.get("ran") is not False)
     if code == FrameTooLarge.code:
-        length, limit = data.get("length_bytes"), data.get("limit_bytes")
-        return FrameTooLarge(
-            text,
-            length_bytes=length if isinstance(length, int) else 0,
-            limit_bytes=limit if isinstance(limit, int) else 0,
-        )
+        return FrameTooLarge(text, **data)
     if code == ProtocolError.code:
         return ProtocolError(text or code)
     kind = POOL_ERRORS.get(code, PoolError)
@@ -141,9 +136,9 @@ def error_of(failure: Failure) -> CordataError:
 def _failed(text: str, data: Mapping[str, Any]) -> CommandFailed:
     """With the exception itself as its cause, where this process can make it."""
     kind = CommandRefused if data.get("permanent") is True else CommandFailed
-    name = _text(data, "type")
+    name = data.get("type", "")
     # For an exception without a text, such as MemoryError, its name.
-    error = kind(text or name, type=name, traceback=_text(data, "traceback"))
+    error = kind(text or name, type=name, traceback=data.get("traceback", ""))
     error.__cause__ = _original(data)
     return error
 
@@ -154,23 +149,16 @@ def _original(data: Mapping[str, Any]) -> Exception | None:
     Its module is not imported for that: only children import commands. None if this process has
     not imported it, or if its class cannot be created from the arguments.
     """
-    module = sys.modules.get(_text(data, "module"))
-    found: Any = module
-    for part in _text(data, "name").split("."):
+    if "arguments" not in data:
+        return None
+    found: Any = sys.modules.get(data["module"])
+    for part in data["name"].split("."):
         found = getattr(found, part, None)
-    arguments = data.get("arguments")
     if not (isinstance(found, type) and issubclass(found, Exception)):
         return None
-    if not isinstance(arguments, list):
-        return None
     try:
-        error = found(*arguments)
-        error.add_note(f"In the child:\n{_text(data, 'traceback')}")
+        error = found(*data["arguments"])
+        error.add_note(f"In the child:\n{data['traceback']}")
     except Exception:  # noqa: BLE001 - the application's own __init__
         return None
     return error
-
-
-def _text(data: Mapping[str, Any], key: str) -> str:
-    value = data.get(key)
-    return value if isinstance(value, str) else ""

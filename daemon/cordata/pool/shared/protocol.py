@@ -203,7 +203,7 @@ class StatusRequest(Packet, tag="status"):
 
 
 class DeathRequest(Packet, tag="death"):
-    """Asks how the child of this generation died. Answered when it is dead, after 1 s at most."""
+    """Asks how the child of this generation died. Answered when it is dead."""
 
     number: Number
     generation: Number
@@ -307,7 +307,7 @@ class WorkerStatus(Packet, tag="worker"):
 
 
 class Death(Packet, tag="dead"):
-    """How a child died. `known` False: the worker knows no such child, or it lives."""
+    """How a child died. `known` False: the worker knows no such child."""
 
     number: Number
     known: bool
@@ -469,7 +469,7 @@ def receive(sock: socket.socket, max_bytes: int) -> Received:
             close(files)
             raise too_large(size, max_bytes)
         # Read, not mapped: the sender may still write to the file, or truncate it.
-        return _read(memory, size), files
+        return os.pread(memory, size, 0), files
     finally:
         os.close(memory)
 
@@ -507,11 +507,3 @@ def _files(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             found.frombytes(data[: len(data) - len(data) % found.itemsize])
     return found.tolist()
-
-
-def _read(memory: int, size: int) -> bytes:
-    parts, at = [], 0
-    while at < size and (part := os.pread(memory, size - at, at)):
-        parts.append(part)
-        at += len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
