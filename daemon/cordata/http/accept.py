@@ -10,7 +10,6 @@ more connections than the least loaded one lets them wait for a few milliseconds
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import mmap
 import os
@@ -30,23 +29,6 @@ _PAUSE_S = 0.5
 #: Pause in which a less loaded worker can take a connection, and the number of such pauses.
 _DEFER_S = 0.001
 _DEFER_TIMES = 5
-#: Errors of a single connection that ended before the accept; see accept(2).
-_GONE = frozenset(
-    (
-        errno.ECONNABORTED,
-        errno.EPROTO,
-        errno.EINTR,
-        errno.ENETDOWN,
-        errno.ENETUNREACH,
-        errno.EHOSTDOWN,
-        errno.EHOSTUNREACH,
-        errno.ENONET,
-        errno.ENOPROTOOPT,
-        errno.EOPNOTSUPP,
-        errno.EPERM,
-        errno.ETIMEDOUT,
-    )
-)
 
 
 class Acceptor:
@@ -122,13 +104,12 @@ class Acceptor:
         self._deferred = 0
         try:
             connection, _ = listener.accept()
-        except (BlockingIOError, InterruptedError):
-            return  # another worker was first
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # another worker was first, or the client has left
         except OSError as error:
-            if error.errno not in _GONE:
-                # The connections stay in the queue, where another worker may accept them.
-                log.error("cannot accept connections for now: %s", error)
-                self._pause(_PAUSE_S)
+            # The connections stay in the queue, where another worker may accept them.
+            log.error("cannot accept connections for now: %s", error)
+            self._pause(_PAUSE_S)
             return
         connection.setblocking(False)
         self._take(connection)
