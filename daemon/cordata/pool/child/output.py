@@ -47,8 +47,8 @@ class ChildOutput:
         self._marked.end()
 
     def _text(self) -> TextIO:
-        return io.TextIOWrapper(
-            self._marked,  # type: ignore[arg-type]  # it only writes
+        return io.TextIOWrapper(  # type: ignore[type-var]  # it only writes
+            self._marked,
             encoding="utf-8",
             errors="backslashreplace",
             line_buffering=True,

@@ -38,6 +38,8 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
+from cordata.pool.shared.protocol import call_id
+
 SIZE = 4096
 #: Seconds between setting `paused` or `revoked` and reading what has begun.
 SETTLE_S = 0.001
@@ -78,6 +80,11 @@ class Status(NamedTuple):
     def running(self) -> bool:
         """Whether a call runs."""
         return self.begun != self.ended
+
+    @property
+    def call_id(self) -> str:
+        """CALL_ID of the running call; "": none."""
+        return call_id(self.client, self.id) if self.running else ""
 
 
 class StatusWriter:

@@ -36,7 +36,6 @@ from cordata.pool.shared.protocol import (
     Pong,
     StartFailed,
     Up,
-    call_id,
 )
 from cordata.pool.shared.spec import ChildSpec
 from cordata.pool.worker.process import PING, ChildProcess, Exit
@@ -180,9 +179,13 @@ class Keeper:
         elif action:
             self._kill(child, action)
         elif child is self.child and child.health.up and not self._due:
-            limit = self._outgrown(child, now)
-            if limit is not None:
-                self._due = limit
+            self._due = recycle_reason(
+                self._config,
+                place=self.spec.place,
+                calls=child.status().ended,
+                age_s=now - child.started_at,
+                rss_bytes=child.rss_bytes() if self._config.max_rss_bytes else 0,
+            )
 
     def _due_action(self, child: ChildProcess, now: float) -> str:
         status = child.status()
@@ -195,11 +198,11 @@ class Keeper:
         if status.running:
             log.warning(
                 "call %s of %s does not end: its child is killed (%s)",
-                *(call_id(status.client, status.id), status.command, reason),
+                *(status.call_id, status.command, reason),
                 extra=self._extra(
                     child,
                     events.POOL_CALL_KILLED,
-                    call_id=call_id(status.client, status.id),
+                    call_id=status.call_id,
                     command=status.command,
                     reason=reason,
                 ),
@@ -210,16 +213,6 @@ class Keeper:
         else:
             log.warning("child %d is killed: %s", child.pid, reason, extra=self._extra(child))
         child.kill(reason)
-
-    def _outgrown(self, child: ChildProcess, now: float) -> str | None:
-        config = self._config
-        return recycle_reason(
-            config,
-            place=self.spec.place,
-            calls=child.status().ended,
-            age_s=now - child.started_at,
-            rss_bytes=child.rss_bytes() if config.max_rss_bytes else 0,
-        )
 
     async def _sleep(self) -> None:
         now = clock.monotonic()
@@ -372,7 +365,7 @@ class Keeper:
             failed=status.failed,
             waiting=status.waiting,
             command=status.command if running else "",
-            call_id=call_id(status.client, status.id) if running else "",
+            call_id=status.call_id,
             running_s=max(0.0, now - status.started) if running else 0.0,
             left_s=max(0.0, status.deadline - now) if running else 0.0,
             due=self._due if child is self.child else "",
@@ -385,7 +378,7 @@ class Keeper:
         if end.code is not None:
             more["exit_status"] = end.code
         if end.status.running:
-            more["call_id"] = call_id(end.status.client, end.status.id)
+            more["call_id"] = end.status.call_id
             more["command"] = end.status.command
         extra = self._extra(child, "", **more)
         where = " in a call" if end.status.running else ""
@@ -417,15 +410,15 @@ class Keeper:
 
 def recycle_reason(
     config: PoolConfig, *, place: Place, calls: int, age_s: float, rss_bytes: int
-) -> str | None:
-    """The limit that a child has reached, as text for the journal; None: none. 0: no limit."""
+) -> str:
+    """The limit that a child has reached, as text for the journal; "": none."""
     if config.max_calls and calls >= config.max_calls:
         return f"max_calls: {calls} calls"
     if config.max_age_s and age_s >= longest_age_s(config.max_age_s, place):
         return f"max_age_s: {age_s:.0f} s"
     if config.max_rss_bytes and rss_bytes >= config.max_rss_bytes:
         return f"max_rss_bytes: {rss_bytes // 1_048_576} MiB"
-    return None
+    return ""
 
 
 def longest_age_s(max_age_s: float, place: Place) -> float:

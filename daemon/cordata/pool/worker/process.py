@@ -27,7 +27,6 @@ from cordata.pool.shared.protocol import (
     ChildToWorker,
     Packet,
     Stop,
-    call_id,
     child_to_worker,
     encode,
 )
@@ -135,7 +134,9 @@ class ChildProcess:
         self._reason = ""
         self._on_message, self._on_exit = on_message, on_exit
         self._reader = StatusReader(self._spawned.files.status_path())
-        self._output = WorkerOutput(spec.place.worker, self.pid, running=self.running_call)
+        self._output = WorkerOutput(
+            spec.place.worker, self.pid, running=lambda: self.status().call_id
+        )
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._spawned.pidfd, self._reap)
         self._loop.add_reader(self._spawned.output, self._wrote)
@@ -144,11 +145,6 @@ class ChildProcess:
     def status(self) -> Status:
         """The current content of its status page."""
         return self._reader.read()
-
-    def running_call(self) -> str:
-        """CALL_ID of the running call; "": none."""
-        status = self.status()
-        return call_id(status.client, status.id) if status.running else ""
 
     def rss_bytes(self) -> int:
         """Resident memory, from the second field of proc_pid_statm(5); 0 if the process is gone."""
@@ -238,7 +234,7 @@ class ChildProcess:
         code = None if status is None or status.si_code != os.CLD_EXITED else status.si_status
         killed_by = None if status is None or code is not None else status.si_status
         reason = self._reason or ("stop" if self.leaving and code == 0 else "")
-        lines = self._output.tail.lines(self.running_call())
+        lines = self._output.tail.lines(self.status().call_id)
         end = Exit(code, killed_by, reason, lines, self.status())
         self._close()
         self._on_exit(self, end)
