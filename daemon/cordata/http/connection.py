@@ -63,22 +63,6 @@ _UNREAD_EVICTION = (2, 1.0)
 class Connection(asyncio.BufferedProtocol):
     """Parses requests, runs one exchange at a time, enforces the client's deadlines."""
 
-    __slots__ = (
-        "_body",
-        "_buffer",
-        "_client_closed",
-        "_deadline",
-        "_exchange",
-        "_on_closed",
-        "_parser",
-        "_peer",
-        "_phase",
-        "_phase_deadline",
-        "_pipelined",
-        "flow",
-        "server",
-    )
-
     def __init__(
         self, server: ServerState, peer: Peer, on_closed: Callable[[Connection], None]
     ) -> None:

@@ -69,37 +69,6 @@ class Exchange:
     In uvicorn it is RequestResponseCycle.
     """
 
-    __slots__ = (
-        "_awaits_continue",
-        "_body_left",
-        "_body_taken",
-        "_client",
-        "_counted",
-        "_held_body",
-        "_keep_alive",
-        "_logged",
-        "_on_body_taken",
-        "_on_response",
-        "_pieces",
-        "_request_id",
-        "_response",
-        "_scope",
-        "_sent_bytes",
-        "_state",
-        "_traceparent",
-        "_waiting_bytes",
-        "_wake_event",
-        "begun_at",
-        "client_left",
-        "complete",
-        "flow",
-        "head",
-        "lost",
-        "server",
-        "started",
-        "task",
-    )
-
     def __init__(
         self,
         server: ServerState,

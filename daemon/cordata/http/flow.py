@@ -16,17 +16,6 @@ _MIN_READ_RATE = 16_384
 class Flow:
     """The transport of one connection, with flow control."""
 
-    __slots__ = (
-        "_lagging_since",
-        "_stalled_since",
-        "_transport",
-        "_unsent_bytes",
-        "_writable",
-        "_written_bytes",
-        "read_lag_s",
-        "reading_paused",
-        "stalled_s",
-    )
     _transport: asyncio.Transport
 
     def __init__(self) -> None:

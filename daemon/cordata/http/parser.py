@@ -90,19 +90,6 @@ _SERVER_FIELDS = frozenset(
 class RequestHead:
     """A valid request line and header, and the framing of the body."""
 
-    __slots__ = (
-        "chunked",
-        "end",
-        "expects_continue",
-        "headers",
-        "keep_alive",
-        "length",
-        "method",
-        "server_fields",
-        "target",
-        "version",
-    )
-
     def __init__(self, data: bytes, match: re.Match[bytes], max_body_bytes: int) -> None:
         """`match` is that of `_HEAD` at the begin of `data`. Raises: HttpError."""
         method, target, minor = match.groups()
@@ -196,8 +183,6 @@ class RequestHead:
 
 class HeadParser:
     """Parses one head after the other from the bytes of a connection."""
-
-    __slots__ = ("_examined",)
 
     def __init__(self) -> None:
         #: Bytes of an incomplete head that were examined; 0 before its first line is complete.
@@ -342,8 +327,6 @@ _STEPS_PER_TURN = 128
 class LengthBody:
     """A body of a declared length."""
 
-    __slots__ = ("left", "undecoded")
-
     def __init__(self, length: int) -> None:
         #: Bytes still to come.
         self.left: int | None = length
@@ -365,19 +348,6 @@ class ChunkedBody:
 
     size line --> data --> CRLF --> size line ... 0 --> trailer lines --> empty line: done
     """
-
-    __slots__ = (
-        "_chunk_left",
-        "_data",
-        "_framing",
-        "_max_bytes",
-        "_position",
-        "_size",
-        "_state",
-        "_trailer",
-        "left",
-        "undecoded",
-    )
 
     def __init__(self, max_bytes: int) -> None:
         #: Bytes still to come: None (unknown) until it is 0.

@@ -47,8 +47,6 @@ class Peer:
 class TrustedProxies:
     """The peers of `[http] trusted_proxies`."""
 
-    __slots__ = ("_cached", "_networks", "_unix")
-
     def __init__(self, names: Sequence[str]) -> None:
         """Raises: ConfigError naming every entry that is neither `unix`, address nor network."""
         self._unix = "unix" in names

@@ -55,8 +55,6 @@ class Unsendable(ValueError):
 class ResponseHead:
     """Status and fields of `http.response.start`, and the framing of the body."""
 
-    __slots__ = ("_dated", "_lines", "_named", "bodyless", "chunked", "close", "length", "status")
-
     def __init__(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raises: Unsendable for a status or field that must not be sent (response splitting)."""
         line = _STATUS_LINES.get(status)
