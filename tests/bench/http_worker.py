@@ -28,7 +28,7 @@ async def serve(listener: socket.socket) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    signal.signal(signal.SIGUSR1, lambda *_: print(os.getpid(), service.stats(), flush=True))
+    signal.signal(signal.SIGUSR1, lambda *_: print(os.getpid(), service.status(), flush=True))
     await service.run(stop)
 
 

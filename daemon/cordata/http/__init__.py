@@ -11,6 +11,6 @@ uvicorn, granian and aiohttp.
 
 from cordata.http.accept import ConnectionCounts
 from cordata.http.asgi import AsgiApp, compose
-from cordata.http.server import HttpServer, HttpStats
+from cordata.http.server import HttpServer
 
-__all__ = ["AsgiApp", "ConnectionCounts", "HttpServer", "HttpStats", "compose"]
+__all__ = ["AsgiApp", "ConnectionCounts", "HttpServer", "compose"]

@@ -17,7 +17,6 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from cordata import clock
 from cordata.log import logger
@@ -169,17 +168,6 @@ class ConnectionCounts:
         except OSError as error:
             log.warning("connections may be spread unevenly over the workers: %s", error)
             return None
-
-    def __enter__(self) -> ConnectionCounts:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Leave, and close the file."""

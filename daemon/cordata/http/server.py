@@ -7,7 +7,6 @@ import heapq
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +23,12 @@ from cordata.metrics.process import HttpMetrics
 
 log = logger("cordata.http")
 
-#: Seconds that the rate in `stats` looks back.
+#: Seconds that `requests_per_s` looks back.
 _RATE_SPAN_S = 5
 #: Share of all connections (one in ...) that is evicted at once, so that scanning all of them is
 #: rarely needed.
 _EVICTED_SHARE = 20
 _EVICTION_LOGGED_EVERY_S = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpStats:
-    """Counters of a server."""
-
-    #: Responses written, and requests refused before the application was called.
-    requests: int
-    refused: int
-    #: Requests per second over the last five seconds.
-    requests_per_s: float
-    #: Requests that the application is handling.
-    in_flight: int
-    connections: int
 
 
 class HttpServer:
@@ -171,19 +156,12 @@ class HttpServer:
             connection.reload()
         self._acceptor.resume()
 
-    def stats(self) -> HttpStats:
-        """Counters now, and the rate of the last seconds."""
-        state = self.state
-        now, done = clock.monotonic(), state.served + state.refused
+    @property
+    def requests_per_s(self) -> float:
+        """Requests per second over the last five seconds, refused ones included."""
+        now, done = clock.monotonic(), self.state.served + self.state.refused
         began, before = self._samples[0] if self._samples else (now, done)
-        span_s = now - began
-        return HttpStats(
-            requests=state.served,
-            refused=state.refused,
-            requests_per_s=(done - before) / span_s if span_s > 0 else 0.0,
-            in_flight=state.in_flight,
-            connections=len(self.connections),
-        )
+        return (done - before) / (now - began) if now > began else 0.0
 
     # Connections
 

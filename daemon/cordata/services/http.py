@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from cordata.config.sections import HttpConfig
 from cordata.heartbeat import Heartbeat
-from cordata.http import HttpServer, HttpStats
+from cordata.http import HttpServer
 
 
 class HttpService:
@@ -35,11 +35,6 @@ class HttpService:
         """Apply new limits to current and later requests."""
         self.server.reload(config)
 
-    def stats(self) -> HttpStats:
-        """The server's counters."""
-        return self.server.stats()
-
     def status(self) -> str:
         """For STATUS=: `12 req/s; 3 in flight`."""
-        stats = self.server.stats()
-        return f"{stats.requests_per_s:.0f} req/s; {stats.in_flight} in flight"
+        return f"{self.server.requests_per_s:.0f} req/s; {self.server.state.in_flight} in flight"

@@ -53,7 +53,7 @@ class Live:
     async def quiet(self) -> None:
         """Until no connection and no request is left."""
         async with asyncio.timeout(60):
-            while self.service.stats().connections or self.service.stats().in_flight:  # noqa: ASYNC110
+            while self.service.server.state.connection_count or self.service.server.state.in_flight:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
 
@@ -96,7 +96,7 @@ async def live(
                 async with asyncio.timeout(60):
                     await run
     assert not errors, errors
-    assert service.stats().connections == 0 and service.stats().in_flight == 0
+    assert service.server.state.connection_count == 0 and service.server.state.in_flight == 0
 
 
 async def read_head(reader: asyncio.StreamReader) -> bytes:

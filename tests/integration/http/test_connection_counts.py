@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from cordata.http.accept import ConnectionCounts
 
 
 def test_worker_waits_when_another_has_clearly_fewer(tmp_path: Path) -> None:
-    with ConnectionCounts(tmp_path / "s", 7) as one, ConnectionCounts(tmp_path / "s", 7) as two:
+    with (
+        closing(ConnectionCounts(tmp_path / "s", 7)) as one,
+        closing(ConnectionCounts(tmp_path / "s", 7)) as two,
+    ):
         one.heartbeat()
         two.heartbeat()
         one.publish(2)
@@ -22,20 +26,23 @@ def test_worker_waits_when_another_has_clearly_fewer(tmp_path: Path) -> None:
 
 
 def test_worker_makes_the_directory_when_it_is_the_first_that_needs_it(tmp_path: Path) -> None:
-    with ConnectionCounts(tmp_path / "data" / "run" / "s", 7) as one:
+    with closing(ConnectionCounts(tmp_path / "data" / "run" / "s", 7)) as one:
         one.heartbeat()
     assert (tmp_path / "data" / "run").stat().st_mode & 0o777 == 0o700
 
 
 def test_table_has_its_disk_blocks_from_the_start(tmp_path: Path) -> None:
     """A hole that cannot be filled when the disk is full would be a SIGBUS at the first write."""
-    with ConnectionCounts(tmp_path / "s", 7):
+    with closing(ConnectionCounts(tmp_path / "s", 7)):
         status = (tmp_path / "s").stat()
         assert status.st_blocks * 512 >= status.st_size > 0
 
 
 def test_worker_does_not_wait_for_another_socket(tmp_path: Path) -> None:
-    with ConnectionCounts(tmp_path / "s", 7) as one, ConnectionCounts(tmp_path / "s", 8) as other:
+    with (
+        closing(ConnectionCounts(tmp_path / "s", 7)) as one,
+        closing(ConnectionCounts(tmp_path / "s", 8)) as other,
+    ):
         one.heartbeat()
         other.heartbeat()
         one.publish(9)
@@ -43,10 +50,10 @@ def test_worker_does_not_wait_for_another_socket(tmp_path: Path) -> None:
 
 
 def test_worker_does_not_wait_when_the_other_has_left(tmp_path: Path) -> None:
-    with ConnectionCounts(tmp_path / "s", 7) as one:
+    with closing(ConnectionCounts(tmp_path / "s", 7)) as one:
         one.heartbeat()
         one.publish(9)
-        with ConnectionCounts(tmp_path / "s", 7) as two:
+        with closing(ConnectionCounts(tmp_path / "s", 7)) as two:
             two.heartbeat()
             assert not one.is_our_turn()
         assert one.is_our_turn()
@@ -57,7 +64,10 @@ def test_worker_does_not_wait_when_the_other_is_silent(
 ) -> None:
     now_ms = 1_000_000
     monkeypatch.setattr("cordata.http.accept._now_ms", lambda: now_ms)
-    with ConnectionCounts(tmp_path / "s", 7) as one, ConnectionCounts(tmp_path / "s", 7) as two:
+    with (
+        closing(ConnectionCounts(tmp_path / "s", 7)) as one,
+        closing(ConnectionCounts(tmp_path / "s", 7)) as two,
+    ):
         two.heartbeat()
         now_ms += 3001
         one.heartbeat()  # takes the silent one's slot

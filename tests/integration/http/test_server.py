@@ -101,7 +101,7 @@ async def test_connections_above_the_limit_wait_in_the_kernels_queue() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await third.readexactly(1)
-        assert server.service.stats().connections == 2
+        assert server.service.server.state.connection_count == 2
         streams[0][1].close()
         assert b"200 OK" in await read_head(third)
         for _, writer in streams:
@@ -329,7 +329,7 @@ async def test_requests_in_hand_are_answered_after_the_stop() -> None:
     async with live(http_only(slow), HttpConfig(drain_s=0)) as server:
         reader, writer = await server.connect()
         writer.write(GET)
-        while not server.service.stats().in_flight:  # noqa: ASYNC110
+        while not server.service.server.state.in_flight:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         await stopping(server)
         await asyncio.sleep(0.1)
@@ -398,14 +398,14 @@ async def test_cancelling_cuts_requests_in_hand_off() -> None:
         await ready.wait()
         reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
         writer.write(GET)
-        while not server.stats().in_flight:  # noqa: ASYNC110
+        while not server.state.in_flight:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         stop.set()
         await asyncio.sleep(0.05)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
-        assert server.stats().in_flight == 0
+        assert server.state.in_flight == 0
         async with asyncio.timeout(60):
             assert await reader.read() == b""
         writer.close()
@@ -416,8 +416,8 @@ async def test_stats_count_requests_and_tell_a_rate() -> None:
         for _ in range(20):
             await server.talk(CLOSE)
         await server.talk(b"rubbish\r\n\r\n")
-        stats = server.service.stats()
-        assert (stats.requests, stats.refused) == (20, 1)
-        assert stats.requests_per_s > 0
+        served = server.service.server
+        assert (served.state.served, served.state.refused) == (20, 1)
+        assert served.requests_per_s > 0
         assert server.service.status().endswith("0 in flight")
         assert server.service.heartbeat.fresh()

@@ -177,7 +177,7 @@ async def test_flood_of_rubbish_is_hardly_logged(caplog: pytest.LogCaptureFixtur
         for _ in range(REFUSAL_LINES + 50):
             await connect(server).feed(b"rubbish\r\n\r\n")
         assert len(lines(caplog)) == REFUSAL_LINES
-        assert server.stats().refused == REFUSAL_LINES + 50
+        assert server.state.refused == REFUSAL_LINES + 50
 
 
 # Many 503s while the store is unavailable

@@ -92,7 +92,7 @@ async def test_missing_response_is_504_and_the_application_is_cancelled() -> Non
     async with wired(http_only(handle), CONFIG) as wire:
         await wire.feed(GET)
         assert await expire(wire, 4) == [504]
-        assert cancelled.is_set() and wire.server.stats().in_flight == 0
+        assert cancelled.is_set() and wire.server.state.in_flight == 0
 
 
 async def test_body_that_the_application_does_not_take_is_504_not_408() -> None:
@@ -157,10 +157,10 @@ async def test_application_is_cancelled_when_it_does_not_notice_that_its_client_
         await wire.settle()
         later(wire, 3.8)
         await wire.settle()
-        assert wire.server.stats().in_flight == 1
+        assert wire.server.state.in_flight == 1
         later(wire, 4.2)
         await wire.settle()
-        assert wire.server.stats().in_flight == 0
+        assert wire.server.state.in_flight == 0
 
 
 async def test_application_is_cancelled_when_it_does_not_notice_that_it_was_refused_at_once() -> (
@@ -175,10 +175,10 @@ async def test_application_is_cancelled_when_it_does_not_notice_that_it_was_refu
         await wire.settle()
         later(wire, 3.8)
         await wire.settle()
-        assert wire.server.stats().in_flight == 1
+        assert wire.server.state.in_flight == 1
         later(wire, 4.2)
         await wire.settle()
-        assert wire.server.stats().in_flight == 0
+        assert wire.server.state.in_flight == 0
 
 
 async def test_lingering_connection_is_closed_in_the_end() -> None:

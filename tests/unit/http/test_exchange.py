@@ -190,7 +190,7 @@ async def test_background_work_runs_after_the_response() -> None:
     async with wired(http_only(handle), CONFIG) as wire:
         await wire.feed(GET, GET)  # the next request does not wait for it
         assert len(answers_of(wire)) == 2
-        assert wire.server.stats().in_flight == 2
+        assert wire.server.state.in_flight == 2
         release.set()
         await wire.settle()
     assert done.is_set()

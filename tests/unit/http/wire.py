@@ -202,8 +202,8 @@ async def serving(app: AsgiApp, config: HttpConfig) -> AsyncIterator[HttpServer]
             stop.set()
             await run
     assert not errors, errors
-    assert server.stats().in_flight == 0
-    assert server.stats().connections == 0
+    assert server.state.in_flight == 0
+    assert server.state.connection_count == 0
 
 
 def connect(server: HttpServer, peer: Peer = PEER) -> Wire:
