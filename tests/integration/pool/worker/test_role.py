@@ -32,7 +32,8 @@ def worker_of(tmp_path: Path, settings: str = "", **environment: str) -> Iterato
 
 
 def test_worker_is_ready_with_its_child(tmp_path: Path) -> None:
-    with worker_of(tmp_path) as worker, SyncClient(tmp_path / "run" / "pool") as client:
+    settings = "[pool]\nchild_start_timeout_s = 60.0\n"
+    with worker_of(tmp_path, settings) as worker, SyncClient(tmp_path / "run" / "pool") as client:
         assert worker.until_ready()["STATUS"] == "ready"
         [child] = children_of(worker.process.pid)
         assert client.execute("about")["pid"] == child
@@ -118,7 +119,7 @@ def test_worker_goes_on_when_its_child_dies(tmp_path: Path) -> None:
 
 
 def test_worker_keeps_as_many_children_as_it_is_told(tmp_path: Path) -> None:
-    settings = "[pool]\nchildren = 3\n"
+    settings = "[pool]\nchildren = 3\nchild_start_timeout_s = 60.0\n"
     with worker_of(tmp_path, settings) as worker, SyncClient(tmp_path / "run" / "pool") as client:
         assert worker.until_ready()["STATUS"] == "ready"
         assert len(children_of(worker.process.pid)) == 3
