@@ -150,7 +150,7 @@ def test_names_of_files_tell_the_child() -> None:
 def _reader(shared: memoryview) -> StatusReader:
     file = os.memfd_create("test")
     os.ftruncate(file, page.SIZE)
-    reader = StatusReader(file)
+    reader = StatusReader(Path(f"/proc/self/fd/{file}"))
     os.close(file)
     for part in (reader._times, reader._words, reader._bytes):
         part.release()

@@ -333,7 +333,7 @@ class Client:
         self._metrics = {}  # two processes cannot add to one counter
         if isinstance(former, Dispatcher) and not former.closed:
             self._runner = self._new_runner()
-            former.disown()
+            former.close(forked=True)
 
     async def __aenter__(self) -> Client:
         return self

@@ -233,33 +233,25 @@ class Dispatcher:
         """Why no workers were found; "": unknown."""
         return "" if self._directory is None else self._directory.problem
 
-    def close(self) -> None:
-        """End every call with PoolClosed, and all connections."""
+    def close(self, *, forked: bool = False) -> None:
+        """End every call with PoolClosed, and all connections; `forked`: these and the calls belong
+        to the parent, where they go on.
+        """
         if self.closed:
             return
         self.closed = True
         for call in self._deadlines.items():
-            call.abandon(PoolClosed("the client was closed"))
-        self._deadlines.close()
-        for timer in (self._check_timer, self._connect_timer):
-            if timer is not None:
-                timer.cancel()
+            call.abandon(PoolClosed(FORKED if forked else "the client was closed"))
+        if not forked:
+            self._deadlines.close()
+            for timer in (self._check_timer, self._connect_timer):
+                if timer is not None:
+                    timer.cancel()
         if self._directory is not None:
-            self._directory.close()
+            self._directory.close(forked=forked)
         for connection in list(self._connections.values()):
-            connection.close()
-        self.control.close()
-
-    def disown(self) -> None:
-        """Close in a forked process: the connections and calls belong to the parent."""
-        self.closed = True
-        for call in self._deadlines.items():
-            call.abandon(PoolClosed(FORKED))
-        if self._directory is not None:
-            self._directory.close(forked=True)
-        for connection in self._connections.values():
-            connection.close(forked=True)
-        self.control.close(forked=True)
+            connection.close(forked=forked)
+        self.control.close(forked=forked)
 
     # --- which child ---
 

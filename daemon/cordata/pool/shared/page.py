@@ -153,16 +153,15 @@ class StatusReader:
 
     __slots__ = ("_bytes", "_map", "_times", "_words")
 
-    def __init__(self, file: int | Path) -> None:
-        """`file`: its descriptor, which stays the caller's, or its path. Raises: OSError."""
-        opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC) if isinstance(file, Path) else file
+    def __init__(self, path: Path) -> None:
+        """Raises: OSError."""
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._map = mmap.mmap(opened, SIZE, prot=mmap.PROT_READ)
+            self._map = mmap.mmap(file, SIZE, prot=mmap.PROT_READ)
         except ValueError as error:  # an empty file
             raise OSError(f"not a status page: {error}") from None
         finally:
-            if isinstance(file, Path):
-                os.close(opened)
+            os.close(file)
         self._bytes = memoryview(self._map)
         self._words, self._times = self._bytes.cast("Q"), self._bytes.cast("d")
 
