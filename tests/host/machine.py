@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.host.command import CommandPlace
+from tests.host.control_group import ControlGroup, has_systemd
 from tests.host.disk import Disk
 from tests.host.network import BRIDGE, Cable, Network, Way
 from tests.servers.reaper import watched
@@ -81,6 +82,7 @@ class Host(CommandPlace):
         self._disk = Disk(tree, keep)
         self.binds = {CHECKOUT: "/src", **(binds or {})}
         self.name = "cordata-" + uuid.uuid4().hex[:8]
+        self._group = ControlGroup(self.name)
         self.console = Path(f"/run/{self.name}.console")
         self._nspawn: subprocess.Popen[bytes] | None = None
         self._pid = 0
@@ -89,8 +91,8 @@ class Host(CommandPlace):
     def start(self, *, timeout_s: float = 60.0) -> Host:
         """Boot and wait until systemd says that it is up. Raises: HostError with the console."""
         atexit.register(self.stop)
-        # Where systemd is PID 1 it makes the scope; elsewhere there is nobody to ask for one.
-        keep = [] if Path("/run/systemd/system").is_dir() else ["--keep-unit"]
+        self._group.make()
+        keep = [] if has_systemd() else ["--keep-unit"]
         argv = ["systemd-nspawn", "-q", "-D", str(self.tree), "--volatile=overlay", *keep]
         argv += ["-M", self.name, f"--hostname={self.name}", f"--uuid={uuid.uuid4().hex}"]
         argv += ["--register=no", "--boot", "--console=pipe"]
@@ -101,6 +103,7 @@ class Host(CommandPlace):
             argv = self.network.argv(*argv, f"--network-bridge={BRIDGE}")
         else:
             argv.append("--private-network")
+        argv = self._group.argv(*argv)
         with self.console.open("wb") as console:
             self._nspawn = watched(
                 subprocess.Popen(
@@ -111,7 +114,7 @@ class Host(CommandPlace):
                     env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
                     start_new_session=True,
                 ),
-                then=f"rm -f {self.console}; {self._disk.removal()}",
+                then=f"rm -f {self.console}; {self._group.removal()}; {self._disk.removal()}",
             )
         end = time.monotonic() + timeout_s
         while not self._booted():
@@ -247,6 +250,7 @@ class Host(CommandPlace):
                 self._nspawn.wait()
         self._nspawn = self._cable = None
         self._pid = 0
+        self._group.remove()
         self.console.unlink(missing_ok=True)
 
     def __enter__(self) -> Host:

@@ -78,6 +78,21 @@ def test_each_host_reaches_each_other_and_the_outside_all(hosts: tuple[Host, Hos
             assert _reaches(asker, host), (asker.address, host.address)
 
 
+def test_unit_of_the_same_name_lives_on_when_it_is_killed_on_another_host(
+    hosts: tuple[Host, Host, Host],
+) -> None:
+    one, *others = hosts
+    processes = "cat /sys/fs/cgroup/system.slice/listener.service/cgroup.procs"
+    before = [host.main_pid("listener") for host in others]
+    # A process of another host would be in the list as 0.
+    assert [host.sh(processes) for host in others] == [str(pid) for pid in before]
+    one.systemctl("kill", "--signal=KILL", "listener")
+    one.systemctl("stop", "listener", check=False)
+    one.systemctl("reset-failed", "listener", check=False)
+    assert [host.main_pid("listener") for host in others] == before
+    _listen(one)
+
+
 def test_host_is_alone_when_it_is_cut_off(hosts: tuple[Host, Host, Host]) -> None:
     one, two, three = hosts
     one.cut()
@@ -155,20 +170,22 @@ from tests.host.network import Network, start_all
 network = Network().start()
 one, two = (Host(find_tree(), network=network, keep=["/srv/data"]) for _ in range(2))
 start_all(one, two)
-print(network._holder.pid, one._pid, two._pid, one._disk._root, flush=True)
+files = [one._disk._root, *one._group.paths, *two._group.paths]
+print(network._holder.pid, one._pid, two._pid, *files, flush=True)
 time.sleep(600)
 """
 
 
-def test_hosts_bridge_and_files_are_gone_when_pytest_was_killed() -> None:
+def test_hosts_bridge_groups_and_files_are_gone_when_pytest_was_killed() -> None:
     with watched(
         subprocess.Popen(
             [sys.executable, "-c", _OWNER], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True
         )
     ) as owner:
         assert owner.stdout
-        *pids, disk = owner.stdout.readline().split()
-        paths = [Path(f"/proc/{pid}/ns/net") for pid in pids] + [Path(disk)]
+        holder, one, two, *others = owner.stdout.readline().split()
+        paths = [Path(f"/proc/{pid}/ns/net") for pid in (holder, one, two)]
+        paths += map(Path, others)
         assert all(path.exists() for path in paths)
         os.kill(owner.pid, signal.SIGKILL)
     wait_for(lambda: not any(path.exists() for path in paths), what="the end of all of it")
