@@ -10,6 +10,8 @@ from difflib import get_close_matches
 from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from msgspec import Struct
+
 from alpinehub.models import FEATURES
 from cordata import CordataError, Row, Store, Tx
 
@@ -26,8 +28,7 @@ class Unusable(CordataError):
     code = "unusable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewHotel:
+class NewHotel(Struct, frozen=True, kw_only=True):
     """A hotel to be added."""
 
     #: As AlpineBits knows it: 1 to 16 visible ASCII characters.

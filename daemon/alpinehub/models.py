@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import msgspec
+from msgspec import Struct
 
 #: What hotel software may do with a hotel; the operator can disable each.
 Feature = Literal[
@@ -79,8 +80,7 @@ class Hotel:
         return feature not in self.settings.off
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OldSecret:
+class OldSecret(Struct, frozen=True, kw_only=True):
     """The secret before a rotation, accepted for a while in addition to the new one."""
 
     sealed: bytes

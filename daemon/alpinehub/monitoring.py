@@ -4,9 +4,10 @@ operator is alerted once until it is back; the hotel gets a mail in its language
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
+
+from msgspec import Struct
 
 from alpinehub.directory import read_snapshot
 from alpinehub.hotels import addresses_of
@@ -16,8 +17,7 @@ from cordata import Context, Row, Tx
 _HOUR_US = 3_600_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contact:
+class Contact(Struct, frozen=True, kw_only=True):
     """The last contacts of one account for one of its hotels."""
 
     #: When it last polled.
@@ -31,8 +31,7 @@ class Contact:
     sent_at: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staleness:
+class Staleness(Struct, frozen=True, kw_only=True):
     """What the software fails to do, and since when (microseconds since the epoch)."""
 
     what: Literal["poll", "acknowledge"]
@@ -67,8 +66,7 @@ def staleness_of(contact: Contact, *, now_us: int, after_h: int) -> Staleness | 
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Words:
+class _Words(Struct, frozen=True, kw_only=True):
     subject: str
     #: With {account} and {hours}.
     poll: str
@@ -115,8 +113,7 @@ def mail_of(
     return f"{hotel}: {words.subject}", "\n".join(lines) + "\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientState:
+class ClientState(Struct, frozen=True, kw_only=True):
     """One account and one of its hotels, at this moment."""
 
     account: Account

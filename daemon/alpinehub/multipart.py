@@ -5,8 +5,9 @@ The callers interpret the parts and report their mistakes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 #: Bytes of a boundary; RFC 2046 allows 70.
 _MAX_BOUNDARY_BYTES = 256
@@ -24,8 +25,7 @@ class Broken(Exception):
         self.fault: Fault = fault
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One part of a form."""
 
     #: None: it has no name, or is not form-data.

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from time import monotonic
@@ -25,6 +24,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
+from msgspec import Struct
 
 from alpinehub.customers.erasure import Reason, erase_requests, erase_rows, erase_traces
 from alpinehub.customers.search import Customer, with_numbers
@@ -53,8 +53,7 @@ Cursor = int | str
 End = Callable[[Context, Sequence[Any], int], Awaitable[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of data with a retention in days."""
 
     #: Name in HubSettings and in `hotel.settings.retention`.
@@ -70,8 +69,7 @@ class Kind:
     warn: Callable[[Context], Awaitable[None]] | None = None
 
 
-@dataclass(slots=True)
-class _Pass:
+class _Pass(Struct):
     """The progress of the pass through one table."""
 
     cursor: Cursor

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from cordata.context import BackfillContext, Context, Event, EventContext
 from cordata.errors import ConfigError
@@ -31,8 +32,7 @@ MAX_ROWS = 100_000
 SHORTEST_S, LONGEST_S = 0.001, 31_536_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handler:
+class Handler(Struct, frozen=True, kw_only=True):
     """A record of `@app.on`: a function that handles one event type, as one consumer group."""
 
     type: str
@@ -51,8 +51,7 @@ class Handler:
     batch: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackfillTask:
+class BackfillTask(Struct, frozen=True, kw_only=True):
     """A record of `@app.backfill`: work of the primary after READY, in small resumable steps."""
 
     name: str
@@ -63,8 +62,7 @@ class BackfillTask:
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobTask:
+class JobTask(Struct, frozen=True, kw_only=True):
     """A record of `@app.job`: work started by a timer, once per (job, scope, period)."""
 
     name: str
@@ -75,8 +73,7 @@ class JobTask:
     claim_timeout_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeriodicTask:
+class PeriodicTask(Struct, frozen=True, kw_only=True):
     """A record of `@app.every`: work that the primary repeats."""
 
     name: str
@@ -87,8 +84,7 @@ class PeriodicTask:
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
+class Mount(Struct, frozen=True, kw_only=True):
     """An ASGI application below a path prefix ("" for all)."""
 
     prefix: str
@@ -99,8 +95,7 @@ class Mount:
     error_text: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandTask:
+class CommandTask(Struct, frozen=True, kw_only=True):
     """A function that the pool's children run."""
 
     name: str

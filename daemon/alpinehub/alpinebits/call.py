@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.outcome import Outcome, answer
@@ -42,8 +42,7 @@ _LOGGED = 5
 _log = logging.getLogger("alpinehub.alpinebits")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class Client(Struct, frozen=True, kw_only=True):
     """The software of an account that fetches guest requests, and its protocol version."""
 
     account_id: int
@@ -52,8 +51,7 @@ class Client:
     client_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """One authenticated request."""
 
     ctx: Context
@@ -71,8 +69,7 @@ class Call:
         return Client(account_id=self.account.id, protocol=self.protocol, client_id=self.client_id)
 
 
-@dataclass(frozen=True, slots=True)
-class PlainText:
+class PlainText(Struct, frozen=True):
     """An answer that is a line of text, not a document."""
 
     text: str

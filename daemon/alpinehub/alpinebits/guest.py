@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from unicodedata import category
+
+from msgspec import Struct
 
 from alpinehub.alpinebits import document, grammar
 from alpinehub.alpinebits.document import clean, escape_attribute, escape_text
@@ -62,8 +63,7 @@ class Undeliverable(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """One version of a guest request, as it is stored."""
 
     #: UniqueID.

@@ -27,6 +27,7 @@ from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 import msgspec
+from msgspec import Struct
 
 from alpinehub import history
 from alpinehub.alpinebits.call import Client
@@ -56,8 +57,7 @@ _NAMED = 5
 _log = logging.getLogger("alpinehub.alpinebits")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(Struct, frozen=True, kw_only=True):
     """A version that is sent."""
 
     reservation_id: str
@@ -69,8 +69,7 @@ class Sent:
     last_sent_at: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndeliverableVersion:
+class UndeliverableVersion(Struct, frozen=True, kw_only=True):
     """A version that the protocol of its account cannot carry."""
 
     reservation_id: str

@@ -9,9 +9,10 @@ error ..... <Errors>: nothing was taken
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from alpinehub.alpinebits.document import NAMESPACE, clean, escape_attribute, escape_text
 from alpinehub.alpinebits.protocol import Protocol
@@ -31,8 +32,7 @@ _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 Kind = Literal["advisory", "warning", "error"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One remark on a request: an advisory, a warning or an error."""
 
     kind: Kind
@@ -45,8 +45,7 @@ class Finding:
     record: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The findings of a request; without any it is a success."""
 
     findings: tuple[Finding, ...] = ()
@@ -66,8 +65,7 @@ def failed(code: int, text: str, *, status: str = "") -> Outcome:
     return Outcome((Finding(kind="error", code=code, text=text, status=status),))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Response:
+class _Response(Struct, frozen=True, kw_only=True):
     """The elements and attributes that a kind of response has."""
 
     #: Its attribute Version.

@@ -6,8 +6,9 @@ Which actions each of them has is in `action.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 GET_VERSION: Final = "getVersion"
 GET_CAPABILITIES: Final = "getCapabilities"
@@ -38,8 +39,7 @@ CUSTOMER: Final = "customer comment"
 ADDITIONAL: Final = "additional info"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protocol:
+class Protocol(Struct, frozen=True, kw_only=True):
     """One protocol version."""
 
     name: str

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from msgspec import Struct
+
 from alpinehub.alpinebits.document import LARGE_BYTES, MAX_BODY_BYTES, MAX_MARKUP
 from alpinehub.alpinebits.grammar import parse
 from alpinehub.alpinebits.protocol import Protocol
@@ -36,8 +38,7 @@ class Reader(Generic[T]):
     max_markup: int = MAX_MARKUP
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """The result of reading in another process."""
 
     #: MessagePack of what was read; None: a TransportError of this `status` and `text`.

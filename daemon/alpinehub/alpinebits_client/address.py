@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 Address = IPv4Address | IPv6Address
 #: Whether an address may be called.
@@ -21,8 +22,7 @@ class InvalidUrl(ValueError):
     """The URL cannot be one of an AlpineBits server; the text says why, for people."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Url:
+class Url(Struct, frozen=True, kw_only=True):
     """An http or https URL."""
 
     secure: bool

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from gzip import compress
 from secrets import token_hex
 
+from msgspec import Struct
+
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits_client.address import Url
 from alpinehub.alpinebits_client.http import HttpClient, HttpResponse
@@ -42,8 +44,7 @@ class Login:
         return headers
 
 
-@dataclass(slots=True, kw_only=True)
-class AlpineBitsClient:
+class AlpineBitsClient(Struct, kw_only=True):
     """A conversation with one server."""
 
     login: Login

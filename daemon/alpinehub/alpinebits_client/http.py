@@ -12,9 +12,11 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from alpinehub.alpinebits_client.address import Allowed, Url, any_address, read_address
 
@@ -40,8 +42,7 @@ class RequestFailed(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpResponse:
+class HttpResponse(Struct, frozen=True, kw_only=True):
     """A response, whatever its status."""
 
     status: int
@@ -52,8 +53,7 @@ class HttpResponse:
     took_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpClient:
+class HttpClient(Struct, frozen=True, kw_only=True):
     """How servers are called."""
 
     #: For the whole of it, from the look-up of the name to the last byte.
@@ -135,8 +135,7 @@ class HttpClient:
         return allowed
 
 
-@dataclass(slots=True)
-class _Phase:
+class _Phase(Struct):
     """How far the request has come, for the text of a timeout."""
 
     timeout_text: str = "cannot be reached"

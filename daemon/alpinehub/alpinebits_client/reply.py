@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
 
 from alpinehub.alpinebits import document, grammar
 from alpinehub.alpinebits.document import tag
@@ -48,8 +49,7 @@ _HINTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class Remark(Struct, frozen=True, kw_only=True):
     """A Warning or an Error."""
 
     kind: Literal["warning", "error"]
@@ -60,8 +60,7 @@ class Remark:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """A response, read."""
 
     outcome: ReplyOutcome

@@ -8,10 +8,10 @@ import sys
 import syslog
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from typing import IO, Any
 
 import click
+from msgspec.structs import asdict
 
 from alpinehub.cli.session import OPERATOR, Hub, add_options, hub_options, with_hub
 from alpinehub.hotels import Unusable

@@ -12,11 +12,11 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from alpinehub import history
 from alpinehub.customers.search import Customer
@@ -58,8 +58,7 @@ _MADE = re.compile("[0-9a-f]{24}")
 _RUNS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Erased:
+class Erased(Struct, frozen=True, kw_only=True):
     """Numbers of what was erased."""
 
     customers: int
@@ -70,8 +69,7 @@ class Erased:
     mails: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Reason(Struct, frozen=True, kw_only=True):
     """Who erases and why, for the history; and what to include."""
 
     by: str

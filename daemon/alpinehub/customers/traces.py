@@ -22,6 +22,8 @@ from functools import lru_cache, partial
 from unicodedata import decimal
 from urllib.parse import unquote_plus
 
+from msgspec import Struct
+
 from alpinehub.customers.phone import digits_of
 from alpinehub.customers.search import Customer
 from cordata import Row, Store, Tx
@@ -33,8 +35,7 @@ _MIN_DIGITS = 7
 _ADDRESS = re.compile(r"(?<![\w.+%-])(?=([\w.+%-]++@[\w-]++(?:\.\w[\w-]*+)*+))")
 
 
-@dataclass(frozen=True, slots=True)
-class PersonMatcher:
+class PersonMatcher(Struct, frozen=True):
     """Finds one customer in a text."""
 
     hotel_id: int
@@ -72,8 +73,7 @@ def _any_number_in(text: str, numbers: frozenset[str]) -> bool:
     return bool(numbers) and "@" not in text and not numbers.isdisjoint(_read(text))
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMatcher:
+class GroupMatcher(Struct, frozen=True):
     """Finds any of several customers of one hotel in a text."""
 
     emails: frozenset[str]

@@ -6,11 +6,11 @@ process may try again, also after a crash.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 
 import msgspec
+from msgspec import Struct
 
 from alpinehub import history
 from alpinehub.directory import joined_hotel, options_of
@@ -149,8 +149,7 @@ def _alert(ctx: Context, row: Row, found: Unmapped) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settling:
+class _Settling(Struct, frozen=True, kw_only=True):
     """The unit of work that settles one row."""
 
     row: Row

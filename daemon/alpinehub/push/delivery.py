@@ -13,10 +13,11 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from random import uniform
 from time import monotonic
+
+from msgspec import Struct
 
 from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Client
@@ -64,8 +65,7 @@ class PushFailed(Exception):
     """Not all was accepted. The text is for people, and holds only codes of the answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Due:
+class _Due(Struct, frozen=True, kw_only=True):
     """The work of one push.due."""
 
     account_id: int
@@ -76,8 +76,7 @@ class _Due:
     after_id: str
 
 
-@dataclass(slots=True)
-class _Round:
+class _Round(Struct):
     """The progress of one push."""
 
     pushed: int = 0

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from alpinehub.memory_budget import Allocation, MemoryBudget
 from cordata import ConfigError, Context, StoreUnavailable, fields, request_id
@@ -147,8 +147,7 @@ class WebhookRequest:
             chunks.append(chunk)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """An answer: JSON unless another content type is given."""
 
     status: int

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from alpinehub.login import network_of
 from alpinehub.models import Source
@@ -30,8 +31,7 @@ _HASH = "alpinehub form limit"
 _log = logging.getLogger("alpinehub.webhook")
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(Struct, frozen=True):
     """Takes `burst` submissions at once, then one each `interval_us`."""
 
     of: Literal["address", "source", "proof"]
@@ -55,8 +55,7 @@ class Bucket:
         return max(tx.now_us + 1, row["full_at"] - allowance) if row is not None else tx.now_us + 1
 
 
-@dataclass(frozen=True, slots=True)
-class LimitReached:
+class LimitReached(Struct, frozen=True):
     """A bucket that was empty."""
 
     bucket: Bucket

@@ -9,7 +9,6 @@ sees them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Literal, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
+from msgspec import Struct
 
 from alpinehub.models import Hotel
 from alpinehub.reservations import MealPlan, ReservationData, Status
@@ -212,8 +212,7 @@ def _total(resolver: FieldResolver) -> tuple[Decimal | None, str]:
     return Decimal(text.replace(",", ".")).quantize(_CENT), currency
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class Received(Struct, frozen=True, kw_only=True):
     """A submission as the inbox stores it."""
 
     kind: str
@@ -224,8 +223,7 @@ class Received:
     received_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(Struct, frozen=True):
     """A submission that became a record."""
 
     data: ReservationData
@@ -236,8 +234,7 @@ class Mapped:
     remapped: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Unmapped:
+class Unmapped(Struct, frozen=True):
     """A submission that a person has to review."""
 
     #: `missing:arrival`, `ambiguous:adults`, `not_json`: names only, nothing that a guest wrote.
@@ -247,8 +244,7 @@ class Unmapped:
     signature: FormSignature | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Struct, frozen=True):
     """A submission that is not sent to the hotel."""
 
     outcome: Literal["test", "spam"]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
+
+from msgspec import Struct
 
 from alpinehub.webhooks.days import (
     YEARS,
@@ -58,8 +59,7 @@ def read_adults(text: str) -> int | None:
     return None if _CHILD.search(text) else read_count(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Children:
+class Children(Struct, frozen=True):
     """The ages of children, or their number."""
 
     ages: tuple[int, ...] = ()

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from alpinehub.webhooks.values import line
 
@@ -30,8 +31,7 @@ class Unreadable(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A field and its value."""
 
     #: Technical name in the form (`date_picker_a7c8`); "" if only the label is known.
@@ -119,8 +119,7 @@ def check_count(count: int) -> None:
 _MAX_NAME = 64
 
 
-@dataclass(frozen=True, slots=True)
-class FormSignature:
+class FormSignature(Struct, frozen=True):
     """The fields of one submission of a form."""
 
     #: Which of the source's forms.
@@ -153,8 +152,7 @@ def _name(text: str) -> str:
     return text[:_MAX_NAME].encode("utf-8", "replace").decode()
 
 
-@dataclass(frozen=True, slots=True)
-class FormChange:
+class FormChange(Struct, frozen=True):
     """How a form differs from its earlier submissions."""
 
     added: tuple[str, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from cordata.core.message_state import Verdict
 
@@ -44,8 +45,7 @@ class Message(NamedTuple):
         return self.event_id, self.group
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """The result of handling a claimed message."""
 
     message: Message
@@ -58,8 +58,7 @@ class Outcome:
     history: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimLimit:
+class ClaimLimit(Struct, frozen=True):
     """The limits of a claim for one group."""
 
     #: Messages with a priority of 0 or more; in a keyed group, keys.
@@ -70,8 +69,7 @@ class ClaimLimit:
     run: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class Claimed(Struct, frozen=True, kw_only=True):
     """The result of `settle_and_claim`."""
 
     #: Sorted so that those of one group and key are adjacent, in their order.
@@ -84,8 +82,7 @@ class Claimed:
     suspects: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueDepth:
+class QueueDepth(Struct, frozen=True, kw_only=True):
     """The number of messages in the store, by state."""
 
     #: Messages of the groups asked for (and of the relay) that are due, or wait for a retry.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 
 import msgspec
+from msgspec import Struct
 
 #: Limits of a title, which is one line, and of a sample, which has several.
 TITLE_CHARS, SAMPLE_CHARS = 200, 2000
@@ -147,8 +147,7 @@ def merge(group: AlertGroup, later: AlertGroup) -> None:
     group.last_at = max(group.last_at, later.last_at)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertPace:
+class AlertPace(Struct, frozen=True, kw_only=True):
     """Limits of mails; times in microseconds."""
 
     #: A group with this many pending alerts is due at once; ...

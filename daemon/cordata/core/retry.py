@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 #: Avoids overflow: 2**32 times any first pause is longer than every `longest_s`.
 _MAX_DOUBLINGS = 32
@@ -12,8 +13,7 @@ _MAX_DOUBLINGS = 32
 STORE_AWAY_ATTEMPT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """How long to wait before the next attempt."""
 
     first_s: float

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cordata.errors import AlreadySeen, PartitionLost
 from cordata.process import Process
@@ -21,8 +22,7 @@ from cordata.store import Store, Tx
 SUBSCRIPTION_TOPIC = "subscription"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """The right to handle one partition; it ends when the partition gets a newer term."""
 
     subscription: str
@@ -40,8 +40,7 @@ class Claim:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
+class PartitionState(Struct, frozen=True, kw_only=True):
     """The row of one partition. Times are microseconds since the epoch."""
 
     subscription: str
@@ -71,8 +70,7 @@ class PartitionState:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTable:
+class PartitionTable(Struct, frozen=True, kw_only=True):
     """Some subscriptions with their partitions, and all processes, at one moment."""
 
     #: When it was read: the store's time, in microseconds since the epoch.
@@ -83,8 +81,7 @@ class PartitionTable:
     processes: Sequence[Process]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownSubscription:
+class KnownSubscription(Struct, frozen=True, kw_only=True):
     """A subscription as it was stored before a process registered it."""
 
     category: str

@@ -18,9 +18,10 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from cordata import clock
 from cordata.pid import is_gone, start_of
@@ -40,8 +41,7 @@ _MAGIC = b"cordata1"
 _FLOAT_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """One counter, gauge or histogram of a process."""
 
     name: str
@@ -197,8 +197,7 @@ class MetricsFile:
             os.utime(self._file)  # writing to mapped memory does not
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """The file of one process, as it was read."""
 
     unit: str

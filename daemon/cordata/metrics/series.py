@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cordata.metrics.file import Kind, Series
 
@@ -22,8 +23,7 @@ MAILS = ("sent", "failed", "later")
 RUNS = ("done", "failed")
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """All series of one name."""
 
     name: str

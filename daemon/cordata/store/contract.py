@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
+
+from msgspec import Struct
 
 from cordata.store.fence import Fence
 from cordata.store.migrate import Applied, Chain
@@ -14,8 +15,7 @@ from cordata.store.tx import Tx, Unit
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreStats:
+class StoreStats(Struct, frozen=True, kw_only=True):
     """Numbers of this process; those of the write-ahead log are of the whole store."""
 
     #: "ok", "full" or "unavailable".

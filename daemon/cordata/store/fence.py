@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cordata.errors import LeaseLost
 from cordata.store.tx import Tx
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Struct, frozen=True):
     """One term of a lease; it protects writes while it is the newest."""
 
     name: str

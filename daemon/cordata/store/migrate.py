@@ -18,6 +18,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from cordata import events, log
 from cordata.errors import ConfigError
 from cordata.store.fence import Fence
@@ -53,8 +55,7 @@ class SchemaError(ConfigError):
     code = "schema"
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Struct, frozen=True):
     """One component's migrations."""
 
     component: str

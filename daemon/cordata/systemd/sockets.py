@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from dataclasses import dataclass
 from typing import NoReturn
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class ListenSocket:
+
+class ListenSocket(Struct, frozen=True):
     """One socket that systemd (or `cordata server`) passed to this process."""
 
     #: FileDescriptorName= of the socket unit.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+
+import msgspec
 
 from cordata.app import App
 from cordata.broker import ClaimLimit, Message, Outcome, give_back
@@ -79,4 +80,4 @@ class Delivery:
             with self._failures.over(event):
                 await function(event, ctx)
 
-        return dataclasses.replace(handler, function=watched)
+        return msgspec.structs.replace(handler, function=watched)

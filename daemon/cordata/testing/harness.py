@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
+import msgspec
+
 from cordata import clock as wall
 from cordata.app import App
 from cordata.broker.inspection import DeadLetters, Filter
@@ -274,7 +276,7 @@ class Harness:
 
         result = await run_job(
             self.ctx,
-            dataclasses.replace(task, run=watched),
+            msgspec.structs.replace(task, run=watched),
             scope=scope,
             period=period,
             force=force,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from cordata import clock
 from cordata.alert import RETRY_S, Alerter, AlertHandler, Buffer, Spool
@@ -34,8 +36,7 @@ _SETTLE_S = 5.0
 _RETRY_US = round((RETRY_S + 1.0) * 1e6)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
+class Role(Struct, frozen=True, kw_only=True):
     """The role that one process runs."""
 
     loaded: Loaded
@@ -67,8 +68,7 @@ def cut_off_of(stop_timeout_s: float) -> float:
     return stop_timeout_s - min(_SETTLE_S, stop_timeout_s / 3)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alerts:
+class Alerts(Struct, frozen=True, kw_only=True):
     """The alerts of this process, on their way to the store or a mail."""
 
     alerter: Alerter

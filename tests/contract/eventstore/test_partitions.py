@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from tests.contract.eventstore.streams import append
 from tests.contract.store.stores import Opener, add_account, balance
 from tests.processes import joined

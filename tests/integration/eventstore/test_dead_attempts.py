@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.integration.engine.parts import runtime_of, until
 from tests.integration.eventstore.ledger import deposit, opened, running
 from tests.processes import joined

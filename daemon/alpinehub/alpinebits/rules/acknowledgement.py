@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from alpinehub.alpinebits.document import descendants
 from alpinehub.alpinebits.reader import Reader
@@ -16,8 +17,7 @@ _UNABLE_TO_PROCESS = ("3", "450")
 _MAX_REASON_CHARS = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgement:
+class Acknowledgement(Struct, frozen=True, kw_only=True):
     """OTA_NotifReportRQ: which guest requests the hotel accepts, and which it rejects."""
 
     #: (UniqueID type, ID) of what was processed.
