@@ -64,7 +64,8 @@ async def post(request: WebhookRequest) -> Reply:
     if source.options.proof_of_work:
         buckets = [*buckets, _proof(request, source, fields)]
     headers, of_request = kept_headers(request.headers), request_id.get()
-    is_robot = bool(fields.get(source.options.honeypot, "").strip())
+    honeypot = source.options.honeypot  # "": none
+    is_robot = bool(honeypot and fields.get(honeypot, "").strip())
 
     async def unit(tx: Tx) -> LimitReached | None:
         """Store the submission, or count it if a robot filled it in, unless a bucket is empty."""
