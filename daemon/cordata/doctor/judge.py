@@ -72,7 +72,13 @@ def judge_units(units: Sequence[Unit], ignored: Sequence[str] = ()) -> list[Find
 def _judge_files(unit: Unit) -> Iterator[Finding]:
     name, load = unit.get("Id", "?"), unit.get("LoadState", "")
     if load == "masked":
-        yield warning("units", f"{name} is masked", f"systemctl unmask {name}")
+        fix = f"systemctl unmask {name}"
+        if unit.get("ActiveState") == "active" and name.endswith(".service"):
+            # It forgets NotifyAccess= of a masked unit, but not WatchdogSec= (257).
+            text = f"{name} is masked while it runs: systemd ignores its notifications and kills it"
+            yield failed("units", text, f"{fix}; `cordata drain` takes a worker out of service")
+        else:
+            yield warning("units", f"{name} is masked", fix)
         return
     if load != "loaded":
         reason = re.sub(r'^org\.freedesktop\S+ "?|"$', "", unit.get("LoadError", "")) or load

@@ -61,7 +61,18 @@ def test_units_are_skipped_when_none_is_installed() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "state", "fix"),
     [
-        ("primary", {"LoadState": "masked"}, "warning", "systemctl unmask primary.service"),
+        (
+            "primary",
+            {"LoadState": "masked", "ActiveState": "inactive"},
+            "warning",
+            "systemctl unmask primary.service",
+        ),
+        (
+            "worker",
+            {"LoadState": "masked", "ActiveState": "active"},
+            "failed",
+            "systemctl unmask worker@0.service",
+        ),
         ("primary", {"LoadState": "not-found"}, "failed", "apt install --reinstall cordata"),
         (
             "worker",
