@@ -24,6 +24,7 @@ _COMMANDS = {
     ),
     "scale": ("cordata.cli.scale:scale", "Change the number of workers of this host."),
     "drain": ("cordata.cli.scale:drain", "Take one worker out of service."),
+    "network": ("cordata.cli.network:network", "Restrict which hosts the units connect to."),
     "pool": ("cordata.cli.pool:pool", "Show the pool's processes, replace them."),
     "call": ("cordata.cli.call:call", "Run one command of the pool."),
     "job": ("cordata.cli.job:job", "Run a job once (its timer's service)."),

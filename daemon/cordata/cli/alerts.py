@@ -152,10 +152,12 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     from cordata.context_factory import smtp_login
     from cordata.errors import ConfigError
     from cordata.log import logger
+    from cordata.network import warn_if_restricted
     from cordata.systemd import install_logging
 
     install_logging("debug" if debug else "info", role="alert")
     settings = salvage(config, logger("cordata.config").error)
+    warn_if_restricted(settings)
     try:
         login = smtp_login(settings)
     except ConfigError as error:

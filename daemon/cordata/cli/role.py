@@ -74,6 +74,7 @@ def run(
 
     from cordata.app_loader import load
     from cordata.context_factory import make_state
+    from cordata.network import warn_if_restricted
     from cordata.wiring.event_loop import run_on_uvloop
     from cordata.wiring.role import Role
 
@@ -81,6 +82,7 @@ def run(
     if not debug:
         set_level(loaded.config.log.level)
     make_state(loaded.config)
+    warn_if_restricted(loaded.config)
     role = Role(loaded=loaded, instance=instance, test_mode=test_mode)
     if name == "worker":
         from cordata.wiring.worker import run_worker

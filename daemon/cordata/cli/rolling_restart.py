@@ -51,6 +51,7 @@ def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bo
         RemovalPending,
         RestartError,
         check_before,
+        refresh_network,
         restart_one_by_one,
     )
 
@@ -66,6 +67,7 @@ def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bo
 
     async def run() -> None:
         await check_before(config)
+        await refresh_network(config)
         await restart_one_by_one(timeout_s=timeout_s, on_restart=note)
 
     try:

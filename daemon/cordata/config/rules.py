@@ -8,11 +8,19 @@ from dataclasses import fields
 from pathlib import Path
 
 from cordata.config.pool import PoolConfig
-from cordata.config.sections import HttpConfig, MailConfig, MetricsConfig, WorkerConfig
+from cordata.config.sections import (
+    HttpConfig,
+    MailConfig,
+    MetricsConfig,
+    NetworkConfig,
+    WorkerConfig,
+)
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 #: A host name or an address, also in brackets. The port is another setting.
 _HOST = re.compile(r"[\w.-]*|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]?")
+#: A name, an address or a network.
+_NETWORK = re.compile(r"[\w.-]+|[0-9A-Fa-f.:]+(/[0-9]{1,3})?")
 _ADDRESS = re.compile(r"[^<>]*<[^<>\s@]+@[^<>\s@]+>|[^<>\s@]+@[^<>\s@]+")
 _POOL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 #: (section, lower key, upper key): the first must not be above the second.
@@ -47,6 +55,10 @@ def section_problems(name: str, section: object) -> Iterator[tuple[str, str]]:
             yield from _mail_problems(section)
         case MetricsConfig():
             yield from _metrics_problems(section)
+        case NetworkConfig():
+            for name in section.allow:
+                if not _NETWORK.fullmatch(name):
+                    yield "allow", f"names {name!r}, which is no address, network or host name"
 
 
 def _mail_problems(mail: MailConfig) -> Iterator[tuple[str, str]]:

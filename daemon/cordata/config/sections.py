@@ -220,6 +220,15 @@ class TraceConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkConfig:
+    """[network]: what `cordata network restrict` lets the units connect to."""
+
+    #: Hosts that the application itself connects to: addresses, networks or names; "any":
+    #: everywhere. Those that other sections name need not be here.
+    allow: tuple[str, ...] = ("any",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PathsConfig:
     """[paths]: directories, unless systemd sets them."""
 
@@ -248,6 +257,7 @@ class Config:
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     log: LogConfig = field(default_factory=LogConfig)
     trace: TraceConfig = field(default_factory=TraceConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
     paths: PathsConfig = field(default_factory=PathsConfig)
     #: `[worker.N]` merged with [worker], by instance name.
     workers: Mapping[str, WorkerConfig] = field(default_factory=dict)

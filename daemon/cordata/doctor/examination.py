@@ -98,6 +98,7 @@ async def examine(subject: Subject, *, units: Sequence[Unit] | None = None) -> l
             ("units", host.check_units),
             ("limits", host.check_limits),
             ("sockets", host.check_sockets),
+            ("network", host.check_network),
             ("permissions", host.check_permissions),
             ("clock", host.check_clock),
             ("disk", host.check_disk),

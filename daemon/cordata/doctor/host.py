@@ -22,6 +22,7 @@ from cordata.config import Config
 from cordata.doctor import judge
 from cordata.doctor.finding import Finding, failed, in_thread, ok, skipped
 from cordata.doctor.judge import File, Listener, Space
+from cordata.network import find_problems, is_restricted
 from cordata.systemd import is_booted
 from cordata.systemd.systemctl import Unit, run_program, show_units
 
@@ -153,6 +154,15 @@ class Host:
                 is_there = bool(others)
             found.append(judge.judge_socket(unit, address, is_there=is_there, others=others))
         return found
+
+    async def check_network(self) -> list[Finding]:
+        """Whether restricted units may connect to what the settings name."""
+        if not is_booted() or not is_restricted():
+            return [ok("network", "no unit is restricted to certain hosts")]
+        fix = "`cordata network restrict`, then `cordata rolling-restart`"
+        problems = await in_thread(partial(find_problems, self.config))
+        text = "restricted units may connect to all that the settings name"
+        return [failed("network", one, fix) for one in problems] or [ok("network", text)]
 
     async def check_permissions(self) -> list[Finding]:
         """Owners and modes of state, credentials and configuration."""

@@ -13,7 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cordata import clock
+from cordata.app_loader import load_runtime
+from cordata.config.reader import DEFAULT_FILE
 from cordata.errors import CordataError
+from cordata.network import is_restricted, restrict
 from cordata.supervisor.spawn import command
 from cordata.systemd import is_booted
 from cordata.systemd.systemctl import Unit, run_program, show_units
@@ -80,6 +83,19 @@ async def check_before(config: str | None) -> None:
             f"nothing was restarted: {', '.join(removing)} removes what running workers may use",
             hint="stop them first: `systemctl restart cordata.target`; connections wait meanwhile",
         )
+
+
+async def refresh_network(config: str | None) -> None:
+    """Write the drop-ins of `cordata network restrict` again, if there are any, so that new
+    processes may connect to what the settings name now. Raises: RestartError.
+    """
+    if not is_restricted():
+        return
+    try:
+        await restrict(load_runtime(config or DEFAULT_FILE))
+    except CordataError as error:
+        text = f"nothing was restarted: {error}"
+        raise RestartError(text, hint=error.hint or "`cordata network restrict`") from error
 
 
 async def _cordata(*arguments: str) -> tuple[int, str]:

@@ -166,6 +166,10 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
         ),
         ('[metrics]\nlisten = ":9464"', "[metrics] listen: must be a loopback address"),
         (
+            '[network]\nallow = ["https://pms.example.org/"]',
+            "[network] allow: names 'https://pms.example.org/', which is no address, network or",
+        ),
+        (
             '[metrics]\nlisten = "[::]:9464"',
             "[metrics] listen: must be a loopback address and a port",
         ),
