@@ -96,6 +96,8 @@ class Host(CommandPlace):
         argv = ["systemd-nspawn", "-q", "-D", str(self.tree), "--volatile=overlay", *keep]
         argv += ["-M", self.name, f"--hostname={self.name}", f"--uuid={uuid.uuid4().hex}"]
         argv += ["--register=no", "--boot", "--console=pipe"]
+        # IPAddressDeny= of a unit is a BPF program.
+        argv.append("--system-call-filter=bpf")
         argv += ["--link-journal=no", "--resolv-conf=off", "--timezone=off"]
         argv += [f"--bind-ro={source}:{target}" for source, target in self.binds.items()]
         argv += self._disk.binds()

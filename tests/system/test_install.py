@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.host.load import Load
 from tests.host.machine import Host, wait_for
 
@@ -128,28 +127,6 @@ def test_primary_ends_with_78_and_is_not_restarted_when_a_key_is_unknown(host: H
     wait_for(lambda: host.journal(*said, since=cursor), what="the reason in the journal")
     host.sh("sed -i '/^\\[worker.3\\]$/,$d' /etc/cordata/cordata.toml")
     host.systemctl("start", "primary")
-
-
-@pytest.mark.parametrize(
-    ("unit", "most"),
-    [("worker@0", 1.4), ("primary", 1.6), ("daily-report", 1.6), ("alert@x", 1.6)],
-)
-def test_exposure_is_low_when_systemd_judges_it(host: Host, unit: str, most: float) -> None:
-    words = ["systemd-analyze", "security", "--no-pager", f"--threshold={int(most * 10)}"]
-    host.run(*words, f"{unit}.service")
-
-
-def test_loopback_drop_in_serves_and_lowers_the_exposure_when_installed(host: Host) -> None:
-    # The command from the file's own head.
-    text = host.path("/usr/share/cordata/loopback-only.conf").read_text()
-    command = "\n".join(
-        line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#   ")
-    )
-    host.sh(command)
-    assert "ready" in host.run("curl", "-fsS", "http://127.0.0.1:8080/api/ready").stdout
-    host.run("systemd-analyze", "security", "--no-pager", "--threshold=9", "worker@0.service")
-    host.sh("rm -r /etc/systemd/system/*.service.d && systemctl daemon-reload")
-    host.systemctl("restart", "cordata.target")
 
 
 def test_manual_and_completion_are_there_when_installed(host: Host) -> None:
