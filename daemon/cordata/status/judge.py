@@ -102,13 +102,15 @@ def _workers(snapshot: Snapshot) -> Iterator[Reason]:
 
 
 def _runs(snapshot: Snapshot) -> bool:
-    """Whether a process of this host runs. Workers without event handlers do not join the store."""
+    """Whether a process of this host runs. Workers without event handlers do not join the store:
+    those that serve HTTP are known by what they count.
+    """
     primary, host = snapshot.primary, snapshot.host
     if primary and not primary.released and not primary.gone:
         if primary.holder.startswith(f"{host}/"):
             return True
     joined = any(one.alive and one.host == host for one in snapshot.processes)
-    return joined or bool(snapshot.pool)
+    return joined or bool(snapshot.pool) or bool(snapshot.http)
 
 
 def _store(snapshot: Snapshot) -> Iterator[Reason]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cordata.metrics.rate import HttpRate
 from cordata.status.judge import judge, worst
 from cordata.status.snapshot import (
     DiskState,
@@ -61,6 +62,15 @@ POOL = PoolState(
     start_error="",
 )
 PROCESS = ProcessState(name="worker-0", host="a", pid=7, alive=True)
+RATE = HttpRate(
+    unit="worker@0",
+    span_s=12.0,
+    requests_per_s=0.0,
+    errors_per_s=0.0,
+    in_flight=0,
+    p50_ms=None,
+    p99_ms=None,
+)
 HEALTHY = Snapshot(
     version="1",
     host="a",
@@ -170,6 +180,15 @@ def test_service_is_degraded_when_it_serves_but_somebody_should_look(
 def test_service_is_down_when_nobody_can_be_served(changed: dict[str, Any], text: str) -> None:
     state, texts = said(**changed)
     assert state == "down" and text in texts[0], texts
+
+
+def test_service_is_degraded_when_workers_serve_and_their_primary_is_dead() -> None:
+    # Under `cordata server`, with workers that neither handle events nor have children.
+    gone = replace(LEASE, gone=True)
+    state, texts = said(
+        systemd=False, units=[], pool=[], processes=[], http=[RATE], primary=gone, groups=[]
+    )
+    assert (state, texts) == ("degraded", ["primary: there is no primary: a/1 has ended"])
 
 
 @pytest.mark.parametrize(
