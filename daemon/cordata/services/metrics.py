@@ -134,8 +134,8 @@ def listening(listen: str, directory: Path) -> Iterator[socket.socket | None]:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
                 sock.bind(listen)
                 try:
-                    # As with TCP every local user may ask, unless the directory says otherwise.
-                    os.chmod(listen, 0o666)
+                    # Its group is the process's, or that of a set-group-ID directory.
+                    os.chmod(listen, 0o660)
                     sock.listen(_LIMITS.max_connections)
                     yield sock
                 finally:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -155,13 +156,22 @@ def test_gauges_end_with_their_process_and_counters_stay(tmp_path: Path) -> None
 
 
 def test_unix_socket_is_served_by_one_worker_and_then_by_another(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.sock"
+    group = next((gid for gid in os.getgroups() if gid != os.getegid()), os.getegid())
+    if os.geteuid() == 0:
+        group = 65534  # root may choose any
+    directory = tmp_path / "open"
+    directory.mkdir()
+    os.chown(directory, -1, group)
+    directory.chmod(0o2750)
+    path = directory / "metrics.sock"
     with counted(tmp_path, listen=str(path)) as (running, listen):
         ask(running, "/fine", count=4)
         until(listen, lambda found: found.total(REQUESTS) == 4, "4 requests")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.connect(listen)
             credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        # The group is the directory's, if that has the set-group-ID bit.
+        assert (stat.S_IMODE(path.stat().st_mode), path.stat().st_gid) == (0o660, group)
         owner = struct.unpack("3i", credentials)[0]
         assert owner in (running.pid_of("worker@0"), running.pid_of("worker@1"))
         os.kill(owner, signal.SIGKILL)
