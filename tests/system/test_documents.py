@@ -49,7 +49,7 @@ def type_in(host: Host, typed: list[str]) -> None:
         follows = command.endswith(" -f")
         patience = f"timeout {FOLLOW_S} " if follows else ""
         yes = command.replace("apt install", "apt-get install -y")
-        done = host.run("bash", "-c", f"cd && {patience}{yes}", check=False)
+        done = host.run("bash", "-c", f"cd && {patience}{yes}", check=False, timeout_s=600)
         assert done.returncode in ((124,) if follows else (0,)), (command, done)
 
 

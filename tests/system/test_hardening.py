@@ -16,6 +16,8 @@ UNITS = [
 #: Two addresses of this host that are not loopback ones: one that is allowed, and another.
 ALLOWED, OTHER = "10.99.0.2", "10.99.0.1"
 RESULT = "/run/cordata/break-out.json"
+#: A restart of all processes, on a busy machine.
+PATIENCE_S = 600.0
 FREE = {f"send to {ALLOWED}": "done", f"send to {OTHER}": "done"}
 #: Refused to every process of this user, wherever it runs.
 OTHERS = {
@@ -68,12 +70,12 @@ def break_out_of(host: Host, unit: str) -> dict[str, str]:
     lines = ["[Service]", "Type=oneshot", "Restart=no", "ExecStart=", f"ExecStart={program}"]
     host.sh(f"mkdir {directory} && printf '%s\\n' '{chr(10).join(lines)}' >{directory}/try.conf")
     host.systemctl("daemon-reload")
-    host.systemctl("stop", unit)
-    host.systemctl("start", unit)
+    host.systemctl("stop", unit, timeout_s=PATIENCE_S)
+    host.systemctl("start", unit, timeout_s=PATIENCE_S)
     host.sh(f"rm -r {directory}")
     host.systemctl("daemon-reload")
     if unit == "primary.service":
-        host.systemctl("start", unit)
+        host.systemctl("start", unit, timeout_s=PATIENCE_S)
     return found(host)
 
 
@@ -131,16 +133,16 @@ def test_units_open_no_internet_socket_when_the_settings_name_no_host(victim: Ho
             **closed,
         }
     # What arrives at http.socket belongs to that unit.
-    victim.run("cordata", "rolling-restart")
+    victim.run("cordata", "rolling-restart", timeout_s=PATIENCE_S)
     for _ in range(8):
         assert "ready" in victim.run("curl", "-fsS", "http://127.0.0.1:8080/api/ready").stdout
 
 
 def test_restricted_unit_reaches_what_the_settings_name_and_nothing_else(victim: Host) -> None:
     set_network(victim, "[network]", f'allow = ["{ALLOWED}"]')
-    assert any("worker@.service may not connect to" in text for text in network_failures(victim))
-    victim.run("cordata", "rolling-restart")  # writes the drop-ins again
-    assert network_failures(victim) == []
+    wait_for_doctor(victim, "worker@.service may not connect to")
+    victim.run("cordata", "rolling-restart", timeout_s=PATIENCE_S)  # writes the drop-ins again
+    wait_for_doctor(victim, "restricted units may connect to all")
     for unit in ("worker@9.service", "job@try.service"):
         only = {f"send to {ALLOWED}": "done", f"send to {OTHER}": "EPERM"}
         assert break_out_of(victim, unit) == {**REFUSED, **only}
@@ -153,10 +155,10 @@ def test_process_says_so_when_the_settings_name_a_host_that_its_unit_does_not_al
 ) -> None:
     victim.sh(f"""sed -i 's|^# host = ""$|host = "{OTHER}"|' /etc/cordata/cordata.toml""")
     cursor = victim.cursor()
-    victim.systemctl("restart", "primary")
+    victim.systemctl("restart", "primary", timeout_s=PATIENCE_S)
     said = ["-u", "primary", f"--grep=not allowed to connect to {OTHER}"]
     wait_for(lambda: victim.journal(*said, since=cursor), what="the reason in the journal")
-    assert any(OTHER in text for text in network_failures(victim))
+    wait_for_doctor(victim, OTHER)
     victim.sh("""sed -i 's|^host = .*|# host = ""|' /etc/cordata/cordata.toml""")
 
 
@@ -164,14 +166,16 @@ def test_units_are_as_the_package_has_them_when_the_network_is_open_again(victim
     set_network(victim)
     victim.run("cordata", "network", "open")
     assert victim.sh("find /etc/systemd/system -name network.conf") == ""
-    victim.run("cordata", "rolling-restart")
+    victim.run("cordata", "rolling-restart", timeout_s=PATIENCE_S)
     assert victim.props("worker@0", "IPAddressDeny")["IPAddressDeny"] == ""
 
 
-def network_failures(host: Host) -> list[str]:
-    """What `cordata doctor` says of restricted units."""
-    done = host.run("cordata", "doctor", "--json", check=False)
-    checks = json.loads(done.stdout)["checks"]
-    about = [one for one in checks if one["check"] == "network"]
-    assert about, checks
-    return [one["text"] for one in about if one["state"] == "failed"]
+def wait_for_doctor(host: Host, text: str) -> None:
+    """Wait until `cordata doctor` says this of restricted units; a check may take too long."""
+
+    def says() -> bool:
+        done = host.run("cordata", "doctor", "--json", check=False)
+        checks = json.loads(done.stdout)["checks"]
+        return any(text in one["text"] for one in checks if one["check"] == "network")
+
+    wait_for(says, timeout_s=300, what=f"{text!r} from the doctor")
