@@ -187,14 +187,8 @@ def check_target(server: Server, schema: str, made_on: int, *, replace: bool) ->
             f"the backup is of PostgreSQL {made_on}, this server is {server.major}",
             hint="restore it into the same version or a newer one",
         )
-    (count, hosts), (own,) = map(
-        _only, map(server.connection.execute, (_OTHERS, "SELECT current_schema()"))
-    )
-    if not _only(server.connection.execute(_LOCK_PRIMARY))[0] or count:
-        raise CordataError(
-            f"the database is in use: {count} other sessions, from {hosts or 'nowhere'}",
-            hint="stop the service on all hosts, and close other sessions (psql, pg_dump)",
-        )
+    require_unused(server)
+    (own,) = _only(server.connection.execute("SELECT current_schema()"))
     if own != schema:
         raise CordataError(
             f"the backup's tables are in the schema {schema!r}, this database's go into {own!r}",
@@ -205,6 +199,24 @@ def check_target(server: Server, schema: str, made_on: int, *, replace: bool) ->
             "the database is not empty",
             hint="--replace renames its schemas, and deletes nothing; or name an empty one",
         )
+
+
+def require_unused(server: Server, *, wait_s: float = 0.0) -> None:
+    """Take the lock of the primary, for as long as the session lasts. `wait_s`: how long others may
+    take to end. Raises: CordataError if other sessions are connected to the database.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        count, hosts = _only(server.connection.execute(_OTHERS))
+        if _only(server.connection.execute(_LOCK_PRIMARY))[0] and not count:
+            return
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_LOOK_S)
+    raise CordataError(
+        f"the database is in use: {count} other sessions, from {hosts or 'nowhere'}",
+        hint="stop the service on all hosts, and close other sessions (psql, pg_dump)",
+    )
 
 
 @contextmanager

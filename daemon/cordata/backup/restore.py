@@ -91,7 +91,7 @@ def restore(
     done = Restored(manifest=manifest)
     _check_versions(host, manifest, done)
     if host.is_server:
-        _check_units()
+        check_units()
     secrets = None
     if passphrase is not None and CREDENTIALS in manifest.files:
         with (directory / CREDENTIALS).open("rb") as file:
@@ -128,7 +128,8 @@ def _check_versions(host: Host, manifest: Manifest, done: Restored) -> None:
         names = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
         raise CordataError(
             f"the backup is of {names[manifest.dialect]}, [store] url here is {names[dialect]}",
-            hint="set [store] url to a store of the same kind",
+            hint="set [store] url to a store of the same kind; `cordata db copy` copies it to the"
+            " other one",
         )
     applied = [one.applied() for one in manifest.migrations]
     try:
@@ -151,7 +152,7 @@ def _check_versions(host: Host, manifest: Manifest, done: Restored) -> None:
         )
 
 
-def _check_units() -> None:
+def check_units() -> None:
     """Raises: CordataError when a unit of this host runs, or would be started by a connection."""
     command = ["systemctl", "list-units", "--plain", "--no-legend", "--no-pager"]
     command.append("--state=active,activating,reloading,deactivating")

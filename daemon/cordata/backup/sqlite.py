@@ -124,6 +124,21 @@ def check_target(path: Path, state_dir: Path, *, replace: bool) -> None:
             )
 
 
+@contextmanager
+def stopped(path: Path, state_dir: Path) -> Iterator[FileLock]:
+    """Inside the block no process can write, and none become the primary. Yields the writers' lock.
+
+    Raises: CordataError if a process uses the store.
+    """
+    with ExitStack() as stack:
+        locks = []
+        for lock_path in (Database(path).lock_path, state_dir / "primary.lock"):
+            locks.append(_lock(lock_path))
+            stack.callback(locks[-1].close)
+        _require_closed(path)
+        yield locks[0]
+
+
 def _lock(path: Path) -> FileLock:
     """The lock of the writers or of the primary, held. Raises: CordataError if it is taken."""
     lock = FileLock(path)
@@ -169,10 +184,7 @@ def restoring(
     """
     building = path.with_name(f".{path.name}.restoring")
     with open(source, "rb") as backup, acting_as_owner(path.parent), ExitStack() as stack:
-        # From here on no process can write, and no other become the primary.
-        for lock_path in (Database(path).lock_path, state_dir / "primary.lock"):
-            stack.callback(_lock(lock_path).close)
-        _require_closed(path)
+        stack.enter_context(stopped(path, state_dir))
         moves = [
             (one, path.with_name(path.name + aside + end))
             for end in _SUFFIXES

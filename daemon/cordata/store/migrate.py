@@ -80,6 +80,10 @@ class Applied:
         return f"{self.component} {self.number:04d}_{self.name}"
 
 
+#: Marks a database that `cordata db copy` has not completed.
+COPYING = Applied("db copy", 0, "unfinished")
+
+
 @dataclass(frozen=True, slots=True)
 class Migration(Applied):
     """A migration in the program, with its SQL."""
@@ -144,8 +148,13 @@ def pending(
     """Pending migrations, and those of the same major that only the database has.
 
     Raises: SchemaError when the name or text of a migration differs from the one that was applied,
-    or the schema is of a newer major.
+    the schema is of a newer major, or the database is an unfinished copy.
     """
+    if COPYING in applied:
+        raise SchemaError(
+            "the database is a copy that is not finished",
+            hint="`cordata db copy --finish`, with the configuration of its source, completes it",
+        )
     programs = {(m.component, m.number): m for m in known}
     newest: dict[str, int] = {}
     for migration in known:

@@ -80,10 +80,10 @@ class Place:
         )
 
 
-def place(directory: Path, url: str = "", *, key: str = KEY) -> Place:
+def place(directory: Path, url: str = "", *, key: str = KEY, app: str = APP) -> Place:
     """A host without a store."""
     directory.mkdir()
-    config = write_config(directory, f'[store]\nurl = "{url or "sqlite:"}"\n', app=APP)
+    config = write_config(directory, f'[store]\nurl = "{url or "sqlite:"}"\n', app=app)
     made = Place(config, url)
     made.key.parent.mkdir()
     made.key.write_text(f"{key}\n")
@@ -91,9 +91,9 @@ def place(directory: Path, url: str = "", *, key: str = KEY) -> Place:
     return made
 
 
-def filled(directory: Path, url: str = "") -> Place:
+def filled(directory: Path, url: str = "", *, app: str = APP) -> Place:
     """A host with a migrated, empty store, whose service does not run."""
-    made = place(directory, url)
+    made = place(directory, url, app=app)
     assert made.run("migrate").returncode == 0
     return made
 

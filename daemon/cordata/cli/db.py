@@ -1,0 +1,89 @@
+"""`cordata db copy`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from cordata.cli.operator import Operator, operator_options, with_state_dir
+from cordata.cli.options import app_option
+from cordata.terminal import ProgressBar, show_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cordata.dbcopy.copy import Copied
+
+_STOP = "systemctl stop http.socket cordata.target 'worker@*' primary"
+_START = "systemctl start http.socket cordata.target"
+
+
+@click.group()
+def db() -> None:
+    """The database: copy the store to one of the other kind."""
+
+
+@db.command(
+    short_help="Copy the store from SQLite to PostgreSQL, or back.",
+    epilog="""Examples:
+
+\b
+  cordata db copy --to postgresql://cordata@db.example.com/cordata
+  cordata db copy --to postgresql://cordata@db.example.com/cordata --finish
+  cordata db copy --to sqlite:///var/lib/cordata/cordata.db --finish
+
+Exit codes: 0 the pass is complete; 1 refused or failed, and the same command goes on; 2 wrong
+usage; 78 program and store do not fit together, or the configuration cannot be used; 130 ended by
+Ctrl-C, and the same command goes on.""",
+)
+@click.option("--to", "url", required=True, metavar="URL", help="The copy, as in [store] url.")
+@click.option("--finish", is_flag=True, help="The last pass; the service has to be stopped.")
+@app_option
+@operator_options
+def copy(operator: Operator, url: str, finish: bool, app: str | None) -> int:
+    """Copy the store of the configuration to URL, a database of the other kind.
+
+    The first pass makes the tables in an empty database and copies all rows while the service
+    runs. Call it again at any time, also after it was killed: it compares, and writes what differs.
+    With --finish the service must be stopped: this pass copies the last changes, checks every row
+    of both databases, and completes the copy. Until then no service starts on it.
+
+    The store and the configuration are only read. What to do next is printed.
+    """
+    from cordata.app_loader import load
+    from cordata.backup.restore import Host
+    from cordata.context_factory import chains_of
+    from cordata.dbcopy.copy import copy as copy_store
+
+    os.umask(0o077)
+    loaded = load(operator.config, app)
+    config = with_state_dir(loaded.config, operator.state_dir)
+    host = Host(config=config, document=loaded.document, chains=chains_of(loaded.app))
+    with ProgressBar() as bar:
+        done = copy_store(host, url, finish=finish, draw=bar.draw)
+    steps = _next_steps(done, url, loaded.document.path)
+    if operator.json:
+        show_json(asdict(done) | {"next": steps})
+        return 0
+    rows, written, deleted = (
+        sum(getattr(one, name) for one in done.tables.values())
+        for name in ("rows", "written", "deleted")
+    )
+    click.echo(
+        f"{done.source} -> {done.target}: {len(done.tables)} tables, {rows:,} rows;"
+        f" {written:,} written and {deleted:,} deleted in {done.seconds:.1f} s"
+    )
+    click.echo("all rows are the same" if finish else "not finished: changes of the service go on")
+    for step in steps:
+        click.echo(f"next: {step}")
+    return 0
+
+
+def _next_steps(done: Copied, url: str, path: Path | None) -> list[str]:
+    """What the operator does after a pass."""
+    if not done.finished:
+        return [_STOP, f"cordata db copy --to '{url}' --finish"]
+    return [f'set url = "{url}" in the section [store] of {path}', "cordata config check", _START]

@@ -1,0 +1,345 @@
+"""Copies all tables to a database of the other kind, in passes.
+
+    target is empty --> made: tables by the migrations, without foreign keys and triggers; marked
+                          |
+                          |  first pass, as often as wanted: the service runs, or is stopped
+                          v
+                        copied, as of no one moment
+                          |
+                          |  last pass: the service is stopped
+                          v
+                        equal --> settled: numbers, foreign keys, triggers; the mark is removed
+
+A pass reads both sides page by page in the order of the key, and writes what differs, each page in
+one transaction. So a pass resumes one that was killed, the last pass finds what has changed, and a
+page that it finds equal is verified. No service starts on a marked database (`store/migrate.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from cordata import clock
+from cordata.backup.archive import Draw
+from cordata.backup.owner import acting_as_owner
+from cordata.backup.restore import Host, check_units
+from cordata.config.sections import StoreConfig
+from cordata.context_factory import store_password
+from cordata.dbcopy import sqlite
+from cordata.dbcopy.side import Row, Side, Table
+from cordata.errors import CordataError
+from cordata.store import Chain, check_url, dialect_of
+from cordata.store.migrate import COPYING, RUNTIME, SchemaError, load, pending
+from cordata.store.queries import sql_folder
+from cordata.store.sqlite.connection import database_path
+from cordata.store.sqlite.fault import translate
+
+#: Made in the target: what it is a copy of, and the statements that `Side.relax` returned.
+_STATE = "db_copy"
+#: Differs on the two sides: it has the digests of the SQL in each dialect.
+_OWN = ("migration", _STATE)
+#: Rows of a page, at most; fewer if they are larger than this together.
+_PAGE_ROWS, _PAGE_BYTES = 1000, 1 << 22
+#: The first page of a table, before the size of its rows is known.
+_FIRST_ROWS = 100
+#: A row is left out while another one has its unique value; the next round finds that one changed.
+_ROUNDS = 3
+_DRAW_S = 0.2
+#: PostgreSQL gives numbers to transactions that roll back, SQLite gives one again after the row
+#: with the highest is deleted. A position that was read from such a number must not be beyond the
+#: next one, or the next events would be taken for handled.
+_POSITIONS = (
+    ("consumer_group", "since", "event"),
+    ("subscription", "origin", "stored_event"),
+    ("subscription_partition", "position", "stored_event"),
+)
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(slots=True)
+class CopiedTable:
+    """What a pass has done with one table."""
+
+    rows: int = 0
+    #: Rows that were added, and those that were deleted; one that was changed counts as both.
+    written: int = 0
+    deleted: int = 0
+    #: Of all its rows, in the order of the key. Both sides have the same after the last pass.
+    sha256: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Copied:
+    """What a pass has done."""
+
+    source: str
+    target: str
+    #: Whether it was the last one: the target is complete.
+    finished: bool
+    #: How long it took.
+    seconds: float = 0.0
+    tables: dict[str, CopiedTable] = field(default_factory=dict)
+
+
+def copy(host: Host, url: str, *, finish: bool, draw: Draw) -> Copied:
+    """One pass from the store of the configuration to the database at `url`.
+
+    `finish`: the last one, for which the service must be stopped. Safe to kill: the next pass
+    goes on. Raises: CordataError, of which SchemaError if the program has another schema than the
+    source.
+    """
+    config, begun = host.config, clock.monotonic()
+    target_config = replace(config.store, url=url, session_url="")
+    check_url(target_config, config.paths.state)
+    kinds = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+    if dialect_of(config.store) == dialect_of(target_config):
+        raise CordataError(
+            f"both databases are {kinds[dialect_of(target_config)]}",
+            hint="`cordata backup` and `cordata restore` copy a store to one of the same kind",
+        )
+    if finish and host.is_server:
+        check_units()
+    password = store_password(config)
+    file = config.store if dialect_of(config.store) == "sqlite" else target_config
+    folder = database_path(file.url, config.paths.state).parent
+    try:
+        with (
+            acting_as_owner(folder),
+            _opened(host, config.store, password, alone=finish, make=False) as source,
+            _opened(host, target_config, password, alone=True, make=True) as target,
+        ):
+            _check_schema(source, host.chains, dialect_of(config.store))
+            _prepare(source, target, host.chains, dialect_of(target_config))
+            tables = _pairs(source, target)
+            done = Copied(source=source.name, target=target.name, finished=finish)
+            if finish:
+                source.lock([ours.name for ours, _ in tables])
+            done.tables = _Pass(source, target, draw, verify=finish).run(tables)
+            if finish:
+                draw(None, "checking foreign keys")
+                _finish(target, [theirs for _, theirs in tables])
+    except sqlite3.Error as error:
+        raise translate(error, "copying the store", folder=folder) from error
+    done.seconds = clock.monotonic() - begun
+    return done
+
+
+@contextmanager
+def _opened(
+    host: Host, store: StoreConfig, password: str | None, *, alone: bool, make: bool
+) -> Iterator[Side]:
+    state = host.config.paths.state
+    if dialect_of(store) == "sqlite":
+        path = database_path(store.url, state)
+        with sqlite.opened(path, state, alone=alone, make=make) as file:
+            yield file
+        return
+    from cordata.dbcopy import postgres
+
+    with postgres.opened(store, password, state, alone=alone) as session:
+        yield session
+
+
+def _check_schema(source: Side, chains: Sequence[Chain], dialect: str) -> None:
+    """Raises: CordataError, SchemaError unless the source has the schema of this program."""
+    if "migration" not in source.tables():
+        raise CordataError("there is no store to copy: it was never migrated")
+    applied = source.applied()
+    todo, newer = pending(load(chains, dialect), applied)
+    if todo:
+        raise SchemaError(
+            f"the store is older than this program: {', '.join(map(str, todo))}",
+            hint="start the service once with this version, which migrates it",
+        )
+    foreign = [one for one in applied if one.component not in {c.component for c in chains}]
+    if newer or foreign:
+        raise SchemaError(
+            f"this program has no migration {', '.join(map(str, [*newer, *foreign]))}",
+            hint="use the version, and the application (--app), that the service runs",
+        )
+
+
+def _prepare(source: Side, target: Side, chains: Sequence[Chain], dialect: str) -> None:
+    """Prepare an empty target. Raises: CordataError if it is another database than ours."""
+    tables = target.tables()
+    if _STATE in tables:
+        [(made_of,)] = target.fetch(f"SELECT source FROM {_STATE}")
+        if made_of != source.name:
+            raise CordataError(
+                f"{target.name} is the unfinished copy of another store: {made_of}",
+                hint="name an empty database, or delete it",
+            )
+        pending(load(chains, dialect), [one for one in target.applied() if one != COPYING])
+        return
+    if tables:
+        raise CordataError(
+            f"{target.name} is in use: it has tables ({', '.join(sorted(tables)[:3])}, ...)",
+            hint="name an empty database, or a file that does not exist; move an old one aside",
+        )
+    bootstrap = (sql_folder(RUNTIME.package, dialect) / "bootstrap.sql").read_text("utf-8")
+    now_us = clock.now_us()
+    with target.transaction():
+        target.migrate(bootstrap, load(chains, dialect), now_us)
+        target.run_script(f"CREATE TABLE {_STATE} (source TEXT NOT NULL, again TEXT NOT NULL);")
+        values = (source.name, json.dumps(target.relax()))
+        target.fetch(f"INSERT INTO {_STATE} (source, again) VALUES (?, ?)", values)
+        target.record(COPYING, now_us)
+
+
+def _pairs(source: Side, target: Side) -> list[tuple[Table, Table]]:
+    """The tables of both sides. Raises: CordataError with all that cannot be copied."""
+    ours, theirs = source.tables(), target.tables()
+    pairs, problems = [], []
+    for name, table in sorted(ours.items()):
+        if name in _OWN:
+            continue
+        other = theirs.get(name)
+        if other is not None and not (problem := _mismatch(table, other)):
+            pairs.append((table, other))
+        elif source.count(name):
+            problems.append(f"{name}: {problem if other else 'no such table in the target'}")
+    if problems:
+        raise CordataError(
+            f"tables that cannot be copied: {'; '.join(problems)}",
+            hint="both kinds of database must have the same tables, with primary keys; see the"
+            " words in braces in docs/develop/migrations.md",
+        )
+    return pairs
+
+
+def _mismatch(ours: Table, theirs: Table) -> str:
+    """Why a table cannot be copied; "": it can."""
+    if not ours.width or not theirs.width:
+        return "it has no primary key"
+    if ours.width != theirs.width or ours.names != theirs.names:
+        differing = set(ours.names) ^ set(theirs.names)
+        return f"its columns differ: {', '.join(sorted(differing)) or 'the primary key'}"
+    unknown = [
+        f"{one.name} has the type {one.unknown_type}"
+        for one in (*ours.columns, *theirs.columns)
+        if one.unknown_type
+    ]
+    return ", ".join(unknown)
+
+
+class _Pass:
+    """One pass over all tables."""
+
+    def __init__(self, source: Side, target: Side, draw: Draw, *, verify: bool) -> None:
+        """`verify`: nobody else writes, and both sides must be equal at the end."""
+        self._source = source
+        self._target = target
+        self._draw = draw
+        self._verify = verify
+        self._total = 0
+        self._done = 0
+        self._next_deadline = 0.0
+
+    def run(self, tables: Sequence[tuple[Table, Table]]) -> dict[str, CopiedTable]:
+        """Copy all. Raises: CordataError when a table cannot be made equal."""
+        counts = {ours.name: self._source.count(ours.name) for ours, _ in tables}
+        self._total = sum(counts.values())
+        found = {}
+        for ours, theirs in tables:
+            copied = self._copy(ours, theirs)
+            found[ours.name] = copied
+            if self._verify:
+                there = self._target.count(theirs.name)
+                if not counts[ours.name] == copied.rows == there:
+                    raise CordataError(
+                        f"{ours.name} has {counts[ours.name]} rows, of which {copied.rows} were"
+                        f" read; the copy has {there}"
+                    )
+        return found
+
+    def _copy(self, ours: Table, theirs: Table) -> CopiedTable:
+        """Copy one table, in several rounds if some rows have to wait for others."""
+        copied = CopiedTable()
+        for _ in range(_ROUNDS):
+            if self._walk(ours, theirs, copied):
+                return copied
+        raise CordataError(
+            f"rows of {ours.name} are not the same in the copy as they were written",
+            hint="a value has another form there: compare the types of its columns",
+        )
+
+    def _walk(self, ours: Table, theirs: Table, copied: CopiedTable) -> bool:
+        """One round: page by page through both. Whether all of it is as it should be."""
+        digest, limit, settled = hashlib.sha256(), _FIRST_ROWS, True
+        after: Row | None = None
+        copied.rows = 0
+        while True:
+            rows = self._source.page(ours, after, limit)
+            there = self._target.page(theirs, after, limit)
+            # Up to the key that both pages reach.
+            ends = [page[-1][: ours.width] for page in (rows, there) if len(page) == limit]
+            end = min(ends, default=None)
+            rows, there = _up_to(rows, end, ours.width), _up_to(there, end, ours.width)
+            data = _encoded(rows)
+            if data != _encoded(there):
+                self._write(theirs, rows, there, copied)
+                if self._verify:
+                    again = _up_to(self._target.page(theirs, after, limit), end, ours.width)
+                    settled = settled and _encoded(again) == data
+            digest.update(data)
+            copied.rows += len(rows)
+            self._show(ours.name, len(rows))
+            if end is None:
+                copied.sha256 = digest.hexdigest()
+                return settled
+            after = end
+            if rows:
+                limit = max(1, min(_PAGE_ROWS, _PAGE_BYTES * len(rows) // len(data)))
+
+    def _write(
+        self, table: Table, rows: Sequence[Row], there: Sequence[Row], copied: CopiedTable
+    ) -> None:
+        """Make a page of the target like that of the source."""
+        width = table.width
+        wanted = {row[:width]: row for row in rows}
+        old = {row[:width]: row for row in there}
+        gone = [key for key, row in old.items() if wanted.get(key) != row]
+        new = [row for key, row in wanted.items() if old.get(key) != row]
+        self._target.change(table, gone, new)
+        copied.deleted += len(gone)
+        copied.written += len(new)
+
+    def _show(self, name: str, count: int) -> None:
+        self._done += count
+        if (now := clock.monotonic()) >= self._next_deadline:
+            self._next_deadline = now + _DRAW_S
+            self._draw(min(1.0, self._done / max(1, self._total)), f"{self._done:,} rows, {name}")
+
+
+def _up_to(rows: list[Row], end: Row | None, width: int) -> list[Row]:
+    """The rows of a page whose key is not after `end`; None: all."""
+    if end is None or (rows and rows[-1][:width] <= end):
+        return rows
+    return [row for row in rows if row[:width] <= end]
+
+
+def _encoded(rows: Sequence[Row]) -> bytes:
+    return b"".join(map(_encode, rows))
+
+
+def _finish(target: Side, tables: Sequence[Table]) -> None:
+    """Make the target a store like any other."""
+    [(again,)] = target.fetch(f"SELECT again FROM {_STATE}")
+    with target.transaction():
+        for table, column, events in _POSITIONS:
+            last = f"(SELECT coalesce(max(position), 0) FROM {events})"
+            target.fetch(f"UPDATE {table} SET {column} = {last} WHERE {column} > {last}")
+        target.settle(tables)
+        for statement in json.loads(again):
+            target.run_script(f"{statement};")
+        mark = (COPYING.component, COPYING.number)
+        target.fetch("DELETE FROM migration WHERE component = ? AND number = ?", mark)
+        target.run_script(f"DROP TABLE {_STATE};")

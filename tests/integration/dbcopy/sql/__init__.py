@@ -1,0 +1,1 @@
+"""SQL of the tests of `cordata db copy`."""

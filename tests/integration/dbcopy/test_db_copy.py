@@ -1,0 +1,341 @@
+"""`cordata db copy`: both directions, passes while rows change, killed and resumed, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.integration.backup.places import APP as COUNTER
+from tests.integration.backup.places import Place, filled, place
+from tests.integration.cli.command import ROOT
+from tests.integration.dbcopy.rows import contents, fill, next_number, schema
+from tests.integration.server.guests import generic
+from tests.integration.server.hubs import Hub, until
+from tests.integration.store.parts import needs_root, small_disk
+from tests.servers.postgres import PostgresServer
+from tests.servers.reaper import watched
+
+HUB = "alpinehub.app:app"
+FAMILY = "tests.integration.dbcopy.family:app"
+PARENTS = "INSERT INTO parent (id, name, active) VALUES"
+
+
+def copy(source: Place, target: Place, *options: str) -> subprocess.CompletedProcess[str]:
+    """One pass."""
+    url = target.url or f"sqlite://{target.database}"
+    return source.run("db", "copy", "--to", url, *options)
+
+
+def copied(source: Place, target: Place, *options: str) -> dict[str, dict[str, int]]:
+    """What a pass did, by table."""
+    done = copy(source, target, "--json", *options)
+    assert done.returncode == 0, done
+    found: dict[str, dict[str, int]] = json.loads(done.stdout)["tables"]
+    return found
+
+
+def wrote(tables: dict[str, dict[str, int]]) -> dict[str, tuple[int, int]]:
+    """Rows written and deleted, of tables where there were any."""
+    found = {name: (one["written"], one["deleted"]) for name, one in tables.items()}
+    return {name: counts for name, counts in found.items() if any(counts)}
+
+
+def parents(count: int) -> str:
+    """A statement that adds so many rows."""
+    return (
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})"
+        " INSERT INTO parent (name, note) SELECT 'name ' || i, 'note ' || i FROM n"
+    )
+
+
+def test_every_table_of_a_hub_is_the_same_there_and_back(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    old = filled(tmp_path / "old", app=HUB)
+    fill(old, 250)
+    before = contents(old)
+    assert all(before.values()), [name for name, rows in before.items() if not rows]
+    there = place(tmp_path / "there", postgres.url(postgres.create_database()), app=HUB)
+    back = place(tmp_path / "back", app=HUB)
+    empty = filled(tmp_path / "empty", postgres.url(postgres.create_database()), app=HUB)
+
+    first = copied(old, there, "--finish")
+    assert contents(there) == before and schema(there) == schema(empty)
+    assert {name: one["rows"] for name, one in first.items()} == {
+        name: len(rows) for name, rows in before.items()
+    }
+    second = copied(there, back, "--finish")
+    assert contents(back) == before and schema(back) == schema(old)
+    assert {name: one["sha256"] for name, one in first.items()} == {
+        name: one["sha256"] for name, one in second.items()
+    }
+    assert contents(old) == before
+    for one in (there, back):
+        assert next_number(one, "alert_mail", "written_at", "1") == 251
+        assert one.run("migrate", "--check").returncode == 0
+
+
+@pytest.mark.parametrize("to", ["sqlite", "postgres"])
+def test_rows_that_change_between_the_passes_are_in_the_copy(
+    tmp_path: Path, postgres: PostgresServer, to: str
+) -> None:
+    urls = "", postgres.url(postgres.create_database())
+    source = filled(tmp_path / "source", urls[to == "sqlite"], app=FAMILY)
+    target = place(tmp_path / "target", urls[to == "postgres"], app=FAMILY)
+    source.write(parents(2500))
+    source.write(f"{PARENTS} (9001, 'A', true), (9002, 'B', true)")
+    source.write(
+        "INSERT INTO child (kind, number, done, parent_id) SELECT 'k', id, true, id FROM parent"
+    )
+    first = copied(source, target)
+    assert wrote(first)["parent"] == (2502, 0) and wrote(first)["child"] == (2502, 0)
+    done = target.run("migrate", "--check")
+    assert done.returncode == 78 and "copy that is not finished" in done.stderr, done
+
+    # Names go from one row to another, in both directions of the key, and to a new row.
+    source.write("UPDATE parent SET name = 'C' WHERE id = 9001")
+    source.write("UPDATE parent SET name = 'A' WHERE id = 9002")
+    source.write("UPDATE parent SET name = 'old 1' WHERE id = 1")
+    source.write(f"{PARENTS} (9003, 'name 1', true), (9004, 'B', true)")
+    source.write("UPDATE parent SET note = NULL, score = 0.1 WHERE id BETWEEN 1200 AND 1210")
+    source.write("DELETE FROM child WHERE number BETWEEN 700 AND 1900")
+    source.write("DELETE FROM parent WHERE id = 800")
+    expected = contents(source)
+    changed = wrote(copied(source, target))
+    assert changed["child"] == (0, 1201) and changed["parent"][0] >= 16, changed
+    last = wrote(copied(source, target, "--finish"))
+    assert "child" not in last, last  # it was the same already
+    assert contents(target) == expected
+    # Triggers and foreign keys are there again.
+    target.write("INSERT INTO child (kind, number, done, parent_id) VALUES ('x', 1, true, 1)")
+    assert target.number("SELECT count(*) FROM trace") == len(expected["trace"]) + 1
+    fresh = filled(
+        tmp_path / "fresh", target.url and postgres.url(postgres.create_database()), app=FAMILY
+    )
+    assert schema(target) == schema(fresh)
+    done = copy(source, target)
+    assert done.returncode == 1 and "is in use: it has tables" in done.stderr, done
+
+
+@pytest.mark.parametrize("to", ["sqlite", "postgres"])
+def test_copy_goes_on_after_it_was_killed(
+    tmp_path: Path, postgres: PostgresServer, to: str
+) -> None:
+    name = postgres.create_database()
+    urls = "", postgres.url(name)
+    source = filled(tmp_path / "source", urls[to == "sqlite"], app=FAMILY)
+    target = place(tmp_path / "target", urls[to == "postgres"], app=FAMILY)
+    source.write(parents(30_000))
+    source.write(
+        "INSERT INTO child (kind, number, done, parent_id) SELECT name, id, active, id FROM parent"
+    )
+    expected = contents(source)
+    url = target.url or f"sqlite://{target.database}"
+    words = ["db", "copy", "--config", source.config, "--to", url, "--finish"]
+    log = target.database.with_name("cordata.db-wal")
+    sizes: set[int] = set()
+
+    def writes() -> bool:
+        """Whether it has written something since the last call."""
+        if target.url:  # from another database: it wants to be alone in its own
+            asked = (
+                "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND query LIKE 'INSERT INTO%%'"
+            )
+            return bool(postgres.execute(asked, [name]))
+        size = log.stat().st_size if log.exists() else 0
+        sizes.add(size)
+        return len(sizes) > 3
+
+    killed = 0
+    for _ in range(6):
+        sizes.clear()
+        process = watched(
+            subprocess.Popen(
+                [sys.executable, "-m", "cordata", *map(str, words)],
+                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+                stdout=subprocess.DEVNULL,
+            )
+        )
+        while process.poll() is None and not writes():
+            time.sleep(0.001)
+        process.kill()
+        if process.wait() != -signal.SIGKILL:
+            break  # it was faster, and is complete
+        killed += 1
+    else:
+        rows = copied(source, target, "--finish")
+        assert rows["parent"]["rows"] == 30_000
+    assert killed > 0
+    assert contents(target) == expected
+
+
+def test_what_would_harm_is_refused(tmp_path: Path, postgres: PostgresServer) -> None:
+    source = filled(tmp_path / "source", app=FAMILY)
+    source.write(parents(3))
+    for wrong in (place(tmp_path / "same", app=FAMILY), source):
+        done = copy(source, wrong)
+        assert done.returncode == 1 and "both databases are SQLite" in done.stderr, done
+    used = filled(tmp_path / "used", postgres.url(postgres.create_database()), app=FAMILY)
+    done = copy(source, used)
+    assert done.returncode == 1 and "it has tables" in done.stderr, done
+    assert used.run("migrate", "--check").returncode == 0
+
+    target = place(tmp_path / "target", postgres.url(postgres.create_database()), app=FAMILY)
+    with psycopg.connect(target.url):
+        done = copy(source, target)
+        assert done.returncode == 1 and "in use: 1 other sessions" in done.stderr, done
+    copied(source, target)
+    other = filled(tmp_path / "other", app=FAMILY)
+    done = copy(other, target, "--finish")
+    assert done.returncode == 1 and f"copy of another store: {source.database}" in done.stderr, done
+    # The schema of another program, or none.
+    done = source.run("db", "copy", "--to", target.url, "--app", COUNTER)
+    assert done.returncode == 78 and "older than this program: counter 0001" in done.stderr, done
+    done = copy(filled(tmp_path / "hub", app=HUB), target, "--app", FAMILY)
+    assert done.returncode == 78 and "0001_all" in done.stderr, done
+    done = copy(place(tmp_path / "none", app=FAMILY), target)
+    assert done.returncode == 1 and "no store to copy" in done.stderr, done
+    done = copy(target, place(tmp_path / "further", app=FAMILY))
+    assert done.returncode == 78 and "not finished" in done.stderr, done
+
+
+def test_table_that_the_other_database_cannot_have_is_refused(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    url = postgres.url(postgres.create_database())
+    counter = filled(tmp_path / "counter")
+    assert copy(counter, Place(counter.config, url)).returncode == 0  # without rows
+    counter.write("INSERT INTO effect VALUES ('e', 1)")
+    done = copy(counter, Place(counter.config, url))
+    assert done.returncode == 1 and "effect: it has no primary key" in done.stderr, done
+
+    source = filled(tmp_path / "source", app=FAMILY)
+    source.write(
+        "INSERT INTO parent (name, note) VALUES ('a', 'fine'), ('b', CAST(x'6100' AS TEXT))"
+    )
+    target = place(tmp_path / "target", postgres.url(postgres.create_database()), app=FAMILY)
+    done = copy(source, target)
+    assert done.returncode == 1 and "refused a row of parent" in done.stderr, done
+    assert "looks like a bug" not in done.stderr
+    source.write("DELETE FROM parent WHERE name = 'b'")
+    assert copied(source, target, "--finish")["parent"]["rows"] == 1
+
+
+def test_positions_beyond_the_last_event_are_set_back_to_it(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    """PostgreSQL gives numbers to transactions that roll back; SQLite gives them again."""
+    source = filled(tmp_path / "source", postgres.url(postgres.create_database()), app=FAMILY)
+    source.write(
+        "INSERT INTO stored_event (position, stream, version, category, bucket, type, payload,"
+        " created_at) VALUES (7, 's-1', 1, 's', 0, 't', '{}', 1)"
+    )
+    source.write(
+        "INSERT INTO subscription (name, category, partitions, origin, created_at)"
+        " VALUES ('n', 's', 2, 9, 1)"
+    )
+    source.write(
+        "INSERT INTO subscription_partition (subscription, partition, position, term)"
+        " VALUES ('n', 0, 9, 1), ('n', 1, 5, 1)"
+    )
+    source.write(
+        'INSERT INTO consumer_group ("group", type, since, registered_at, present_at)'
+        " VALUES ('g', 't', 3, 1, 1)"
+    )
+    target = place(tmp_path / "target", app=FAMILY)
+    copied(source, target, "--finish")
+    assert target.rows("SELECT position FROM subscription_partition") == [(7,), (5,)]
+    assert target.rows("SELECT origin FROM subscription") == [(7,)]
+    assert target.rows("SELECT since FROM consumer_group WHERE \"group\" = 'g'") == [(0,)]
+
+
+def test_copy_goes_on_after_the_connection_was_lost(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    source = filled(tmp_path / "source", app=FAMILY)
+    source.write(parents(30_000))
+    name = postgres.create_database()
+    words = ["db", "copy", "--config", source.config, "--to", postgres.url(name)]
+    process = watched(
+        subprocess.Popen(
+            [sys.executable, "-m", "cordata", *map(str, words)],
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    )
+    ended = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+        " AND query LIKE 'INSERT INTO%%'"
+    )
+    while process.poll() is None and not postgres.execute(ended, [name]):
+        time.sleep(0.001)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1 and "the database server:" in said, said
+    target = place(tmp_path / "target", postgres.url(name), app=FAMILY)
+    assert copied(source, target, "--finish")["parent"]["rows"] == 30_000
+
+
+@needs_root
+def test_copy_goes_on_after_the_disk_was_full(tmp_path: Path, postgres: PostgresServer) -> None:
+    source = filled(tmp_path / "source", postgres.url(postgres.create_database()), app=FAMILY)
+    source.write(parents(30_000))
+    target = place(tmp_path / "target", app=FAMILY)
+    target.database.parent.rmdir()
+    with small_disk(target.database.parent, "2m") as disk:
+        done = copy(source, target, "--finish")
+        assert done.returncode == 1 and "the disk is full" in done.stderr, done
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        assert copied(source, target, "--finish")["parent"]["rows"] == 30_000
+        assert contents(target) == contents(source)
+
+
+def test_hub_goes_on_where_it_was_moved_to(tmp_path: Path, postgres: PostgresServer) -> None:
+    name = postgres.create_database()
+    url = postgres.url(name)
+    hub = Hub(tmp_path / "hub")
+    source, there = Place(hub.config, ""), Place(hub.config, url)
+    with hub._stack:
+        hub.start()
+        _book(hub, 1, 40)
+        assert copy(source, there).returncode == 0
+        _book(hub, 41, 80)
+        done = copy(source, there, "--finish")
+        assert done.returncode == 1 and "the service is running" in done.stderr, done
+        assert hub.stop() == 0
+        ids = hub.rows("SELECT id FROM reservation ORDER BY id")
+        numbers = (
+            hub.number("SELECT max(id) FROM inbox"),
+            hub.number("SELECT max(position) FROM event"),
+        )
+        last = copied(source, there, "--finish")
+        assert last["reservation"]["rows"] == 80
+
+        hub.config.write_text(hub.config.read_text() + f'[store]\nurl = "{url}"\n')
+        hub._query = lambda sql: postgres.execute(sql, database=name)
+        hub.start()
+        assert hub.rows("SELECT id FROM reservation ORDER BY id") == ids
+        _book(hub, 70, 90)
+        assert hub.number("SELECT count(*) FROM reservation") == 90
+        assert hub.number("SELECT max(id) FROM inbox") > numbers[0]
+        assert hub.number("SELECT max(position) FROM event") > numbers[1]
+        # The service runs, now on the other side.
+        back = place(tmp_path / "back", app=HUB)
+        done = copy(there, back, "--finish")
+        assert done.returncode == 1 and "in use" in done.stderr, done
+        assert hub.stop() == 0
+
+
+def _book(hub: Hub, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        assert hub.post(*generic(number))[0] == 200
+    events: Callable[[], bool] = lambda: hub.number("SELECT count(*) FROM message") == 0  # noqa: E731
+    until(events, "all events handled")
