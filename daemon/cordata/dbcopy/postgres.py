@@ -169,4 +169,4 @@ def opened(
 
 
 def _bound(sql: str) -> bytes:
-    return sql.replace("%", "%%").replace("?", "%s").encode()
+    return sql.replace("%", "%%").replace("?", "%b").encode()
