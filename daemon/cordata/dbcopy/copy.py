@@ -36,7 +36,7 @@ from cordata.dbcopy import sqlite
 from cordata.dbcopy.side import Row, Side, Table
 from cordata.errors import CordataError
 from cordata.store import Chain, check_url, dialect_of
-from cordata.store.migrate import COPYING, RUNTIME, SchemaError, load, pending
+from cordata.store.migrate import COPYING, RUNTIME, Applied, SchemaError, load, pending
 from cordata.store.queries import sql_folder
 from cordata.store.sqlite.connection import database_path
 from cordata.store.sqlite.fault import translate
@@ -116,7 +116,9 @@ def copy(host: Host, url: str, *, finish: bool, draw: Draw) -> Copied:
             _opened(host, config.store, password, alone=finish, make=False) as source,
             _opened(host, target_config, password, alone=True, make=True) as target,
         ):
-            _check_schema(source, host.chains, dialect_of(config.store))
+            if "migration" not in source.tables():
+                raise CordataError("there is no store to copy: it was never migrated")
+            _check_schema(source.applied(), host.chains, dialect_of(config.store))
             _prepare(source, target, host.chains, dialect_of(target_config))
             tables = _pairs(source, target)
             done = Copied(source=source.name, target=target.name, finished=finish)
@@ -128,6 +130,9 @@ def copy(host: Host, url: str, *, finish: bool, draw: Draw) -> Copied:
                 _finish(target, [theirs for _, theirs in tables])
     except sqlite3.Error as error:
         raise translate(error, "copying the store", folder=folder) from error
+    except CordataError as error:
+        error.hint = error.hint or "the same command goes on where this one ended"
+        raise
     done.seconds = clock.monotonic() - begun
     return done
 
@@ -148,16 +153,14 @@ def _opened(
         yield session
 
 
-def _check_schema(source: Side, chains: Sequence[Chain], dialect: str) -> None:
-    """Raises: CordataError, SchemaError unless the source has the schema of this program."""
-    if "migration" not in source.tables():
-        raise CordataError("there is no store to copy: it was never migrated")
-    applied = source.applied()
+def _check_schema(applied: Sequence[Applied], chains: Sequence[Chain], dialect: str) -> None:
+    """Raises: SchemaError unless a database has the schema of this program."""
     todo, newer = pending(load(chains, dialect), applied)
     if todo:
         raise SchemaError(
-            f"the store is older than this program: {', '.join(map(str, todo))}",
-            hint="start the service once with this version, which migrates it",
+            f"the schema is older than this program: {', '.join(map(str, todo))}",
+            hint="start the service once with this version, which migrates the store; begin an"
+            " unfinished copy again, in an empty database",
         )
     foreign = [one for one in applied if one.component not in {c.component for c in chains}]
     if newer or foreign:
@@ -177,7 +180,7 @@ def _prepare(source: Side, target: Side, chains: Sequence[Chain], dialect: str) 
                 f"{target.name} is the unfinished copy of another store: {made_of}",
                 hint="name an empty database, or delete it",
             )
-        pending(load(chains, dialect), [one for one in target.applied() if one != COPYING])
+        _check_schema([one for one in target.applied() if one != COPYING], chains, dialect)
         return
     if tables:
         raise CordataError(
@@ -256,7 +259,8 @@ class _Pass:
                 if not counts[ours.name] == copied.rows == there:
                     raise CordataError(
                         f"{ours.name} has {counts[ours.name]} rows, of which {copied.rows} were"
-                        f" read; the copy has {there}"
+                        f" read; the copy has {there}",
+                        hint="its primary key has another order, or a NULL, on one side",
                     )
         return found
 

@@ -10,8 +10,7 @@ import psycopg
 
 from cordata.backup.postgres import Server, connected, require_unused
 from cordata.config.sections import StoreConfig
-from cordata.dbcopy.side import Column, Row, Side, Table, quoted
-from cordata.errors import CordataError
+from cordata.dbcopy.side import Column, Row, Side, Table, quoted, refused
 
 #: How long a session of a process that has just ended may still be there.
 _LINGER_S = 5.0
@@ -117,7 +116,7 @@ class PostgresSide(Side):
                     self._send(f"{add} FROM {page} ON CONFLICT DO NOTHING", new)
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             text = error.diag.message_primary or str(error)
-            raise CordataError(f"the copy refused a row of {table.name}: {text}") from error
+            raise refused(table, text) from error
 
     def _page(self, name: str, columns: Sequence[Column]) -> str:
         """Rows as parameters: an array for each column."""

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from cordata.errors import CordataError
 from cordata.store.migrate import Applied, Migration
 
 #: The values of a row, those of its key first.
@@ -150,3 +151,11 @@ class Side(ABC):
 def quoted(name: str) -> str:
     """A name within a statement."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def refused(table: Table, reason: object) -> CordataError:
+    """The error for a row that the target cannot store."""
+    return CordataError(
+        f"the copy refused a row of {table.name}: {reason}",
+        hint="correct the row in the store, then call the same command again",
+    )

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from cordata.backup.sqlite import stopped
-from cordata.dbcopy.side import Column, Row, Side, Table, quoted
+from cordata.dbcopy.side import Column, Row, Side, Table, quoted, refused
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.store.sqlite.connection import Database
 from cordata.store.sqlite.lock import FileLock
@@ -73,7 +73,7 @@ class SqliteSide(Side):
                 self._connection.executemany(f"DELETE FROM {name} WHERE {same}", gone)
                 self._connection.executemany(add, new)
         except sqlite3.IntegrityError as error:
-            raise CordataError(f"the copy refused a row of {table.name}: {error}") from error
+            raise refused(table, error) from error
 
     def lock(self, tables: Sequence[str]) -> None:
         """As in Side. It is, if it was opened `alone`."""
