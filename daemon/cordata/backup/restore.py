@@ -29,7 +29,7 @@ from cordata.config import DEFAULT_FILE, Config, Document
 from cordata.context_factory import store_password
 from cordata.errors import ConfigError, CordataError
 from cordata.store import Chain, dialect_of
-from cordata.store.migrate import load, pending
+from cordata.store.migrate import SchemaError, load, pending
 from cordata.store.sqlite.connection import database_path
 from cordata.systemd import Credentials, is_booted
 from cordata.systemd.credentials import create as create_credential
@@ -89,7 +89,7 @@ def restore(
     manifest = archive.read_manifest(directory)
     archive.check_files(directory, manifest, draw)
     done = Restored(manifest=manifest)
-    _check_versions(host, manifest, done)
+    _check_versions(host, manifest)
     if host.is_server:
         check_units()
     secrets = None
@@ -121,7 +121,7 @@ def restore(
     return done
 
 
-def _check_versions(host: Host, manifest: Manifest, done: Restored) -> None:
+def _check_versions(host: Host, manifest: Manifest) -> None:
     """Raises: CordataError when this program or its store cannot take the backup."""
     dialect = dialect_of(host.config.store)
     if manifest.dialect != dialect:
@@ -141,8 +141,13 @@ def _check_versions(host: Host, manifest: Manifest, done: Restored) -> None:
             hint=error.hint,
         ) from error
     if newer:
-        text = ", ".join(map(str, newer))
-        done.warnings.append(f"the schema is newer than this program, which can run it: {text}")
+        # It runs beside the newer one during an upgrade, but does not know all that its rows say.
+        raise SchemaError(
+            f"the backup's schema is newer than this program (cordata {__version__}):"
+            f" {', '.join(map(str, newer))}",
+            hint=f"install the version that made the backup, cordata {manifest.cordata}"
+            f"{f', with its {manifest.application}' if manifest.application else ''}, or a newer one",
+        )
     foreign = {one.component for one in applied} - {chain.component for chain in host.chains}
     if foreign:
         raise CordataError(

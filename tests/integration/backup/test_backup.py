@@ -204,6 +204,12 @@ def test_backup_of_a_newer_program_is_refused(tmp_path: Path, urls: tuple[str, s
     (copy / "manifest.json").write_text(json.dumps(manifest))
     done = place(tmp_path / "new", urls[1]).restore(copy)
     assert done.returncode == 78 and "cordata 1000_contract" in done.stderr, done
+    newer["number"] = 2  # this program could run it, but the new one may have data there
+    manifest["cordata"] = "9.8.7"
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    done = place(tmp_path / "second", urls[1]).restore(copy)
+    assert done.returncode == 78 and "newer than this program" in done.stderr, done
+    assert "cordata 0002_contract" in done.stderr and "cordata 9.8.7" in done.stderr
     newer["number"], newer["component"] = 1, "other"
     (copy / "manifest.json").write_text(json.dumps(manifest))
     done = place(tmp_path / "third", urls[1]).restore(copy)
