@@ -50,12 +50,15 @@ async def store(tx: Tx, source: Source, body: bytes, *, headers: str, of_request
 async def source_of_path(request: WebhookRequest, kind: str) -> Source:
     """The source named in the path. Raises: HttpError 401, StoreUnavailable.
 
-    A hotel's code may contain a "/", a secret in a path does not.
+    A hotel's code may contain a "/", a secret in a path does not. If a request has the secret in
+    the path and in a header, both must be right.
     """
     snapshot = await directory_of(request.ctx).snapshot()
     header = request.headers.get(b"x-webhook-secret")
     if header is not None:
-        return one_by_secret(request.ctx, snapshot, kind, header, request.rest.strip("/"))
+        in_path = "/" + header.decode("utf-8", "replace")
+        hotel = request.rest.strip("/").removesuffix(in_path)
+        return one_by_secret(request.ctx, snapshot, kind, header, hotel)
     hotel, _, secret = request.rest.rpartition("/")
     return one_by_secret(request.ctx, snapshot, kind, secret.encode("utf-8", "replace"), hotel)
 

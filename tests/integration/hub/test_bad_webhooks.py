@@ -183,6 +183,21 @@ async def test_table_of_forms_does_not_grow_for_ever(
         assert await hub.one("SELECT count(*) FROM inbox WHERE state = 'mapped'") == 20
 
 
+async def test_secret_in_a_path_and_one_in_a_header_must_both_be_right(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub, serve(hub) as client:
+
+        async def status(path: str, secret: str) -> int:
+            headers = {"x-webhook-secret": secret}
+            answer = await client.post(f"/api/webhook/wix/{path}", json=WIX, headers=headers)
+            return answer.status_code
+
+        full = f"DEMO/{PATH_SECRET}"
+        assert await status("DEMO", PATH_SECRET) == 200
+        assert await status(full, PATH_SECRET) == 200
+        for path, secret in ((full, "wrong"), (f"{full}x", PATH_SECRET), (full, ""), ("DEMO", "")):
+            assert await status(path, secret) == 401, (path, secret)
+
+
 async def test_no_secret_is_in_a_log_or_the_store(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
