@@ -63,7 +63,8 @@ def load_json(body: bytes) -> Any:
     """The JSON of a body. Raises: Unreadable.
 
     Decoded by msgspec, else by the more tolerant `json`: a lone surrogate or NaN must not make a
-    request fail.
+    request fail. Of a key that is there twice both take the last value, as for the generic format:
+    no other program has decided by the first, since signatures are of the bytes.
     """
     body = body.removeprefix(b"\xef\xbb\xbf")
     try:
