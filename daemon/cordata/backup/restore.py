@@ -145,8 +145,8 @@ def _check_versions(host: Host, manifest: Manifest) -> None:
         raise SchemaError(
             f"the backup's schema is newer than this program (cordata {__version__}):"
             f" {', '.join(map(str, newer))}",
-            hint=f"install the version that made the backup, cordata {manifest.cordata}"
-            f"{f', with its {manifest.application}' if manifest.application else ''}, or a newer one",
+            hint=f"install the version that made the backup (cordata {manifest.cordata},"
+            f" {manifest.application or 'no application'}), or a newer one",
         )
     foreign = {one.component for one in applied} - {chain.component for chain in host.chains}
     if foreign:
