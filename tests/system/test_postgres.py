@@ -120,7 +120,11 @@ def test_every_request_counts_once_when_workers_and_postgresql_are_killed(
 
 
 def test_status_is_down_when_postgresql_is_stopped(hub: Host, servers: ServerHost) -> None:
-    assert hub.run("cordata", "status", check=False).returncode in (0, 1)
+    wait_for(
+        lambda: hub.run("cordata", "status", check=False).returncode in (0, 1),
+        timeout_s=180,
+        what="the start",
+    )
     servers.systemctl("stop", "postgresql@*")
     done = hub.run("cordata", "status", "--json", check=False)
     servers.systemctl("start", "postgresql")
@@ -128,7 +132,7 @@ def test_status_is_down_when_postgresql_is_stopped(hub: Host, servers: ServerHos
     assert done.returncode == 2 and document["reasons"][0]["part"] == "store", document
     assert len(document["units"]) >= 6 and document["disk"]["state"] == "ok"
     ready = ("curl", "-fsS", "-m", "5", f"{URL}/api/ready")
-    wait_for(lambda: hub.run(*ready, check=False).returncode == 0, timeout_s=60, what="readiness")
+    wait_for(lambda: hub.run(*ready, check=False).returncode == 0, timeout_s=180, what="readiness")
 
 
 @pytest.mark.parametrize("victim", ["primary", "postgresql"])
