@@ -1,7 +1,8 @@
-"""Generates man pages, completions and reference pages from help texts and sample files.
+"""Generates man pages, completions and reference pages from help texts, sample files and units.
 
-`pages.py DIRECTORY` writes cordata.1, alpinehub.1, cordata.toml.5, alpinehub.toml.5 and a bash
-completion for each command there. `pages.py --docs DIRECTORY` writes commands.md and
+`pages.py DIRECTORY` writes cordata.1 and alpinehub.1, a page for each of their commands
+(cordata-mail.1), cordata.toml.5, alpinehub.toml.5, cordata-units.7, cordata-app.7 and a bash
+completion for each program there. `pages.py --docs DIRECTORY` writes commands.md and
 configuration.md.
 """
 
@@ -19,11 +20,21 @@ from pathlib import Path
 import click
 from click.shell_completion import BashComplete
 
+from cordata import __version__
+from cordata.terminal import LazyGroup
+
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 #: The click command behind each program, as module:attribute.
 COMMANDS = {"cordata": "cordata.cli:cordata", "alpinehub": "alpinehub.cli:alpinehub"}
 #: The sample files: the runtime's, and the hub's drop-in.
 SAMPLES = (HERE.parent / "cordata.toml", HERE.parent / "alpinehub.toml")
+#: Pages that are written by hand, with values of the units and code of docs/ in them.
+GUIDES = ("cordata-units.7", "cordata-app.7")
+
+
+#: Spelling and description of an option.
+Option = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +46,11 @@ class Command:
     usage: str
     #: Click's help text; after a line `\b` a paragraph keeps its line breaks.
     text: str
-    #: Spelling and description of each option.
-    options: list[tuple[str, str]]
+    options: list[Option]
     #: What `--help` shows last, mostly examples; written as `text` is.
     epilog: str
+    #: Whether it does nothing but hold other commands.
+    is_group: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,8 @@ def _commands(command: click.Command, path: str, parent: click.Context | None) -
     options = [one for one in records if one and not ("--help" in one[0] and parent)]
     usage = " ".join(command.collect_usage_pieces(context))
     text, epilog = inspect.cleandoc(command.help or ""), inspect.cleandoc(command.epilog or "")
-    yield Command(path, usage, text, options, epilog)
+    is_group = isinstance(command, click.Group)
+    yield Command(path, usage, text, options, epilog, is_group)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             child = command.get_command(context, name)
@@ -110,7 +123,11 @@ def sections(sample: Path) -> list[Section]:
     return found
 
 
-def paragraphs(text: str) -> Iterator[tuple[str, bool]]:
+#: A paragraph of a help text, and whether it keeps its line breaks.
+Paragraph = tuple[str, bool]
+
+
+def paragraphs(text: str) -> Iterator[Paragraph]:
     """Click's help text by paragraphs, and whether one keeps its line breaks."""
     for block in filter(None, re.split(r"\n\s*\n", text.strip("\n"))):
         if block.startswith("\b"):
@@ -127,24 +144,120 @@ def escape(text: str) -> str:
 
 def tag(text: str) -> str:
     """The bold line that a description hangs on."""
-    # A quote would group words for the macro, not be printed.
-    return ".TP\n.B " + escape(text).replace('"', "\\(dq")
+    # A quote would group words for the macro, not be printed. A list of choices may be divided.
+    return ".TP\n.B " + escape(text).replace('"', "\\(dq").replace("|", "|\\:")
 
 
-def command_page(name: str) -> str:
-    """The whole man page of a command: `NAME.1.in` with the commands' own help in it."""
-    out: list[str] = []
-    for command in commands(name):
-        out.append(f".SS {escape(command.path)} {escape(command.usage)}")
-        out += map(_roff, paragraphs(command.text))
-        out += [f"{tag(option)}\n{escape(text)}" for option, text in command.options]
-        out += map(_roff, paragraphs(command.epilog))
-    return (HERE / f"{name}.1.in").read_text().replace("@COMMANDS@", "\n".join(out))
-
-
-def _roff(paragraph: tuple[str, bool]) -> str:
+def _roff(paragraph: Paragraph) -> str:
     text, kept = paragraph
     return f".PP\n.nf\n.RS 4\n{escape(text)}\n.RE\n.fi" if kept else f".PP\n{escape(text)}"
+
+
+def program_page(name: str) -> str:
+    """The man page of a program: `NAME.1.in` with the list of its commands in it."""
+    top, *_ = commands(name)
+    listed = [
+        f".TP\n.BR {escape(f'{name}-{command}')} (1)\n{escape(line)}"
+        for command, line in summaries(name).items()
+    ]
+    text = (HERE / f"{name}.1.in").read_text()
+    text = text.replace("@OPTIONS@", "\n".join(_options(top.options)))
+    return _finished(text.replace("@COMMANDS@", "\n".join(listed)))
+
+
+def summaries(name: str) -> dict[str, str]:
+    """The list of `--help`: each command of a program in a line."""
+    program = load(COMMANDS[name])
+    assert isinstance(program, LazyGroup)
+    return program.summaries()
+
+
+def command_pages(name: str) -> Iterator[tuple[str, str]]:
+    """Name and text of the man page of each command of a program, its subcommands included."""
+    found: dict[str, list[Command]] = {}
+    for command in commands(name):
+        found.setdefault("-".join(command.path.split()[:2]), []).append(command)
+    for command_name, line in summaries(name).items():
+        page = f"{name}-{command_name}"
+        yield page, command_page(page, line, found[page])
+
+
+def command_page(page: str, summary: str, described: list[Command]) -> str:
+    """The man page of one command: NAME, SYNOPSIS and so on, from what `--help` says."""
+    top, *inner = described
+    description, examples, exit_status = _parts(top)
+    summary = summary[0].lower() + summary[1:].rstrip(".")
+    called = [one for one in inner if not one.is_group] or [top]
+    common = [one for one in called[0].options if all(one in other.options for other in called)]
+    out = [f'.TH {page.upper()} 1 "" "cordata {__version__}" "User Commands"']
+    out += [".SH NAME", f"{escape(page)} \\- {escape(summary)}", ".SH SYNOPSIS"]
+    out.append("\n.br\n".join(f".B {escape(one.path)}\n{escape(one.usage)}" for one in called))
+    out += [".SH DESCRIPTION", *map(_roff, description)]
+    if inner:
+        out += [".SH COMMANDS", *_commands_roff(inner, common)]
+    if common:
+        out += [".SH OPTIONS", *(["Of each of these commands:"] if inner else [])]
+        out += _options(common)
+    if examples:
+        out += [".SH EXAMPLES", *map(_roff, examples)]
+    program = page.partition("-")[0]
+    out += [".SH EXIT STATUS", *(_exit_status(exit_status) or [f"See\n.BR {program} (1)."])]
+    said = "\n".join(text for one in described for text in (one.text, one.epilog))
+    out += [".SH SEE ALSO", ",\n".join(_see_also(page, said))]
+    return _finished("\n".join(out) + "\n")
+
+
+def _commands_roff(described: Iterable[Command], common: list[Option]) -> Iterator[str]:
+    for command in described:
+        yield f".SS {escape(command.path)} {escape(command.usage)}".replace("|", "|\\:")
+        yield from map(_roff, paragraphs(command.text))
+        yield from _options(one for one in command.options if one not in common)
+        yield from map(_roff, paragraphs(command.epilog))
+
+
+def _options(options: Iterable[Option]) -> list[str]:
+    return [f"{tag(option)}\n{escape(text)}" for option, text in options]
+
+
+def _parts(command: Command) -> tuple[list[Paragraph], list[Paragraph], str]:
+    """The help of a command as description, examples and exit codes."""
+    description = list(paragraphs(command.text))
+    examples: list[Paragraph] = []
+    exit_status = ""
+    for text, kept in paragraphs(command.epilog):
+        before, codes, after = text.partition("Exit codes: ")
+        if kept:
+            examples.append((text, True))
+        elif one := re.fullmatch("Examples?:(.*)", before.strip()):
+            examples += [(one[1].strip(), True)] if one[1] else []
+        elif before:
+            description.append((before.strip(), False))
+        if codes:
+            exit_status = after
+    return description, examples, exit_status
+
+
+def _exit_status(text: str) -> list[str]:
+    """A list of `0 done, 1 failed, ...`; what follows its full stop is a paragraph."""
+    if not text:
+        return []
+    codes, _, rest = text.partition(". ")
+    _, *entries = re.split(r"(?:^|[,;] )(\d+) ", codes.rstrip("."))
+    out = [f"{tag(code)}\n{escape(line)}." for code, line in zip(*[iter(entries)] * 2, strict=True)]
+    return [*out, f".PP\n{escape(rest)}"] if rest else out
+
+
+def _see_also(page: str, text: str) -> Iterator[str]:
+    """The program, the pages of commands that a text names, and of units and settings."""
+    program = page.partition("-")[0]
+    yield f".BR {program} (1)"
+    for other in COMMANDS:
+        for name in summaries(other):
+            if f"{other}-{name}" != page and re.search(rf"\b{other} {name}\b", text):
+                yield f".BR {escape(f'{other}-{name}')} (1)"
+    yield f".BR {program}.toml (5)"
+    if re.search(r"systemctl|systemd|@\d|\w@|\.(service|target|timer)\b", text):
+        yield ".BR cordata\\-units (7)"
 
 
 def sample_page(sample: Path) -> str:
@@ -157,7 +270,53 @@ def sample_page(sample: Path) -> str:
                 tag(f"{key.name} = {key.value}"),
                 *(map(escape, key.text) if key.text else ["\\&"]),
             ]
-    return (HERE / f"{sample.name}.5.in").read_text().replace("@KEYS@", "\n".join(out))
+    text = (HERE / f"{sample.name}.5.in").read_text()
+    return _finished(text.replace("@KEYS@", "\n".join(out)))
+
+
+def guide_page(name: str) -> str:
+    """cordata-units(7), for example: `NAME.in` with values of the units and code of docs/."""
+    text = (HERE / f"{name}.in").read_text()
+    text = text.replace("@SERVICES@", "\n".join(_service_rows()))
+    text = re.sub(r"^@CODE (\S+) (\S+)@$", lambda found: _code(*found.groups()), text, flags=re.M)
+    return _finished(re.sub(r"\{([\w@.-]+):(\w+)\}", lambda found: setting(*found.groups()), text))
+
+
+def setting(unit: str, key: str) -> str:
+    """The value of a key in a unit file; durations with their unit."""
+    found = re.findall(rf"^{key}=(.*)$", (ROOT / "units" / unit).read_text(), re.MULTILINE)
+    if len(found) != 1:
+        raise SystemExit(f"units/{unit} has {len(found)} lines {key}=")
+    value: str = re.sub(r"^(\d+)(ms|min|h)$", r"\1 \2", found[0])
+    return f"{value} s" if key.endswith("Sec") and value.isdigit() else value
+
+
+#: Columns of the table in cordata-units(7).
+_SERVICE_KEYS = (
+    *("Restart", "RestartSec", "RestartPreventExitStatus"),
+    *("TimeoutStartSec", "TimeoutStopSec", "WatchdogSec"),
+)
+
+
+def _service_rows() -> Iterator[str]:
+    """Rows of a table (tbl): what systemd does with each service."""
+    for path in sorted((ROOT / "units").glob("*.service")):
+        text = path.read_text()
+        cells = [setting(path.name, key) if f"\n{key}=" in text else "" for key in _SERVICE_KEYS]
+        yield escape("\t".join((path.stem, *(cell or "\u2013" for cell in cells))))
+
+
+def _code(page: str, name: str) -> str:
+    """A file that a page of docs/ shows, whose first line is its name."""
+    text = (ROOT / "docs" / page).read_text()
+    [block] = re.findall(rf"^```\w+\n((?:#|--) {name}\n.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return _roff((block.rstrip(), True))
+
+
+def _finished(page: str) -> str:
+    """With the version, and as systemd's own pages: no words are divided, no lines stretched."""
+    page = page.replace("@VERSION@", __version__)
+    return re.sub(r"^\.TH .*$", "\\g<0>\n.nh\n.ad l\n.ss 12 0", page, count=1, flags=re.MULTILINE)
 
 
 def command_reference() -> str:
@@ -214,7 +373,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
-def _markdown(paragraph: tuple[str, bool]) -> str:
+def _markdown(paragraph: Paragraph) -> str:
     text, kept = paragraph
     return textwrap.indent(text, "    ") if kept else _plain(text)
 
@@ -244,10 +403,14 @@ def main() -> None:
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
     for name in COMMANDS:
-        (target / f"{name}.1").write_text(command_page(name))
+        (target / f"{name}.1").write_text(program_page(name))
+        for page, text in command_pages(name):
+            (target / f"{page}.1").write_text(text)
         (target / f"{name}.bash").write_text(completion(name))
     for sample in SAMPLES:
         (target / f"{sample.name}.5").write_text(sample_page(sample))
+    for guide in GUIDES:
+        (target / guide).write_text(guide_page(guide))
 
 
 if __name__ == "__main__":

@@ -130,7 +130,9 @@ def test_primary_ends_with_78_and_is_not_restarted_when_a_key_is_unknown(host: H
 
 
 def test_manual_and_completion_are_there_when_installed(host: Host) -> None:
-    for page, word in [("cordata", "worker"), ("alpinehub", "hotel"), ("cordata.toml", "[http]")]:
+    pages = {"cordata": "worker", "cordata mail": "mail retry", "alpinehub hotel": "hotel add"}
+    pages |= {"cordata.toml": "[http]", "cordata-units": "job@", "cordata-app": "@app.on"}
+    for page, word in pages.items():
         assert word in host.sh(f"man {page} | cat")
     complete = (
         ". /usr/share/bash-completion/completions/cordata; "

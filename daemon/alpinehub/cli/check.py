@@ -32,13 +32,15 @@ _AREAS = {"transport": transport.CHECKS, "handshake": handshake.CHECKS, "guest":
 
 @click.command(
     short_help="Check an AlpineBits server for errors.",
-    epilog="""Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage, 3 the server cannot be
-reached, or refuses all requests of this user.
+    epilog="""Examples:
 
 \b
   export ALPINEHUB_PASSWORD=demo
   alpinehub check http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO
-  alpinehub check https://hub.example/alpinebits --user pms --only handshake --json""",
+  alpinehub check https://hub.example/alpinebits --user pms --only handshake --json
+
+Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage, 3 the server cannot be reached, or
+refuses all requests of this user.""",
 )
 @click.argument("url")
 @server_options

@@ -23,16 +23,21 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 
 @click.group(
     short_help="Act as hotel software: send requests to an AlpineBits server.",
-    epilog="""Exit codes: 0 accepted; 1 refused, or the answer does not conform to the protocol;
-2 wrong usage; 3 no AlpineBits answer was received. With --json each answer is one line.
+    epilog="""Examples:
 
 \b
   export ALPINEHUB_PASSWORD=demo
   alpinehub pms handshake --url http://127.0.0.1:8080/api/alpinebits --user demo
-  alpinehub pms poll --url http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO --ack""",
+  alpinehub pms poll --url http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO --ack
+
+Exit codes: 0 accepted, 1 refused, or the answer does not conform to the protocol, 2 wrong usage,
+3 no AlpineBits answer was received.""",
 )
 def pms() -> None:
-    """Act as hotel software: send requests to an AlpineBits server, this one or any other."""
+    """Act as hotel software: send requests to an AlpineBits server, this one or any other.
+
+    With --json each answer is one line.
+    """
 
 
 def _with_client(function: Callable[..., None]) -> Callable[..., None]:

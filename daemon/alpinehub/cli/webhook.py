@@ -29,14 +29,14 @@ def webhook() -> None:
 
 @webhook.command(
     short_help="Send a submission, and show the answer.",
-    epilog="""Exit codes: 0 accepted; 1 refused; 2 wrong usage; 3 no answer. With --json each answer
-is one line. The secrets of the demo hotel are demo, demo-wix-0123456789012,
-demo-google-0123456789012 and demo-form-0123456789012.
+    epilog="""Examples:
 
 \b
   export ALPINEHUB_SECRET=demo-wix-0123456789012
   alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO
-  alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO --file submission.json""",
+  alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO --file submission.json
+
+Exit codes: 0 accepted, 1 refused, 2 wrong usage, 3 no answer.""",
 )
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--url", required=True, help="The hub, without a path: https://hub.example.")
@@ -84,7 +84,9 @@ def send(
 ) -> None:
     """Send a submission, as a form of this kind would, and show the hub's answer.
 
-    A sample has a guest who does not exist, a stay of a week in a month's time, and a new id.
+    A sample has a guest who does not exist, a stay of a week in a month's time, and a new id. With
+    --json each answer is one line. The secrets of the demo hotel are demo, demo-wix-0123456789012,
+    demo-google-0123456789012 and demo-form-0123456789012.
     """
     secret = read_hidden("secret", secret_file, SECRET_VARIABLE)
     if not secret.isascii() or not secret.isprintable():

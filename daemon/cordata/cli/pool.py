@@ -47,11 +47,13 @@ _SESSION_COLUMNS = ("id", "bytes", "expires_in_s", "ttl_s", "affinity", "worker"
   cordata pool recycle 0
 
 Exit codes: 0 done, 1 failed, or not allowed for this user, 2 wrong usage, 75 no worker with child
-processes answers, 78 the configuration cannot be used. Only root and the user of the workers may
-drain and recycle.""",
+processes answers, 78 the configuration cannot be used.""",
 )
 def pool() -> None:
-    """Show the workers' child processes and sessions; drain and replace children."""
+    """Show the workers' child processes and sessions; drain and replace children.
+
+    Only root and the user of the workers may drain and recycle.
+    """
 
 
 @pool.command(epilog="Example: cordata pool status --json | jq .pools")

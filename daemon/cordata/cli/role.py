@@ -14,7 +14,13 @@ def _instance(ctx: click.Context, parameter: click.Parameter, value: str) -> str
     return value
 
 
-@click.command(epilog="Example: cordata server --workers 1, or systemctl start worker@0")
+@click.command(
+    epilog="""Examples:
+
+\b
+  systemctl start worker@0
+  cordata server --workers 1"""
+)
 @click.argument("instance", metavar="N", callback=_instance)
 @click.option("--test-mode", is_flag=True, help="Handle all open work, then exit.")
 @click.option(

@@ -50,14 +50,18 @@ class LazyGroup(click.Group):
     def prepare(self, command: click.Command) -> None:
         """Called with each command when it is imported; subclasses may change the command."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of `--help`."""
+    def summaries(self) -> dict[str, str]:
+        """The line of each command in the list of `--help`."""
         lines = {name: line for name, (_, line) in self._lazy.items()}
         for name, command in self.commands.items():
             if not command.hidden:
                 lines.setdefault(name, command.get_short_help_str(limit=80))
+        return lines
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of `--help`."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(lines.items()))
+            formatter.write_dl(list(self.summaries().items()))
 
 
 def run_command(

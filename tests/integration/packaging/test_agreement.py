@@ -13,7 +13,6 @@ import pytest
 
 import cordata
 from cordata import events, exit_codes
-from cordata.cli import cordata as cordata_command
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -114,11 +113,6 @@ def test_secrets_are_named_where_people_look() -> None:
     page = (ROOT / "packaging/man/cordata.toml.5.in").read_text().replace("\\-", "-")
     pattern = r"\b[a-z]+-(?:key|user|password)\b"
     assert used == set(re.findall(pattern, sample)) == set(re.findall(pattern, page))
-
-
-def test_manual_names_each_command_before_it_lists_them() -> None:
-    head = (ROOT / "packaging/man/cordata.1.in").read_text().partition(".SH UNITS")[0]
-    assert set(cordata_command.commands) <= set(re.findall(r"[\w-]+", head.replace("\\-", "-")))
 
 
 def test_services_are_hardened_alike() -> None:
