@@ -42,8 +42,8 @@ _LOGGED = 5
 _log = logging.getLogger("alpinehub.alpinebits")
 
 
-class Client(Struct, frozen=True, kw_only=True):
-    """The software of an account that fetches guest requests, and its protocol version."""
+class Recipient(Struct, frozen=True, kw_only=True):
+    """The software of an account that receives guest requests, and its protocol version."""
 
     account_id: int
     protocol: Protocol
@@ -64,9 +64,11 @@ class Call(Struct, frozen=True, kw_only=True):
     request_id: str
 
     @property
-    def client(self) -> Client:
-        """The client that calls."""
-        return Client(account_id=self.account.id, protocol=self.protocol, client_id=self.client_id)
+    def recipient(self) -> Recipient:
+        """The software that calls."""
+        return Recipient(
+            account_id=self.account.id, protocol=self.protocol, client_id=self.client_id
+        )
 
 
 class PlainText(Struct, frozen=True):

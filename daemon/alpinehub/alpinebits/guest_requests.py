@@ -30,7 +30,7 @@ import msgspec
 from msgspec import Struct
 
 from alpinehub import history
-from alpinehub.alpinebits.call import Client
+from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.guest import (
     Record,
     Undeliverable,
@@ -156,7 +156,7 @@ def record_of(row: Row) -> Record:
 
 async def reservations(
     ctx: Context,
-    client: Client,
+    recipient: Recipient,
     hotel: Hotel,
     *,
     since_us: int | None = None,
@@ -174,7 +174,7 @@ async def reservations(
     after_at = since_us or 0  # every id is greater than "", so that this moment is included
 
     async def look(tx: Tx) -> list[Row]:
-        where = {"account_id": client.account_id, "hotel_id": hotel.id, "after_id": after_id}
+        where = {"account_id": recipient.account_id, "hotel_id": hotel.id, "after_id": after_id}
         if since_us is None:
             return await tx.fetch_all("listing_waiting", **where, limit=size)
         today = from_us(ctx.now_us()).astimezone(ZoneInfo(hotel.time_zone)).date().isoformat()
@@ -185,8 +185,8 @@ async def reservations(
     while True:
         rows = await ctx.store.read(look)
         batch = Batch()
-        batch.add(rows, hotel, client.protocol)
-        await _record_page(ctx, client, hotel, batch)
+        batch.add(rows, hotel, recipient.protocol)
+        await _record_page(ctx, recipient, hotel, batch)
         if sent is not None:
             sent[:] = batch.sent
         yield batch.xml
@@ -195,42 +195,42 @@ async def reservations(
         after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
 
 
-async def _record_page(ctx: Context, client: Client, hotel: Hotel, batch: Batch) -> None:
+async def _record_page(ctx: Context, recipient: Recipient, hotel: Hotel, batch: Batch) -> None:
     async def unit(tx: Tx) -> list[UndeliverableVersion]:
-        await _mark_sent(tx, client, batch.sent)
-        return await _mark_undeliverable(tx, client, batch.undeliverable)
+        await _mark_sent(tx, recipient, batch.sent)
+        return await _mark_undeliverable(tx, recipient, batch.undeliverable)
 
     if batch.sent or batch.undeliverable:
-        alert_undeliverable(ctx, hotel, client.protocol, await ctx.store.run(unit))
+        alert_undeliverable(ctx, hotel, recipient.protocol, await ctx.store.run(unit))
 
 
-async def _mark_sent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
+async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None:
     """Mark versions as sent; each that is sent for the first time gets a history entry."""
     if not sent:
         return
     rows = await tx.fetch_all(
         "listing_mark_sent",
-        account_id=client.account_id,
+        account_id=recipient.account_id,
         sent=encode_list((one.reservation_id, one.version, one.unique_id_type) for one in sent),
-        rendered=rendered_stamp(client.protocol),
-        client_id=client.client_id or None,
+        rendered=rendered_stamp(recipient.protocol),
+        client_id=recipient.client_id or None,
         now_us=tx.now_us,
     )
-    rendered = [_entry(one, "rendered", client) for one in sent if one.proven]
+    rendered = [_entry(one, "rendered", recipient) for one in sent if one.proven]
     await history.add_once(tx, *rendered)
     for row in rows:
         if row["first_sent_at"] == tx.now_us:
-            await history.add(tx, entry_of(row, "delivered", client))
+            await history.add(tx, entry_of(row, "delivered", recipient))
 
 
-async def mark_unsent(tx: Tx, client: Client, sent: Sequence[Sent]) -> None:
+async def mark_unsent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None:
     """Undo the mark of versions that never left this machine, in the caller's unit of work."""
     unsent = encode_list((one.reservation_id, one.version, one.last_sent_at) for one in sent)
-    await tx.execute("listing_mark_unsent", account_id=client.account_id, unsent=unsent)
+    await tx.execute("listing_mark_unsent", account_id=recipient.account_id, unsent=unsent)
 
 
 async def _mark_undeliverable(
-    tx: Tx, client: Client, versions: Sequence[UndeliverableVersion]
+    tx: Tx, recipient: Recipient, versions: Sequence[UndeliverableVersion]
 ) -> list[UndeliverableVersion]:
     """Mark versions as undeliverable; they still wait. Returns those whose reason is new for this
     protocol version: an account that alternates between two versions causes one alert for each.
@@ -240,39 +240,39 @@ async def _mark_undeliverable(
     for one in sorted(versions, key=lambda one: (one.reservation_id, one.version)):
         changed = await tx.execute(
             "listing_mark_undeliverable",
-            account_id=client.account_id,
+            account_id=recipient.account_id,
             reservation_id=one.reservation_id,
             version=one.version,
             undeliverable_code=one.code.value,
             undeliverable_text=one.text,
             now_us=tx.now_us,
         )
-        entry = _entry(one, "undeliverable", client, code=one.code.value, text=one.text)
+        entry = _entry(one, "undeliverable", recipient, code=one.code.value, text=one.text)
         if not changed or await history.add_once(tx, entry):
             new.append(one)
     return new
 
 
 def _entry(
-    one: Sent | UndeliverableVersion, event: str, client: Client, **detail: str
+    one: Sent | UndeliverableVersion, event: str, recipient: Recipient, **detail: str
 ) -> HistoryEntry:
     return HistoryEntry(
         reservation_id=one.reservation_id,
         version=one.version,
         event=event,
-        account_id=client.account_id,
-        detail={"protocol": client.protocol.name, **detail},
+        account_id=recipient.account_id,
+        detail={"protocol": recipient.protocol.name, **detail},
     )
 
 
-def entry_of(row: Row, event: str, client: Client, **detail: str) -> HistoryEntry:
+def entry_of(row: Row, event: str, recipient: Recipient, **detail: str) -> HistoryEntry:
     """A history entry: what a client account did with the version in a row."""
-    known = {"protocol": client.protocol.name, "client_id": client.client_id, **detail}
+    known = {"protocol": recipient.protocol.name, "client_id": recipient.client_id, **detail}
     return HistoryEntry(
         reservation_id=row["reservation_id"],
         version=row["version"],
         event=event,
-        account_id=client.account_id,
+        account_id=recipient.account_id,
         detail={name: value for name, value in known.items() if value},
     )
 
@@ -301,33 +301,33 @@ def alert_undeliverable(
 _polls_noted: WeakKeyDictionary[Store, dict[tuple[int, int], int]] = WeakKeyDictionary()
 
 
-async def note_poll(ctx: Context, client: Client, hotel_id: int) -> None:
+async def note_poll(ctx: Context, recipient: Recipient, hotel_id: int) -> None:
     """Record that a client account polled; the poll does not fail if the store is unavailable."""
     noted = _polls_noted.setdefault(ctx.store, {})
-    who, now_us = (client.account_id, hotel_id), ctx.now_us()
+    who, now_us = (recipient.account_id, hotel_id), ctx.now_us()
     if now_us < noted.get(who, 0):
         return
     noted[who] = now_us + POLL_NOTED_S * 1_000_000
 
     async def unit(tx: Tx) -> None:
-        await note_contact(tx, client, hotel_id, polled=True)
+        await note_contact(tx, recipient, hotel_id, polled=True)
 
     with suppress(StoreUnavailable):
         await ctx.store.run(unit)
 
 
 async def note_contact(
-    tx: Tx, client: Client, hotel_id: int, *, polled: bool = False, acked: bool = False
+    tx: Tx, recipient: Recipient, hotel_id: int, *, polled: bool = False, acked: bool = False
 ) -> None:
     """Record a client account's last contact, protocol version and client id, in the caller's unit
     of work.
     """
     await tx.write(
         "contact_note",
-        account_id=client.account_id,
+        account_id=recipient.account_id,
         hotel_id=hotel_id,
-        protocol=client.protocol.name,
-        client_id=client.client_id or None,
+        protocol=recipient.protocol.name,
+        client_id=recipient.client_id or None,
         polled_at=tx.now_us if polled else None,
         acked_at=tx.now_us if acked else None,
     )

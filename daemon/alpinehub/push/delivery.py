@@ -20,7 +20,7 @@ from time import monotonic
 from msgspec import Struct
 
 from alpinehub.alpinebits.actions.acknowledge import acknowledge
-from alpinehub.alpinebits.call import Client
+from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.guest_requests import Sent, mark_unsent, reservations
 from alpinehub.alpinebits.protocol import PUSH, Protocol
@@ -146,13 +146,15 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
     start of the list, so that any number of such requests stops no other.
     """
     server = target.client(private=ctx.settings["alpinehub"].push_private)
-    account = Client(account_id=due.account_id, protocol=target.login.protocol, client_id=CLIENT_ID)
+    recipient = Recipient(
+        account_id=due.account_id, protocol=target.login.protocol, client_id=CLIENT_ID
+    )
     alone = due.failures >= _ALONE_AFTER
     size, until = (1 if alone else _AT_ONCE), monotonic() + _BUSY_S
     failed: list[PushFailed] = []
     for after_id in dict.fromkeys((due.after_id if alone else "", "")):
         sent: list[Sent] = []
-        pages = reservations(ctx, account, due.hotel, size=size, after_id=after_id, sent=sent)
+        pages = reservations(ctx, recipient, due.hotel, size=size, after_id=after_id, sent=sent)
         async with aclosing(pages):
             async for page in pages:
                 if page:  # else all of it is undeliverable
@@ -160,13 +162,15 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
                         done.after_id = found[2].decode()
                     try:
                         done.pushed += await _push_page(
-                            ctx, account, server, page, gzip=target.gzip
+                            ctx, recipient, server, page, gzip=target.gzip
                         )
                     except PushFailed as problem:
                         failed.append(problem)
                     except RequestFailed as problem:
                         if problem.kind in _NOT_SENT:
-                            await ctx.store.run(partial(mark_unsent, client=account, sent=sent))
+                            await ctx.store.run(
+                                partial(mark_unsent, recipient=recipient, sent=sent)
+                            )
                         raise
                 if len(failed) * size >= _AT_ONCE or monotonic() > until:
                     break
@@ -179,7 +183,12 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
 
 
 async def _push_page(
-    ctx: Context, account: Client, server: AlpineBitsClient, page: Sequence[bytes], *, gzip: bool
+    ctx: Context,
+    recipient: Recipient,
+    server: AlpineBitsClient,
+    page: Sequence[bytes],
+    *,
+    gzip: bool,
 ) -> int:
     """Send one message; returns how many requests were accepted or rejected.
 
@@ -188,8 +197,8 @@ async def _push_page(
     found = [_UNIQUE_ID.search(xml) for xml in page]
     sent = [(one[1].decode(), one[2].decode()) for one in found if one is not None]
     answer = await server.call(PUSH, _document(page), gzip=gzip)
-    report = read_answer(answer, account.protocol, sent)
-    await _record(ctx, account, report)
+    report = read_answer(answer, recipient.protocol, sent)
+    await _record(ctx, recipient, report)
     taken = len(report.accepted) + len(report.rejected)
     if missing := len(sent) - taken:
         raise PushFailed(f"the answer does not name {missing} of {len(sent)} that were sent")
@@ -230,7 +239,7 @@ def read_answer(
     )
 
 
-async def _record(ctx: Context, account: Client, report: Acknowledgement) -> None:
+async def _record(ctx: Context, recipient: Recipient, report: Acknowledgement) -> None:
     """Record an answer; while the store is unavailable, retry for _RECORD_S, so that the same
     requests are not pushed again.
 
@@ -239,7 +248,7 @@ async def _record(ctx: Context, account: Client, report: Acknowledgement) -> Non
     give_up = monotonic() + _RECORD_S
     while True:
         try:
-            await acknowledge(ctx, account, report)
+            await acknowledge(ctx, recipient, report)
             return
         except StoreUnavailable as error:
             if monotonic() > give_up:

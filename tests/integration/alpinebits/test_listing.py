@@ -12,7 +12,7 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import Hub, open_hub, read_rq, reservations
 
 from alpinehub.alpinebits import guest_requests
-from alpinehub.alpinebits.call import Client
+from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Hotel
 from cordata import StoreUnavailable
@@ -24,7 +24,7 @@ READ = "OTA_Read:GuestRequests"
 HOTEL = Hotel(
     id=H1, code="H1", name="Hotel H1", time_zone="Europe/Rome", language="de", region="IT"
 )
-CLIENT = Client(account_id=U1, protocol=PROTOCOLS["2024-10"], client_id="asa")
+RECIPIENT = Recipient(account_id=U1, protocol=PROTOCOLS["2024-10"], client_id="asa")
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ async def test_list_goes_out_whole_when_it_is_less_than_a_page(
 async def test_page_is_recorded_as_sent_before_it_is_given_and_no_other(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         fill(hub, 7)
-        pages = guest_requests.reservations(hub.ctx, CLIENT, HOTEL)
+        pages = guest_requests.reservations(hub.ctx, RECIPIENT, HOTEL)
         for expected in (3, 6, 7):
             await anext(pages)
             sent = [row for row in hub.deliveries(U1).values() if row["first_sent_at"]]

@@ -22,7 +22,7 @@ from tests.servers.postgres import find_programs
 
 from alpinehub.accounts import add_account
 from alpinehub.alpinebits.actions.acknowledge import acknowledge
-from alpinehub.alpinebits.call import Client
+from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.rules.acknowledgement import Acknowledgement
 from alpinehub.customers.erasure import Erased, Reason, anonymous, erase
@@ -109,8 +109,8 @@ async def plant(hub: Hub) -> list[str]:
 
     await hub.ctx.store.run(unit)
     refusal = Acknowledgement(accepted=(), rejected={second: "Frau Knoedel is known here"})
-    client = Client(account_id=1, protocol=PROTOCOLS["2024-10"], client_id="pms")
-    await acknowledge(hub.ctx, client, refusal)
+    recipient = Recipient(account_id=1, protocol=PROTOCOLS["2024-10"], client_id="pms")
+    await acknowledge(hub.ctx, recipient, refusal)
     await settle(hub)
     return [first, second]
 

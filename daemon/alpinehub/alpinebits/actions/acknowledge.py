@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from alpinehub import history
-from alpinehub.alpinebits.call import Answer, Call, Client, read, respond
+from alpinehub.alpinebits.call import Answer, Call, Recipient, read, respond
 from alpinehub.alpinebits.guest_requests import entry_of, note_contact
 from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
@@ -23,12 +23,12 @@ _UNKNOWN = "no guest request with this ID was sent to this account"
 
 async def acknowledge_requests(call: Call) -> Answer:
     """Success; from 2022-10 on with a Warning for each ID that was never sent to this account."""
-    unknown = await acknowledge(call.ctx, call.client, await read(call, REPORT))
+    unknown = await acknowledge(call.ctx, call.recipient, await read(call, REPORT))
     notes = (Finding(kind="advisory", text=_UNKNOWN, record=record) for record in unknown)
     return respond(call, "OTA_NotifReportRS", Outcome(tuple(notes)))
 
 
-async def acknowledge(ctx: Context, client: Client, report: Acknowledgement) -> Sequence[str]:
+async def acknowledge(ctx: Context, recipient: Recipient, report: Acknowledgement) -> Sequence[str]:
     """Record what an account accepted and rejected; returns the IDs that were never sent to it.
 
     A repeated report changes nothing. Raises: StoreUnavailable; then a part of the report may be
@@ -39,7 +39,7 @@ async def acknowledge(ctx: Context, client: Client, report: Acknowledgement) -> 
     try:
         for part in _parts(report):
             some_accepted, some_rejected, new = await ctx.store.run(
-                partial(_record, client=client, report=part)
+                partial(_record, recipient=recipient, report=part)
             )
             accepted |= some_accepted
             rejected |= some_rejected
@@ -62,10 +62,10 @@ def _parts(report: Acknowledgement) -> Iterator[Acknowledgement]:
 
 
 async def _record(
-    tx: Tx, client: Client, report: Acknowledgement
+    tx: Tx, recipient: Recipient, report: Acknowledgement
 ) -> tuple[set[tuple[str, str]], set[str], list[Row]]:
     """Record a part; returns what is known of accepted and rejected, and the new rejections."""
-    who = {"account_id": client.account_id, "now_us": tx.now_us}
+    who = {"account_id": recipient.account_id, "now_us": tx.now_us}
     accepted: list[Row] = []
     if report.accepted:
         ids = encode_list((int(kind), unique_id) for kind, unique_id in report.accepted)
@@ -75,7 +75,7 @@ async def _record(
     if report.rejected:
         reasons = encode_list(report.rejected.items())
         known = await tx.fetch_all(
-            "listing_rejected", rejected=reasons, account_id=client.account_id
+            "listing_rejected", rejected=reasons, account_id=recipient.account_id
         )
         before = {_version(row) for row in known if row["rejected_text"] is not None}
         rejected = await tx.fetch_all("listing_reject", rejected=reasons, **who)
@@ -84,9 +84,9 @@ async def _record(
     first = [row for row in accepted if row["acked_at"] == tx.now_us]
     for event, rows in (("acknowledged", first), ("rejected", new)):
         for row in rows:
-            await history.add(tx, entry_of(row, event, client))
+            await history.add(tx, entry_of(row, event, recipient))
     for hotel_id in sorted({row["hotel_id"] for row in (*accepted, *rejected)}):
-        await note_contact(tx, client, hotel_id, acked=True)
+        await note_contact(tx, recipient, hotel_id, acked=True)
     return (
         {(str(row["unique_id_type"]), row["reservation_id"]) for row in accepted},
         {row["reservation_id"] for row in rejected},

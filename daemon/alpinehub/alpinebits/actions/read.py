@@ -48,11 +48,11 @@ async def read_requests(call: Call) -> Answer:
     if hotel is None:
         return respond(call, "OTA_ResRetrieveRS", failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
     since_us = moment_us(wanted.start, hotel.time_zone) if wanted.start is not None else None
-    pages = reservations(call.ctx, call.client, hotel, since_us=since_us)
+    pages = reservations(call.ctx, call.recipient, hotel, since_us=since_us)
     # A single page is sent with a Content-Length, which some old clients prefer.
     begun = await anext(pages)
     second = await anext(pages, None)
-    await note_poll(call.ctx, call.client, hotel.id)
+    await note_poll(call.ctx, call.recipient, hotel.id)
     if second is None:
         return response(begun)
     return _parts(begun + second, pages)

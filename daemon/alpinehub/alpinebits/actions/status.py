@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from alpinehub import history
-from alpinehub.alpinebits.call import Answer, Call, Client, read, respond
+from alpinehub.alpinebits.call import Answer, Call, Recipient, read, respond
 from alpinehub.alpinebits.document import escape_attribute, tag
 from alpinehub.alpinebits.guest_requests import entry_of
 from alpinehub.alpinebits.moment import moment_us
@@ -82,7 +82,7 @@ async def update_statuses(call: Call) -> Answer:
     for start in range(0, len(updates), BATCH):
         part = updates[start : start + BATCH]
         known |= await call.ctx.store.run(
-            partial(_record, client=call.client, hotels=hotels, updates=part)
+            partial(_record, recipient=call.recipient, hotels=hotels, updates=part)
         )
     if not updates:
         return respond(call, _RESPONSE, failed(UNABLE, "there is no HotelReservation"))
@@ -100,11 +100,11 @@ async def update_statuses(call: Call) -> Answer:
 
 
 async def _record(
-    tx: Tx, client: Client, hotels: Mapping[int, Hotel], updates: Sequence[StatusUpdate]
+    tx: Tx, recipient: Recipient, hotels: Mapping[int, Hotel], updates: Sequence[StatusUpdate]
 ) -> set[str]:
     """Record updates; returns the ids that are guest requests of these hotels."""
     ids = encode_list(sorted({one.id for one in updates}))
-    rows = await tx.fetch_all("status_find", ids=ids, account_id=client.account_id)
+    rows = await tx.fetch_all("status_find", ids=ids, account_id=recipient.account_id)
     found = {row["reservation_id"]: row for row in rows if row["hotel_id"] in hotels}
     for name, row in found.items():
         zone = hotels[row["hotel_id"]].time_zone
@@ -116,13 +116,13 @@ async def _record(
         ]
         at, _, status = max(stated)
         if at >= (row["hotel_status_at"] or 0):
-            await _set(tx, client, row, status, at)
+            await _set(tx, recipient, row, status, at)
     return set(found)
 
 
-async def _set(tx: Tx, client: Client, row: Row, status: str, at: int) -> None:
+async def _set(tx: Tx, recipient: Recipient, row: Row, status: str, at: int) -> None:
     if (status, at) == (row["hotel_status"], row["hotel_status_at"]):
         return
     await tx.write("status_set", id=row["reservation_id"], status=status, at=at)
     if status != row["hotel_status"]:
-        await history.add(tx, entry_of(row, "status", client, res_status=status))
+        await history.add(tx, entry_of(row, "status", recipient, res_status=status))
