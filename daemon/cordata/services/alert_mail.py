@@ -30,7 +30,7 @@ class AlertMailService:
     sent as any other.
     """
 
-    name = "alertmail"
+    name = "alert_mail"
 
     def __init__(self, leadership: Leadership, config: AlertConfig, mail: MailConfig) -> None:
         self._leadership = leadership

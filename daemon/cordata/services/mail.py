@@ -45,7 +45,7 @@ _STORE_BACKOFF = Backoff(0.5, 30.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
+class _Outcome:
     """The result of one attempt to send a row."""
 
     state: str
@@ -132,7 +132,7 @@ class MailService:
             row = await ctx.store.read(lambda tx: tx.fetch_one("mail.due", now_us=tx.now_us))
             if row is None or ctx.now_us() - row["created_at"] < self._config.give_up_s * 1e6:
                 return row
-            await self._end(ctx, row, _failed("given up: it is too old"))
+            await self._record(ctx, row, _failed("given up: it is too old"))
 
     async def _until_next(self, ctx: Context) -> float:
         async def unit(tx: Tx) -> int | None:
@@ -155,19 +155,19 @@ class MailService:
             await _begin(ctx, row)
             begun = clock.monotonic()
             try:
-                end = await self._deliver(client, row)
+                outcome = await self._deliver(client, row)
             except SmtpUnavailable as error:
                 self._count("later", begun)
-                await self._end(ctx, row, self._later(row, str(error)))
+                await self._record(ctx, row, self._later(row, str(error)))
                 raise
-            self._count("later" if end.state == "pending" else end.state, begun)
-            await self._end(ctx, row, end)
+            self._count("later" if outcome.state == "pending" else outcome.state, begun)
+            await self._record(ctx, row, outcome)
 
     def _count(self, outcome: str, begun: float) -> None:
         if self._metrics is not None:
             self._metrics.count(outcome, clock.monotonic() - begun)
 
-    async def _deliver(self, client: SMTP, row: Row) -> _End:
+    async def _deliver(self, client: SMTP, row: Row) -> _Outcome:
         try:
             sender = address(self._config.sender)
             recipients, message = self._message(row)
@@ -185,7 +185,7 @@ class MailService:
             )
         except MailRejected as error:
             return _failed(str(error)) if error.code >= 500 else self._later(row, str(error))
-        return self._ended(row, delivery_result(recipients, refused))
+        return self._outcome_of(row, delivery_result(recipients, refused))
 
     def _message(self, row: Row) -> tuple[list[str], bytes]:
         to = json.loads(row["to"])
@@ -202,36 +202,36 @@ class MailService:
         )
         return list(dict.fromkeys(address(one) for one in remaining)), message
 
-    def _ended(self, row: Row, result: DeliveryResult) -> _End:
+    def _outcome_of(self, row: Row, result: DeliveryResult) -> _Outcome:
         codes = ", ".join(map(str, result.codes))
         error = f"{result.refused_count} of the recipients refused: {codes}" if codes else None
         if result.remaining:
-            end = self._later(row, f"refused for now: {codes}", list(result.remaining))
-            return dataclasses.replace(end, accepted=result.accepted_count > 0)
+            outcome = self._later(row, f"refused for now: {codes}", list(result.remaining))
+            return dataclasses.replace(outcome, accepted=result.accepted_count > 0)
         anyone = result.accepted_count > 0 or row["sent_at"] is not None
-        return _End(state="sent" if anyone else "failed", accepted=anyone, last_error=error)
+        return _Outcome(state="sent" if anyone else "failed", accepted=anyone, last_error=error)
 
-    def _later(self, row: Row, error: str, remaining: list[str] | None = None) -> _End:
+    def _later(self, row: Row, error: str, remaining: list[str] | None = None) -> _Outcome:
         before = json.loads(row["remaining"]) if row["remaining"] else None
-        return _End(
+        return _Outcome(
             state="pending",
             remaining=remaining or before,
             last_error=error,
             delay_s=self._backoff.delay_s(row["attempts"] + 1),
         )
 
-    async def _end(self, ctx: Context, row: Row, end: _End) -> None:
+    async def _record(self, ctx: Context, row: Row, outcome: _Outcome) -> None:
         """Store the result, and retry while the store is away: else the mail is sent again."""
 
         async def unit(tx: Tx) -> None:
             await tx.execute(
                 "mail.end",
                 id=row["id"],
-                state=end.state,
-                remaining=json.dumps(end.remaining) if end.remaining else None,
-                last_error=end.last_error,
-                next_at=tx.now_us + int(end.delay_s * 1e6),
-                sent_at=tx.now_us if end.accepted else None,
+                state=outcome.state,
+                remaining=json.dumps(outcome.remaining) if outcome.remaining else None,
+                last_error=outcome.last_error,
+                next_at=tx.now_us + int(outcome.delay_s * 1e6),
+                sent_at=tx.now_us if outcome.accepted else None,
             )
 
         failures = 0
@@ -246,21 +246,21 @@ class MailService:
             if self.heartbeat is not None:
                 self.heartbeat.touch()
             await asyncio.sleep(_STORE_BACKOFF.delay_s(failures))
-        self._tell(row, end)
+        self._tell(row, outcome)
 
-    def _tell(self, row: Row, end: _End) -> None:
+    def _tell(self, row: Row, outcome: _Outcome) -> None:
         """Ids and codes only: recipients and subjects stay out of the log."""
         about: dict[str, Any] = {"mail": row["id"], "message_id_header": row["message_id"]}
-        if end.state == "sent":
+        if outcome.state == "sent":
             extra = fields(events.MAIL_SENT, **about)
-            note = f"; {end.last_error}" if end.last_error else ""
+            note = f"; {outcome.last_error}" if outcome.last_error else ""
             log.info("mail %d is sent%s", row["id"], note, extra=extra)
         else:
-            failed = end.state == "failed"
+            failed = outcome.state == "failed"
             extra = fields(events.MAIL_FAILED, **about)
             level = logging.ERROR if failed else logging.WARNING
-            fate = "failed" if failed else f"waits {end.delay_s:.0f} s"
-            log.log(level, "mail %d %s: %s", row["id"], fate, end.last_error, extra=extra)
+            fate = "failed" if failed else f"waits {outcome.delay_s:.0f} s"
+            log.log(level, "mail %d %s: %s", row["id"], fate, outcome.last_error, extra=extra)
 
     def _back_off(self, error: SmtpUnavailable) -> float:
         self._failures += 1
@@ -280,5 +280,5 @@ async def _begin(ctx: Context, row: Row) -> None:
     await ctx.store.run(lambda tx: tx.execute("mail.begin", id=row["id"]))
 
 
-def _failed(error: str) -> _End:
-    return _End(state="failed", last_error=error)
+def _failed(error: str) -> _Outcome:
+    return _Outcome(state="failed", last_error=error)

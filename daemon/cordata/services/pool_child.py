@@ -29,7 +29,7 @@ log = logger("cordata.pool")
 class PoolChildGate:
     """Delays READY, and no other service: the services of its layer, the intake, start together."""
 
-    name = "pool children's start"
+    name = "pool_children_start"
 
     def __init__(self, ready: asyncio.Event) -> None:
         self.ready = ready
@@ -42,7 +42,7 @@ class PoolChildGate:
 class PoolChildService:
     """Keeps the children. The role is ready without them: calls wait in the clients meanwhile."""
 
-    name = "pool children"
+    name = "pool_children"
 
     def __init__(self, spec: ChildSpec, config: PoolConfig, store: SessionStore) -> None:
         """`spec`: of the first child; the others get the places after it."""
