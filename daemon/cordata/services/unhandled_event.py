@@ -18,7 +18,7 @@ from cordata.store import Store, published_types
 log = logger("cordata.groups")
 
 #: An alert is raised when no process has run a group for this long.
-_ABSENT_S = 3600.0
+ABSENT_S = 3600.0
 _ABSENT_EVERY_S = 300.0
 #: After a start of the whole system, workers have this long to say which groups they have.
 _GRACE_S = 600.0
@@ -30,7 +30,7 @@ class AbsentGroupService:
     wait. Each absence is reported once.
     """
 
-    name = "absent groups"
+    name = "absent_groups"
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
@@ -50,7 +50,7 @@ class AbsentGroupService:
 
     async def run_once(self, ctx: Context) -> list[str]:
         """One pass. Returns the groups that are absent."""
-        before = ctx.now_us() - int(_ABSENT_S * 1e6)
+        before = ctx.now_us() - int(ABSENT_S * 1e6)
 
         rows = await ctx.store.read(lambda tx: tx.fetch_all("group.absent", before=before))
         absent = {row["group"]: row["present_at"] for row in rows}
@@ -68,7 +68,7 @@ class AbsentGroupService:
 class UnhandledTypeService:
     """In each worker: warns of types that it publishes and that no group handles, of each once."""
 
-    name = "unhandled types"
+    name = "unhandled_types"
 
     def __init__(self, store: Store, handled: Collection[str]) -> None:
         """`handled`: the types that this application handles, or publishes for others."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cordata.doctor.judge import judge_wal
+from cordata.services.unhandled_event import ABSENT_S
 from cordata.status.snapshot import Snapshot, UnitState
 
 State = Literal["healthy", "degraded", "down"]
@@ -14,8 +15,6 @@ State = Literal["healthy", "degraded", "down"]
 _STABLE_S = 60.0
 #: Longest time that a message or a mail should wait.
 _MESSAGE_S, _MAIL_S = 60.0, 900.0
-#: As the alert of an absent group.
-_ABSENT_S = 3600.0
 #: Share of its watchdog's time after which a process is late: it notifies three times as often.
 _LATE = 0.8
 
@@ -129,7 +128,7 @@ def _store(snapshot: Snapshot) -> Iterator[Reason]:
 
 def _groups(snapshot: Snapshot) -> Iterator[Reason]:
     for group in snapshot.groups:
-        if group.absent_s > _ABSENT_S:
+        if group.absent_s > ABSENT_S:
             hours = group.absent_s / 3600
             text = (
                 f"{group.group}: no process has handled it for {hours:.0f} h: `cordata group list`"
