@@ -52,9 +52,9 @@ _FIRST_ROWS = 100
 #: A row is left out while another one has its unique value; the next round finds that one changed.
 _ROUNDS = 3
 _DRAW_S = 0.2
-#: PostgreSQL gives numbers to transactions that roll back, SQLite gives one again after the row
-#: with the highest is deleted. A position that was read from such a number must not be beyond the
-#: next one, or the next events would be taken for handled.
+#: Numbers may have been given to transactions that were rolled back, and to rows that are deleted;
+#: the copy goes on after its last row. A position that was read from such a number must not be
+#: beyond the next one, or the next events would be taken for handled.
 _POSITIONS = (
     ("consumer_group", "since", "event"),
     ("subscription", "origin", "stored_event"),

@@ -11,6 +11,7 @@ import pytest
 from tests.contract.store.conftest import Opener
 
 from cordata.broker.group import Group, register
+from cordata.broker.inspection import delete_done
 from cordata.clock import to_us
 from cordata.errors import Conflict, PermanentError
 from cordata.store import Row, Store, Tx
@@ -57,6 +58,23 @@ async def test_event_is_not_there_when_its_unit_fails(opened: Opener) -> None:
             await store.run(unit)
         assert await events(store) == []
         assert await store.wait("queue", 0.01) is False
+
+
+async def test_position_is_not_given_again_when_all_events_are_deleted(opened: Opener) -> None:
+    """A group gets only events after the position at which it was registered."""
+    async with opened() as store:
+
+        async def publish(tx: Tx) -> str:
+            return await tx.publish("booking.made", {})
+
+        deleted = await store.run(publish)
+        before = await store.read(lambda tx: tx.fetch_one("inspection.span"))
+        await store.run(lambda tx: delete_done(tx, [deleted]))
+        assert await events(store) == []
+        await store.run(publish)
+        after = await store.read(lambda tx: tx.fetch_one("inspection.span"))
+        assert before is not None and after is not None
+        assert after["lowest"] > before["highest"]
 
 
 async def test_event_is_due_at_its_moment_and_at_once_when_that_is_past(opened: Opener) -> None:
