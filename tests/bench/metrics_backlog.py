@@ -28,11 +28,11 @@ from cordata.metrics.backlog import read_backlog
 async def measure(state: Path, rounds: int) -> float:
     """Median milliseconds, after the first one."""
     async with opened(state) as store:
-        await read_backlog(store)
+        await store.read(read_backlog)
         found = []
         for _ in range(rounds):
             begun = time.perf_counter()
-            await read_backlog(store)
+            await store.read(read_backlog)
             found.append((time.perf_counter() - begun) * 1000)
     return statistics.median(found)
 

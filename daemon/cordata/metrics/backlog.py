@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cordata.store import Row, Store, Tx
+from cordata.store import Row, Tx
 
 #: Counts end here. With a million messages in three groups it takes 32 ms on PostgreSQL and 71 ms,
 #: in a thread, on SQLite; with ten thousand 26 and 12 (tests/bench/metrics_backlog.py).
@@ -16,17 +16,20 @@ LIMIT = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBacklog:
-    """The open messages of a consumer group; those in Redis are not counted."""
+    """The open messages of a consumer group, each count up to LIMIT; those in Redis are not
+    counted.
+    """
 
     group: str
+    broker: str
     ready: int
     scheduled: int
     claimed: int
-    dead: int
     #: Those of ready and scheduled that have failed before.
     retrying: int
-    #: How long the oldest message that is due has waited; 0: none is due.
-    oldest_s: float
+    dead: int
+    #: How long the oldest message that is due has waited; None: none is due.
+    oldest_s: float | None
     #: Seconds since a process with this group was present.
     absent_s: float
 
@@ -37,40 +40,37 @@ class Backlog:
 
     groups: Sequence[GroupBacklog]
     mails: int
-    #: Age of the oldest mail that waits; 0: none waits.
-    oldest_mail_s: float
+    #: Age of the oldest mail that waits; None: none waits.
+    oldest_mail_s: float | None
     #: Number of terms of the primary so far: it grows with each change of the primary.
     term: int
 
 
-async def read_backlog(store: Store) -> Backlog:
-    """Ask the store. Raises: StoreUnavailable."""
-    return await store.read(_read)
-
-
-async def _read(tx: Tx) -> Backlog:
+async def read_backlog(tx: Tx) -> Backlog:
+    """Ask the store."""
     now_us = tx.now_us
-    scheduled = await _by_group(tx, "metrics.scheduled")
-    claimed = await _by_group(tx, "metrics.claimed")
-    dead = await _by_group(tx, "metrics.dead")
+    kinds = ("suspect", "scheduled", "claimed", "dead")
+    counted = {kind: await _by_group(tx, f"metrics.{kind}") for kind in kinds}
     groups = []
     for row in await tx.fetch_all("metrics.groups"):
         name = row["group"]
-        found = [
+        ready = [
             await tx.fetch_one(query, group=name, limit=LIMIT)
             for query in ("metrics.ready", "metrics.keyed")
         ]
-        found.append(scheduled.get(name))
-        due = [one["due_at"] for one in found if one is not None and one["due_at"] is not None]
+        ready.append(counted["suspect"].get(name))
+        waiting = [one for one in (*ready, counted["scheduled"].get(name)) if one is not None]
+        due = [at for one in waiting if (at := one["due_at"]) is not None and at <= now_us]
         groups.append(
             GroupBacklog(
                 group=name,
-                ready=min(LIMIT, sum(one["count"] for one in found[:2] if one is not None)),
-                scheduled=_count(scheduled, name),
-                claimed=_count(claimed, name),
-                dead=_count(dead, name),
-                retrying=sum(one["retrying"] for one in found if one is not None),
-                oldest_s=max(0.0, (now_us - min(due)) / 1e6) if due else 0.0,
+                broker=row["broker"],
+                ready=min(LIMIT, sum(one["count"] for one in ready if one is not None)),
+                scheduled=_count(counted["scheduled"], name),
+                claimed=_count(counted["claimed"], name),
+                retrying=min(LIMIT, sum(one["retrying"] for one in waiting)),
+                dead=_count(counted["dead"], name),
+                oldest_s=(now_us - min(due)) / 1e6 if due else None,
                 absent_s=max(0.0, (now_us - row["present_at"]) / 1e6),
             )
         )
@@ -81,9 +81,14 @@ async def _read(tx: Tx) -> Backlog:
     return Backlog(
         groups=groups,
         mails=mail["count"],
-        oldest_mail_s=0.0 if oldest_at is None else max(0.0, (now_us - oldest_at) / 1e6),
+        oldest_mail_s=None if oldest_at is None else max(0.0, (now_us - oldest_at) / 1e6),
         term=0 if lease is None else lease["term"],
     )
+
+
+def shown(count: int) -> str:
+    """A count, which may have ended at LIMIT, as text."""
+    return str(count) if count < LIMIT else f"{LIMIT:,}+"
 
 
 async def _by_group(tx: Tx, query: str) -> Mapping[str, Row]:

@@ -89,14 +89,14 @@ class Page:
             ("oldest_message_seconds", "Age of the oldest message that is due.", "oldest_s"),
             ("group_absent_seconds", "Time since a process handled the group.", "absent_s"),
         ):
-            samples = [([one.group], float(getattr(one, key))) for one in backlog.groups]
+            samples = [([one.group], float(getattr(one, key) or 0)) for one in backlog.groups]
             yield _gauge(f"cordata_queue_{name}", text, ["group"], samples)
         for name, text, value in (
             ("mail_waiting", "Mails that wait, counted up to 10000.", backlog.mails),
             ("mail_oldest_seconds", "Age of the oldest mail that waits.", backlog.oldest_mail_s),
             ("primary_term", "Number of the primary's term: grows with each change.", backlog.term),
         ):
-            yield _gauge(f"cordata_{name}", text, [], [([], float(value))])
+            yield _gauge(f"cordata_{name}", text, [], [([], float(value or 0))])
 
 
 def _gauge(

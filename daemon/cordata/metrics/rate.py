@@ -1,13 +1,13 @@
-"""Rate and latency of the HTTP server of a worker: its counters now, less their oldest sample."""
+"""Rates of the last seconds: the counters of a process now, less their oldest sample."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from cordata.metrics.file import Reading, Series
-from cordata.metrics.series import IN_FLIGHT, REQUEST_SECONDS, REQUESTS, SHORT
+from cordata.metrics.series import HANDLER_ATTEMPTS, IN_FLIGHT, REQUEST_SECONDS, REQUESTS, SHORT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,18 @@ def http_rate(reading: Reading) -> HttpRate | None:
         p50_ms=_milliseconds(quantile(0.5, counts, SHORT)),
         p99_ms=_milliseconds(quantile(0.99, counts, SHORT)),
     )
+
+
+def handled_per_s(readings: Iterable[Reading]) -> dict[str, float]:
+    """Messages handled per second, by consumer group, by all these processes together."""
+    rates: dict[str, float] = {}
+    for one in readings:
+        for series in one.values if one.alive and one.before is not None else ():
+            labels = dict(series.labels)
+            if series.name == HANDLER_ATTEMPTS.name and labels["outcome"] == "done":
+                rate = _grown(one, series)[0] / max(one.span_s, 0.001)
+                rates[labels["group"]] = rates.get(labels["group"], 0.0) + rate
+    return rates
 
 
 def _milliseconds(seconds: float | None) -> float | None:

@@ -114,7 +114,7 @@ class MetricsService:
                 return self._backlog
             try:
                 async with asyncio.timeout(_STORE_S):
-                    self._backlog = await read_backlog(self._store)
+                    self._backlog = await self._store.read(read_backlog)
             except (CordataError, TimeoutError):  # it may have no tables yet
                 self._backlog = None
             self._asked_at = clock.monotonic()

@@ -20,13 +20,13 @@ from cordata.context_factory import metrics_directory, pool_directory
 from cordata.doctor.finding import in_thread
 from cordata.doctor.judge import Space, judge_space
 from cordata.errors import CordataError, StoreUnavailable
+from cordata.metrics.backlog import read_backlog
 from cordata.metrics.file import read_all
-from cordata.metrics.rate import http_rate
+from cordata.metrics.rate import handled_per_s, http_rate
 from cordata.process import Process, plain_name
 from cordata.status.snapshot import (
     AlertState,
     DiskState,
-    GroupState,
     JobState,
     MailState,
     PoolState,
@@ -212,7 +212,10 @@ def _space(path: Path) -> DiskState:
 
 async def _http(config: Config) -> Mapping[str, Any]:
     readings = await in_thread(lambda: read_all(metrics_directory(config)))
-    return {"http": [rate for one in readings if (rate := http_rate(one)) is not None]}
+    return {
+        "http": [rate for one in readings if (rate := http_rate(one)) is not None],
+        "handled": handled_per_s(readings),
+    }
 
 
 async def _store(config: Config) -> Mapping[str, Any]:
@@ -247,15 +250,11 @@ async def _rows(tx: Tx, config: Config) -> Mapping[str, Any]:
     def age_s(at_us: int) -> float:
         return max(0.0, (now_us - at_us) / 1e6)
 
-    def age_or_none_s(at_us: int | None) -> float | None:
-        return None if at_us is None else age_s(at_us)
-
     lease = await tx.fetch_one("status.primary")
     processes = [Process.from_row(row) for row in await tx.fetch_all("process.all")]
-    mail = await tx.fetch_one("status.mail")
+    backlog = await read_backlog(tx)
     failed = await tx.fetch_one("status.failed_mail", since=now_us - _DAY_US)
-    assert mail is not None and failed is not None
-    groups = await tx.fetch_all("status.groups", now_us=now_us)
+    assert failed is not None
     jobs = {row["job"]: row for row in await tx.fetch_all("status.jobs")}
     alerts = await tx.fetch_all("status.alerts", since=now_us - _DAY_US, limit=_ALERTS)
     return {
@@ -277,20 +276,7 @@ async def _rows(tx: Tx, config: Config) -> Mapping[str, Any]:
             )
             for one in processes
         ],
-        "groups": [
-            GroupState(
-                group=row["group"],
-                broker=row["broker"],
-                ready=row["ready"],
-                scheduled=row["scheduled"],
-                claimed=row["claimed"],
-                retrying=row["retrying"],
-                dead=row["dead"],
-                oldest_s=age_or_none_s(row["due_at"]),
-                absent_s=age_s(row["present_at"]),
-            )
-            for row in groups
-        ],
+        "groups": backlog.groups,
         "blocked": {
             row["subscription"]: row["count"] for row in await tx.fetch_all("status.blocked")
         },
@@ -306,8 +292,8 @@ async def _rows(tx: Tx, config: Config) -> Mapping[str, Any]:
             for row in jobs.values()
         ],
         "mail": MailState(
-            waiting=mail["waiting"],
-            oldest_s=age_or_none_s(mail["oldest_at"]),
+            waiting=backlog.mails,
+            oldest_s=backlog.oldest_mail_s,
             failed=failed["count"],
             configured=bool(config.mail.host),
         ),

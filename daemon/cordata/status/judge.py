@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cordata.doctor.judge import judge_wal
+from cordata.metrics.backlog import shown
 from cordata.services.unhandled_event import ABSENT_S
 from cordata.status.snapshot import Snapshot, UnitState
 
@@ -135,10 +136,11 @@ def _groups(snapshot: Snapshot) -> Iterator[Reason]:
             )
             yield _degraded("groups", text)
         elif group.oldest_s is not None and group.oldest_s > _MESSAGE_S:
-            text = f"{group.group}: {group.ready} messages wait, the oldest {group.oldest_s:.0f} s"
+            waiting = f"{shown(group.ready)} messages wait"
+            text = f"{group.group}: {waiting}, the oldest {group.oldest_s:.0f} s"
             yield _degraded("groups", text)
         if group.dead:
-            text = f"{group.group}: {group.dead} dead letters: `cordata dlq list`"
+            text = f"{group.group}: {shown(group.dead)} dead letters: `cordata dlq list`"
             yield _degraded("groups", text)
     for subscription, count in snapshot.blocked.items():
         text = f"{subscription}: {count} partitions are blocked: `cordata subscriptions list`"
@@ -153,7 +155,8 @@ def _rest(snapshot: Snapshot) -> Iterator[Reason]:
         if mail.failed:
             yield _degraded("mail", f"{mail.failed} mails were given up in the last 24 hours")
         if mail.configured and mail.oldest_s is not None and mail.oldest_s > _MAIL_S:
-            yield _degraded("mail", f"{mail.waiting} mails wait, the oldest {mail.oldest_s:.0f} s")
+            text = f"{shown(mail.waiting)} mails wait, the oldest {mail.oldest_s:.0f} s"
+            yield _degraded("mail", text)
     for pool in snapshot.pool:
         if pool.start_error:
             text = f"no child of worker {pool.worker} starts: {pool.start_error}"

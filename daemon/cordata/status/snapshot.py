@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cordata.metrics.backlog import GroupBacklog
 from cordata.metrics.rate import HttpRate
 
 
@@ -62,24 +63,6 @@ class PrimaryState:
     released: bool
     #: Whether the holder is a process of this host that has ended.
     gone: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupState:
-    """The open messages of a consumer group; those in Redis are not counted."""
-
-    group: str
-    broker: str
-    ready: int
-    scheduled: int
-    claimed: int
-    #: Those of ready and scheduled that have failed before.
-    retrying: int
-    dead: int
-    #: How long the oldest one that is due has waited; None: none is due.
-    oldest_s: float | None
-    #: Seconds since a process with this group was present.
-    absent_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +152,9 @@ class Snapshot:
     primary: PrimaryState | None = None
     #: The requests of each worker of this host, within the last seconds.
     http: Sequence[HttpRate] = ()
-    groups: Sequence[GroupState] = ()
+    groups: Sequence[GroupBacklog] = ()
+    #: Messages that the workers of this host handled per second, by group, within the last seconds.
+    handled: Mapping[str, float] = field(default_factory=dict)
     #: Partitions of subscriptions that wait for an operator, by subscription.
     blocked: Mapping[str, int] = field(default_factory=dict)
     jobs: Sequence[JobState] = ()

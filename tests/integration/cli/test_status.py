@@ -32,6 +32,7 @@ from cordata.process import ProcessLease, this_process
 PARTS = {"units", "processes", "primary", "groups", "blocked", "jobs", "mail", "alerts", "store"}
 PARTS |= {
     "http",
+    "handled",
     "pool",
     "disk",
     "errors",

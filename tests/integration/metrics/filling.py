@@ -17,21 +17,29 @@ _NUMBERS = {
 _GROUP = """INSERT INTO consumer_group ("group", type, since, registered_at, present_at)
 VALUES ('{group}', 'a', 0, 0, 1000)"""
 _MESSAGES = """INSERT INTO message
-(event_id, "group", position, key, priority, state, next_at, owner, claim, attempts, dead_at)
-SELECT '{group}-{state}-' || n, '{group}', n, {key}, 0, '{state}', 1000 + n, 'me', n, n % 2, n
+(event_id, "group", position, key, priority, state, next_at, owner, claim, attempts, suspect,
+ dead_at)
+SELECT '{group}-{state}-' || n, '{group}', n, {key}, 0, '{state}', 1000 + n, 'me', n, n % 2,
+       {suspect}, n
 FROM numbers"""
 _MAILS = """INSERT INTO mail (message_id, "to", subject, text, next_at, created_at)
 SELECT 'm' || n, '[]', 's', 't', n, 2000 + n FROM numbers"""
 
 
 def fill(
-    state: Path, count: int, *, group: str = "g", of: str = "ready", keyed: bool = False
+    state: Path,
+    count: int,
+    *,
+    group: str = "g",
+    of: str = "ready",
+    keyed: bool = False,
+    suspect: bool = False,
 ) -> None:
     """Add a group and `count` messages, due at 1.001 ms, 1.002 ms ... after the epoch; every second
     one has failed before.
     """
     key = "'k' || (n % 100)" if keyed else "NULL"
-    messages = _MESSAGES.format(group=group, state=of, key=key)
+    messages = _MESSAGES.format(group=group, state=of, key=key, suspect=suspect)
     _execute(state, [_GROUP.format(group=group), "numbers" + messages], count)
 
 

@@ -21,19 +21,21 @@ async def test_backlog_has_what_waits_by_group_and_state(state: Path) -> None:
     fill(state, 3, group="c", of="scheduled")
     fill(state, 2, group="d", of="claimed")
     fill(state, 5, group="e", of="dead")
+    fill(state, 3, group="f", suspect=True)
     fill_mail(state, 6)
     async with opened(state) as store:
         now_s = store.now_us() / 1e6
-        found = await read_backlog(store)
-    assert [one.group for one in found.groups] == ["a", "b", "c", "d", "e"]
-    a, b, c, d, e = found.groups
+        found = await store.read(read_backlog)
+    assert [one.group for one in found.groups] == ["a", "b", "c", "d", "e", "f"]
+    a, b, c, d, e, f = found.groups
     assert counts(a) == (7, 0, 0, 0) and a.retrying == 4
     assert counts(b) == (4, 0, 0, 0) and b.retrying == 2
     assert counts(c) == (0, 3, 0, 0) and c.retrying == 2
     assert counts(d) == (0, 0, 2, 0) and counts(e) == (0, 0, 0, 5)
-    for group in (a, b, c):  # due since the epoch
+    assert counts(f) == (3, 0, 0, 0) and f.retrying == 2
+    for group in (a, b, c, f):  # due since the epoch
         assert group.oldest_s == pytest.approx(now_s, abs=3600)
-    assert d.oldest_s == e.oldest_s == 0.0
+    assert d.oldest_s is e.oldest_s is None
     assert a.absent_s == pytest.approx(now_s, abs=3600)
     assert found.mails == 6 and found.oldest_mail_s == pytest.approx(now_s, abs=3600)
     assert found.term == 0
@@ -49,7 +51,7 @@ async def test_counts_end_at_the_limit(state: Path, monkeypatch: pytest.MonkeyPa
     fill_mail(state, 250)
     async with opened(state) as store:
         now_s = store.now_us() / 1e6
-        found = await read_backlog(store)
+        found = await store.read(read_backlog)
     assert [max(counts(one)) for one in found.groups] == [100] * 5
     assert found.groups[0].oldest_s == pytest.approx(now_s, abs=3600)
     assert found.mails == 100

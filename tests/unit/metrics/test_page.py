@@ -24,6 +24,7 @@ BACKLOG = Backlog(
     groups=[
         GroupBacklog(
             group='a"b\\c',
+            broker="store",
             ready=3,
             scheduled=2,
             claimed=1,

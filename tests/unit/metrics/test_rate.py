@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cordata.metrics.file import Reading, Series
-from cordata.metrics.rate import http_rate, quantile
-from cordata.metrics.series import SHORT, http_series
+from cordata.metrics.rate import handled_per_s, http_rate, quantile
+from cordata.metrics.series import HANDLER_ATTEMPTS, SHORT, http_series
 
 Values = dict[Series, tuple[float, ...]]
 
@@ -55,6 +55,13 @@ def test_rate_counts_what_came_since_the_sample() -> None:
     assert (rate.requests_per_s, rate.errors_per_s, rate.in_flight) == (10.0, 0.5, 3)
     assert rate.p50_ms == pytest.approx(0.5 * 50 / 80)
     assert rate.p99_ms == pytest.approx(0.5 + 0.5 * 19 / 20)
+
+
+def test_handled_messages_are_those_of_all_processes() -> None:
+    done = HANDLER_ATTEMPTS.series(group="a", outcome="done")
+    retry = HANDLER_ATTEMPTS.series(group="a", outcome="retry")
+    one = reading({done: (70.0,), retry: (9.0,)}, {done: (20.0,), retry: (0.0,)})
+    assert handled_per_s([one, reading({done: (10.0,)}, {done: (0.0,)})]) == {"a": 6.0}
 
 
 def test_process_without_http_has_no_rate() -> None:

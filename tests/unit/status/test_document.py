@@ -8,6 +8,7 @@ from dataclasses import fields
 import pytest
 from tests.host.documents import text_of
 
+from cordata.metrics.backlog import GroupBacklog
 from cordata.status import snapshot
 
 TABLE = dict(re.findall(r"^\| (`[^|]*`) \| (.*) \|$", text_of("operate/operate.md"), re.MULTILINE))
@@ -15,7 +16,7 @@ RECORDS = {
     "units": snapshot.UnitState,
     "processes": snapshot.ProcessState,
     "primary": snapshot.PrimaryState,
-    "groups": snapshot.GroupState,
+    "groups": GroupBacklog,
     "jobs": snapshot.JobState,
     "mail": snapshot.MailState,
     "alerts": snapshot.AlertState,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from cordata.metrics.backlog import GroupBacklog
 from cordata.metrics.rate import HttpRate
 from cordata.status.judge import judge, worst
 from cordata.status.snapshot import (
     DiskState,
-    GroupState,
     JobState,
     MailState,
     PoolState,
@@ -36,7 +36,7 @@ WORKER = UnitState(
 )
 OTHER = replace(WORKER, unit="worker@1.service")
 PRIMARY = replace(WORKER, unit="primary.service")
-GROUP = GroupState(
+GROUP = GroupBacklog(
     group="shop.pack",
     broker="store",
     ready=3,

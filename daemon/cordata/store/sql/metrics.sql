@@ -1,8 +1,8 @@
--- What waits, for a scrape. Every statement reads :limit rows at most, in the order of an index: the
+-- What waits, for a scrape and for `cordata status`. Every statement reads :limit rows at most, in the order of an index: the
 -- counts end there, and the cost does not grow with the backlog.
 
 -- name: metrics.groups
-SELECT "group", present_at FROM consumer_group ORDER BY "group";
+SELECT "group", broker, present_at FROM consumer_group ORDER BY "group";
 
 -- name: metrics.ready
 -- The ready messages of a group that are claimed next: how many, how many of them failed before, and
@@ -20,6 +20,15 @@ SELECT count(*) AS count, count(CASE WHEN attempts > 0 THEN 1 END) AS retrying,
 FROM (SELECT attempts, next_at FROM message
       WHERE "group" = :group AND state = 'ready' AND key IS NOT NULL
       ORDER BY key, position LIMIT :limit) AS m;
+
+-- name: metrics.suspect
+-- Of all groups, ready messages without a key whose owner died: each is claimed alone.
+SELECT "group", count(*) AS count, count(CASE WHEN attempts > 0 THEN 1 END) AS retrying,
+       min(next_at) AS due_at
+FROM (SELECT "group", attempts, next_at FROM message
+      WHERE state = 'ready' AND suspect AND key IS NULL
+      ORDER BY "group", position LIMIT :limit) AS m
+GROUP BY "group";
 
 -- name: metrics.scheduled
 -- Of all groups, the first that are due.
