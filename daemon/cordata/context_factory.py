@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from cordata.pool.client.client import Client
     from cordata.pool.shared.protocol import CommandOptions
 
+#: Shortest token of the status page: nobody can guess it.
+_TOKEN_CHARS = 20
+
 
 def chains_of(app: App) -> tuple[Chain, ...]:
     """The migration chains of a process: the runtime's own, then the application's."""
@@ -64,6 +67,18 @@ def broker_passwords(config: Config) -> Passwords:
 
     credentials = Credentials(config.paths.credentials)
     return Passwords(credentials.text("redis-password"), credentials.text("sentinel-password"))
+
+
+def status_token(config: Config) -> str:
+    """The credential of the status page. Raises: ConfigError when it is missing or too short."""
+    token = Credentials(config.paths.credentials).text("status-token") or ""
+    if len(token) < _TOKEN_CHARS:
+        wrong = f"is shorter than {_TOKEN_CHARS} characters" if token else "is missing"
+        raise ConfigError(
+            f"[status] listen: the credential status-token {wrong}",
+            hint="`cordata credentials init status-token` creates it; then restart the workers",
+        )
+    return token
 
 
 def missing_state(config: Config) -> Path | None:
@@ -243,6 +258,8 @@ def check_start(config: Config, app: App) -> None:
             lambda: store_password(config),
             lambda: broker_passwords(config),
         ]
+        if config.status.listen:
+            checks.append(lambda: status_token(config))
     problems: dict[str, None] = {}
     hints: dict[str, None] = {}
     for check in checks:

@@ -1,24 +1,28 @@
-"""Metrics on a booted host: one scrape has all units, and their hardening allows it."""
+"""Metrics and status page on a booted host: both have all units, and their hardening allows it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.host.machine import Host, wait_for
 from tests.integration.metrics.scrape import Scrape
 
-ADDRESS = "127.0.0.1:9464"
+ADDRESS, PAGE = "127.0.0.1:9464", "127.0.0.1:9465"
 REQUESTS = "cordata_http_requests_total"
 UNITS = {"primary", *(f"worker@{n}" for n in range(4))}
 
 
 @pytest.fixture
 def measured(hub: Host) -> Iterator[Host]:
-    """A hub whose metrics are served."""
+    """A hub whose metrics and status page are served."""
     file = "/etc/cordata/conf.d/metrics.toml"
-    hub.sh(f"printf '[metrics]\\nlisten = \"{ADDRESS}\"\\n' >{file}")
+    hub.run("cordata", "credentials", "init", "status-token")
+    text = f'[metrics]\nlisten = "{ADDRESS}"\n[status]\nlisten = "{PAGE}"\n'
+    hub.run("sh", "-c", f"cat >{file}", stdin=text)
     hub.run("cordata", "rolling-restart")
     yield hub
     hub.sh(f"rm {file}")
@@ -28,6 +32,24 @@ def measured(hub: Host) -> Iterator[Host]:
 def scrape(host: Host) -> Scrape:
     text = host.run("curl", "-sS", "--fail", f"http://{ADDRESS}/metrics").stdout
     return Scrape(text_string_to_metric_families(text))
+
+
+def look_at_status_page(host: Host) -> None:
+    """A worker may ask systemd for the units of the host, and its page has them."""
+    token = host.run("cat", "/etc/cordata/credentials/status-token").stdout.strip()
+    program = ("curl", "-sS", "--fail", "-H", f"Authorization: Bearer {token}")
+    document: dict[str, Any] = {}
+
+    def is_complete() -> bool:
+        # On a busy machine a part may take longer than the page waits for it.
+        document.update(json.loads(host.run(*program, f"http://{PAGE}/status.json").stdout))
+        return not document["errors"]
+
+    wait_for(is_complete, timeout_s=90, what="all parts")
+    units = {one["unit"]: one["state"] for one in document["units"]}
+    assert {f"{name}.service" for name in UNITS} <= set(units)
+    assert units["http.socket"] == "active" and document["pool"]
+    assert "worker@3.service" in host.run(*program, f"http://{PAGE}/").stdout
 
 
 def test_one_scrape_has_all_units_and_survives_a_killed_worker(measured: Host) -> None:
@@ -49,6 +71,7 @@ def test_one_scrape_has_all_units_and_survives_a_killed_worker(measured: Host) -
     assert found.values("cordata_store_up") == [1.0]
     assert any(s.labels.get("group", "").startswith("alpinehub.") for s in found.samples)
 
+    look_at_status_page(measured)
     pid = measured.main_pid("worker@1")
     measured.run("kill", "-KILL", str(pid))
     wait_for(

@@ -113,12 +113,10 @@ def clear(operator: Operator, fingerprints: tuple[str, ...], all_: bool) -> int:
 async def _clear(tx: Tx, *, fingerprints: tuple[str, ...]) -> tuple[int, list[str]]:
     if not fingerprints:
         return await tx.execute("alert.clear_all"), []
-    missing, cleared = [], 0
-    for one in fingerprints:
-        found = await tx.execute("alert.clear", fingerprint=one)
-        cleared += found
-        missing += [] if found else [one]
-    return cleared, missing
+    from cordata.operate.actions import clear_alerts
+
+    missing = await clear_alerts(tx, fingerprints)
+    return len(fingerprints) - len(missing), missing
 
 
 def _record(row: Row) -> dict[str, object]:

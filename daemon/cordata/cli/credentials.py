@@ -1,4 +1,4 @@
-"""`cordata credentials init|list`: creates the master key, lists the credentials by name."""
+"""`cordata credentials init|list`: creates secrets, lists the credentials by name."""
 
 from __future__ import annotations
 
@@ -9,28 +9,36 @@ from cordata.cli.options import shared
 
 @click.group()
 def credentials() -> None:
-    """Create the master key, list secrets."""
+    """Create the master key or the token of the status page, list secrets."""
 
 
 @credentials.command(
+    short_help="Create a missing one of random digits.",
     epilog="""Examples:
 
 \b
   sudo cordata credentials init
-  cordata credentials init --config ./cordata.toml"""
+  cordata credentials init --config ./cordata.toml
+  sudo cordata credentials init status-token""",
+)
+@click.argument(
+    "name", type=click.Choice(["master-key", "status-token"]), default="master-key", required=False
 )
 @shared
-def init(config: str | None, app: str | None, debug: bool) -> int:
-    """Create the credential master-key if it is missing. It is never replaced."""
+def init(name: str, config: str | None, app: str | None, debug: bool) -> int:
+    """Create a credential of random digits if it is missing: the master key (default), or the token
+    that opens the status page. It is never replaced.
+    """
     from cordata.app_loader import load_runtime
     from cordata.systemd.credentials import create
-    from cordata.vault import MASTER_KEY, new_key
+    from cordata.vault import new_key
 
     directory = load_runtime(config).paths.credentials
-    if create(directory, MASTER_KEY, new_key()):
-        click.echo(f"created {directory / MASTER_KEY}; keep a copy: sealed secrets need it")
+    note = "keep a copy: sealed secrets need it" if name == "master-key" else "restart the workers"
+    if create(directory, name, new_key()):
+        click.echo(f"created {directory / name}; {note}")
     else:
-        click.echo(f"{directory / MASTER_KEY} exists and is not changed")
+        click.echo(f"{directory / name} exists and is not changed")
     return 0
 
 

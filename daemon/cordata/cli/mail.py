@@ -141,17 +141,14 @@ def retry(operator: Operator, numbers: tuple[int, ...], choice: Choice) -> int:
         bounds = choice.filter(ctx.now_us()).bounds()
 
         async def unit(tx: Tx) -> CommandResult:
+            from cordata.operate.actions import retry_mails
             from cordata.store import MAIL_TOPIC
 
-            tx.notify(MAIL_TOPIC)
             if not numbers:
+                tx.notify(MAIL_TOPIC)
                 count = await tx.execute("mail.retry_failed", now_us=tx.now_us, **bounds)
                 return CommandResult(count=count)
-            missing = [
-                str(one)
-                for one in dict.fromkeys(numbers)
-                if not await tx.execute("mail.retry", id=one, now_us=tx.now_us)
-            ]
+            missing = list(map(str, await retry_mails(tx, list(dict.fromkeys(numbers)))))
             return CommandResult(count=len(set(numbers)) - len(missing), missing=missing)
 
         return await ctx.store.run(unit)

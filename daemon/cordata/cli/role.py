@@ -89,11 +89,15 @@ def run(
         set_level(loaded.config.log.level)
     make_state(loaded.config)
     warn_if_restricted(loaded.config)
-    role = Role(loaded=loaded, instance=instance, test_mode=test_mode)
     if name == "worker":
         from cordata.wiring.worker import run_worker
 
+        role = Role(loaded=loaded, instance=instance, test_mode=test_mode)
+        if loaded.config.status.listen and not test_mode:
+            from cordata.status.page import page_service
+
+            role = Role(loaded=loaded, instance=instance, observers=page_service(loaded))
         return run_on_uvloop(lambda: run_worker(role))
     from cordata.wiring.primary import run_primary
 
-    return run_on_uvloop(lambda: run_primary(role))
+    return run_on_uvloop(lambda: run_primary(Role(loaded=loaded)))

@@ -13,6 +13,7 @@ from cordata.config.sections import (
     MailConfig,
     MetricsConfig,
     NetworkConfig,
+    StatusConfig,
     WorkerConfig,
 )
 
@@ -54,7 +55,11 @@ def section_problems(name: str, section: object) -> Iterator[tuple[str, str]]:
         case MailConfig():
             yield from _mail_problems(section)
         case MetricsConfig():
-            yield from _metrics_problems(section)
+            if section.listen and not section.enabled:
+                yield "listen", "needs enabled = true"
+            yield from _listen_problems(section.listen, 9464)
+        case StatusConfig():
+            yield from _listen_problems(section.listen, 9465)
         case NetworkConfig():
             for name in section.allow:
                 if not _NETWORK.fullmatch(name):
@@ -69,16 +74,12 @@ def _mail_problems(mail: MailConfig) -> Iterator[tuple[str, str]]:
         yield "sender", "must be an address, user@host or Name <user@host>"
 
 
-def _metrics_problems(metrics: MetricsConfig) -> Iterator[tuple[str, str]]:
-    if not metrics.listen:
-        return
-    if not metrics.enabled:
-        yield "listen", "needs enabled = true"
-    if metrics.listen.startswith("/") or _is_loopback(metrics.listen):
+def _listen_problems(listen: str, port: int) -> Iterator[tuple[str, str]]:
+    if not listen or listen.startswith("/") or _is_loopback(listen):
         return
     text = (
-        "must be a loopback address and a port (127.0.0.1:9464, [::1]:9464), or the path of a unix"
-        " socket: metrics are for this host only; use a reverse proxy for others"
+        f"must be a loopback address and a port (127.0.0.1:{port}, [::1]:{port}), or the path of a"
+        " unix socket: it is for this host only; use a reverse proxy for others"
     )
     yield "listen", text
 

@@ -201,6 +201,15 @@ class MetricsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatusConfig:
+    """[status]: the status page, for operators with a browser."""
+
+    #: Loopback address and port, or path of a unix socket, at which any worker serves the page. It
+    #: asks for the credential `status-token`. Empty: nowhere.
+    listen: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """[log]: the log level."""
 
@@ -255,6 +264,7 @@ class Config:
     mail: MailConfig = field(default_factory=MailConfig)
     alert: AlertConfig = field(default_factory=AlertConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    status: StatusConfig = field(default_factory=StatusConfig)
     log: LogConfig = field(default_factory=LogConfig)
     trace: TraceConfig = field(default_factory=TraceConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)

@@ -56,11 +56,15 @@ _PROPERTIES = (
 
 
 async def collect(
-    config: Config, problems: Sequence[str] = (), *, with_units: bool = True
+    config: Config,
+    problems: Sequence[str] = (),
+    *,
+    with_units: bool = True,
+    ctx: Context | None = None,
 ) -> Snapshot:
     """Everything there is to know now. A root process becomes the owner of the state directory, as
     with every command that opens the store. `problems`: of the configuration.
-    `with_units` False: a `cordata server`, which is no unit of the package.
+    `with_units` False: a `cordata server`, which is no unit of the package. `ctx`: the open store.
     """
     found: dict[str, Any] = {"systemd": False}
     errors = {"configuration": "; ".join(problems)} if problems else {}
@@ -86,7 +90,7 @@ async def collect(
             group.create_task(part("units", _units))
         group.create_task(part("disk", lambda: _disk(config)))
         group.create_task(part("http", lambda: _http(config)))
-        group.create_task(part("store", lambda: _store(config)))
+        group.create_task(part("store", lambda: _look(ctx, config) if ctx else _store(config)))
     # As the user that the store was opened with: workers answer no other.
     await part("pool", lambda: _pool(config))
     return Snapshot(

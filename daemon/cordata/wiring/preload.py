@@ -37,6 +37,7 @@ def import_all(config: str | Path | None, app: str | None) -> None:
     if loaded.app.subscriptions:
         import cordata.services.subscription
     if loaded.config.metrics.listen:
+        import cordata.services.local_http
         import cordata.services.metrics
     if not is_store(loaded.config.broker):
         import cordata.broker.redis.broker

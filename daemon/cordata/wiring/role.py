@@ -14,6 +14,7 @@ from cordata import clock
 from cordata.alert import RETRY_S, Alerter, AlertHandler, Buffer, Spool
 from cordata.app import App
 from cordata.config import Config, build, open_document
+from cordata.context import Context
 from cordata.context_factory import metrics_directory, smtp_login
 from cordata.core.alert import group_of
 from cordata.errors import ConfigError
@@ -44,6 +45,8 @@ class Role(Struct, frozen=True, kw_only=True):
     instance: str = ""
     #: Handle the events in the queue, then exit.
     test_mode: bool = False
+    #: Services that look at the whole from outside: the status page.
+    observers: Callable[[Context], list[Service]] = lambda ctx: []
 
     @property
     def config(self) -> Config:

@@ -92,7 +92,15 @@ async def run_worker(role: Role) -> int:
                         Layer("children", [child] if child is not None else []),
                         Layer("delivery", delivery),
                         Layer("membership", membership),
-                        Layer("stores", [gate, unavailable, *_metrics_services(role, ctx)]),
+                        Layer(
+                            "stores",
+                            [
+                                gate,
+                                unavailable,
+                                *_metrics_services(role, ctx),
+                                *role.observers(ctx),
+                            ],
+                        ),
                     ],
                     role=name,
                     notifier=notifier,
@@ -170,7 +178,8 @@ def _metrics_services(role: Role, ctx: Context) -> list[Service]:
     listen = role.config.metrics.listen
     if not listen or role.test_mode:
         return []
-    from cordata.services.metrics import MetricsService
+    from cordata.services.local_http import LocalHttpService
+    from cordata.services.metrics import MetricsPage
 
     directory = metrics_directory(role.config)
     build = {
@@ -178,7 +187,8 @@ def _metrics_services(role: Role, ctx: Context) -> list[Service]:
         "python": platform.python_version(),
         "app": role.app.name,
     }
-    return [MetricsService(ctx.store, directory, listen, build=build)]
+    page = MetricsPage(ctx.store, directory, build=build)
+    return [LocalHttpService("metrics", page, listen, lock=directory / "lock")]
 
 
 def _http_service(

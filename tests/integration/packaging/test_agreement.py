@@ -111,7 +111,7 @@ def test_secrets_are_named_where_people_look() -> None:
     used = {"master-key", *re.findall(r'\.text\("([a-z-]+)"\)', code)}
     sample = (ROOT / "packaging/cordata.toml").read_text().partition("\n[app]")[0]
     page = (ROOT / "packaging/man/cordata.toml.5.in").read_text().replace("\\-", "-")
-    pattern = r"\b[a-z]+-(?:key|user|password)\b"
+    pattern = r"\b[a-z]+-(?:key|user|password|token)\b"
     assert used == set(re.findall(pattern, sample)) == set(re.findall(pattern, page))
 
 

@@ -54,7 +54,7 @@ def test_checkout_is_as_before_when_it_was_built(tmp_path: Path) -> None:
     [wheel] = out.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         packed = {Path(name) for name in archive.namelist()}
-    read = ("*.py", "*.sql", "*.g", "*.in", "*.j2", "py.typed")
+    read = ("*.py", "*.sql", "*.g", "*.in", "*.j2", "*.css", "*.js", "*.svg", "py.typed")
     daemon = ROOT / "daemon"
     wanted = {path.relative_to(daemon) for kind in read for path in daemon.rglob(kind)}
     assert wanted <= packed

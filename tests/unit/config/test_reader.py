@@ -194,6 +194,10 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
             "[metrics] listen: must be a loopback address and a port",
         ),
         (
+            '[status]\nlisten = "0.0.0.0:9465"',
+            "[status] listen: must be a loopback address and a port",
+        ),
+        (
             '[metrics]\nenabled = false\nlisten = "127.0.0.1:9464"',
             "[metrics] listen: needs enabled = true",
         ),

@@ -23,3 +23,13 @@ ORDER BY last_at DESC, fingerprint LIMIT :limit;
 
 -- name: status.primary
 SELECT holder, term, acquired_at, released_at FROM lease WHERE name = 'primary';
+
+-- name: status.waiting_mails
+SELECT id, state, attempts, created_at, next_at, last_error FROM mail
+WHERE state IN ('pending', 'sending') ORDER BY next_at, id LIMIT :limit;
+
+-- name: status.failed_mails
+-- As status.failed_mail counts them, the newest first.
+SELECT id, state, attempts, created_at, NULL AS next_at, last_error FROM mail
+WHERE state IN ('sent', 'failed') AND state = 'failed' AND created_at > :since
+ORDER BY created_at DESC LIMIT :limit;
