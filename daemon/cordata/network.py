@@ -38,7 +38,7 @@ ANY = "any"
 _LOCAL = "localhost"
 #: Unit file -> the sections that name the hosts it connects to.
 _SECTIONS = {
-    "worker@.service": ("store", "broker", "mail", "metrics", "trace", "network"),
+    "worker@.service": ("store", "broker", "mail", "metrics", "status", "trace", "network"),
     "primary.service": ("store", "broker", "mail", "network"),
     "daily-report.service": ("store", "mail", "network"),
     "job@.service": ("store", "mail", "network"),
@@ -81,6 +81,8 @@ def hosts_of(config: Config, unit: str) -> tuple[str, ...]:
             case "mail" if config.mail.host:
                 found.append(config.mail.host.strip("[]"))
             case "metrics" if config.metrics.listen and not config.metrics.listen.startswith("/"):
+                found.append(_LOCAL)
+            case "status" if config.status.listen and not config.status.listen.startswith("/"):
                 found.append(_LOCAL)
             case "trace" if config.trace.export:
                 # Its address is in a variable of the exporter. Usually it is on this host.

@@ -54,6 +54,7 @@ def resolve(host: str) -> list[str]:
         ('[broker]\nurl = "redis+sentinel://s1,s2/hub/0"\n' + RESTRICTED, ("primary",), ("any",)),
         ('[metrics]\nlisten = "127.0.0.1:9464"\n' + RESTRICTED, ("worker@",), ("localhost",)),
         ('[metrics]\nlisten = "/run/m.sock"\n' + RESTRICTED, ("worker@",), ()),
+        ('[status]\nlisten = "127.0.0.1:9465"\n' + RESTRICTED, ("worker@",), ("localhost",)),
         ("[trace]\nexport = true\n" + RESTRICTED, ("worker@",), ("localhost",)),
         ('[network]\nallow = ["10.0.0.0/8", "pms"]\n', ("worker@", "job@"), ("10.0.0.0/8", "pms")),
         ('[network]\nallow = ["10.0.0.0/8", "pms"]\n', ("alert@", "cordata-backup"), ()),
