@@ -69,7 +69,7 @@ def _columns(place: Place) -> dict[str, list[str]]:
             WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE'"""
     else:
         sql = """SELECT t.name, c.name FROM sqlite_schema AS t, pragma_table_xinfo(t.name) AS c
-            WHERE t.type = 'table'"""
+            WHERE t.type = 'table' AND t.name <> 'sqlite_sequence'"""
     found: dict[str, list[str]] = {}
     for table, column in sorted(place.rows(sql)):
         found.setdefault(table, []).append(column)
@@ -105,7 +105,9 @@ def fill(place: Place, count: int) -> None:
         ).fetchall()
         for name, _ in triggers:
             file.execute(f"DROP TRIGGER {name}")
-        tables = file.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        tables = file.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'sqlite_sequence'"
+        ).fetchall()
         for (table,) in tables:
             if table in (*_OWN, "lease"):
                 continue

@@ -98,7 +98,7 @@ async def test_submission_waits_for_a_person_when_interpretation_fails(
                 raise ZeroDivisionError("eva@example.com")
             return right(received, *more, **options)
 
-        monkeypatch.setattr(processing, "interpret_body", wrong)
+        monkeypatch.setattr(processing, "interpret", wrong)
         hub.harness.advance(seconds=601)
         await process_stale(hub.ctx)
         rows = await hub.rows("SELECT state, error FROM inbox ORDER BY id")
@@ -109,7 +109,7 @@ async def test_submission_waits_for_a_person_when_interpretation_fails(
         details, told = (r for r in caplog.records if r.levelno >= logging.WARNING)
         assert details.levelno == logging.WARNING and details.exc_info  # one alert, not two
         assert told.__dict__["ALERT"] == "inbox-failed" and "submission 2 " in told.getMessage()
-        monkeypatch.setattr(processing, "interpret_body", right)
+        monkeypatch.setattr(processing, "interpret", right)
         assert await processing.settle(hub.ctx, 2) == "mapped"
 
 
@@ -130,11 +130,11 @@ async def test_submission_is_taken_up_later_when_it_failed_for_now(
         async def states() -> list[str]:
             return [row["state"] for row in await hub.rows("SELECT state FROM inbox ORDER BY id")]
 
-        monkeypatch.setattr(processing, "interpret_body", busy)
+        monkeypatch.setattr(processing, "interpret", busy)
         hub.harness.advance(seconds=601)
         await process_stale(hub.ctx)
         assert await states() == ["received", "mapped"]
-        monkeypatch.setattr(processing, "interpret_body", right)
+        monkeypatch.setattr(processing, "interpret", right)
         await process_stale(hub.ctx)
         assert await states() == ["mapped", "mapped"]
 
