@@ -22,7 +22,10 @@ def credentials() -> None:
   sudo cordata credentials init status-token""",
 )
 @click.argument(
-    "name", type=click.Choice(["master-key", "status-token"]), default="master-key", required=False
+    "name",
+    type=click.Choice(["master-key", "status-token"]),
+    default="master-key",
+    metavar="[master-key|status-token]",
 )
 @shared
 def init(name: str, config: str | None, app: str | None, debug: bool) -> int:
