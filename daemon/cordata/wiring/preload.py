@@ -21,6 +21,7 @@ def import_all(config: str | Path | None, app: str | None) -> None:
     import systemd.daemon
     import uvloop
 
+    import cordata.network
     import cordata.services.consumer
     import cordata.services.http
     import cordata.services.idle_exit
