@@ -62,11 +62,11 @@ run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C st
 
 # Requirements are installed first, since the parts must not install at the same time. The parts spend much
 # of their time waiting, so all run at once, and continue when one fails; the output of each is printed when
-# it ends. The tests of hosts assert how soon a service is back, so the other parts have a lower priority.
+# it ends. Watchdogs of 10 s run in the hosts, so the other parts have a somewhat lower priority.
 test: ## Lint, all tests on Debian 13's Python, a part of them on this one, the package in booted hosts
 	@$(build)/need venv tree lint test && $(build)/venv $(extras) >/dev/null && $(root) $(build)/tree >/dev/null
 	@echo "lint, test-debian, test-smoke and test-system run at once; each is shown when it ends" >&2
-	@$(MAKE) -k -j3 --output-sync=target low="nice -n 10" few="-k 'not (contract and pgbouncer)'" \
+	@$(MAKE) -k -j3 --output-sync=target low="nice -n 4" few="-k 'not (contract and pgbouncer)'" \
 		EXAMPLES=$(part_of_examples) test-system test-debian lint test-smoke
 
 test-all: test test-venv test-pgbouncer test-alone oracle soak ## The same, all tests on this Python, too, the whole oracle, long chaos
