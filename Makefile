@@ -34,8 +34,6 @@ smoke = tests/contract tests/unit/style tests/integration/testing tests/integrat
 # longest part has the most, so that it ends with the others.
 parallel := -n 5 --dist worksteal
 parallel_smoke := -n 2 --dist worksteal
-# Two modules at once, each with hosts of its own; see tests/system/conftest.py.
-parallel_hosts := -n auto --dist loadfile --no-loadscope-reorder
 # Extras of the environment for development; that of `make run` has none.
 extras := test lint bench
 # Prefix for commands that run with low priority.
@@ -62,11 +60,11 @@ run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C st
 
 # Requirements are installed first, since the parts must not install at the same time. The parts spend much
 # of their time waiting, so all run at once, and continue when one fails; the output of each is printed when
-# it ends. Watchdogs of 10 s run in the hosts, so the other parts have a somewhat lower priority.
+# it ends. The tests of hosts assert how soon a service is back, so the other parts have a lower priority.
 test: ## Lint, all tests on Debian 13's Python, a part of them on this one, the package in booted hosts
 	@$(build)/need venv tree lint test && $(build)/venv $(extras) >/dev/null && $(root) $(build)/tree >/dev/null
 	@echo "lint, test-debian, test-smoke and test-system run at once; each is shown when it ends" >&2
-	@$(MAKE) -k -j3 --output-sync=target low="nice -n 4" few="-k 'not (contract and pgbouncer)'" \
+	@$(MAKE) -k -j3 --output-sync=target low="nice -n 10" few="-k 'not (contract and pgbouncer)'" \
 		EXAMPLES=$(part_of_examples) test-system test-debian lint test-smoke
 
 test-all: test test-venv test-pgbouncer test-alone oracle soak ## The same, all tests on this Python, too, the whole oracle, long chaos
@@ -100,7 +98,7 @@ oracle: ## All recorded answers of the hub, on both stores
 
 test-system: ## The package in booted Debian 13 hosts
 	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \
-		$(root) "$$venv/bin/python" -B -m pytest -q -p no:cacheprovider --durations=10 $(parallel_hosts) tests/system $(PYTEST)
+		$(root) "$$venv/bin/python" -B -m pytest -q -p no:cacheprovider --durations=10 tests/system $(PYTEST)
 
 lint: ## ruff, mypy, import-linter, shellcheck; systemd-analyze and lintian in Debian 13
 	@$(build)/need venv tree lint && venv=$$($(build)/venv $(extras)) && $(low) $(build)/lint "$$venv/bin" && \

@@ -6,7 +6,6 @@ whole group for its own: it kills processes of another host whose unit has the s
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -27,14 +26,13 @@ class ControlGroup:
             if (roots[0] / "cgroup.procs").exists() and not has_systemd():
                 self.paths = [root / name for root in roots]
 
-    def make(self) -> bool:
-        """Make the group. Returns whether the host has one of its own."""
+    def make(self) -> None:
+        """Make the group; where it cannot be made, the host is in that of all hosts."""
         if self.paths:
             try:
                 self.paths[0].mkdir(exist_ok=True)
             except OSError:
                 self.paths = []
-        return has_systemd() or bool(self.paths)
 
     def argv(self, *command: str) -> list[str]:
         """The command line that runs `command` in the group, if there is one."""
@@ -67,12 +65,3 @@ class ControlGroup:
 def has_systemd() -> bool:
     """Whether systemd is PID 1 of the machine: it makes a scope for each host."""
     return Path("/run/systemd/system").is_dir()
-
-
-def can_separate() -> bool:
-    """Whether each host can have a group of its own."""
-    group = ControlGroup(f"cordata-{os.getpid()}")
-    try:
-        return group.make()
-    finally:
-        group.remove()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.host.control_group import can_separate
 from tests.host.machine import CHECKOUT, Host, find_tree
 from tests.host.package import Packages, install
 
@@ -20,14 +18,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.path.is_relative_to(Path(__file__).parent):
                 item.add_marker(pytest.mark.skip(reason="needs root: make test-system"))
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """For `pytest -n auto`: two modules at once, where each host has its own control group."""
-    if can_separate():
-        return 2
-    print("hosts one after the other: no control group can be made for each", file=sys.stderr)
-    return 0
 
 
 @pytest.fixture(scope="session")

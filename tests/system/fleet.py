@@ -231,7 +231,7 @@ class Fleet:
         def is_single() -> bool:  # what a client gave up may still have come in meanwhile
             return len(set(self.rows(effects)[0])) == 1
 
-        wait_for(is_single, what=f"each effect once: {self.rows(effects)}")
+        wait_for(is_single, timeout_s=15.0, what=f"each effect once: {self.rows(effects)}")
         assert self.number("SELECT count(*) FROM message WHERE state = 'dead'") == 0
         assert self.number("SELECT count(*) FROM term_said") > 0
         # In the order in which they were written, and in that in which they were committed.

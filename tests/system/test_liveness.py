@@ -1,4 +1,7 @@
-"""Killed, hung, restarted, under load: nobody is refused, only what was in hand is lost."""
+"""Killed, hung, restarted, under load: nobody is refused, only what was in hand is lost.
+
+The bounds are those of the product, times two for a busy machine.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,10 @@ from tests.host.machine import Host, wait_for
 
 WORKERS = [f"worker@{n}.service" for n in range(4)]
 CONNECTIONS = 16
+#: RestartSec + 2 s, times two.
+BACK_S = 2 * (0.5 + 2.0)
+#: Four starts at once: each takes a second of processor time with its child, beside the load.
+ALL_BACK_S = BACK_S + 4 * 1.0
 
 
 def main_pids(host: Host, *units: str) -> list[int]:
@@ -47,9 +54,9 @@ def test_worker_comes_back_when_it_is_killed(hub: Host, victims: list[str]) -> N
     before = up_pids(hub, *victims)
     with booking_load(hub, connections=CONNECTIONS) as load:
         hub.run("kill", "-KILL", *before)
-        took_s = wait_for(lambda: back(hub, victims, before), what="the restart")
+        took_s = wait_for(lambda: back(hub, victims, before), timeout_s=20, what="the restart")
         time.sleep(0.5)
-    print(f"back after {took_s:.1f} s")
+    assert took_s <= (BACK_S if len(victims) == 1 else ALL_BACK_S)
     assert load.counts["ok"] > CONNECTIONS
     # At most one request on each connection was in hand; none was refused or refused an answer.
     assert set(load.failed) <= {"lost"} and load.counts.get("lost", 0) <= CONNECTIONS
@@ -60,8 +67,9 @@ def test_worker_comes_back_when_it_hangs(hub: Host) -> None:
     cursor = hub.cursor()
     with booking_load(hub, connections=CONNECTIONS) as load:
         hub.kill("STOP", before[0])
-        took_s = wait_for(lambda: back(hub, ["worker@1"], before), what="the restart")
-    print(f"back after {took_s:.1f} s")  # of which WatchdogSec=10
+        took_s = wait_for(lambda: back(hub, ["worker@1"], before), timeout_s=40, what="the restart")
+    # WatchdogSec=10, and the time in which the ABRT is answered
+    assert took_s <= 10 + BACK_S
     assert set(load.failed) <= {"lost"} and load.counts.get("lost", 0) <= CONNECTIONS
     text = " ".join(e["MESSAGE"] for e in hub.journal("-u", "worker@1", since=cursor))
     assert "Watchdog timeout" in text and "most recent call first" in text
@@ -101,7 +109,7 @@ def test_workers_serve_on_when_the_primary_is_killed(hub: Host) -> None:
         for _ in range(3):
             before = up_pids(hub, "primary")
             hub.kill("KILL", before[0])
-            print(f"the next primary after {next_primary_s(hub, before):.1f} s")
+            assert next_primary_s(hub, before) <= 2 * 2.0
     assert load.failed == {} and load.counts["ok"] > CONNECTIONS
     # Each with a term of its own, and nothing done twice: each version is in the history once, and
     # each event was handled.
