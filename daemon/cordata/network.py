@@ -24,7 +24,7 @@ from cordata.errors import ConfigError, CordataError
 from cordata.log import logger
 from cordata.store import dialect_of
 from cordata.systemd import is_booted
-from cordata.systemd.systemctl import systemctl
+from cordata.systemd.systemctl import remove_drop_in, systemctl, write_drop_in
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
@@ -193,15 +193,18 @@ async def restrict(config: Config) -> list[Reach]:
         raise NetworkError("systemd does not run here, so there are no units", hint=hint)
     found = [reach_of(config, unit) for unit in _SECTIONS]
     for reach in found:
-        _write(drop_in_of(reach.unit), None if ANY in reach.hosts else drop_in_text(reach))
+        if ANY in reach.hosts:
+            remove_drop_in(drop_in_of(reach.unit))
+        else:
+            write_drop_in(drop_in_of(reach.unit), drop_in_text(reach))
     await systemctl("daemon-reload")
     return found
 
 
 async def open_all() -> None:
-    """Undo `restrict`, from the next start of each unit on. Raises: NetworkError, SystemdError."""
+    """Undo `restrict`, from the next start of each unit on. Raises: SystemdError."""
     for unit in _SECTIONS:
-        _write(drop_in_of(unit), None)
+        remove_drop_in(drop_in_of(unit))
     await systemctl("daemon-reload")
 
 
@@ -276,25 +279,3 @@ def _read(unit: str) -> tuple[set[str], set[str]] | None:
     if hosts is None:
         return None
     return {*hosts[1].split()}, {*addresses[1].split()} if addresses else set()
-
-
-def _write(path: Path, text: str | None) -> None:
-    """Write a drop-in, or (None) remove it and a directory that is left empty.
-
-    Raises: NetworkError.
-    """
-    try:
-        if text is None:
-            path.unlink(missing_ok=True)
-            if path.parent.is_dir() and not any(path.parent.iterdir()):
-                path.parent.rmdir()
-            return
-        path.parent.mkdir(exist_ok=True)
-        new = path.with_suffix(".new")
-        new.write_text(text)
-        new.chmod(0o644)
-        new.replace(path)
-    except OSError as error:
-        raise NetworkError(
-            f"{path} cannot be written: {error.strerror}", hint="run it as root"
-        ) from error

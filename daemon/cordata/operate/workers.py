@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cordata.errors import CordataError
 from cordata.systemd import is_booted
-from cordata.systemd.systemctl import Unit, show_units, systemctl
+from cordata.systemd.systemctl import Unit, show_units, systemctl, write_drop_in
 
 #: Replaces the file of this name in /usr/lib, which is the package's. A purge removes it.
 DROP_IN = Path("/etc/systemd/system/workers.target.d/workers.conf")
@@ -70,7 +70,7 @@ async def scale(count: int) -> Scaled:
     too_many = {number for number in numbers_of(link.name for link in links) if number >= count}
     if too_many:  # of `systemctl enable worker@N`
         await systemctl("--quiet", "disable", *map(unit_name, sorted(too_many)))
-    _write(drop_in_text(count))
+    write_drop_in(DROP_IN, drop_in_text(count))
     await systemctl("daemon-reload")
     wanted = numbers_of((await _target())["Wants"].split())
     if wanted != set(range(count)):
@@ -132,17 +132,3 @@ async def _target() -> Unit:
 async def _running() -> set[int]:
     units = await show_units(("ActiveState",), "worker@*.service")
     return numbers_of(unit["Id"] for unit in units if unit["ActiveState"] in _RUNS)
-
-
-def _write(text: str) -> None:
-    """Raises: WorkersError."""
-    new = DROP_IN.with_suffix(".new")
-    try:
-        DROP_IN.parent.mkdir(exist_ok=True)
-        new.write_text(text)
-        new.chmod(0o644)
-        new.replace(DROP_IN)
-    except OSError as error:
-        raise WorkersError(
-            f"{DROP_IN} cannot be written: {error.strerror}", hint="run it as root"
-        ) from error

@@ -1,4 +1,4 @@
-"""Asks and directs systemd by `systemctl`, which an operator may type as well: no D-Bus library."""
+"""Asks and directs systemd by `systemctl` and drop-ins, as an operator does: no D-Bus library."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from cordata.errors import CordataError
 
@@ -50,6 +51,32 @@ async def systemctl(*words: str) -> str:
         said = text.strip() or f"it exited with {code}"
         raise SystemdError(f"systemctl {' '.join(words)}: {said}")
     return text
+
+
+def write_drop_in(path: Path, text: str) -> None:
+    """Write a drop-in, whole or not at all; `daemon-reload` reads it. Raises: SystemdError."""
+    new = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        new.write_text(text)
+        new.chmod(0o644)
+        new.replace(path)
+    except OSError as error:
+        raise SystemdError(
+            f"{path} cannot be written: {error.strerror}", hint="run it as root"
+        ) from error
+
+
+def remove_drop_in(path: Path) -> None:
+    """Remove a drop-in, and a directory that is left empty. Raises: SystemdError."""
+    try:
+        path.unlink(missing_ok=True)
+        if path.parent.is_dir() and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+    except OSError as error:
+        raise SystemdError(
+            f"{path} cannot be removed: {error.strerror}", hint="run it as root"
+        ) from error
 
 
 async def show_units(properties: Iterable[str], *names: str) -> list[Unit]:

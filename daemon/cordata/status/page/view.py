@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -323,9 +323,7 @@ def _tiles(view: View) -> list[Tile]:
 
 def moment(at_us: int | None) -> str:
     """A time in UTC; empty for None."""
-    if at_us is None:
-        return ""
-    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+    return "" if at_us is None else f"{clock.from_us(at_us):%Y-%m-%d %H:%M:%S}"
 
 
 @cache
