@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cordata.broker.factory import is_store
 from cordata.config import Config
@@ -58,8 +59,7 @@ class NetworkError(CordataError):
     code = "network"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Reach(Struct, frozen=True, kw_only=True):
     """What the processes of a unit may connect to."""
 
     unit: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 
 import click
 
@@ -42,6 +41,8 @@ def restrict(json_: bool, config: str | None, debug: bool) -> None:
     Names are resolved now. Run it again when one has another address, or when the settings name
     other hosts; `cordata rolling-restart` does it, too.
     """
+    from msgspec.structs import asdict
+
     from cordata.app_loader import load_runtime
     from cordata.config.reader import DEFAULT_FILE
     from cordata.network import ANY
