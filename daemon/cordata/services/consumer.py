@@ -344,7 +344,9 @@ class _Group:
         return len(self._waiting) + len(self._low_waiting) + len(self.running)
 
     def claim_limit(self) -> ClaimLimit | None:
-        """What to claim; None while it has more than half of the runs that it should have."""
+        """What to claim; None while no slot is free, and it has more than half of the runs that it
+        should have.
+        """
         high = self._room(self.concurrency, len(self._waiting) + self._high_running())
         if not high:
             return None
@@ -419,9 +421,11 @@ class _Group:
         return waiting
 
     def _room(self, slots: int, count: int) -> int:
-        """Runs to claim for these slots, which have `count`; 0 while that is more than half."""
+        """Runs to claim for these slots, which have `count`; 0 while that is more than half, and no
+        slot is free.
+        """
         full = prefetch_count(self._run_s, concurrency=slots, batch=self._batch)
-        return full - count if count <= full // 2 else 0
+        return full - count if count < max(full // 2 + 1, min(slots, full)) else 0
 
     def _high_running(self) -> int:
         return len(self.running) - self._low_running

@@ -177,8 +177,7 @@ async def test_restarted_worker_takes_over_at_once_what_its_predecessor_held(
         async with child(WORKER, state) as one:
             assert await one.line() == "up"
             names = await publish(store, {"hot": [{}] * 50, **payloads})
-            # Fifty commits one after the other: before there is a lease to wait for.
-            await until(lambda: handled(store, 50), timeout_s=180.0)
+            await until(lambda: handled(store, 50))
             await until(lambda: claimed(store, 3))
             first = {row["owner"] for row in await rows(store, "messages")}
             one.kill()

@@ -71,6 +71,18 @@ async def test_others_handle_it_at_once_when_a_worker_has_no_room(state: Path) -
     assert len(free.handled) == 5
 
 
+async def test_free_slot_is_used_when_handlers_in_the_others_take_long(state: Path) -> None:
+    worker = Worker(concurrency=4)
+    worker.go_on.clear()
+    async with opened(state) as store:
+        async with running(build(store, state, worker.app, UNPOLLED)):
+            await asyncio.sleep(0.2)
+            for count in range(1, 5):
+                await publish(store, 1)
+                await until(partial(handled, worker, count=count))
+            worker.go_on.set()
+
+
 async def test_others_handle_it_at_once_when_they_alone_have_its_group(state: Path) -> None:
     here, there = Worker(), Worker()
     more: list[str] = []
