@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
@@ -208,14 +208,22 @@ async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None
     """Mark versions as sent; each that is sent for the first time gets a history entry."""
     if not sent:
         return
-    rows = await tx.fetch_all(
-        "listing_mark_sent",
-        account_id=recipient.account_id,
-        sent=encode_list((one.reservation_id, one.version, one.unique_id_type) for one in sent),
-        rendered=rendered_stamp(recipient.protocol),
-        client_id=recipient.client_id or None,
-        now_us=tx.now_us,
-    )
+
+    async def mark(statement: str, some: Iterable[Sent]) -> list[Row]:
+        return await tx.fetch_all(
+            statement,
+            account_id=recipient.account_id,
+            sent=encode_list((one.reservation_id, one.version, one.unique_id_type) for one in some),
+            rendered=rendered_stamp(recipient.protocol),
+            client_id=recipient.client_id or None,
+            now_us=tx.now_us,
+        )
+
+    rows = await mark("listing_mark_sent", sent)
+    if len(rows) < len(sent):
+        marked = {(row["reservation_id"], row["version"]) for row in rows}
+        missing = (one for one in sent if (one.reservation_id, one.version) not in marked)
+        rows += await mark("listing_add_sent", missing)
     rendered = [_entry(one, "rendered", recipient) for one in sent if one.proven]
     await history.add_once(tx, *rendered)
     for row in rows:

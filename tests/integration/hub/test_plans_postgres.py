@@ -95,7 +95,8 @@ _HOT = {
     "inbox_open": 15,
     "listing_waiting": 2000,
     "listing_selected": 2000,
-    "listing_mark_sent": 2500,
+    "listing_mark_sent": 2100,
+    "listing_add_sent": 2500,
     "listing_mark_undeliverable": 30,
     "listing_acknowledge": 3500,
     "listing_reject": 3500,
@@ -229,6 +230,7 @@ def test_plan_that_was_made_when_all_was_empty_stays_good(postgres: PostgresServ
     """On the first day nothing has been analysed, and each connection keeps its plans."""
     names = [name for name, most in _HOT.items() if most <= 100]
     names += ["customer_due", "customer_looked_at", "customer_numbers", "listing_mark_sent"]
+    names += ["listing_add_sent"]
     names += ["listing_acknowledge", "listing_rejected", "listing_reject"]
     names = sorted(set(names) - {"end_waiting", "push_wake"})  # which read all that waits
     with postgres.database() as url, connect(url, fresh=False) as database:

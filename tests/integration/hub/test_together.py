@@ -15,7 +15,11 @@ from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.raw import raw
 
 from alpinehub.accounts import add_account, grant, revoke
+from alpinehub.alpinebits.call import Recipient
+from alpinehub.alpinebits.guest_requests import reservations
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.hotels import HotelChange, Unusable, change_hotel
+from alpinehub.models import Hotel
 from alpinehub.sources import add_source, set_options
 from cordata import Tx
 
@@ -182,7 +186,7 @@ async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile
         async def record(tx: Tx) -> None:
             sent = json.dumps([[reservation_id, 1, 14]])
             await tx.fetch_all(
-                "listing_mark_sent", account_id=2, sent=sent, **HOW, now_us=tx.now_us
+                "listing_add_sent", account_id=2, sent=sent, **HOW, now_us=tx.now_us
             )
 
         async with asyncio.TaskGroup() as group:
@@ -191,6 +195,33 @@ async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile
                 await fan_out(tx, reservation_id)
                 group.create_task(hub.ctx.store.run(record))
                 await blocked(other)
+        await check(hub)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["has rows", "has no rows yet"])
+async def test_each_poll_counts_and_one_delivery_is_told_when_an_account_polls_twice_at_once(
+    tmp_path: Path, known: bool
+) -> None:
+    async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        for number in range(8):
+            await hub.post({**BOOKING, "external_id": f"n-{number}"})
+        await add_account(hub.ctx.store, "late", "late", ["DEMO"])
+        if not known:
+            await hub.ctx.store.run(forget_deliveries)
+        hotel = Hotel(
+            id=1, code="DEMO", name="Demo", time_zone="Europe/Rome", language="de", region="IT"
+        )
+        recipient = Recipient(account_id=2, protocol=PROTOCOLS["2024-10"], client_id="")
+
+        async def poll(at: Hub) -> None:
+            async for _ in reservations(at.ctx, recipient, hotel, since_us=0, size=3):
+                pass
+
+        await asyncio.gather(poll(hub), poll(other))
+        sent = await hub.rows("SELECT sent_count, waiting FROM delivery WHERE account_id = 2")
+        assert sent == [{"sent_count": 2, "waiting": 1}] * 8
+        told = "SELECT count(*) FROM reservation_history WHERE event = 'delivered'"
+        assert await hub.one(told) == 8
         await check(hub)
 
 

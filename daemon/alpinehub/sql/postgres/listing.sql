@@ -2,16 +2,35 @@
 
 -- name: listing_mark_sent
 -- newest
--- :sent is [[reservation id, version, unique id type], ...]. An account that got the hotel after the
--- version was made has no row yet: it waits if it is the newest version, which FOR SHARE makes certain.
--- Several deliveries are always locked in the order of reservation and version.
+-- :sent is [[reservation id, version, unique id type], ...]. Those that are not returned have no row yet:
+-- see listing_add_sent, which could do both, but writes twice as much. Several deliveries are always
+-- locked in the order of reservation and version.
+WITH held AS MATERIALIZED (
+    SELECT d.ctid
+    FROM (SELECT value FROM json_array_elements(:sent::json) AS e (value) ORDER BY (value ->> 0) COLLATE "C") AS j
+    CROSS JOIN LATERAL (  -- here and below: one look for each, by the index; a kept plan read the whole table
+        SELECT ctid FROM delivery WHERE reservation_id = j.value ->> 0 AND account_id = :account_id
+            AND version = (j.value ->> 1)::integer
+        OFFSET 0 FOR NO KEY UPDATE) AS d
+)
+UPDATE delivery d SET
+    first_sent_at = COALESCE(d.first_sent_at, :now_us), last_sent_at = :now_us,
+    undeliverable_text = NULL, undeliverable_code = NULL, undeliverable_at = NULL, rendered = :rendered,
+    client_id = :client_id, sent_count = d.sent_count + 1
+FROM held WHERE d.ctid = held.ctid
+RETURNING d.reservation_id, d.version, d.first_sent_at
+
+-- name: listing_add_sent
+-- newest
+-- :sent as in listing_mark_sent. An account that got the hotel after the version was made has no row
+-- yet: it waits if it is the newest version, which FOR SHARE makes certain.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting,
                       first_sent_at, last_sent_at, rendered, client_id, sent_count)
 SELECT r.id, :account_id::bigint, (j.value ->> 1)::integer, r.hotel_id, (j.value ->> 2)::integer,
        CASE WHEN r.version = (j.value ->> 1)::integer AND r.erased_at IS NULL THEN 1 ELSE 0 END, :now_us::bigint,
        :now_us::bigint, :rendered::text, :client_id::text, 1
 FROM (SELECT value FROM json_array_elements(:sent::json) AS e (value) ORDER BY (value ->> 0) COLLATE "C") AS j
-CROSS JOIN LATERAL (  -- one look for each, by the index; a kept plan read the whole table
+CROSS JOIN LATERAL (
     SELECT * FROM reservation WHERE id = j.value ->> 0 OFFSET 0 FOR SHARE) AS r
 ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
     first_sent_at = COALESCE(delivery.first_sent_at, excluded.first_sent_at),
@@ -34,7 +53,7 @@ WHERE d.reservation_id = j.value ->> 0 AND d.version = (j.value ->> 1)::integer
 WITH sent AS (
     SELECT d.reservation_id, max(d.version) AS version
     FROM json_array_elements(:accepted::json) AS j (value)
-    CROSS JOIN LATERAL (  -- here and below: one look for each, by the index, as in listing_mark_sent
+    CROSS JOIN LATERAL (
         SELECT * FROM delivery WHERE reservation_id = j.value ->> 1 AND account_id = :account_id
             AND unique_id_type = (j.value ->> 0)::integer OFFSET 0) AS d
     JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id

@@ -1,8 +1,19 @@
 -- Statements for SQLite only; those for both stores are in ../listing.sql.
 
 -- name: listing_mark_sent
--- :sent is [[reservation id, version, unique id type], ...]. An account that got the hotel after the
--- version was made has no row yet: it waits if it is the newest version.
+-- :sent is [[reservation id, version, unique id type], ...]. Those that are not returned have no row yet.
+UPDATE delivery SET
+    first_sent_at = COALESCE(first_sent_at, :now_us), last_sent_at = :now_us,
+    undeliverable_text = NULL, undeliverable_code = NULL, undeliverable_at = NULL, rendered = :rendered,
+    client_id = :client_id, sent_count = sent_count + 1
+FROM json_each(:sent) j
+WHERE delivery.reservation_id = j.value ->> 0 AND delivery.version = j.value ->> 1
+  AND delivery.account_id = :account_id
+RETURNING reservation_id, version, first_sent_at
+
+-- name: listing_add_sent
+-- :sent as in listing_mark_sent. An account that got the hotel after the version was made has no row
+-- yet: it waits if it is the newest version.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting,
                       first_sent_at, last_sent_at, rendered, client_id, sent_count)
 SELECT r.id, :account_id, j.value ->> 1, r.hotel_id, j.value ->> 2,
