@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 from collections.abc import Coroutine, Iterator
 from datetime import datetime
 from time import sleep
@@ -32,6 +33,12 @@ settings.register_profile(
     "cordata", deadline=None, derandomize=True, database=None, max_examples=examples(100)
 )
 settings.load_profile("cordata")
+
+
+# A shell ignores SIGINT for what it starts in the background, and children inherit that; but tests end
+# commands as Ctrl-C does.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

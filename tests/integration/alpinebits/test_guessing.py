@@ -43,8 +43,10 @@ async def log_in(
 
 @pytest.fixture(autouse=True)
 def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a test takes, nobody has earned another guess meanwhile."""
-    now = monotonic()
+    """However long a test takes, nobody has earned another guess meanwhile. The time is a whole
+    number: the sum of ten times six seconds and a fraction may be a trillionth more than a minute.
+    """
+    now = float(int(monotonic()))
     monkeypatch.setattr(login, "monotonic", lambda: now)
 
 
