@@ -35,8 +35,8 @@ settings.register_profile(
 settings.load_profile("cordata")
 
 
-# A shell ignores SIGINT for what it starts in the background, and children inherit that; but tests end
-# commands as Ctrl-C does.
+# A shell ignores SIGINT for what it starts in the background, and children inherit that; but tests
+# end commands as Ctrl-C does.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
