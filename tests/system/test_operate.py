@@ -180,6 +180,12 @@ def test_no_request_fails_when_a_worker_is_drained_and_comes_back(hub: Host) -> 
     assert load.failed == {} and active(hub) == WORKERS
 
 
+def test_worker_that_does_not_run_is_not_said_to_be_drained(hub: Host) -> None:
+    done = hub.run("cordata", "drain", "worker@99", check=False)
+    assert done.returncode == 1 and "worker@99.service does not run" in done.stderr, done
+    assert active(hub) == WORKERS
+
+
 def test_last_worker_is_not_drained(hub: Host) -> None:
     hub.sh("cordata drain 1 && cordata drain worker@2 && cordata drain workers@3")
     done = hub.run("cordata", "drain", "worker@0", check=False)

@@ -81,7 +81,7 @@ def test_primary_is_missed_when_it_is_stopped(hub: Host) -> None:
     code, document = looked(hub)
     hub.systemctl("start", "primary")
     assert code == 1 and "primary.service is inactive" in texts(document)
-    assert "has given up its lease" in texts(document)
+    assert "has released its lease" in texts(document)
 
 
 def test_child_that_died_is_counted_and_one_that_is_drained_is_meant_to_be_so(hub: Host) -> None:

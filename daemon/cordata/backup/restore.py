@@ -36,7 +36,11 @@ from cordata.systemd.credentials import create as create_credential
 from cordata.vault import MASTER_KEY, Vault
 
 #: Units whose processes use the store, and the socket that starts one of them.
-_UNITS = ("http.socket", "primary.service", "worker@*.service", "job@*.service")
+_UNITS = (
+    *("http.socket", "primary.service", "worker@*.service"),
+    *("job@*.service", "daily-report.service", "cordata-backup.service"),
+)
+_STOP = "systemctl stop http.socket cordata.target 'worker@*' primary 'job@*' 'daily-report*'"
 _USER = "cordata"
 
 
@@ -166,7 +170,7 @@ def check_units() -> None:
     if running:
         raise CordataError(
             f"the service is running: {', '.join(running)}",
-            hint="systemctl stop http.socket cordata.target 'worker@*' primary",
+            hint=_STOP,
         )
 
 

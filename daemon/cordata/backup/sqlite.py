@@ -145,9 +145,13 @@ def _lock(path: Path) -> FileLock:
     if not lock.try_acquire():
         lock.close()
         raise CordataError(
-            f"the service is running: a process holds {path}", hint="stop all its processes"
+            f"the service is running: a process holds {path}", hint=_find_processes(path)
         )
     return lock
+
+
+def _find_processes(path: Path) -> str:
+    return f"stop all its processes: `fuser -v {path}` names them"
 
 
 def _require_closed(path: Path) -> None:
@@ -160,7 +164,7 @@ def _require_closed(path: Path) -> None:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_BYTES, _SHARED_FIRST)
     except (BlockingIOError, PermissionError):
         raise CordataError(
-            f"the service is running: a process has {path} open", hint="stop all its processes"
+            f"the service is running: a process has {path} open", hint=_find_processes(path)
         ) from None
     finally:
         os.close(fd)

@@ -19,7 +19,7 @@ from cordata.terminal import ProgressBar, show_json
 
 if TYPE_CHECKING:
     from cordata.backup.archive import Manifest
-    from cordata.backup.restore import Restored
+    from cordata.backup.restore import Host, Restored
     from cordata.config import Config
 
 #: The credential that holds the passphrase for `cordata-backup.service`.
@@ -181,28 +181,27 @@ def restore(
     if operator.json:
         show_json(asdict(done) | {"dry_run": dry_run})
     else:
-        _print_restored(config, done, directory, dry_run=dry_run, is_server=host.is_server)
+        _print_restored(host, done, directory, dry_run=dry_run)
     return 0
 
 
-def _print_restored(
-    config: Config, done: Restored, directory: Path, *, dry_run: bool, is_server: bool
-) -> None:
+def _print_restored(host: Host, done: Restored, directory: Path, *, dry_run: bool) -> None:
     for warning in done.warnings:
         click.echo(f"warning: {warning}", err=True)
     made = f"of {done.manifest.created_at} from {done.manifest.host}"
     if dry_run:
         click.echo(f"the backup {made} is whole, and can be restored here")
-        return
-    click.echo(f"restored the backup {made}")
+    else:
+        click.echo(f"restored the backup {made}")
     for old in filter(None, (done.old_store, done.old_key)):
         click.echo(f"moved aside: {old}")
     for name in done.kept:
         click.echo(f"credential left as it is here: {name}")
     if done.differing:
-        names = ", ".join(done.differing)
-        click.echo(f"not as in the backup: {names} (see `diff -r {directory}/configuration ...`)")
-    if is_server:
+        click.echo(f"not as in the backup: {', '.join(done.differing)}")
+        if config_file := host.document.path:
+            click.echo(f"  see: diff -r {directory}/configuration {config_file.parent}")
+    if host.is_server and not dry_run:
         click.echo("next: systemctl start http.socket cordata.target")
 
 

@@ -117,7 +117,10 @@ def copy(host: Host, url: str, *, finish: bool, draw: Draw) -> Copied:
             _opened(host, target_config, password, alone=True, make=True) as target,
         ):
             if "migration" not in source.tables():
-                raise CordataError("there is no store to copy: it was never migrated")
+                raise CordataError(
+                    f"there is no store to copy: {source.name} has no tables",
+                    hint="is [store] url right? `cordata migrate` creates the tables",
+                )
             _check_schema(source.applied(), host.chains, dialect_of(config.store))
             _prepare(source, target, host.chains, dialect_of(target_config))
             tables = _pairs(source, target)

@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from cordata import clock
 from cordata.app_loader import load_runtime
@@ -22,7 +23,7 @@ from cordata.systemd import is_booted
 from cordata.systemd.systemctl import Unit, run_program, show_units
 
 _PROPERTIES = (
-    *("LoadState", "ActiveState", "SubState", "Result", "MainPID"),
+    *("LoadState", "ActiveState", "Result", "MainPID"),
     *("InvocationID", "ExecMainStatus"),
 )
 _PRIMARY = "primary.service"
@@ -67,7 +68,7 @@ async def check_before(config: str | None) -> None:
 
     Other processes check, as the user of the service: this one has to stay root.
     """
-    options = [] if config is None else ["--config", config]
+    options = _options(config)
     code, said = await _cordata("config", "check", *options)
     if code:
         raise RestartError(f"nothing was restarted: {said.strip()}", hint="correct that first")
@@ -81,8 +82,14 @@ async def check_before(config: str | None) -> None:
     if removing := find_removals(pending):
         raise RemovalPending(
             f"nothing was restarted: {', '.join(removing)} removes what running workers may use",
-            hint="stop them first: `systemctl restart cordata.target`; connections wait meanwhile",
+            hint="`systemctl restart cordata.target` restarts all at once, and connections wait."
+            " With several hosts, stop the service on the others first",
         )
+
+
+def _options(config: str | None) -> list[str]:
+    # Absolute, since the checks run in another directory.
+    return [] if config is None else ["--config", str(Path(config).absolute())]
 
 
 async def refresh_network(config: str | None) -> None:

@@ -98,12 +98,17 @@ async def scale(count: int) -> Scaled:
 async def drain(unit: str) -> None:
     """Stop a worker in order: it accepts nothing more, finishes what it has begun, and ends.
 
-    Raises: WorkersError if no other one is ready, SystemdError.
+    Raises: WorkersError if it does not run, or no other one is ready, SystemdError.
     """
     await _target()
     units = await show_units(("ActiveState",), "worker@*.service")
-    active = [one["Id"] for one in units if one["ActiveState"] == "active"]
-    if not set(active) - {unit}:
+    active = {one["Id"] for one in units if one["ActiveState"] == "active"}
+    if unit not in active:
+        raise WorkersError(
+            f"{unit} does not run, so there is nothing to drain",
+            hint="`systemctl list-units 'worker@*'` shows those that run",
+        )
+    if active == {unit}:
         raise WorkersError(
             f"no worker but {unit} is ready: the next connection would start worker@0",
             hint="`systemctl stop http.socket cordata.target` stops the service",

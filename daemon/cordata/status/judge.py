@@ -60,20 +60,21 @@ def _parts(snapshot: Snapshot) -> Iterator[Reason]:
 def _units(snapshot: Snapshot) -> Iterator[Reason]:
     for unit in snapshot.units:
         if unit.state == "failed":
-            yield _degraded("units", f"{unit.unit} failed ({unit.result})")
+            text = f"{unit.unit} failed ({unit.result}): `systemctl status {unit.unit}`"
+            yield _degraded("units", text)
         elif unit.wanted and unit.state not in ("active", "reloading"):
             text = f"{unit.unit} is {unit.state}"
             if unit.sub_state == "auto-restart":
                 text += f": it ended ({unit.result}), restart {unit.restarts + 1} follows"
             elif unit.restarts:
                 text += f", after {unit.restarts} restarts"
-            yield _degraded("units", text)
+            yield _degraded("units", f"{text}: `systemctl status {unit.unit}`")
         elif unit.restarts and unit.up_s is not None and unit.up_s < _STABLE_S:
             text = f"{unit.unit}: {unit.restarts} restarts, the last {unit.up_s:.0f} s ago"
-            yield _degraded("units", text)
+            yield _degraded("units", f"{text}: `journalctl -u {unit.unit}`")
         if _is_late(unit):
             text = f"{unit.unit} has not notified its watchdog for {unit.watchdog_age_s:.0f} s"
-            yield _degraded("units", text)
+            yield _degraded("units", f"{text}: `journalctl -u {unit.unit}`")
     if outdated := [unit.unit for unit in snapshot.units if unit.outdated]:
         text = f"{' '.join(outdated)}: older than the installed version; `cordata rolling-restart`"
         yield _degraded("units", text)
@@ -119,12 +120,15 @@ def _store(snapshot: Snapshot) -> Iterator[Reason]:
         return
     sizes = store.wal_bytes, store.wal_limit_bytes
     if sizes[0] and sizes[1] and judge_wal(sizes[0], sizes[1]).state != "ok":
-        yield _degraded("store", "the write-ahead log is far over its limit: does a primary run?")
+        yield _degraded(
+            "store", "the write-ahead log is far over its limit: `systemctl status primary`"
+        )
     if primary is None:
         yield _degraded("primary", "there has been no primary yet")
     elif primary.released or primary.gone:
-        how = "has given up its lease" if primary.released else "has ended"
-        yield _degraded("primary", f"there is no primary: {primary.holder} {how}")
+        how = "has released its lease" if primary.released else "has ended"
+        text = f"there is no primary: {primary.holder} {how}; `systemctl status primary`"
+        yield _degraded("primary", text)
 
 
 def _groups(snapshot: Snapshot) -> Iterator[Reason]:
@@ -138,7 +142,7 @@ def _groups(snapshot: Snapshot) -> Iterator[Reason]:
         elif group.oldest_s is not None and group.oldest_s > _MESSAGE_S:
             waiting = f"{shown(group.ready)} messages wait"
             text = f"{group.group}: {waiting}, the oldest {group.oldest_s:.0f} s"
-            yield _degraded("groups", text)
+            yield _degraded("groups", f"{text}: `cordata group list`")
         if group.dead:
             text = f"{group.group}: {shown(group.dead)} dead letters: `cordata dlq list`"
             yield _degraded("groups", text)
@@ -150,18 +154,22 @@ def _groups(snapshot: Snapshot) -> Iterator[Reason]:
 def _rest(snapshot: Snapshot) -> Iterator[Reason]:
     for job in snapshot.jobs:
         if job.state == "failed":
-            yield _degraded("jobs", f"{job.job} {job.period} failed: `journalctl -u job@{job.job}`")
+            text = f"{job.job} {job.period} failed: `journalctl JOB={job.job}`"
+            yield _degraded("jobs", text)
     if mail := snapshot.mail:
         if mail.failed:
-            yield _degraded("mail", f"{mail.failed} mails were given up in the last 24 hours")
+            text = f"{mail.failed} mails failed in the last 24 hours"
+            yield _degraded("mail", f"{text}: `cordata mail list --state failed`")
         if mail.configured and mail.oldest_s is not None and mail.oldest_s > _MAIL_S:
             text = f"{shown(mail.waiting)} mails wait, the oldest {mail.oldest_s:.0f} s"
-            yield _degraded("mail", text)
+            yield _degraded("mail", f"{text}: `cordata mail list`")
     for pool in snapshot.pool:
         if pool.start_error:
             text = f"no child of worker {pool.worker} starts: {pool.start_error}"
-            yield _degraded("pool", text)
+            yield _degraded("pool", f"{text}: `journalctl -u worker@{pool.worker}`")
         elif not (pool.ready or pool.busy or pool.drained):
-            yield _degraded("pool", f"worker {pool.worker} has no child that takes calls")
+            yield _degraded(
+                "pool", f"worker {pool.worker} has no child that takes calls: `cordata pool status`"
+            )
     if snapshot.disk and snapshot.disk.state != "ok":
-        yield _degraded("disk", f"little space is left for {snapshot.disk.path}")
+        yield _degraded("disk", f"little space is left for {snapshot.disk.path}: `cordata doctor`")

@@ -63,7 +63,7 @@ def lines(snapshot: Snapshot) -> dict[str, str]:
     """What needs no table, by part."""
     found = {}
     if (primary := snapshot.primary) is not None:
-        ended = ", given up" if primary.released else ", ended" if primary.gone else ""
+        ended = ", released" if primary.released else ", ended" if primary.gone else ""
         since = f"term {primary.term}, since {span(primary.since_s)}"
         found["primary"] = f"{primary.holder}{ended}, {since}"
     if (mail := snapshot.mail) is not None:

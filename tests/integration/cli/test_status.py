@@ -118,7 +118,7 @@ def test_server_is_healthy_then_degraded_then_down(state: Path) -> None:
         assert running_server.wait() == 0
     code, document = looked(config)
     assert code == 2 and "no process runs" in texts(document)
-    assert "has given up its lease" in texts(document)
+    assert "has released its lease" in texts(document)
 
 
 def test_primary_is_missed_when_it_was_killed(state: Path) -> None:

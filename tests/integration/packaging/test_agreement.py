@@ -117,7 +117,7 @@ def test_secrets_are_named_where_people_look() -> None:
 
 def test_services_are_hardened_alike() -> None:
     blocks = {
-        path.name: path.read_text().partition("# What a taken-over process")[2].partition("\n[")[0]
+        path.name: path.read_text().partition("# What an attacker in")[2].partition("\n[")[0]
         for path in SERVICES
     }
     ends = {name: block.partition("SystemCallErrorNumber=")[2] for name, block in blocks.items()}

@@ -122,14 +122,14 @@ FAILED = replace(
         (units(STOPPED), "primary.service is inactive"),
         (units(FAILED), "job@tally.service failed (exit-code)"),
         ({"primary": None}, "there has been no primary yet"),
-        ({"primary": replace(LEASE, released=True)}, "a/1 has given up its lease"),
+        ({"primary": replace(LEASE, released=True)}, "a/1 has released its lease"),
         ({"primary": replace(LEASE, gone=True)}, "a/1 has ended"),
         ({"groups": [replace(GROUP, oldest_s=75.0)]}, "3 messages wait, the oldest 75 s"),
         ({"groups": [replace(GROUP, dead=2)]}, "shop.pack: 2 dead letters: `cordata dlq list`"),
         ({"groups": [replace(GROUP, absent_s=7300.0)]}, "no process has handled it for 2 h"),
         ({"blocked": {"sums": 1}}, "sums: 1 partitions are blocked"),
         ({"jobs": [replace(JOB, state="failed")]}, "tally 2026-11-24 failed"),
-        ({"mail": replace(MAIL, failed=1)}, "1 mails were given up"),
+        ({"mail": replace(MAIL, failed=1)}, "1 mails failed"),
         ({"mail": replace(MAIL, oldest_s=1000.0)}, "2 mails wait, the oldest 1000 s"),
         ({"pool": [replace(POOL, ready=0)]}, "worker 0 has no child that takes calls"),
         ({"pool": [replace(POOL, start_error="no memory")]}, "worker 0 starts: no memory"),
@@ -188,7 +188,10 @@ def test_service_is_degraded_when_workers_serve_and_their_primary_is_dead() -> N
     state, texts = said(
         systemd=False, units=[], pool=[], processes=[], http=[RATE], primary=gone, groups=[]
     )
-    assert (state, texts) == ("degraded", ["primary: there is no primary: a/1 has ended"])
+    assert (state, texts) == (
+        "degraded",
+        ["primary: there is no primary: a/1 has ended; `systemctl status primary`"],
+    )
 
 
 @pytest.mark.parametrize(
