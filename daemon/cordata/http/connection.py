@@ -151,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         """The connection is gone."""
         exchange, self._exchange = self._exchange, None
         if exchange is not None and not exchange.complete:
-            exchange.lose("the client left")
+            exchange.end_early("the client left")
         self._phase, self._buffer, self._body = LINGER, b"", None
         self.flow.resume_writing()
         self._on_closed(self)
@@ -310,6 +310,8 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse(self, error: HttpError) -> None:
         """Refuse the current request."""
         if self._exchange is not None:
+            if not self._exchange.complete:  # else it counts as served
+                self.server.refused += 1
             self._send_final_response(self._exchange.refuse(error))
 
     def _send_final_response(self, response: bytes) -> None:

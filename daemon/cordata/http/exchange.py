@@ -2,7 +2,7 @@
 
 open --first body message--> started --last body message--> complete
   |                            |                               ^
-  +--------- refused, expired, client gone: lost --------------+
+  +----- refused, expired, client gone: ended_early -----------+
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Exchange:
         self.started = False
         #: The response is written, or never will be.
         self.complete = False
-        #: Why no answer is possible any more; "": it is.
-        self.lost = ""
+        #: Why the request ended without a whole response of the application; "": it did not.
+        self.ended_early = ""
         #: Bytes of the body still to come (none, unless one is announced); None: unknown.
         self._body_left: int | None = 0
         self._pieces: list[bytes] = []
@@ -126,7 +126,9 @@ class Exchange:
         #: The body of a 500, held back until the application has returned: see `_fail`.
         self._held_body: bytes | None = None
         self._sent_bytes = 0
-        self._counted = self._logged = False
+        #: As counted in the metrics; 0: not yet.
+        self._status = 0
+        self._logged = False
 
     async def run(self) -> None:
         """Call the application and end the request."""
@@ -136,7 +138,7 @@ class Exchange:
         if self._traceparent:
             trace.begin_request(self._request_id, self._traceparent)
         try:
-            if self.lost:  # the client left before this task ran
+            if self.ended_early:  # before this task ran
                 self._abandon()
             call = server.app(self._scope, self.receive, self.send)
             await measured("request", call, self._describe)
@@ -151,7 +153,7 @@ class Exchange:
             server.in_flight -= 1
             if trace.exporter is not None:
                 self._export(trace.exporter)
-            if self.lost and self.task is not None:
+            if self.ended_early and self.task is not None:
                 server.abandoned.pop(self.task, None)
             if server.draining:
                 server.ended.set()
@@ -235,7 +237,7 @@ class Exchange:
         """ASGI `send`. Raises: ClientGone within a stream; Misuse, ValueError otherwise."""
         kind = message["type"]
         if kind == "http.response.start":
-            if self._response is not None and not self.lost:
+            if self._response is not None and not self.ended_early:
                 raise Misuse("http.response.start was sent twice")
             self._response = ResponseHead(message["status"], message.get("headers", ()))
             return
@@ -243,7 +245,7 @@ class Exchange:
             raise Misuse(f"{kind!r} cannot be sent in an http scope")
         more = message.get("more_body", False)
         response = self._response
-        if self.lost:
+        if self.ended_early:
             if more:
                 raise ClientGone("the client has gone")
             # Ignored, so that the application can still do its work after the response.
@@ -324,20 +326,21 @@ class Exchange:
         self._on_response(response.close, now)
 
     def _count(self, status: int, now: float) -> None:
-        """Count the request in the metrics; only the first call does."""
-        metrics = self.server.metrics
-        if metrics is not None and not self._counted:
-            self._counted = True
-            metrics.count(self.head.method, status, now - self.begun_at)
+        """Keep the status of the request and count it in the metrics; only the first call does."""
+        if not self._status:
+            self._status = status
+            metrics = self.server.metrics
+            if metrics is not None:
+                metrics.count(self.head.method, status, now - self.begun_at)
 
     # The end
 
     def _finish(self) -> None:
         """The application has returned."""
-        if self._held_body is not None and not self.lost:
+        if self._held_body is not None and not self.ended_early:
             self._release_held()
-        if self.lost:
-            self.report(CLIENT_GONE, self.lost, None)
+        if self.ended_early:
+            self.report(CLIENT_GONE, self.ended_early, None)
         elif self.complete:
             self._report_response(None)
         elif self.client_left:
@@ -351,8 +354,8 @@ class Exchange:
         Frameworks answer 500 and then raise what they caught (Starlette's ServerErrorMiddleware),
         so a 500 was held back until the error is known: an unavailable store becomes a 503.
         """
-        if self.lost:
-            self.report(CLIENT_GONE, f"{self.lost}, then {_described(error)}", None)
+        if self.ended_early:
+            self.report(CLIENT_GONE, f"{self.ended_early}, then {_described(error)}", None)
         elif self.complete:
             self._report_response(error)
         elif self.started:
@@ -391,15 +394,15 @@ class Exchange:
         """Cut the connection, as no whole response is possible: so the client sees the failure."""
         if not self.complete:
             self.report(status, reason, error)
-            self.lose(reason)
+            self.end_early(reason)
             self.flow.abort()
 
-    def lose(self, reason: str) -> None:
-        """No answer is possible any more; the application learns it by `receive` and `send`.
+    def end_early(self, reason: str) -> None:
+        """Take no response of the application any more; it learns it by `receive` and `send`.
 
         It is cancelled if it still runs after `response_timeout_s`.
         """
-        self.lost = self.lost or reason
+        self.ended_early = self.ended_early or reason
         self.complete = True
         self._wake()
         self._abandon()
@@ -415,7 +418,7 @@ class Exchange:
         self.report(error.status, error.reason, None)
         begun = self.started or self.complete
         self.started = True
-        self.lose(error.reason)
+        self.end_early(error.reason)
         if begun:
             return b""
         server, head = self.server, self.head
@@ -426,10 +429,11 @@ class Exchange:
 
     def _export(self, exporter: trace.Exporter) -> None:
         """Export the span of this request."""
-        status = self._response.status if self._response is not None else 500
+        # Neither counted nor logged: the application was cancelled after its client had left.
+        status = self._status or CLIENT_GONE
         attributes: dict[str, str | int] = {
             "http.request.method": self.head.method,
-            "http.response.status_code": CLIENT_GONE if self.lost else status,
+            "http.response.status_code": status,
             "url.path": loggable_path(self.head.target, self.server.log.logged_segments),
             "cordata.request_id": self._request_id,
         }
@@ -439,7 +443,7 @@ class Exchange:
             kind="server",
             begun_us=clock.now_us() - round((self.server.loop.time() - self.begun_at) * 1e6),
             attributes=attributes,
-            error=self.lost or (str(status) if status >= 500 else ""),
+            error=self.ended_early or (str(status) if status >= 500 else ""),
         )
 
     def _report_response(self, error: BaseException | None) -> None:

@@ -62,9 +62,11 @@ class ServerState:
         self.starting: list[Callable[[], Coroutine[Any, Any, None]]] = []
         #: Tasks of requests whose application waits for something.
         self.tasks: set[asyncio.Task[None]] = set()
-        #: Responses written, and requests refused before the application was called.
+        #: Responses of the application, or in its place; and requests that the server refused,
+        #: because of their head, their body, or the time they took.
         self.served = self.refused = 0
-        #: Tasks of requests whose client has left, and when (loop time) they are cancelled.
+        #: Tasks that still run though their request ended early, and when (loop time) they are
+        #: cancelled.
         self.abandoned: dict[asyncio.Task[None], float] = {}
         #: Set when a connection or a request has ended, for the drain.
         self.ended = asyncio.Event()

@@ -8,6 +8,8 @@ import gc
 import os
 import socket
 import struct
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,14 +19,16 @@ from tests.unit.http.corpus import load
 from tests.unit.http.test_exchange import GET, POST, body, http_only, sending, start
 from tests.unit.http.wire import CORPUS_CONFIG, Recorder, parse_answers
 
+from cordata import trace
 from cordata.config.sections import HttpConfig
 from cordata.http import HttpServer
 from cordata.http.accept import Acceptor
-from cordata.http.asgi import Receive, Scope, Send
+from cordata.http.asgi import AsgiApp, Receive, Scope, Send
 from cordata.http.connection import Connection
 from cordata.http.exchange import Exchange
 
 CLOSE = b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+CHUNKED = b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 QUICK = HttpConfig(
     first_byte_timeout_s=0.3,
     header_timeout_s=0.3,
@@ -173,6 +177,90 @@ async def test_silent_client_is_ended_in_time(
     async with live(Recorder(), QUICK) as server, asyncio.timeout(60):
         assert [answer.status for answer in await server.talk(*pieces)] == statuses
         await server.quiet()
+
+
+class Exported:
+    """Takes the place of OpenTelemetry: the status and the error of each span."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[str | int, str]] = []
+
+    def is_sampled(self, trace_id: str) -> bool:
+        return True
+
+    def export(
+        self,
+        span: trace.Trace,
+        name: str,
+        *,
+        kind: trace.Kind,
+        begun_us: int,
+        attributes: Mapping[str, str | int],
+        error: str = "",
+    ) -> None:
+        self.spans.append((attributes["http.response.status_code"], error))
+
+
+async def hang(scope: Scope, receive: Receive, send: Send) -> None:
+    await asyncio.Event().wait()
+
+
+async def wait_for_the_end(scope: Scope, receive: Receive, send: Send) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def fail_within_the_response(scope: Scope, receive: Receive, send: Send) -> None:
+    await send(start())
+    await send(body(b"a", more=True))
+    raise KeyError("b")
+
+
+@pytest.mark.parametrize(
+    ("app", "request_", "rest", "status", "error"),
+    [
+        (Recorder(), GET, b"", 200, ""),
+        (Recorder(), POST % 9, b"abc", 408, "the body took too long"),
+        (Recorder(), CHUNKED, b"a\r\n", 413, "the body is too large"),
+        (http_only(hang), GET, b"", 504, "there was no response in time"),
+        (http_only(fail_within_the_response), GET, b"", 500, "KeyError"),
+    ],
+)
+async def test_span_has_the_status_of_the_response(
+    app: AsgiApp,
+    request_: bytes,
+    rest: bytes,
+    status: int,
+    error: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exported = Exported()
+    monkeypatch.setattr(trace, "exporter", exported)
+    async with live(app, replace(QUICK, max_body_bytes=9)) as server, asyncio.timeout(60):
+        reader, writer = await server.connect()
+        writer.write(request_)
+        while rest and not server.service.server.state.in_flight:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        writer.write(rest)
+        sent = int((await reader.readline()).split()[1])
+        assert sent == (200 if status == 500 else status)
+        writer.close()
+        await server.quiet()
+    [(found, text)] = exported.spans
+    assert found == status and text.startswith(error)
+
+
+async def test_span_says_that_the_client_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    exported = Exported()
+    monkeypatch.setattr(trace, "exporter", exported)
+    async with live(http_only(wait_for_the_end), QUICK) as server, asyncio.timeout(60):
+        _, writer = await server.connect()
+        writer.write(GET)
+        while not server.service.server.state.in_flight:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        writer.transport.abort()
+        await server.quiet()
+    assert exported.spans == [(499, "the client left")]
 
 
 async def test_slow_loris_is_408_though_it_never_stops_sending() -> None:
@@ -412,12 +500,15 @@ async def test_cancelling_cuts_requests_in_hand_off() -> None:
 
 
 async def test_stats_count_requests_and_tell_a_rate() -> None:
-    async with live(Recorder()) as server:
+    async with live(Recorder(), replace(QUICK, max_body_bytes=9)) as server:
         for _ in range(20):
             await server.talk(CLOSE)
-        await server.talk(b"rubbish\r\n\r\n")
+        await server.talk(b"rubbish\r\n\r\n")  # 400
+        await server.talk(POST % 10)  # 413, by its head
+        await server.talk(CHUNKED + b"a\r\n")  # 413, by its body
+        await server.talk(POST % 9)  # 408
         served = server.service.server
-        assert (served.state.served, served.state.refused) == (20, 1)
+        assert (served.state.served, served.state.refused) == (20, 4)
         assert served.requests_per_s > 0
         assert server.service.status().endswith("0 in flight")
         assert server.service.heartbeat.fresh()
