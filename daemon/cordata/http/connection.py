@@ -72,6 +72,8 @@ class Connection(asyncio.BufferedProtocol):
         self._on_closed = on_closed
         self._parser = HeadParser()
         self._phase = IDLE
+        #: Loop time at which the phase began; of a connection that is closing: `_NEVER`.
+        self._phase_since = _NEVER
         #: When `check` ends the phase; in BODY and LINGER received bytes move it.
         self._deadline = _NEVER
         #: In BODY and LINGER: received bytes do not move `_deadline` beyond this.
@@ -96,7 +98,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The transport is set up."""
         self.flow.connect(transport)  # type: ignore[arg-type]
-        self._deadline = self.server.loop.time() + self._idle_limit_s()
+        self._phase_since = now = self.server.loop.time()
+        self._deadline = now + self._idle_limit_s()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go: one buffer for all connections, emptied at once."""
@@ -171,7 +174,8 @@ class Connection(asyncio.BufferedProtocol):
         self.flow.resume_reading()
         if self._phase == IDLE:
             self._phase = HEAD
-            self._deadline = self.server.loop.time() + self.server.config.header_timeout_s
+            self._phase_since = now = self.server.loop.time()
+            self._deadline = now + self.server.config.header_timeout_s
 
     def _read_pipelined(self) -> None:
         if self._phase == IDLE and self._buffer and self.flow.is_writable:
@@ -198,6 +202,7 @@ class Connection(asyncio.BufferedProtocol):
             on_response=self._response_sent,
         )
         self._body = body = body_of(head, config.max_body_bytes)
+        self._phase_since = now
         if body is None:
             self._phase = RESPONSE
             self._deadline = now + config.response_timeout_s
@@ -228,6 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         if body.left == 0:
             self._body, self._buffer = None, rest
             self._phase = RESPONSE
+            self._phase_since = now
             self._deadline = now + config.response_timeout_s
             if exchange.complete and exchange.started:
                 self._await_request(now)
@@ -274,6 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         """Wait for the next request, from `now` (loop time) on."""
         self._exchange = None
         self._phase = IDLE
+        self._phase_since = now
         self._deadline = now + self._idle_limit_s()
         if len(self._buffer) <= _MAX_PIPELINED_BYTES:
             self.flow.resume_reading()
@@ -331,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
         self._exchange, self._body, self._buffer = None, None, b""
         if at_limit or (request_read and client_closes):
             self._phase = LINGER
-            self._deadline = _NEVER
+            self._phase_since = self._deadline = _NEVER
             self.flow.close()
         else:
             self._linger()
@@ -339,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
     def _linger(self) -> None:
         """Close the server's side; drop what the client still sends until it closes, too."""
         self._phase = LINGER
-        now = self.server.loop.time()
+        self._phase_since = now = self.server.loop.time()
         self._deadline = now + _LINGER_S
         self._phase_deadline = now + self.server.config.body_timeout_s
         self.flow.resume_reading()
@@ -413,18 +420,8 @@ class Connection(asyncio.BufferedProtocol):
         if phase == IDLE and (self._buffer or self.flow.has_unsent):
             return None
         rank, limit_s = _EVICTION[phase]
-        waited_s = now - self._phase_begun_at()
+        waited_s = now - self._phase_since
         return (rank, waited_s) if waited_s >= limit_s else None
-
-    def _phase_begun_at(self) -> float:
-        config = self.server.config
-        if self._phase == IDLE:
-            return self._deadline - self._idle_limit_s()
-        if self._phase == HEAD:
-            return self._deadline - config.header_timeout_s
-        if self._phase == LINGER:
-            return self._phase_deadline - config.body_timeout_s
-        return self._exchange.begun_at if self._exchange is not None else self._deadline
 
     def evict(self) -> None:
         """Close as if it were overdue. Call `eviction_key` first."""

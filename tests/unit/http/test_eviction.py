@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from tests.unit.http.test_exchange import (
@@ -113,9 +114,31 @@ async def test_few_go_at_once_and_the_one_that_waits_for_longest(
     async with serving(http_only(never), CONFIG) as server:
         wires = [connected(server, silent) for _ in range(40)]
         oldest = wires[7].connection
-        oldest._deadline -= 0.5
+        oldest._phase_since -= 0.5
         assert len(await evict_at(server, 0.7, wires)) == 1
         assert wires[7].transport.ended
         assert len(await evict_at(server, 2.0, wires)) == 2  # of 39 that are left, one
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert len(told) == 1 and told[0].startswith("connection limit reached (40)")
+
+
+async def test_waiting_time_is_right_after_a_reload_and_in_a_drain(silent: socket.socket) -> None:
+    async def never(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError
+
+    async with serving(http_only(never), CONFIG) as server:
+        wires = [connected(server, silent) for _ in range(3)]
+        await wires[1].feed(GET[:20])
+        await wires[2].feed(b"rubbish\r\n\r\n")
+        server.reload(
+            replace(CONFIG, first_byte_timeout_s=99, header_timeout_s=99, body_timeout_s=99)
+        )
+        server.state.draining = True
+        assert await evict_at(server, 0.9, wires, closed=True) == []
+        now = server.state.loop.time()
+        keys = [wire.connection.eviction_key(now + 1.5) or (0, 0.0) for wire in wires]
+        assert [(rank, round(waited_s, 3)) for rank, waited_s in keys] == [
+            (3, 1.5),
+            (2, 1.5),
+            (4, 1.5),
+        ]
