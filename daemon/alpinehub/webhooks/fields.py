@@ -379,12 +379,12 @@ class FieldResolver:
         #: An operator accepts a stay that is in the past, or very long.
         self.accept = accept
         #: The guest's language as the form or the CRM has it: `en-US`, `Deutsch`.
-        self.language = self.text_of("language")
+        self.language = self.take_text("language")
         #: The number of adults is a default: the form has no field for it.
         self.adults_assumed = False
 
-    def value_of(self, target: str) -> str:
-        """The form's value for a target, translated by the mapping; "" for none."""
+    def take_value(self, target: str) -> str:
+        """Take the form's value for a target, translated by the mapping; "" for none."""
         text = self.fields.take(target)
         words = self.mapping.values.get(target)
         if text and words:
@@ -392,13 +392,13 @@ class FieldResolver:
             text = known.get(plain(text), words.get("*", text))
         return text.strip()
 
-    def text_of(self, target: str) -> str:
-        """The form's value for a target, else its default in the mapping."""
-        return self.value_of(target) or self.mapping.defaults.get(target, "").strip()
+    def take_text(self, target: str) -> str:
+        """Take the form's value for a target, else its default in the mapping."""
+        return self.take_value(target) or self.mapping.defaults.get(target, "").strip()
 
     def maybe(self, target: str, read: Callable[[str], T | None], otherwise: T) -> T:
         """An optional value; text that cannot be read goes to `extra`."""
-        return self.maybe_of(target, self.text_of(target), read, otherwise)
+        return self.maybe_of(target, self.take_text(target), read, otherwise)
 
     def maybe_of(self, target: str, text: str, read: Callable[[str], T | None], otherwise: T) -> T:
         """As `maybe`, for a text that was read before."""
@@ -412,7 +412,7 @@ class FieldResolver:
 
     def short(self, target: str, most: int) -> str:
         """A line of `most` characters; a longer one is cut, and goes to `extra` in full."""
-        text = line(self.text_of(target))
+        text = line(self.take_text(target))
         if len(text) <= most:
             return text
         self.keep(target, text)

@@ -47,6 +47,7 @@ _SURNAME_FIRST = ("nachname", "cognome", "surname", "last name", "name und vorna
 
 def record_of(resolver: FieldResolver, submission: Submission) -> ReservationData | None:
     """The record of a submission; None: `resolver.problems` has the reasons."""
+    # The order matters: a field that one target has taken is not offered to the next.
     stay = stay_of(resolver)
     adults, children = guests_of(resolver)
     first_name, last_name = _names(resolver)
@@ -65,13 +66,13 @@ def record_of(resolver: FieldResolver, submission: Submission) -> ReservationDat
         email=email,
         phone=phone,
         language=resolver.maybe_of("language", resolver.language, read_language, ""),
-        message=lines(resolver.text_of("message")),
+        message=lines(resolver.take_text("message")),
         newsletter=resolver.maybe("newsletter", read_yes, None),
         consent=resolver.maybe("consent", read_yes, None),
         pets=resolver.maybe("pets", read_yes, None),
         prefix=prefix,
         title=resolver.short("title", 16),
-        gender=read_gender(resolver.text_of("gender") or prefix),
+        gender=read_gender(resolver.take_text("gender") or prefix),
         birth_date=resolver.maybe("birth_date", lambda text: _birth(resolver, text), None),
         address=resolver.short("address", 255),
         city=resolver.short("city", _MAX_NAME),
@@ -99,7 +100,7 @@ def _names(resolver: FieldResolver) -> tuple[str, str]:
     first, last = resolver.short("first_name", _MAX_NAME), resolver.short("last_name", _MAX_NAME)
     if first and last:
         return first, last
-    whole = line(resolver.text_of("name"))
+    whole = line(resolver.take_text("name"))
     if not whole or last:
         return first, last
     if first:
@@ -122,7 +123,7 @@ def _contact(resolver: FieldResolver) -> tuple[str, str]:
     found = {}
     unreadable = {}
     for target, read in (("email", read_email), ("phone", partial(_phone, resolver))):
-        text = line(resolver.text_of(target))
+        text = line(resolver.take_text(target))
         value = read(text) if text else None
         if text and value is None:
             unreadable[target] = text
@@ -157,7 +158,7 @@ def _birth(resolver: FieldResolver, text: str) -> date | None:
 def _priced(resolver: FieldResolver, data: ReservationData) -> ReservationData:
     """Add room, plan and price; the status is reservation if an operator mapped it so."""
     room = _room(resolver)
-    plan, meals = line(resolver.text_of("rate_plan")), resolver.text_of("meal_plan")
+    plan, meals = line(resolver.take_text("rate_plan")), resolver.take_text("meal_plan")
     if len(plan) > _MAX_NAME:
         resolver.keep("rate_plan", plan)
         plan = ""
@@ -165,7 +166,7 @@ def _priced(resolver: FieldResolver, data: ReservationData) -> ReservationData:
         resolver.keep("meal_plan", meals)
         meals = ""
     total, currency = _total(resolver)
-    status = resolver.text_of("status") or "request"
+    status = resolver.take_text("status") or "request"
     if status not in ("request", "reservation"):
         resolver.problems.append("unreadable:status")
     if status == "reservation":
@@ -192,7 +193,7 @@ def _room(resolver: FieldResolver) -> str:
         "room_type" in known for known in (mapping.fields, mapping.values, mapping.defaults)
     ):
         return ""
-    code = line(resolver.text_of("room_type"))
+    code = line(resolver.take_text("room_type"))
     if len(code) <= _MAX_CODE:
         return code
     resolver.keep("room_type", code)
@@ -200,7 +201,7 @@ def _room(resolver: FieldResolver) -> str:
 
 
 def _total(resolver: FieldResolver) -> tuple[Decimal | None, str]:
-    text, currency = resolver.text_of("total"), line(resolver.text_of("currency")).upper()
+    text, currency = resolver.take_text("total"), line(resolver.take_text("currency")).upper()
     if currency and not (len(currency) == 3 and currency.isascii() and currency.isalpha()):
         resolver.keep("currency", currency)
         currency = ""
@@ -265,7 +266,7 @@ def interpret(
     resolver = FieldResolver(
         Fields(submission.answers, mapping), mapping, zone, _today(received, zone), accept=accept
     )
-    external_id = submission.external_id or line(resolver.value_of("external_id"))[:128] or None
+    external_id = submission.external_id or line(resolver.take_value("external_id"))[:128] or None
     data = record_of(resolver, submission)
     if data is None:
         return Unmapped(tuple(dict.fromkeys(resolver.problems)), external_id, signature)

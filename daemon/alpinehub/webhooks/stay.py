@@ -143,10 +143,10 @@ _DAY_FIRST = frozenset(
 
 def stay_of(resolver: FieldResolver) -> tuple[date, date] | None:
     """Arrival and departure; None if there are none, or with a problem."""
-    arrival, departure = resolver.text_of("arrival"), resolver.text_of("departure")
+    arrival, departure = resolver.take_text("arrival"), resolver.take_text("departure")
     if not arrival and not departure:
         return _stay_of_dates(resolver)
-    nights = resolver.text_of("nights") if not departure else ""
+    nights = resolver.take_text("nights") if not departure else ""
     if not (arrival and (departure or nights)):
         other = resolver.fields.other_day()
         arrival, departure = arrival or other, departure or ("" if nights else other)
@@ -167,7 +167,7 @@ def stay_of(resolver: FieldResolver) -> tuple[date, date] | None:
 
 def _stay_of_dates(resolver: FieldResolver) -> tuple[date, date] | None:
     """As `stay_of`, for one field with both days."""
-    text = resolver.text_of("dates")
+    text = resolver.take_text("dates")
     if not text:
         _say_missing(resolver, None, None)
         return None
@@ -286,13 +286,13 @@ def guests_of(resolver: FieldResolver) -> tuple[int, tuple[int, ...]]:
     """The number of adults, and the ages of the children."""
     adults, children = _adults(resolver)
     for target, says_ages in (("children", True), ("children_or_ages", False)):
-        if text := resolver.text_of(target):
+        if text := resolver.take_text(target):
             said = read_children(text, says_ages=says_ages)
             if said is None:
                 resolver.problems.append("unreadable:children")
             else:
                 children.append(said)
-    if text := resolver.text_of("children_count"):
+    if text := resolver.take_text("children_count"):
         counted = read_count(text)
         said = read_children(text, says_ages=False) if counted is None else Children(count=counted)
         if said is None or said.count is None:
@@ -306,9 +306,9 @@ def _adults(resolver: FieldResolver) -> tuple[int, list[Children]]:
     """The number of adults, and the children of the same field."""
     children: list[Children] = []
     adults: int | None = None
-    if text := resolver.value_of("adults"):
+    if text := resolver.take_value("adults"):
         adults = read_adults(text)
-    elif text := resolver.value_of("guests"):
+    elif text := resolver.take_value("guests"):
         found = read_guests(text)
         adults = found[0] if found else None
         if found and found[1] is not None:
