@@ -58,10 +58,10 @@ async def process_stale(ctx: Context) -> None:
             text = f"submission {row['id']} of the inbox cannot be interpreted"
             ctx.log.warning("%s", text, exc_info=True)
             ctx.alert("inbox-failed", f"{text}: `alpinehub inbox show {row['id']}`")
-            await ctx.run(partial(_set_aside, inbox_id=row["id"]))
+            await ctx.run(partial(_send_to_review, inbox_id=row["id"]))
 
 
-async def _set_aside(tx: Tx, *, inbox_id: int) -> None:
+async def _send_to_review(tx: Tx, *, inbox_id: int) -> None:
     """Move a row to the review list, not interpreted."""
     held = await tx.fetch_one("inbox_lock", id=inbox_id)
     if held is not None and held["state"] == "received":

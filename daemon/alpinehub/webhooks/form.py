@@ -148,7 +148,7 @@ def read(body: bytes, content_type: str, honeypot: str) -> Submission:
             for name, value in values.items()
             if name in _UTM and value.strip()
         },
-        set_aside="spam" if trapped else "",
+        ignored="spam" if trapped else "",
     )
 
 

@@ -66,7 +66,7 @@ def read(body: bytes) -> Submission:
         external_id=id_text(document.get("lead_id")) or None,
         utm={"source": "google", **({"campaign": campaign} if campaign else {})},
         gclid=id_text(document.get("gcl_id"), 1024),
-        set_aside="test" if document.get("is_test") not in (None, False, "false", "") else "",
+        ignored="test" if document.get("is_test") not in (None, False, "false", "") else "",
     )
 
 

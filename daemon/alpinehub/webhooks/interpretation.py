@@ -259,8 +259,8 @@ def interpret(
         submission = take_apart(received)
     except Unreadable as error:
         return Unmapped((error.code,))
-    if submission.set_aside:
-        return Ignored(submission.set_aside)
+    if submission.ignored:
+        return Ignored(submission.ignored)
     signature = signature_of(submission)
     zone = zone_of(hotel)
     resolver = FieldResolver(

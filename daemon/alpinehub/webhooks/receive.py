@@ -1,7 +1,7 @@
 """Common to Wix, Google Ads and HTML forms: the body is stored unchanged and interpreted later.
 
     POST .... one commit: the row `received`, the event inbox.received .... answer
-    event ... interpretation (inbox/processing.py): mapped, or in the review list, or set aside
+    event ... interpretation (inbox/processing.py): mapped, or in the review list, or ignored
 
 These senders cannot be changed, so a submission is refused only for an unknown secret (401), a body
 that is too large (413), compressed or not a form (415), or empty (400). The sender could not mend

@@ -56,7 +56,7 @@ class Submission:
     utm: Mapping[str, str] = field(default_factory=dict)
     gclid: str = ""
     #: Why it is not sent to the hotel; "" if it is.
-    set_aside: Literal["", "test", "spam"] = ""
+    ignored: Literal["", "test", "spam"] = ""
 
 
 def load_json(body: bytes) -> Any:
