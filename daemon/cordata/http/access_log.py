@@ -104,7 +104,7 @@ class AccessLog:
             level, event, verb = logging.ERROR, events.REQUEST_FAILED, "failed after its response"
         else:
             level, event, verb = logging.INFO, events.REQUEST_SERVED, "served"
-        if not self._is_due(status, reason, now):
+        if not self._take_line(status, reason, now):
             level = logging.DEBUG
         if not log.isEnabledFor(level):
             return
@@ -133,7 +133,8 @@ class AccessLog:
             extra=fields(event, **values),
         )
 
-    def _is_due(self, status: int, reason: str, now: float) -> bool:
+    def _take_line(self, status: int, reason: str, now: float) -> bool:
+        """Whether the request gets a line, which counts towards the limit; else it is counted."""
         if status == 503:
             return self._outage.count(reason, now)
         return not _is_refusal(status) or self._refusals.count(status, now)
