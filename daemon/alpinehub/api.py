@@ -16,11 +16,11 @@ import msgspec
 
 from alpinehub.sources import describe_closed, sealed_elsewhere
 from alpinehub.webhooks.endpoint import (
-    HttpError,
     Receive,
     Reply,
     Scope,
     Send,
+    WebhookError,
     respond,
     respond_error,
 )
@@ -84,8 +84,8 @@ async def _closed(ctx: Context) -> tuple[str, bool]:
 
 
 _CHECKS: dict[str, Callable[[Context], Awaitable[Reply]]] = {"/health": health, "/ready": ready}
-_NOT_FOUND = HttpError(404, "not_found", "There is nothing at this path.")
-_NOT_ALLOWED = HttpError(
+_NOT_FOUND = WebhookError(404, "not_found", "There is nothing at this path.")
+_NOT_ALLOWED = WebhookError(
     405, "method_not_allowed", "Send GET or HEAD.", headers=((b"allow", b"GET, HEAD"),)
 )
 

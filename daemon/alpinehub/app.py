@@ -156,7 +156,7 @@ async def fold_counts(ctx: Context) -> None:
 
 @app.every(seconds=5)
 async def merge_customers(ctx: Context) -> None:
-    """Read the telephone numbers of new customers, and merge duplicates."""
+    """Merge customers who are due because their numbers may be equal."""
     await merge_duplicates(ctx.store)
 
 

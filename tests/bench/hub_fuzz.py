@@ -185,7 +185,7 @@ def webhooks(data: bytes) -> None:
     from tests.integration.alpinebits.test_accepted import HOTEL
     from tests.integration.alpinebits.test_mapped import MAPPING
 
-    from alpinehub.webhooks.endpoint import HttpError
+    from alpinehub.webhooks.endpoint import WebhookError
     from alpinehub.webhooks.generic import normalise, parse
     from alpinehub.webhooks.interpretation import Mapped, Received, interpret
 
@@ -194,7 +194,7 @@ def webhooks(data: bytes) -> None:
     if kind % 4 == 3:
         try:
             normalise(parse(body))
-        except HttpError:
+        except WebhookError:
             pass
         return
     content_type = _HEADERS[kind % 8 // 4].decode()

@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 from alpinehub.directory import Snapshot
 from alpinehub.models import OldSecret, Source
 from alpinehub.sources import SOURCE_SECRET
-from alpinehub.webhooks.endpoint import HttpError
+from alpinehub.webhooks.endpoint import WebhookError
 from cordata import Context, PermanentError, fields
 
 #: Longest secret.
@@ -39,13 +39,13 @@ _log = logging.getLogger("alpinehub.webhook")
 
 def unauthorized(
     message: str = "A valid X-Webhook-Secret or X-Signature-256 is required.",
-) -> HttpError:
+) -> WebhookError:
     """The same 401 for every failed authentication."""
-    return HttpError(401, "unauthorized", message, headers=((b"www-authenticate", b"Webhook"),))
+    return WebhookError(401, "unauthorized", message, headers=((b"www-authenticate", b"Webhook"),))
 
 
 def by_secret(ctx: Context, snapshot: Snapshot, kind: str, secret: bytes) -> tuple[Source, ...]:
-    """The sources that have this secret, one per hotel at most. Raises: HttpError 401."""
+    """The sources that have this secret, one per hotel at most. Raises: WebhookError 401."""
     if not snapshot.sources or len(secret) > _MAX_SECRET_BYTES:
         raise unauthorized()
     fingerprint = ctx.vault.fingerprint(secret, context=SOURCE_SECRET)
@@ -61,11 +61,11 @@ def one_by_secret(
 ) -> Source:
     """The source of a hotel that has this secret; without a hotel the only one that has it.
 
-    Raises: HttpError 401, the same for an unknown hotel and for another hotel's secret.
+    Raises: WebhookError 401, the same for an unknown hotel and for another hotel's secret.
     """
     try:
         found = by_secret(ctx, snapshot, kind, secret)
-    except HttpError:
+    except WebhookError:
         found = ()
     matching = [source for source in found if hotel is None or source.hotel.code == hotel]
     if len(matching) != 1:
@@ -110,7 +110,7 @@ def _note_old(source: Source) -> None:
 def by_signature(
     ctx: Context, sources: Sequence[Source], signature: bytes, body: bytes
 ) -> tuple[Source, ...]:
-    """Those of the sources whose secret made the signature. Raises: HttpError 401."""
+    """Those of the sources whose secret made the signature. Raises: WebhookError 401."""
     given = signature.strip().lower().removeprefix(b"sha256=")
     found = []
     for source in sources:

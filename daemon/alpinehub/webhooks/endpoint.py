@@ -30,7 +30,7 @@ class Problem(msgspec.Struct, frozen=True):
     problem: str
 
 
-class HttpError(Exception):
+class WebhookError(Exception):
     """The request is answered with an error, and nothing of it was stored."""
 
     def __init__(
@@ -55,7 +55,7 @@ class HttpError(Exception):
 _encode = msgspec.json.Encoder().encode
 
 
-def error_body(error: HttpError, request_id: str) -> bytes:
+def webhook_error_body(error: WebhookError, request_id: str) -> bytes:
     """The JSON body of an error."""
     problems = error.problems
     if len(problems) > MAX_PROBLEMS:
@@ -65,11 +65,11 @@ def error_body(error: HttpError, request_id: str) -> bytes:
     return _encode({**body, "request_id": request_id})
 
 
-def invalid(problems: list[Problem]) -> HttpError:
+def invalid(problems: list[Problem]) -> WebhookError:
     """The 422 for a payload that is JSON but not valid."""
     fields = ", ".join(dict.fromkeys(p.field for p in problems[:5] if p.field))
     message = "The payload is not valid" + (f": see {fields}." if fields else ".")
-    return HttpError(422, "invalid", message, problems)
+    return WebhookError(422, "invalid", message, problems)
 
 
 Scope = MutableMapping[str, Any]
@@ -92,7 +92,7 @@ HTML = b"text/html; charset=utf-8"
 _log = logging.getLogger("alpinehub.webhook")
 
 
-_UNCONFIGURED = HttpError(
+_UNCONFIGURED = WebhookError(
     503,
     "not_configured",
     "The server cannot check secrets at the moment; send it again later.",
@@ -122,7 +122,7 @@ class WebhookRequest:
         self.rest = rest
 
     async def body(self) -> bytes:
-        """The whole body. Raises: HttpError 413, 503, or 400 if the client disconnected."""
+        """The whole body. Raises: WebhookError 413, 503, or 400 if the client disconnected."""
         length = self.headers.get(b"content-length")
         if length is not None and length.isdigit() and int(length) > MAX_BODY_BYTES:
             raise _too_large()
@@ -135,7 +135,7 @@ class WebhookRequest:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise HttpError(400, "disconnected", "The body did not arrive whole.")
+                raise WebhookError(400, "disconnected", "The body did not arrive whole.")
             chunk: bytes = message.get("body", b"")
             size += len(chunk)
             if size > MAX_BODY_BYTES:
@@ -175,7 +175,7 @@ class Webhooks:
             return
         try:
             answer = await self._answer(scope, receive)
-        except HttpError as error:
+        except WebhookError as error:
             await respond_error(scope, send, error)
         except StoreUnavailable as error:
             await respond_error(scope, send, _unavailable(error))
@@ -193,9 +193,9 @@ class Webhooks:
             name, slash, rest = path[1:].partition("/")
             endpoint = self._endpoints.get(f"/{name}/") if slash and len(rest) <= MAX_REST else None
         if endpoint is None:
-            raise HttpError(404, "not_found", "There is no such webhook.")
+            raise WebhookError(404, "not_found", "There is no such webhook.")
         if scope["method"] != "POST":
-            raise HttpError(
+            raise WebhookError(
                 405, "method_not_allowed", "Send it with POST.", headers=((b"allow", b"POST"),)
             )
         return await endpoint(WebhookRequest(scope, receive, rest))
@@ -208,19 +208,19 @@ async def respond(send: Send, reply: Reply) -> None:
     await send({"type": "http.response.body", "body": reply.body})
 
 
-async def respond_error(scope: Scope, send: Send, error: HttpError) -> None:
+async def respond_error(scope: Scope, send: Send, error: WebhookError) -> None:
     """Send an error, and set the reason for the server's log line of this request."""
     scope["state"]["reason"] = _reason(error)
     if error.page:
         reply = Reply(error.status, error.page, HTML, error.headers)
         return await respond(send, reply)
-    body = error_body(error, request_id.get())
+    body = webhook_error_body(error, request_id.get())
     await respond(send, Reply(error.status, body, headers=error.headers))
 
 
-def _unavailable(error: StoreUnavailable) -> HttpError:
+def _unavailable(error: StoreUnavailable) -> WebhookError:
     retry_after = b"%d" % max(1, round(error.retry_after_s))
-    return HttpError(
+    return WebhookError(
         503,
         error.code,
         "The request could not be stored; send it again.",
@@ -229,9 +229,9 @@ def _unavailable(error: StoreUnavailable) -> HttpError:
 
 
 def require_json(headers: Mapping[bytes, bytes]) -> None:
-    """Raises: HttpError 415 unless the body is said to be plain JSON in UTF-8."""
+    """Raises: WebhookError 415 unless the body is said to be plain JSON in UTF-8."""
     if not _is_json(headers.get(b"content-type", b"")):
-        raise HttpError(415, "unsupported_type", "The body must be application/json in UTF-8.")
+        raise WebhookError(415, "unsupported_type", "The body must be application/json in UTF-8.")
     require_plain(headers)
 
 
@@ -247,9 +247,9 @@ def _is_json(content_type: bytes) -> bool:
 
 
 def require_plain(headers: Mapping[bytes, bytes]) -> None:
-    """Raises: HttpError 415 for a compressed body."""
+    """Raises: WebhookError 415 for a compressed body."""
     if headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
-        raise HttpError(415, "unsupported_encoding", "The body must not be compressed.")
+        raise WebhookError(415, "unsupported_encoding", "The body must not be compressed.")
 
 
 def kept_headers(headers: Mapping[bytes, bytes]) -> str:
@@ -267,12 +267,12 @@ def _kept(*values: bytes | None) -> str:
     return _encode(kept).decode()
 
 
-def _too_large() -> HttpError:
-    return HttpError(413, "too_large", f"The body is larger than {MAX_BODY_BYTES} bytes.")
+def _too_large() -> WebhookError:
+    return WebhookError(413, "too_large", f"The body is larger than {MAX_BODY_BYTES} bytes.")
 
 
-def _busy() -> HttpError:
-    return HttpError(
+def _busy() -> WebhookError:
+    return WebhookError(
         503,
         "busy",
         "Too many large bodies come at once; send it again later.",
@@ -280,7 +280,7 @@ def _busy() -> HttpError:
     )
 
 
-def _reason(error: HttpError) -> str:
+def _reason(error: WebhookError) -> str:
     """The reason of an error, for the server's log line of this request, whose length is limited.
     It has nothing that a guest may have written.
     """

@@ -17,8 +17,8 @@ from alpinehub.models import Source
 from alpinehub.multipart import Broken, Fault, media_type, read_parts
 from alpinehub.webhooks import form_limit
 from alpinehub.webhooks.endpoint import (
-    HttpError,
     Reply,
+    WebhookError,
     WebhookRequest,
     kept_headers,
     require_plain,
@@ -55,7 +55,7 @@ async def post(request: WebhookRequest) -> Reply:
     require_plain(request.headers)
     content_type = request.headers.get(b"content-type", b"").decode("latin-1")
     if media_type(content_type) not in _FORMS:
-        raise HttpError(415, "unsupported_type", f"The body must be {' or '.join(_FORMS)}.")
+        raise WebhookError(415, "unsupported_type", f"The body must be {' or '.join(_FORMS)}.")
     body = await read_body(request)
     try:
         fields = read_fields(body, content_type)
@@ -87,7 +87,10 @@ async def post(request: WebhookRequest) -> Reply:
 
 
 def _proof(request: WebhookRequest, source: Source, fields: Mapping[str, str]) -> Bucket:
-    """The bucket that makes a proof of work valid once. Raises: HttpError 403 without a proof."""
+    """The bucket that makes a proof of work valid once.
+
+    Raises: WebhookError 403 without a proof.
+    """
     proof = fields.get(PROOF_FIELD, "").strip()
     header = request.headers.get(b"x-webhook-secret")
     secret = request.rest.rpartition("/")[2] if header is None else header.decode("latin-1")
@@ -97,15 +100,15 @@ def _proof(request: WebhookRequest, source: Source, fields: Mapping[str, str]) -
     return form_limit.once(request.ctx, source, proof, 2 * PROOF_VALID_S * 1_000_000)
 
 
-def _no_proof(request: WebhookRequest, source: Source) -> HttpError:
+def _no_proof(request: WebhookRequest, source: Source) -> WebhookError:
     message = "The form has no valid proof of work, or was sent before."
-    return not_taken(HttpError(403, "proof_required", message), source, request.headers, AGAIN)
+    return not_taken(WebhookError(403, "proof_required", message), source, request.headers, AGAIN)
 
 
-def _too_many(request: WebhookRequest, source: Source, refusal: LimitReached) -> HttpError:
+def _too_many(request: WebhookRequest, source: Source, refusal: LimitReached) -> WebhookError:
     wait_s = max(1, -(-(refusal.until_us - request.ctx.now_us()) // 1_000_000))
     of = "this address" if refusal.bucket.of == "address" else "this form"
-    error = HttpError(
+    error = WebhookError(
         429,
         "too_many",
         f"Too many submissions of {of}; send it again in {wait_s} s.",

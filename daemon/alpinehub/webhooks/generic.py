@@ -37,8 +37,8 @@ from alpinehub.webhooks import authentication
 from alpinehub.webhooks.days import YEARS
 from alpinehub.webhooks.endpoint import (
     MAX_PROBLEMS,
-    HttpError,
     Problem,
+    WebhookError,
     WebhookRequest,
     invalid,
     kept_headers,
@@ -115,7 +115,7 @@ class Parsed(msgspec.Struct):
 
 
 def parse(body: bytes) -> Parsed:
-    """Parse a body. Raises: HttpError 400 if it is not JSON, 422 if it is not a JSON object."""
+    """Parse a body. Raises: WebhookError 400 if it is not JSON, 422 if it is not a JSON object."""
     try:
         return Parsed(_decode(body), {}, [])
     except ValidationError:
@@ -131,7 +131,7 @@ def parse(body: bytes) -> Parsed:
 
 
 def _not_an_object(body: bytes) -> NoReturn:
-    """Raises: HttpError 422 if the body is JSON, else 400."""
+    """Raises: WebhookError 422 if the body is JSON, else 400."""
     try:
         msgspec.json.decode(body)
     except ValidationError:
@@ -184,14 +184,14 @@ def _explain(name: str, message: str) -> Problem:
     return Problem(f"{name}{path}", text)
 
 
-def _bad_json(error: Exception) -> HttpError:
+def _bad_json(error: Exception) -> WebhookError:
     if isinstance(error, RecursionError):
         message = "The body is nested too deeply."
     elif isinstance(error, UnicodeDecodeError):
         message = "The body is not UTF-8."
     else:
         message = f"The body is not JSON: {error}."
-    return HttpError(400, "bad_json", message)
+    return WebhookError(400, "bad_json", message)
 
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
@@ -238,7 +238,7 @@ class CheckedPayload(msgspec.Struct, frozen=True):
 def normalise(parsed: Parsed, *, plain: bool = False) -> CheckedPayload:
     """Check and normalise. `plain`: the body has no escape sequence and no noncharacter.
 
-    Raises: HttpError 422 with every problem of the payload, those of `parsed` included.
+    Raises: WebhookError 422 with every problem of the payload, those of `parsed` included.
     """
     payload, problems = parsed.payload, parsed.problems
     unreadable = {p.field.split("[", 1)[0] for p in problems}
@@ -371,7 +371,7 @@ _KEY = re.compile(rb"[\x21-\x7e]{1,200}")
 
 
 async def post(request: WebhookRequest) -> bytes:
-    """Store one submission. Returns the body of the 200. Raises: HttpError, StoreUnavailable."""
+    """Store one submission. Returns the body of the 200. Raises: WebhookError, StoreUnavailable."""
     snapshot = await directory_of(request.ctx).snapshot()
     headers = request.headers
     secret = headers.get(b"x-webhook-secret")
@@ -391,7 +391,7 @@ async def post(request: WebhookRequest) -> bytes:
         sources = authentication.by_signature(request.ctx, sources, signature, body)
     try:
         return await _store(request, sources, body)
-    except HttpError:
+    except WebhookError:
         await _count_refused(request, sources)
         raise
 
@@ -409,7 +409,7 @@ def _hotel_code(body: bytes) -> str:
     """The hotel_code of a body that is not authenticated yet; "" if it has none."""
     try:
         return (parse(body).payload.hotel_code or "").strip()
-    except HttpError:
+    except WebhookError:
         return ""
 
 
@@ -435,7 +435,7 @@ async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes
         result = await store_submission(request.ctx.store, submission, now_us=request.ctx.now_us())
     except KeyReused:
         message = "This Idempotency-Key was used with another body before."
-        raise HttpError(422, "idempotency_key_reused", message) from None
+        raise WebhookError(422, "idempotency_key_reused", message) from None
     except UnknownReservation:
         unknown = Problem("external_id", "not known; a cancellation of it must be complete")
         raise invalid([unknown, *checked.lacks]) from None
@@ -448,7 +448,7 @@ def _order(payload: Payload) -> SubmissionOrder:
 
 
 def _source_of_hotel(sources: Sequence[Source], hotel_code: str | None) -> Source:
-    """The source whose hotel the payload names. Raises: HttpError 404.
+    """The source whose hotel the payload names. Raises: WebhookError 404.
 
     A payload without a usable hotel_code is rejected with all its other problems, later.
     """
@@ -457,7 +457,7 @@ def _source_of_hotel(sources: Sequence[Source], hotel_code: str | None) -> Sourc
     for source in sources:
         if source.hotel.code == code:
             return source
-    raise HttpError(404, "unknown_hotel", "This source has no hotel of that hotel_code.")
+    raise WebhookError(404, "unknown_hotel", "This source has no hotel of that hotel_code.")
 
 
 def _idempotency_key(headers: dict[bytes, bytes]) -> str | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from alpinehub.directory import directory_of
 from alpinehub.models import Source
 from alpinehub.webhooks.authentication import one_by_secret
-from alpinehub.webhooks.endpoint import HttpError, WebhookRequest
+from alpinehub.webhooks.endpoint import WebhookError, WebhookRequest
 from cordata import Context, Tx, request_id
 
 EVENT = "inbox.received"
@@ -48,7 +48,7 @@ async def store(tx: Tx, source: Source, body: bytes, *, headers: str, of_request
 
 
 async def source_of_path(request: WebhookRequest, kind: str) -> Source:
-    """The source named in the path. Raises: HttpError 401, StoreUnavailable.
+    """The source named in the path. Raises: WebhookError 401, StoreUnavailable.
 
     A hotel's code may contain a "/", a secret in a path does not. If a request has the secret in
     the path and in a header, both must be right.
@@ -64,8 +64,8 @@ async def source_of_path(request: WebhookRequest, kind: str) -> Source:
 
 
 async def read_body(request: WebhookRequest) -> bytes:
-    """The body. Raises: HttpError, 400 if it is empty."""
+    """The body. Raises: WebhookError, 400 if it is empty."""
     body = await request.body()
     if not body.strip():
-        raise HttpError(400, "empty", "The body is empty.")
+        raise WebhookError(400, "empty", "The body is empty.")
     return body

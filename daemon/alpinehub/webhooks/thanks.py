@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from html import escape
 
 from alpinehub.models import Source
-from alpinehub.webhooks.endpoint import HTML, HttpError, Reply
+from alpinehub.webhooks.endpoint import HTML, Reply, WebhookError
 
 _WORDS = {
     "de": ("Danke", "Ihre Anfrage ist angekommen. Wir melden uns bald bei Ihnen."),
@@ -92,11 +92,11 @@ def thanks(source: Source, headers: Mapping[bytes, bytes]) -> Reply:
 
 
 def not_taken(
-    error: HttpError,
+    error: WebhookError,
     source: Source,
     headers: Mapping[bytes, bytes],
     words: Mapping[str, tuple[str, str]],
-) -> HttpError:
+) -> WebhookError:
     """The error with a page for the guest, unless a script asked."""
     if _is_script(headers):
         error.headers += (_ANY_ORIGIN,)

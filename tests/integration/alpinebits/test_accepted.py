@@ -14,7 +14,7 @@ from alpinehub.alpinebits.guest import Record, render, response
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Hotel
 from alpinehub.reservations import ResStatus, decode, encode
-from alpinehub.webhooks.endpoint import HttpError
+from alpinehub.webhooks.endpoint import WebhookError
 from alpinehub.webhooks.generic import CheckedPayload, normalise, parse
 
 HOTEL = Hotel(
@@ -32,7 +32,7 @@ def accepted(body: bytes) -> CheckedPayload | None:
     plain = b"\\" not in body and b"\xef\xbf" not in body  # as the webhook looks at it
     try:
         return normalise(parse(body), plain=plain)
-    except HttpError:
+    except WebhookError:
         return None
 
 

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from alpinehub import reservations
-from alpinehub.webhooks.endpoint import MAX_PROBLEMS, HttpError, Problem, error_body, invalid
+from alpinehub.webhooks.endpoint import (
+    MAX_PROBLEMS,
+    Problem,
+    WebhookError,
+    invalid,
+    webhook_error_body,
+)
 from alpinehub.webhooks.generic import CheckedPayload, Payload, normalise, parse
 
 DATA = Path(__file__).parents[2] / "data" / "webhook"
@@ -37,7 +43,7 @@ def accept(payload: Any) -> CheckedPayload:
 
 def refuse(payload: Any) -> dict[str, str]:
     """The problems of a payload, by field."""
-    with pytest.raises(HttpError) as caught:
+    with pytest.raises(WebhookError) as caught:
         accept(payload)
     assert caught.value.status == 422
     return {problem.field: problem.problem for problem in caught.value.problems}
@@ -91,7 +97,7 @@ def test_payload_names_every_problem_when_refused(case: dict[str, Any]) -> None:
     ids=lambda value: repr(value[:24]) if isinstance(value, bytes) else None,
 )
 def test_body_gets_a_clear_answer_when_it_is_hostile(body: bytes, status: int) -> None:
-    with pytest.raises(HttpError) as caught:
+    with pytest.raises(WebhookError) as caught:
         normalise(parse(body))
     assert caught.value.status == status
 
@@ -189,9 +195,9 @@ def test_cancellation_says_what_it_lacks_when_it_carries_little() -> None:
 
 def test_errors_are_bounded_and_repeat_no_value_when_all_is_wrong() -> None:
     payload = {f"field{i}" * 20: "secret value" for i in range(5000)}
-    with pytest.raises(HttpError) as caught:
+    with pytest.raises(WebhookError) as caught:
         accept({**payload, "status": "secret value", "adults": "secret value"})
-    body = error_body(caught.value, "r-1")
+    body = webhook_error_body(caught.value, "r-1")
     decoded = json.loads(body)
     assert len(decoded["problems"]) == MAX_PROBLEMS + 1
     assert "more problems" in decoded["problems"][-1]["problem"]
@@ -224,16 +230,16 @@ def test_any_json_is_accepted_or_refused_with_reasons(payload: dict[str, Any]) -
     body = json.dumps(payload, allow_nan=True).encode("utf-8", "surrogatepass")
     try:
         normalise(parse(body))
-    except HttpError as refused:
+    except WebhookError as refused:
         assert refused.status in (400, 422)
         assert refused.status == 400 or refused.problems
-        json.loads(error_body(refused, ""))
+        json.loads(webhook_error_body(refused, ""))
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_refused_without_a_crash(body: bytes) -> None:
-    with pytest.raises(HttpError):
+    with pytest.raises(WebhookError):
         normalise(parse(body))
 
 
@@ -246,7 +252,7 @@ def test_text_is_kept_verbatim_or_refused_by_name(name: str, text: str) -> None:
     for body in (raw, escaped):
         try:
             submission = normalise(parse(body), plain=b"\\" not in body and b"\xef\xbf" not in body)
-        except HttpError as refused:
+        except WebhookError as refused:
             results.append([p.field for p in refused.problems])
             assert results[-1] == [name]
         else:
