@@ -78,7 +78,7 @@ class PlainText(Struct, frozen=True):
 
 
 #: The body of the response, with status 200: a document, whole or in parts, unless it is PlainText.
-Answer = bytes | PlainText | AsyncGenerator[bytes, None]
+ResponseBody = bytes | PlainText | AsyncGenerator[bytes, None]
 
 
 async def read(call: Call, reader: Reader[T]) -> T:

@@ -29,7 +29,7 @@ from alpinehub.alpinebits.actions.inventory import receive_content, send_content
 from alpinehub.alpinebits.actions.rate_plans import receive_rate_plans, send_base_rates
 from alpinehub.alpinebits.actions.read import read_requests
 from alpinehub.alpinebits.actions.status import update_statuses
-from alpinehub.alpinebits.call import Answer, Call, PlainText
+from alpinehub.alpinebits.call import Call, PlainText, ResponseBody
 from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
 from alpinehub.alpinebits.rules import freerooms
@@ -55,7 +55,7 @@ _XML = "text/xml; charset=utf-8"
 #: The version of the answer to a handshake in a version that is not supported or has no handshake.
 _NEWEST = list(PROTOCOLS.values())[-1]
 
-HANDLERS: Final[Mapping[str, Callable[[Call], Awaitable[Answer]]]] = {
+HANDLERS: Final[Mapping[str, Callable[[Call], Awaitable[ResponseBody]]]] = {
     names.GET_VERSION: send_version,
     names.GET_CAPABILITIES: send_capabilities,
     names.HANDSHAKE: handshake,
@@ -101,7 +101,7 @@ async def not_allowed(request: Request, error: Exception) -> Response:
     return plain(405, "only POST is taken here", {"Allow": "POST"})
 
 
-def _response(answer: Answer) -> Response:
+def _response(answer: ResponseBody) -> Response:
     if isinstance(answer, PlainText):
         return Response(answer.text, media_type="text/plain; charset=utf-8", headers=HEADERS)
     if isinstance(answer, bytes):
@@ -111,7 +111,7 @@ def _response(answer: Answer) -> Response:
 
 async def _answer(
     ctx: Context, request: Request, account: Account, allocation: Allocation
-) -> Answer:
+) -> ResponseBody:
     name = protocol_name(request)
     sent = await read_form(request, allocation)
     if not sent.action:

@@ -14,7 +14,7 @@ from alpinehub.cli.session import OPERATOR, Hub, hub_options, pair
 from alpinehub.cli.session import since as moment
 from alpinehub.inbox.actions import ReprocessResult
 from alpinehub.inbox.listing import STATES, InboxFilter
-from alpinehub.webhooks.fields import TARGETS, Mapping, decode, encode
+from alpinehub.webhooks.fields import TARGETS, FieldMapping, decode, encode
 from cordata import Context
 from cordata.terminal import printable, show_list, show_record, show_table
 
@@ -307,7 +307,7 @@ def _changed_by(
     ignore: Sequence[str],
     date_order: str | None,
     without_stay: str | None,
-) -> Callable[[Mapping], Mapping]:
+) -> Callable[[FieldMapping], FieldMapping]:
     """The change of a mapping by the options: `whole` replaces it, the others change parts of it.
 
     Raises: click.UsageError.
@@ -320,7 +320,7 @@ def _changed_by(
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(f"--file: {error}") from None
 
-    def change(mapping: Mapping) -> Mapping:
+    def change(mapping: FieldMapping) -> FieldMapping:
         mapping = mapping if given is None else given
         change: dict[str, Any] = {}
         if places:
@@ -341,7 +341,9 @@ def _changed_by(
     return change
 
 
-def _with_places(mapping: Mapping, places: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+def _with_places(
+    mapping: FieldMapping, places: Sequence[tuple[str, str]]
+) -> dict[str, tuple[str, ...]]:
     """The places of the mapping, those of the named targets replaced; an empty place removes."""
     named: dict[str, tuple[str, ...]] = {}
     for target, place in places:
@@ -351,7 +353,7 @@ def _with_places(mapping: Mapping, places: Sequence[tuple[str, str]]) -> dict[st
 
 
 def _with_meanings(
-    mapping: Mapping, meanings: Sequence[tuple[str, str, str]]
+    mapping: FieldMapping, meanings: Sequence[tuple[str, str, str]]
 ) -> dict[str, dict[str, str]]:
     merged = {target: dict(known) for target, known in mapping.values.items()}
     for target, text, meaning in meanings:

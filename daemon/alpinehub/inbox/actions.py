@@ -13,19 +13,19 @@ from alpinehub.inbox.listing import InboxFilter, list_inbox, preview_of, require
 from alpinehub.inbox.processing import interpreted, settle
 from alpinehub.sources import require_source
 from alpinehub.webhooks import fields as mappings
-from alpinehub.webhooks.fields import Mapping
+from alpinehub.webhooks.fields import FieldMapping
 from alpinehub.webhooks.interpretation import Ignored, Mapped, Unmapped
 from cordata import Context, Row, Store, Tx
 
 _STEP = 200
-MappingChange = Callable[[Mapping], Mapping]
+MappingChange = Callable[[FieldMapping], FieldMapping]
 
 
 @dataclass(frozen=True, slots=True)
 class MappingResult:
     """What a change of a mapping does to the submissions of its source that are in review."""
 
-    mapping: Mapping
+    mapping: FieldMapping
     examined: int
     #: How many of them the new mapping can map.
     mapped: int
@@ -36,7 +36,7 @@ async def change_mapping(
 ) -> MappingResult:
     """Change the mapping of a source, and count what it can map now. Raises: Unusable."""
 
-    async def unit(tx: Tx) -> Mapping:
+    async def unit(tx: Tx) -> FieldMapping:
         source = await require_source(tx, hotel, name)
         before = stored_mapping(source)
         mapping = msgspec.structs.replace(change(before), revision=before.revision)
@@ -57,7 +57,7 @@ async def change_mapping(
     return MappingResult(mapping, len(rows), sum(isinstance(one, Mapped) for one in found))
 
 
-def stored_mapping(source: Row) -> Mapping:
+def stored_mapping(source: Row) -> FieldMapping:
     """The mapping of a source, by default that of its kind. Raises: Unusable."""
     if source["kind"] not in mappings.OF_KIND:
         kinds = ", ".join(mappings.OF_KIND)
@@ -71,7 +71,9 @@ def stored_mapping(source: Row) -> Mapping:
         raise Unusable(f"the stored mapping cannot be read: {error}", hint="--file") from None
 
 
-async def try_mapping(store: Store, inbox_id: int, mapping: Mapping) -> Mapped | Unmapped | Ignored:
+async def try_mapping(
+    store: Store, inbox_id: int, mapping: FieldMapping
+) -> Mapped | Unmapped | Ignored:
     """The result of interpreting a submission by a mapping; stores nothing. Raises: Unusable."""
     row = await store.read(partial(require_row, inbox_id=inbox_id))
     return interpreted(row, mapping)[0]

@@ -19,7 +19,7 @@ from alpinehub.intake import RUNS, NormalisedSubmission, StoreResult, store_in_u
 from alpinehub.models import Source
 from alpinehub.reservations import encode
 from alpinehub.webhooks import fields as mappings
-from alpinehub.webhooks.fields import Mapping
+from alpinehub.webhooks.fields import FieldMapping
 from alpinehub.webhooks.interpretation import (
     Ignored,
     Mapped,
@@ -28,7 +28,7 @@ from alpinehub.webhooks.interpretation import (
     interpret,
     take_apart,
 )
-from alpinehub.webhooks.submission import Answer, Unreadable
+from alpinehub.webhooks.submission import FormField, Unreadable
 from cordata import Conflict, Context, Row, StoreUnavailable, TransientError, Tx
 
 #: States of a row that is not settled.
@@ -103,17 +103,17 @@ async def settle(
 
 
 def interpreted(
-    row: Row, mapping: Mapping | None = None, *, accept: bool = False
-) -> tuple[Mapped | Unmapped | Ignored, Mapping]:
+    row: Row, mapping: FieldMapping | None = None, *, accept: bool = False
+) -> tuple[Mapped | Unmapped | Ignored, FieldMapping]:
     """Interpret a row of `inbox_open` by a mapping, by default its source's; returns both."""
     try:
         mapping = mapping or mappings.of_source(row["kind"], row["mapping"])
     except msgspec.DecodeError:
-        return Unmapped(("mapping_unreadable",)), Mapping()
+        return Unmapped(("mapping_unreadable",)), FieldMapping()
     return interpret(_received(row), mapping, joined_hotel(row), accept=accept), mapping
 
 
-def parts_of(row: Row) -> tuple[Answer, ...]:
+def parts_of(row: Row) -> tuple[FormField, ...]:
     """The fields of a row; none if its kind has no fields, or its body cannot be read."""
     if row["kind"] not in mappings.OF_KIND:
         return ()
@@ -154,7 +154,7 @@ class _Settling(Struct, frozen=True, kw_only=True):
 
     row: Row
     found: Mapped | Unmapped | Ignored
-    mapping: Mapping
+    mapping: FieldMapping
     form_id: int | None
     force: bool
     accepted_by: str

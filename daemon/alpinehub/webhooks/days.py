@@ -14,7 +14,7 @@ from alpinehub.webhooks.field_names import plain
 from alpinehub.webhooks.values import MAX_CHARS, MONTHS, line
 
 #: How 1/2/2027 is read: day first, or month first.
-Order = Literal["dmy", "mdy"]
+DateOrder = Literal["dmy", "mdy"]
 
 #: Years in which a stay may begin or end.
 YEARS = range(2000, 2200)
@@ -51,7 +51,7 @@ _WEEKDAY = re.compile(
 )
 
 
-def read_day(text: str, order: Order, zone: tzinfo) -> date | None:
+def read_day(text: str, order: DateOrder, zone: tzinfo) -> date | None:
     """A day: 2027-02-01, a time (its day in `zone`), 01.02.2027, 1/2/2027 in the given `order`,
     1. Februar 2027, February 1, 2027; a time of day after it is ignored. None also for a day that
     does not exist.
@@ -111,9 +111,9 @@ def has_other_days(text: str) -> bool:
     return any(not slashed(match[0]) for match in _ANY_DAY.finditer(line(text[:MAX_CHARS])))
 
 
-def orders_of(pairs: Iterable[tuple[int, int]]) -> list[Order]:
+def orders_of(pairs: Iterable[tuple[int, int]]) -> list[DateOrder]:
     """The orders in which all these days are possible: 13/1/2027 cannot be month first."""
-    found: list[Order] = ["dmy", "mdy"]
+    found: list[DateOrder] = ["dmy", "mdy"]
     for first, second in pairs:
         if second > 12 and "dmy" in found:
             found.remove("dmy")
@@ -122,7 +122,7 @@ def orders_of(pairs: Iterable[tuple[int, int]]) -> list[Order]:
     return found
 
 
-def read_days(text: str, order: Order, zone: tzinfo) -> tuple[date, date] | None:
+def read_days(text: str, order: DateOrder, zone: tzinfo) -> tuple[date, date] | None:
     """Two days in one field: `01.02.2027 - 08.02.2027`. None unless it holds exactly two."""
     text = line(text)
     found = [match[0] for match in _ANY_DAY.finditer(text[:MAX_CHARS])]

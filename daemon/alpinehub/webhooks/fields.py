@@ -23,15 +23,14 @@ without places is looked up by the names of fields (field_names.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from collections.abc import Mapping as MappingOf
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, tzinfo
 from difflib import get_close_matches
 from typing import Literal, TypeVar
 
 import msgspec
 
-from alpinehub.webhooks.days import Order
+from alpinehub.webhooks.days import DateOrder
 from alpinehub.webhooks.field_names import (
     DAY_KEYS,
     VAGUE,
@@ -40,7 +39,7 @@ from alpinehub.webhooks.field_names import (
     target_of_key,
     target_of_label,
 )
-from alpinehub.webhooks.submission import Answer
+from alpinehub.webhooks.submission import FormField
 from alpinehub.webhooks.values import line, read_count
 
 #: Targets of a mapping. `name`, `dates`, `guests`, `nights`, `children_count` and
@@ -58,7 +57,7 @@ _PLACE = re.compile(r"(field|prefix|label|path):(.{1,200})", re.DOTALL)
 _MOST = 100
 
 
-class Mapping(
+class FieldMapping(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """The mapping of one source."""
@@ -74,38 +73,38 @@ class Mapping(
     #: Places that are not shown; with a `*` at the end, all that begin so.
     ignore: tuple[str, ...] = ()
     #: How to read 1/2/2027; auto: by the guest's language and the form, if unclear to review.
-    date_order: Literal["auto"] | Order = "auto"
+    date_order: Literal["auto"] | DateOrder = "auto"
     #: Submissions without dates: to the review list, or a request without a stay (in AlpineBits
     #: since 2022-10; undeliverable to older hotel software).
     without_stay: Literal["review", "lead"] = "review"
 
 
 #: The default mapping of each kind of source.
-OF_KIND: MappingOf[str, Mapping] = {
-    "wix": Mapping(defaults={"adults": "2"}),
-    "form": Mapping(defaults={"adults": "2"}),
-    "google": Mapping(defaults={"adults": "2"}, without_stay="lead"),
+OF_KIND: Mapping[str, FieldMapping] = {
+    "wix": FieldMapping(defaults={"adults": "2"}),
+    "form": FieldMapping(defaults={"adults": "2"}),
+    "google": FieldMapping(defaults={"adults": "2"}, without_stay="lead"),
 }
-_decode = msgspec.json.Decoder(Mapping).decode
+_decode = msgspec.json.Decoder(FieldMapping).decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def encode(mapping: Mapping) -> str:
+def encode(mapping: FieldMapping) -> str:
     """The JSON of `source.mapping`."""
     return _encode(mapping).decode()
 
 
-def decode(text: str | bytes) -> Mapping:
+def decode(text: str | bytes) -> FieldMapping:
     """The mapping in a JSON text. Raises: msgspec.DecodeError."""
     return _decode(text)
 
 
-def of_source(kind: str, text: str | None) -> Mapping:
+def of_source(kind: str, text: str | None) -> FieldMapping:
     """The mapping of a source as it is stored. Raises: msgspec.DecodeError."""
-    return OF_KIND.get(kind, Mapping()) if text is None else _decode(text)
+    return OF_KIND.get(kind, FieldMapping()) if text is None else _decode(text)
 
 
-def problems_of(mapping: Mapping) -> list[str]:
+def problems_of(mapping: FieldMapping) -> list[str]:
     """The mistakes in a mapping, a sentence each."""
     found = []
     for what in ("fields", "values", "defaults"):
@@ -125,7 +124,7 @@ def problems_of(mapping: Mapping) -> list[str]:
     return found
 
 
-def is_at(answer: Answer, place: str) -> bool:
+def is_at(answer: FormField, place: str) -> bool:
     """Whether an answer is the one that a place names."""
     kind, _, name = place.partition(":")
     if kind == "field":
@@ -137,7 +136,7 @@ def is_at(answer: Answer, place: str) -> bool:
     return answer.contact and answer.key == name
 
 
-def is_ignored(answer: Answer, mapping: Mapping) -> bool:
+def is_ignored(answer: FormField, mapping: FieldMapping) -> bool:
     """Whether the mapping ignores an answer."""
     for place in mapping.ignore:
         kind, _, name = place.partition(":")
@@ -183,7 +182,7 @@ def _counts_else(name: str) -> bool:
     )
 
 
-def title(answer: Answer) -> str:
+def title(answer: FormField) -> str:
     """The label of a field, else its key as words."""
     return line(answer.label or stem(answer.key).replace("_", " "))
 
@@ -191,7 +190,7 @@ def title(answer: Answer) -> str:
 class Fields:
     """The fields of one submission, and their targets."""
 
-    def __init__(self, answers: Sequence[Answer], mapping: Mapping) -> None:
+    def __init__(self, answers: Sequence[FormField], mapping: FieldMapping) -> None:
         self._answers = [a for a in answers if not is_ignored(a, mapping)]
         self._mapping = mapping
         self._taken: set[int] = set()
@@ -218,7 +217,7 @@ class Fields:
                 found = self._by_key if by_key else self._by_label
                 found.setdefault(by_key or by_label, []).append(number)
 
-    def _meaning(self, answer: Answer) -> tuple[str, str]:
+    def _meaning(self, answer: FormField) -> tuple[str, str]:
         """The targets by key and by label. A vague key counts only without a label."""
         if answer.contact:
             return "", ""
@@ -229,7 +228,7 @@ class Fields:
             by_key = vague if vague != "adults" or self._is_single(answer) else ""
         return by_key, by_label
 
-    def _is_single(self, answer: Answer) -> bool:
+    def _is_single(self, answer: FormField) -> bool:
         """Whether no other field has a key of its prefix."""
         name = stem(answer.key)
         return sum(stem(other.key) == name for other in self._answers if not other.contact) == 1
@@ -297,7 +296,7 @@ class Fields:
         numbers = self._of_contact(target)
         return self._answers[numbers[0]].value.strip() if numbers else ""
 
-    def _unused(self) -> list[tuple[int, Answer]]:
+    def _unused(self) -> list[tuple[int, FormField]]:
         """The fields with a value that are not used."""
         return [
             (n, answer)
@@ -305,7 +304,7 @@ class Fields:
             if n not in self._taken and answer.value.strip()
         ]
 
-    def _vague_days(self) -> list[tuple[int, Answer]]:
+    def _vague_days(self) -> list[tuple[int, FormField]]:
         """The unused date fields with a vague name."""
         return [
             (n, answer)
@@ -347,7 +346,7 @@ class Fields:
             for answer in self._answers
         )
 
-    def left(self) -> list[Answer]:
+    def left(self) -> list[FormField]:
         """The unused answers, without those of the CRM's contact."""
         return [answer for _, answer in self._unused() if not answer.contact]
 
@@ -361,7 +360,7 @@ class FieldResolver:
     def __init__(
         self,
         fields: Fields,
-        mapping: Mapping,
+        mapping: FieldMapping,
         zone: tzinfo,
         today: date | None = None,
         *,

@@ -25,7 +25,7 @@ from alpinehub.webhooks.endpoint import (
 )
 from alpinehub.webhooks.form_limit import Bucket, LimitReached
 from alpinehub.webhooks.receive import read_body, source_of_path, store
-from alpinehub.webhooks.submission import Answer, Submission, Unreadable, bounded, check_count
+from alpinehub.webhooks.submission import FormField, Submission, Unreadable, bounded, check_count
 from alpinehub.webhooks.thanks import AGAIN, WAIT, not_taken, thanks
 from alpinehub.webhooks.values import line
 from cordata import Tx, request_id
@@ -141,7 +141,7 @@ def read(body: bytes, content_type: str, honeypot: str) -> Submission:
     trapped = bool(honeypot) and bool(values.pop(honeypot, "").strip())
     return Submission(
         answers=tuple(
-            Answer(name, "", value)
+            FormField(name, "", value)
             for name, value in values.items()
             if not name.startswith(("_", "utm_"))
         ),

@@ -14,7 +14,7 @@ from alpinehub.webhooks.authentication import one_by_secret, unauthorized
 from alpinehub.webhooks.endpoint import WebhookRequest, kept_headers
 from alpinehub.webhooks.receive import read_body, receive
 from alpinehub.webhooks.submission import (
-    Answer,
+    FormField,
     Submission,
     Unreadable,
     check_count,
@@ -70,18 +70,18 @@ def read(body: bytes) -> Submission:
     )
 
 
-def _answers(columns: object) -> list[Answer]:
+def _answers(columns: object) -> list[FormField]:
     if not isinstance(columns, list):
         return []
     check_count(len(columns))
-    found: list[Answer] = []
+    found: list[FormField] = []
     for column in columns:
         if isinstance(column, dict):
             found.append(_answer(column))
     return found
 
 
-def _answer(column: dict[str, Any]) -> Answer:
+def _answer(column: dict[str, Any]) -> FormField:
     """The answer to a question of Google's (it has an id), or to one that the advertiser wrote."""
     key, label = id_text(column.get("column_id")), id_text(column.get("column_name"), 200)
-    return Answer(key, label, text_of(column.get("string_value")))
+    return FormField(key, label, text_of(column.get("string_value")))

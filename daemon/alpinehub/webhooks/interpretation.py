@@ -23,7 +23,7 @@ from alpinehub.reservations import MealPlan, ReservationData, Status
 from alpinehub.webhooks import form, google, wix
 from alpinehub.webhooks.days import read_day
 from alpinehub.webhooks.field_names import plain
-from alpinehub.webhooks.fields import FieldResolver, Fields, Mapping
+from alpinehub.webhooks.fields import FieldMapping, FieldResolver, Fields
 from alpinehub.webhooks.stay import guests_of, order_of, stay_of
 from alpinehub.webhooks.submission import FormSignature, Submission, Unreadable, signature_of
 from alpinehub.webhooks.values import (
@@ -252,7 +252,7 @@ class Ignored(Struct, frozen=True):
 
 
 def interpret(
-    received: Received, mapping: Mapping, hotel: Hotel, *, accept: bool = False
+    received: Received, mapping: FieldMapping, hotel: Hotel, *, accept: bool = False
 ) -> Mapped | Unmapped | Ignored:
     """Interpret a submission. `accept`: a stay in the past, or a very long one, is no problem."""
     try:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from alpinehub.webhooks.days import (
     YEARS,
-    Order,
+    DateOrder,
     has_other_days,
     orders_of,
     read_day,
@@ -182,7 +182,7 @@ def _stay_of_dates(resolver: FieldResolver) -> tuple[date, date] | None:
     return _checked(resolver, *days)
 
 
-def order_of(resolver: FieldResolver, texts: Mapping[str, str]) -> Order | None:
+def order_of(resolver: FieldResolver, texts: Mapping[str, str]) -> DateOrder | None:
     """How to read 1/2/2027 in the days of a form; None: it is not known, and makes a difference.
 
     By the mapping, else the numbers (13/1/2027), else the guest's language (en-US), else the names
@@ -204,7 +204,7 @@ def order_of(resolver: FieldResolver, texts: Mapping[str, str]) -> Order | None:
     return orders[0] if len(orders) == 1 else None
 
 
-def _order_of_words(resolver: FieldResolver) -> Order | None:
+def _order_of_words(resolver: FieldResolver) -> DateOrder | None:
     """The order by the guest's language and the names of the fields; None: not known."""
     match = _LOCALE.fullmatch(resolver.language)
     if match is None:
@@ -218,7 +218,7 @@ def _order_of_words(resolver: FieldResolver) -> Order | None:
     return "dmy" if not language and resolver.fields.has_word(_DAY_FIRST) else None
 
 
-def _may_be_stay(resolver: FieldResolver, texts: Mapping[str, str], order: Order) -> bool:
+def _may_be_stay(resolver: FieldResolver, texts: Mapping[str, str], order: DateOrder) -> bool:
     """Whether the days are a stay in this order."""
     if "dates" in texts:
         days = read_days(texts["dates"], order, resolver.zone)
@@ -265,7 +265,7 @@ def _checked(resolver: FieldResolver, arrival: date, departure: date) -> tuple[d
     return arrival, departure
 
 
-def _parse(resolver: FieldResolver, target: str, text: str, order: Order) -> date | None:
+def _parse(resolver: FieldResolver, target: str, text: str, order: DateOrder) -> date | None:
     if not text:
         return None
     day = read_day(text, order, resolver.zone)

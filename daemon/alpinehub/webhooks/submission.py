@@ -31,7 +31,7 @@ class Unreadable(Exception):
         self.code = code
 
 
-class Answer(Struct, frozen=True):
+class FormField(Struct, frozen=True):
     """A field and its value."""
 
     #: Technical name in the form (`date_picker_a7c8`); "" if only the label is known.
@@ -47,7 +47,7 @@ class Answer(Struct, frozen=True):
 class Submission:
     """One submission."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[FormField, ...]
     #: Which of the source's forms; "" if the sender does not say.
     form_key: str = ""
     #: The sender's own id of the submission.

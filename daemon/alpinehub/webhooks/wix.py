@@ -15,11 +15,11 @@ from datetime import UTC
 from functools import partial
 from typing import Any
 
-from alpinehub.webhooks.days import Order, read_day
+from alpinehub.webhooks.days import DateOrder, read_day
 from alpinehub.webhooks.endpoint import WebhookRequest, kept_headers, require_plain
 from alpinehub.webhooks.receive import read_body, receive, source_of_path
 from alpinehub.webhooks.submission import (
-    Answer,
+    FormField,
     Submission,
     Unreadable,
     check_count,
@@ -79,14 +79,14 @@ def _labelled(submissions: object) -> list[tuple[str, str]]:
     ]
 
 
-def _join(keyed: list[tuple[str, str]], labelled: list[tuple[str, str]]) -> list[Answer]:
+def _join(keyed: list[tuple[str, str]], labelled: list[tuple[str, str]]) -> list[FormField]:
     """Each field once. Fields with the same value are matched in order."""
     labels: dict[str, str] = {}
     left = labelled
     for same in (line, partial(_canonical, "dmy"), partial(_canonical, "mdy")):
         left = _match([k for k in keyed if k[0] not in labels], left, labels, same)
-    answers = [Answer(k.removeprefix(_FIELD), labels.get(k, ""), v) for k, v in keyed]
-    return answers + [Answer("", label, value) for label, value in left]
+    answers = [FormField(k.removeprefix(_FIELD), labels.get(k, ""), v) for k, v in keyed]
+    return answers + [FormField("", label, value) for label, value in left]
 
 
 def _match(
@@ -110,7 +110,7 @@ def _match(
     return left
 
 
-def _canonical(order: Order, text: str) -> str:
+def _canonical(order: DateOrder, text: str) -> str:
     """For comparison: a day as ISO 8601, a number as its digits, else the text in lower case."""
     day = read_day(text, order, UTC)
     if day is not None:
@@ -119,14 +119,14 @@ def _canonical(order: Order, text: str) -> str:
     return digits if digits and not any(map(str.isalpha, text)) else line(text).casefold()
 
 
-def _of_contact(contact: object) -> list[Answer]:
+def _of_contact(contact: object) -> list[FormField]:
     found = []
     for path in _CONTACT:
         value: object = contact
         for name in path.split("."):
             value = value.get(name) if isinstance(value, dict) else None
         if isinstance(value, str | int | float) and (text := text_of(value).strip()):
-            found.append(Answer(f"contact.{path}", "", text, contact=True))
+            found.append(FormField(f"contact.{path}", "", text, contact=True))
     return found
 
 

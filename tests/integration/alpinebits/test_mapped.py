@@ -9,7 +9,7 @@ from tests.integration.alpinebits.test_accepted import HOTEL
 
 from alpinehub.alpinebits.guest import Record, Undeliverable, UndeliverableCode, render, response
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.webhooks.fields import Mapping, decode
+from alpinehub.webhooks.fields import FieldMapping, decode
 from alpinehub.webhooks.interpretation import Mapped, Received, interpret
 
 MAPPING = decode(
@@ -47,7 +47,7 @@ def test_every_mapped_form_is_rendered_and_valid_or_held_by_name(
             assert material.problems(document, version) == []
 
 
-def interpreted(fields: dict[str, str], number: str, mapping: Mapping) -> object:
+def interpreted(fields: dict[str, str], number: str, mapping: FieldMapping) -> object:
     data = {f"field:{name}": value for name, value in fields.items()}
     body = as_json({"data": {"submissionId": number, **data}})
     return interpret(Received(kind="wix", body=body, content_type="", honeypot=""), mapping, HOTEL)

@@ -13,8 +13,7 @@ from tests.integration.hub.lenient import data, open_lenient, post_form, post_wi
 from tests.integration.hub.material import Hub
 
 from alpinehub.inbox.actions import change_mapping
-from alpinehub.webhooks.fields import Mapping as FormMapping
-from alpinehub.webhooks.fields import decode
+from alpinehub.webhooks.fields import FieldMapping, decode
 
 on_each_store = pytest.mark.usefixtures("each_store")
 GUEST = {"name": "Eva Muster", "email": "eva@example.com"}
@@ -109,7 +108,7 @@ async def test_day_that_could_be_another_is_in_review(tmp_path: Path) -> None:
 
 @on_each_store
 async def test_day_is_read_as_the_operator_says(tmp_path: Path) -> None:
-    def american(before: FormMapping) -> FormMapping:
+    def american(before: FieldMapping) -> FieldMapping:
         return decode(b'{"date_order": "mdy", "defaults": {"adults": "2"}}')
 
     async with opened(tmp_path) as hub:

@@ -78,9 +78,9 @@ async def test_submission_leaves_review_when_its_mapping_is_mended(
 @on_each_store
 async def test_mapped_submission_is_a_change_when_it_is_forced(tmp_path: Path) -> None:
     from alpinehub.inbox.actions import change_mapping, reprocess
-    from alpinehub.webhooks.fields import Mapping, decode
+    from alpinehub.webhooks.fields import FieldMapping, decode
 
-    def as_suite(before: Mapping) -> Mapping:
+    def as_suite(before: FieldMapping) -> FieldMapping:
         return decode(b'{"values": {"room_type": {"*": "SUITE"}}, "defaults": {"adults": "2"}}')
 
     async with open_lenient(tmp_path) as hub:
@@ -112,9 +112,9 @@ async def test_submission_that_waited_in_review_does_not_undo_what_came_later(
     tmp_path: Path,
 ) -> None:
     from alpinehub.inbox.actions import change_mapping, reprocess
-    from alpinehub.webhooks.fields import Mapping, decode
+    from alpinehub.webhooks.fields import FieldMapping, decode
 
-    def by_key(before: Mapping) -> Mapping:
+    def by_key(before: FieldMapping) -> FieldMapping:
         return decode(
             b'{"fields": {"arrival": ["field:date_picker_a7c8"], '
             b'"departure": ["field:date_picker_7e65"]}}'
@@ -280,9 +280,9 @@ async def test_changed_form_is_told_by_what_its_fields_mean_and_never_in_the_sen
 @on_each_store
 async def test_field_of_a_mapping_that_is_gone_is_found_by_its_prefix(tmp_path: Path) -> None:
     from alpinehub.inbox.actions import change_mapping
-    from alpinehub.webhooks.fields import Mapping, decode
+    from alpinehub.webhooks.fields import FieldMapping, decode
 
-    def by_key(before: Mapping) -> Mapping:
+    def by_key(before: FieldMapping) -> FieldMapping:
         return decode(
             json.dumps(
                 {

@@ -15,7 +15,7 @@ from tests.examples import examples
 
 from alpinehub.models import Hotel
 from alpinehub.reservations import ReservationData, decode, encode
-from alpinehub.webhooks.fields import OF_KIND, TARGETS, Mapping
+from alpinehub.webhooks.fields import OF_KIND, TARGETS, FieldMapping
 from alpinehub.webhooks.interpretation import (
     Ignored,
     Mapped,
@@ -31,7 +31,7 @@ _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def read(
-    kind: str, body: bytes, content_type: str = "", mapping: Mapping | None = None
+    kind: str, body: bytes, content_type: str = "", mapping: FieldMapping | None = None
 ) -> Mapped | Unmapped | Ignored:
     received = Received(kind=kind, body=body, content_type=content_type, honeypot="website_url")
     return interpret(received, mapping or OF_KIND[kind], HOTEL)
@@ -85,7 +85,7 @@ def test_total_is_read_only_where_it_can_mean_one_thing(text: str, total: str | 
             "departure": "2027-02-08", "adults": "2", "price": text,
         }
     ).encode()  # fmt: skip
-    mapping = Mapping(fields={"total": ("field:price",)}, defaults={"currency": "EUR"})
+    mapping = FieldMapping(fields={"total": ("field:price",)}, defaults={"currency": "EUR"})
     found = read("form", body, "application/x-www-form-urlencoded", mapping)
     if total is None:
         assert isinstance(found, Unmapped) and found.problems == ("unreadable:total",)
@@ -148,7 +148,7 @@ PLACES = st.builds(
     NAMES,
 )
 MAPPINGS = st.builds(
-    Mapping,
+    FieldMapping,
     fields=st.dictionaries(st.sampled_from(TARGETS), st.tuples(PLACES, PLACES), max_size=3),
     values=st.dictionaries(
         st.sampled_from(TARGETS), st.dictionaries(TEXT, TEXT, max_size=2), max_size=2
@@ -181,7 +181,7 @@ def judge(found: Mapped | Unmapped | Ignored) -> None:
     mapping=MAPPINGS | st.just(OF_KIND["wix"]),
 )
 def test_any_wix_submission_is_mapped_or_in_review(
-    document: dict[str, Any], fields: dict[str, Any], wrapped: bool, mapping: Mapping
+    document: dict[str, Any], fields: dict[str, Any], wrapped: bool, mapping: FieldMapping
 ) -> None:
     data = {**document, **{f"field:{name}": value for name, value in fields.items()}}
     body = json.dumps({"data": data} if wrapped else data).encode()
@@ -198,7 +198,9 @@ def test_any_wix_submission_is_mapped_or_in_review(
     lead=VALUES,
     mapping=MAPPINGS | st.just(OF_KIND["google"]),
 )
-def test_any_google_lead_is_mapped_or_in_review(columns: Any, lead: Any, mapping: Mapping) -> None:
+def test_any_google_lead_is_mapped_or_in_review(
+    columns: Any, lead: Any, mapping: FieldMapping
+) -> None:
     body = json.dumps({"lead_id": lead, "user_column_data": columns, "gcl_id": lead}).encode()
     judge(read("google", body, mapping=mapping))
 
@@ -210,7 +212,7 @@ def test_any_google_lead_is_mapped_or_in_review(columns: Any, lead: Any, mapping
     mapping=MAPPINGS | st.just(OF_KIND["form"]),
 )
 def test_any_form_is_mapped_or_in_review(
-    pairs: list[tuple[str, str]], multipart: bool, mapping: Mapping
+    pairs: list[tuple[str, str]], multipart: bool, mapping: FieldMapping
 ) -> None:
     from urllib.parse import urlencode
 

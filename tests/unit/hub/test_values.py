@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from alpinehub.webhooks.days import Order, read_day, read_days
+from alpinehub.webhooks.days import DateOrder, read_day, read_days
 from alpinehub.webhooks.field_names import stem, target_of_key, target_of_label
 from alpinehub.webhooks.stay import Children, read_adults, read_children, read_guests
 from alpinehub.webhooks.values import (
@@ -58,7 +58,7 @@ def test_day_that_is_none_is_none(text: str) -> None:
     ],
 )
 def test_order_of_day_and_month_counts_only_between_slashes(
-    order: Order, text: str, day: date | None
+    order: DateOrder, text: str, day: date | None
 ) -> None:
     assert read_day(text, order, ROME) == day
 

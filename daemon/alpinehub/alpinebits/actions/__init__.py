@@ -1,1 +1,1 @@
-"""The handlers of the AlpineBits actions; all have the signature `(Call) -> Answer`."""
+"""The handlers of the AlpineBits actions; all have the signature `(Call) -> ResponseBody`."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from alpinehub import history
-from alpinehub.alpinebits.call import Answer, Call, Recipient, read, respond
+from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respond
 from alpinehub.alpinebits.guest_requests import entry_of, note_contact
 from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
@@ -21,7 +21,7 @@ _NAMED = 20
 _UNKNOWN = "no guest request with this ID was sent to this account"
 
 
-async def acknowledge_requests(call: Call) -> Answer:
+async def acknowledge_requests(call: Call) -> ResponseBody:
     """Success; from 2022-10 on with a Warning for each ID that was never sent to this account."""
     unknown = await acknowledge(call.ctx, call.recipient, await read(call, REPORT))
     notes = (Finding(kind="advisory", text=_UNKNOWN, record=record) for record in unknown)

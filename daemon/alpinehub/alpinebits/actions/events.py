@@ -6,7 +6,7 @@ import zlib
 from datetime import timedelta
 from functools import partial
 
-from alpinehub.alpinebits.call import Answer, Call, read
+from alpinehub.alpinebits.call import Call, ResponseBody, read
 from alpinehub.alpinebits.inbound import Update, admit
 from alpinehub.alpinebits.outcome import Outcome, failed
 from alpinehub.alpinebits.protocol import EVENT_REPORTS
@@ -24,7 +24,7 @@ class _TooMany(Exception):
     """The hotel would have more activities than are stored."""
 
 
-async def receive_events(call: Call) -> Answer:
+async def receive_events(call: Call) -> ResponseBody:
     """OTA_HotelPostEventNotif:EventReports."""
     message = await read(call, EVENTS)
     update = await admit(call, EVENT_REPORTS, "OTA_HotelPostEventNotifRS", message)

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 
 from alpinehub.alpinebits.actions.handshake import last_agreed
-from alpinehub.alpinebits.call import Answer, Call, read
+from alpinehub.alpinebits.call import Call, ResponseBody, read
 from alpinehub.alpinebits.inbound import (
     TRIES,
     Document,
@@ -36,7 +36,7 @@ _THRESHOLD, _THRESHOLD_SINCE = "OTA_HotelAvailNotif_accept_BookingThreshold", 20
 
 async def receive_free_rooms(
     call: Call, *, action: str, reader: Reader[FreeRoomsMessage]
-) -> Answer:
+) -> ResponseBody:
     """OTA_HotelAvailNotif:FreeRooms, and from 2020-10 on OTA_HotelInvCountNotif:FreeRooms."""
     message = await read(call, reader)
     update = await admit(call, action, reader.root.replace("RQ", "RS"), message)

@@ -16,7 +16,7 @@ import msgspec
 
 from alpinehub.alpinebits import handshake_json
 from alpinehub.alpinebits.action import announce
-from alpinehub.alpinebits.call import Answer, Call, PlainText, read, respond
+from alpinehub.alpinebits.call import Call, PlainText, ResponseBody, read, respond
 from alpinehub.alpinebits.document import escape_text
 from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.outcome import INVALID_VALUE, failed, opening
@@ -45,7 +45,7 @@ ECHO = Reader(root="OTA_PingRQ", read=_read, type=str)
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-async def handshake(call: Call) -> Answer:
+async def handshake(call: Call) -> ResponseBody:
     """OTA_Ping:Handshaking: what both sides support, and the client's EchoData."""
     echo = await read(call, ECHO)
     ours = {name: announce(call.account, protocol) for name, protocol in PROTOCOLS.items()}
@@ -58,12 +58,12 @@ async def handshake(call: Call) -> Answer:
     return ping(handshake_json.encode(common), echo)
 
 
-async def send_version(call: Call) -> Answer:
+async def send_version(call: Call) -> ResponseBody:
     """getVersion: the client's version, the only one that has this action."""
     return PlainText(f"OK:{call.protocol.name}")
 
 
-async def send_capabilities(call: Call) -> Answer:
+async def send_capabilities(call: Call) -> ResponseBody:
     """getCapabilities: the actions and their capabilities, in one list."""
     announced = announce(call.account, call.protocol)
     names = [name for action, supports in announced.items() for name in (action, *sorted(supports))]

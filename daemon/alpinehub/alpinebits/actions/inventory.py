@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from alpinehub.alpinebits.call import Answer, Call, read, respond
+from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
 from alpinehub.alpinebits.inbound import (
     TRIES,
     admit,
@@ -35,7 +35,7 @@ _EMPTY = {
 }
 
 
-async def receive_content(call: Call, *, action: str, kind: ContentKind) -> Answer:
+async def receive_content(call: Call, *, action: str, kind: ContentKind) -> ResponseBody:
     """OTA_HotelDescriptiveContentNotif:Inventory or :Info."""
     message = await read(call, CONTENT)
     response = "OTA_HotelDescriptiveContentNotifRS"
@@ -63,7 +63,7 @@ def _read(root: _Element) -> ContentRequest:
 CONTENT_REQUEST = Reader(root="OTA_HotelDescriptiveInfoRQ", read=_read, type=ContentRequest)
 
 
-async def send_content(call: Call, *, kind: ContentKind) -> Answer:
+async def send_content(call: Call, *, kind: ContentKind) -> ResponseBody:
     """OTA_HotelDescriptiveInfo:Inventory or :Info."""
     wanted = await read(call, CONTENT_REQUEST)
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)

@@ -14,7 +14,7 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
-from alpinehub.alpinebits.call import Answer, Call, read, respond
+from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, tag
 from alpinehub.alpinebits.inbound import TRIES, Update, admit, lost_every_race
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, INVALID_VALUE, Outcome, failed
@@ -48,7 +48,7 @@ MAX_RESPONSE_BYTES = MAX_BODY_BYTES
 _Known = Mapping[str, tuple[int, bytes]]
 
 
-async def receive_rate_plans(call: Call) -> Answer:
+async def receive_rate_plans(call: Call) -> ResponseBody:
     """OTA_HotelRatePlanNotif:RatePlans."""
     message = await read(call, RATES)
     update = await admit(call, RATE_PLANS, "OTA_HotelRatePlanNotifRS", message)
@@ -202,7 +202,7 @@ def _read_request(root: _Element) -> BaseRatesRequest:
 BASE_RATES_REQUEST = Reader(root="OTA_HotelRatePlanRQ", read=_read_request, type=BaseRatesRequest)
 
 
-async def send_base_rates(call: Call) -> Answer:
+async def send_base_rates(call: Call) -> ResponseBody:
     """OTA_HotelRatePlan:BaseRates."""
     wanted = await read(call, BASE_RATES_REQUEST)
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from alpinehub.alpinebits.call import Answer, Call, read, respond
+from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
 from alpinehub.alpinebits.guest import RESPONSE_END, response, response_start
 from alpinehub.alpinebits.guest_requests import note_poll, reservations
 from alpinehub.alpinebits.moment import moment_us
@@ -41,7 +41,7 @@ def _read(root: _Element) -> ReadRequest:
 READ_REQUEST = Reader(root="OTA_ReadRQ", read=_read, type=ReadRequest)
 
 
-async def read_requests(call: Call) -> Answer:
+async def read_requests(call: Call) -> ResponseBody:
     """The waiting guest requests, or all that were created since a time."""
     wanted = await read(call, READ_REQUEST)
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)

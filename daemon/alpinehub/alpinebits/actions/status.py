@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from alpinehub import history
-from alpinehub.alpinebits.call import Answer, Call, Recipient, read, respond
+from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respond
 from alpinehub.alpinebits.document import escape_attribute, tag
 from alpinehub.alpinebits.guest_requests import entry_of
 from alpinehub.alpinebits.moment import moment_us
@@ -68,7 +68,7 @@ def _read(root: _Element) -> StatusReport:
 STATUSES = Reader(root="OTA_HotelResNotifRQ", read=_read, type=StatusReport)
 
 
-async def update_statuses(call: Call) -> Answer:
+async def update_statuses(call: Call) -> ResponseBody:
     """Success with all IDs, and an advisory for each unknown one. It is not an error, because hotel
     software would repeat the update for ever.
 
