@@ -29,6 +29,7 @@ from cordata.status.snapshot import (
     DiskState,
     JobState,
     MailState,
+    Part,
     PoolState,
     PrimaryState,
     ProcessState,
@@ -67,10 +68,10 @@ async def collect(
     `with_units` False: a `cordata server`, which is no unit of the package. `ctx`: the open store.
     """
     found: dict[str, Any] = {"systemd": False}
-    errors = {"configuration": "; ".join(problems)} if problems else {}
-    unavailable: list[str] = []
+    errors: dict[Part, str] = {"configuration": "; ".join(problems)} if problems else {}
+    unavailable: list[Part] = []
 
-    async def part(name: str, look: Callable[[], Coroutine[Any, Any, Mapping[str, Any]]]) -> None:
+    async def part(name: Part, look: Callable[[], Coroutine[Any, Any, Mapping[str, Any]]]) -> None:
         try:
             async with asyncio.timeout(LIMIT_S):
                 found.update(await look())

@@ -9,7 +9,7 @@ from typing import Literal
 from cordata.doctor.judge import judge_wal
 from cordata.metrics.backlog import shown
 from cordata.services.unhandled_event import ABSENT_S
-from cordata.status.snapshot import Snapshot, UnitState
+from cordata.status.snapshot import Part, Snapshot, UnitState
 
 State = Literal["healthy", "degraded", "down"]
 #: A process that systemd has restarted, and that is up for less than this, may fail again.
@@ -25,8 +25,7 @@ class Reason:
     """Why it is not healthy."""
 
     state: State
-    #: The part of the snapshot: units, store, groups ...
-    part: str
+    part: Part
     text: str
 
 
@@ -38,15 +37,15 @@ def judge(snapshot: Snapshot) -> list[Reason]:
 
 
 def worst(reasons: Sequence[Reason]) -> State:
-    """The state of the whole."""
+    """The state of the whole, or of some parts. `reasons`: the worst first."""
     return reasons[0].state if reasons else "healthy"
 
 
-def _degraded(part: str, text: str) -> Reason:
+def _degraded(part: Part, text: str) -> Reason:
     return Reason(state="degraded", part=part, text=text)
 
 
-def _down(part: str, text: str) -> Reason:
+def _down(part: Part, text: str) -> Reason:
     return Reason(state="down", part=part, text=text)
 
 

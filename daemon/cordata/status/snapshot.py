@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from cordata.metrics.backlog import GroupBacklog
 from cordata.metrics.rate import HttpRate
+
+#: What a reason or an error is about.
+Part = (
+    Literal["configuration", "units", "processes", "primary", "http", "groups", "subscriptions"]
+    | Literal["jobs", "mail", "store", "pool", "disk"]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +171,6 @@ class Snapshot:
     pool: Sequence[PoolState] = ()
     disk: DiskState | None = None
     #: Part (units, store, pool, disk, configuration) -> what is wrong with it, if it is missing.
-    errors: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[Part, str] = field(default_factory=dict)
     #: Those of them that did not answer, or said that they cannot serve.
-    unavailable: Sequence[str] = ()
+    unavailable: Sequence[Part] = ()

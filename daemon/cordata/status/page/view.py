@@ -18,7 +18,7 @@ from cordata.errors import CordataError
 from cordata.metrics.backlog import shown
 from cordata.status.collect import LIMIT_S, collect
 from cordata.status.judge import Reason, State, judge, worst
-from cordata.status.snapshot import Snapshot
+from cordata.status.snapshot import Part, Snapshot
 from cordata.status.tables import Table, lines, milliseconds, rate, span, tables
 from cordata.store import Row, Tx
 
@@ -30,14 +30,14 @@ KEPT_S = 2.0
 #: Rows of a list, and of a table.
 _LIST, _TABLE = 20, 100
 _DAY_US = 86_400_000_000
-#: Ids of the parts, in the order of the page.
+#: Ids of the page's own parts, in their order. They are not those that reasons are about.
 PARTS = (
     *("verdict", "tiles", "dead-letters", "alerts", "groups", "http", "mails", "jobs", "timers"),
     *("pool", "units", "processes", "store"),
 )
 
 
-#: Heads of the command that are no words.
+#: Heads of the command's tables that the page does not just capitalize.
 _HEADS = {"HTTP": "Worker", "REQ/S": "Requests/s", "PID": "PID"}
 
 
@@ -263,11 +263,9 @@ def _listed(found: Sequence[object], command: str) -> str:
 
 def _tiles(view: View) -> list[Tile]:
     snapshot = view.snapshot
-    states = {reason.part: reason.state for reason in reversed(view.reasons)}
 
-    def tile(title: str, value: str, detail: str, *parts: str) -> Tile:
-        found = [states[part] for part in parts if part in states]
-        state: State = "down" if "down" in found else "degraded" if found else "healthy"
+    def tile(title: str, value: str, detail: str, *parts: Part) -> Tile:
+        state = worst([reason for reason in view.reasons if reason.part in parts])
         return Tile(title=title, value=value, detail=detail, state=state)
 
     workers = [unit.state for unit in snapshot.units if unit.unit.startswith("worker@")]
@@ -284,7 +282,8 @@ def _tiles(view: View) -> list[Tile]:
             "Workers",
             f"{running} of {len(workers)}" if workers else str(len(snapshot.http)),
             f"cordata {snapshot.version}",
-            *("units", "processes"),
+            "units",
+            "processes",
         ),
         tile(
             "Primary",
@@ -304,7 +303,8 @@ def _tiles(view: View) -> list[Tile]:
             f"{shown(sum(one.ready for one in groups))} ready"
             + (f", the oldest {span(max(oldest))}" if oldest else "")
             + f"; {shown(retrying)} retrying, {shown(dead)} dead",
-            *("groups", "subscriptions"),
+            "groups",
+            "subscriptions",
         ),
         tile(
             "Pool",
