@@ -209,11 +209,11 @@ def _write(data: Any) -> None:
     """In each version valid, or held by name."""
     from tests.integration.alpinebits.test_accepted import HOTEL
 
-    from alpinehub.alpinebits.guest import Record, Undeliverable, find_invalid, render
+    from alpinehub.alpinebits.guest import StoredVersion, Undeliverable, find_invalid, render
     from alpinehub.alpinebits.protocol import PROTOCOLS
     from alpinehub.reservations import decode, encode
 
-    record = Record(
+    record = StoredVersion(
         id="6b34fe24ac2ff8106b34fe24ac2ff810",
         res_status="Reserved" if data.status == "reservation" else "Requested",
         data=decode(encode(data)),

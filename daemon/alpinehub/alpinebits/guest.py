@@ -63,7 +63,7 @@ class Undeliverable(Exception):
         self.code = code
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class StoredVersion(Struct, frozen=True, kw_only=True):
     """One version of a guest request, as it is stored."""
 
     #: UniqueID.
@@ -218,7 +218,7 @@ _RESERVATION, _INTERNET_BROKER = 14, 13
 _PETS = {"name": 'Name="PETS"', "code": 'RequestCode="PETS" CodeContext="ALPINEBITS"', "": ""}
 
 
-def global_info(record: Record, hotel: Hotel, protocol: Protocol) -> str:
+def global_info(record: StoredVersion, hotel: Hotel, protocol: Protocol) -> str:
     """ResGlobalInfo."""
     name = clean(hotel.name)[:_MAX_HOTEL_NAME_CHARS]
     named = f' HotelName="{escape_attribute(name)}"' if name else ""
@@ -268,7 +268,7 @@ def _pets(data: ReservationData, protocol: Protocol) -> str:
     return f"<SpecialRequests><SpecialRequest {_PETS[protocol.pets]}/></SpecialRequests>"
 
 
-def _ids(record: Record) -> str:
+def _ids(record: StoredVersion) -> str:
     """The source's id, and the advertising campaign that the guest came from."""
     data = record.data
     click = data.gclid or data.fbclid
@@ -298,7 +298,7 @@ def _id(kind: int, value: str, source: str, context: str) -> str:
 _ROOM_KINDS = range(1, 10)
 
 
-def room_stays(record: Record, protocol: Protocol) -> str:
+def room_stays(record: StoredVersion, protocol: Protocol) -> str:
     """RoomStays, of a request with its alternative stays. Raises: Undeliverable."""
     data = record.data
     booked = record.res_status in ("Reserved", "Modify")
@@ -423,7 +423,7 @@ def response(reservations: Iterable[bytes]) -> bytes:
     return b"".join((response_start(), *reservations, RESPONSE_END))
 
 
-def render(record: Record, hotel: Hotel, protocol: Protocol) -> bytes:
+def render(record: StoredVersion, hotel: Hotel, protocol: Protocol) -> bytes:
     """One HotelReservation. Raises: Undeliverable."""
     if protocol.max_hotel_code_chars and len(hotel.code) > protocol.max_hotel_code_chars:
         text = f"the hotel code is longer than {protocol.max_hotel_code_chars} characters"
@@ -436,13 +436,13 @@ def render(record: Record, hotel: Hotel, protocol: Protocol) -> bytes:
     return f"{start}{body}</HotelReservation>".encode()
 
 
-def _is_lead(record: Record) -> bool:
+def _is_lead(record: StoredVersion) -> bool:
     """Whether a request has nothing about a stay: a newsletter subscription, or a question."""
     data = record.data
     return record.res_status == "Requested" and not any(getattr(data, name) for name in STAY)
 
 
-def _start(record: Record, protocol: Protocol, lead: bool) -> str:
+def _start(record: StoredVersion, protocol: Protocol, lead: bool) -> str:
     cancelled = record.res_status == "Cancelled"
     attributes = f'CreateDateTime="{_date_time(record.created_at)}"'
     if protocol.no_stay:
@@ -456,7 +456,7 @@ def _start(record: Record, protocol: Protocol, lead: bool) -> str:
     )
 
 
-def _body(record: Record, hotel: Hotel, protocol: Protocol, lead: bool) -> str:
+def _body(record: StoredVersion, hotel: Hotel, protocol: Protocol, lead: bool) -> str:
     """Everything after the UniqueID."""
     data = record.data
     if record.res_status != "Cancelled":

@@ -32,7 +32,7 @@ from msgspec import Struct
 from alpinehub import history
 from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.guest import (
-    Record,
+    StoredVersion,
     Undeliverable,
     UndeliverableCode,
     find_invalid,
@@ -113,7 +113,7 @@ class Batch:
     def render(self, row: Row, hotel: Hotel, protocol: Protocol) -> bytes | None:
         """The XML of one version, not yet validated; None: it is undeliverable."""
         try:
-            return render(record_of(row), hotel, protocol)
+            return render(stored_version_of(row), hotel, protocol)
         except Undeliverable as reason:
             self._add_undeliverable(row, reason.code, str(reason))
         except Exception:  # noqa: BLE001 - the boundary of one record: a bug in the renderer
@@ -135,15 +135,15 @@ class Batch:
         return True
 
 
-def record_of(row: Row) -> Record:
-    """The input of the renderer, from a row. Raises: Undeliverable if its JSON cannot be read."""
+def stored_version_of(row: Row) -> StoredVersion:
+    """The version in a row, for the renderer. Raises: Undeliverable if its JSON cannot be read."""
     try:
         data = decode(row["data"])
     except msgspec.DecodeError:
         raise Undeliverable(
             UndeliverableCode.UNREADABLE, "the stored record cannot be read"
         ) from None
-    return Record(
+    return StoredVersion(
         id=row["reservation_id"],
         res_status=row["res_status"],
         data=data,

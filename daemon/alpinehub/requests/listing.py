@@ -10,7 +10,7 @@ import msgspec
 
 from alpinehub.accounts import require_account
 from alpinehub.alpinebits.guest import Undeliverable, find_invalid, render, response
-from alpinehub.alpinebits.guest_requests import record_of
+from alpinehub.alpinebits.guest_requests import stored_version_of
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.directory import joined_hotel
 from alpinehub.hotels import Unusable, require_hotel
@@ -254,7 +254,7 @@ async def render_request(store: Store, request_id: str, protocol: Protocol) -> b
     if row is None:
         raise unknown(request_id)
     try:
-        made = render(record_of(row), joined_hotel(row), protocol)
+        made = render(stored_version_of(row), joined_hotel(row), protocol)
     except Undeliverable as reason:
         text = f"AlpineBits {protocol.name} cannot carry it: {reason} ({reason.code.value})"
         raise Unusable(text) from None

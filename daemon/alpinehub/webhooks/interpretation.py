@@ -45,8 +45,8 @@ _YEAR = re.compile("[0-9]{4}")
 _SURNAME_FIRST = ("nachname", "cognome", "surname", "last name", "name und vorname", "nom et")
 
 
-def record_of(resolver: FieldResolver, submission: Submission) -> ReservationData | None:
-    """The record of a submission; None: `resolver.problems` has the reasons."""
+def reservation_data_of(resolver: FieldResolver, submission: Submission) -> ReservationData | None:
+    """The data of a submission; None: `resolver.problems` has the reasons."""
     # The order matters: a field that one target has taken is not offered to the next.
     stay = stay_of(resolver)
     adults, children = guests_of(resolver)
@@ -267,7 +267,7 @@ def interpret(
         Fields(submission.answers, mapping), mapping, zone, _today(received, zone), accept=accept
     )
     external_id = submission.external_id or line(resolver.take_value("external_id"))[:128] or None
-    data = record_of(resolver, submission)
+    data = reservation_data_of(resolver, submission)
     if data is None:
         return Unmapped(tuple(dict.fromkeys(resolver.problems)), external_id, signature)
     return Mapped(data, external_id, signature, tuple(resolver.fields.remapped))

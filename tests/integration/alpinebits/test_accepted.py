@@ -10,7 +10,7 @@ from lxml import etree
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.payloads import PAYLOADS, as_json, wide
 
-from alpinehub.alpinebits.guest import Record, render, response
+from alpinehub.alpinebits.guest import StoredVersion, render, response
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Hotel
 from alpinehub.reservations import ResStatus, decode, encode
@@ -46,7 +46,7 @@ def test_every_accepted_payload_is_rendered_and_valid_in_every_version(
         return
     data = decode(encode(submission.data))
     for res_status in STATUSES[data.status]:
-        record = Record(
+        record = StoredVersion(
             id="6b34fe24ac2ff8106b34fe24ac2ff810",
             res_status=res_status,
             data=data,

@@ -12,7 +12,7 @@ from tests.integration.alpinebits.hub import Hub, error_of, open_hub, open_worke
 
 from alpinehub.alpinebits import guest_requests
 from alpinehub.alpinebits.actions import acknowledge
-from alpinehub.alpinebits.guest import REVISION, Record, find_invalid, render
+from alpinehub.alpinebits.guest import REVISION, StoredVersion, find_invalid, render
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.models import Hotel
 
@@ -352,7 +352,7 @@ async def test_record_that_is_rendered_wrongly_is_held_and_blocks_nothing(
 ) -> None:
     """A mistake of ours is not sent, told once, and sent when it is mended."""
 
-    def wrong(record: Record, hotel: Hotel, protocol: Protocol) -> bytes:
+    def wrong(record: StoredVersion, hotel: Hotel, protocol: Protocol) -> bytes:
         made = render(record, hotel, protocol)
         if record.id == "a2":
             return made.replace(b'ResStatus="Requested"', b'ResStatus="Wanted"')

@@ -7,7 +7,13 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.payloads import FIELDS, as_json, texts, wide
 from tests.integration.alpinebits.test_accepted import HOTEL
 
-from alpinehub.alpinebits.guest import Record, Undeliverable, UndeliverableCode, render, response
+from alpinehub.alpinebits.guest import (
+    StoredVersion,
+    Undeliverable,
+    UndeliverableCode,
+    render,
+    response,
+)
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.webhooks.fields import FieldMapping, decode
 from alpinehub.webhooks.interpretation import Mapped, Received, interpret
@@ -29,7 +35,7 @@ def test_every_mapped_form_is_rendered_and_valid_or_held_by_name(
     if not isinstance(found, Mapped):
         return
     status = found.data.status
-    record = Record(
+    record = StoredVersion(
         id="6b34fe24ac2ff8106b34fe24ac2ff810",
         res_status="Reserved" if status == "reservation" else "Requested",
         data=found.data,

@@ -11,7 +11,7 @@ from lxml import etree
 from tests.examples import examples
 from tests.integration.alpinebits import material
 
-from alpinehub.alpinebits.guest import Record, Undeliverable, render, response, split_name
+from alpinehub.alpinebits.guest import StoredVersion, Undeliverable, render, response, split_name
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Hotel
 from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData, ResStatus
@@ -62,8 +62,8 @@ def record(
     *,
     external_id: str = "",
     changed_at: int = CREATED_AT,
-) -> Record:
-    return Record(
+) -> StoredVersion:
+    return StoredVersion(
         id="6b34fe24ac2ff8106b34fe24ac2ff810",
         res_status=res_status,
         data=data,
@@ -80,7 +80,7 @@ def changed(data: ReservationData, **fields: Any) -> ReservationData:
     return msgspec.structs.replace(data, **fields)
 
 
-def rendered(made: Record, version: str = "2024-10") -> etree._Element:
+def rendered(made: StoredVersion, version: str = "2024-10") -> etree._Element:
     """The HotelReservation of a list that is valid in this version."""
     document = response([render(made, HOTEL, PROTOCOLS[version])])
     assert material.problems(document, version) == []
@@ -97,7 +97,7 @@ def attributes(element: etree._Element) -> dict[str, str]:
     return {str(name): str(value) for name, value in element.attrib.items()}
 
 
-def held(made: Record, version: str = "2024-10") -> str:
+def held(made: StoredVersion, version: str = "2024-10") -> str:
     with pytest.raises(Undeliverable) as caught:
         render(made, HOTEL, PROTOCOLS[version])
     return str(caught.value)
@@ -241,7 +241,9 @@ def test_name_is_split(first: str, last: str, expected: tuple[str, str]) -> None
         (record(changed(RESERVATION, total=Decimal("NaN")), "Reserved"), "total"),
     ],
 )
-def test_record_is_held_with_a_reason_when_it_cannot_be_rendered(made: Record, reason: str) -> None:
+def test_record_is_held_with_a_reason_when_it_cannot_be_rendered(
+    made: StoredVersion, reason: str
+) -> None:
     for version in PROTOCOLS:
         assert reason in held(made, version)
 
