@@ -31,13 +31,16 @@ class Broker(Protocol):
         ...
 
     async def settle_and_claim(
-        self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, alone: bool = False
+        self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
     ) -> Claimed:
         """Settle the outcomes and claim more messages.
 
         When it raises, call it again with the same outcomes: to settle twice, or without the claim,
-        changes nothing. `alone`: this process has no other message, or suspects have waited 5 s for
-        its messages to end; so it may claim one suspect, and then nothing else.
+        changes nothing.
+
+        `suspect_allowed`: it may claim one suspect, and then nothing else, because this process has
+        no other message, or suspects have waited 5 s for its messages to end. Without it, nothing
+        is claimed while a suspect of these groups waits.
         """
         ...
 

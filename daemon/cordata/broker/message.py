@@ -78,7 +78,8 @@ class Claimed(Struct, frozen=True, kw_only=True):
     more: frozenset[str] = frozenset()
     #: When the next message is due, in microseconds of the store's wall time; None: not known.
     next_at: int | None = None
-    #: Whether there are suspects: only a process without other messages may claim one.
+    #: Whether there are suspects: a process without other messages may claim one, or one that has
+    #: other messages when the suspect has waited 5 s for them to end.
     suspects: bool = False
 
 

@@ -7,7 +7,8 @@ since.
 
 Messages of a dead process are `suspect`: one of them may have killed it. Suspects are claimed one
 at a time, by processes without other messages, so that only the one that kills processes becomes a
-dead letter.
+dead letter. While a suspect of its groups waits, a process that has other messages claims nothing,
+so that it has none soon; after 5 s it may claim the suspect beside them (services/consumer.py).
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Queue(Broker):
                 wake()
 
     async def settle_and_claim(
-        self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, alone: bool = False
+        self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
     ) -> Claimed:
         """As in Broker: one unit, so that results and the next claim share a commit."""
         if not outcomes and self._store.dialect == "sqlite":
@@ -106,15 +107,16 @@ class Queue(Broker):
             if self._suspects:
                 await self._read_next(tx, limits)  # another process may have taken them
             if self._suspects:
-                suspects = await self._claim_suspect(tx, limits, number) if alone else []
-                if suspects or not alone:
+                if not suspect_allowed:
+                    return (), frozenset()  # its messages end, and then it may claim the suspect
+                if suspects := await self._claim_suspect(tx, limits, number):
                     return suspects, frozenset()
             rows = await self._claim_unkeyed(tx, limits, number)
             rows += await self._claim_keyed(tx, limits, number, cursors)
             more = frozenset(limits) if promoted == _PROMOTED else _full(limits, rows)
             if more != set(limits) and self._store.dialect == "sqlite":
                 await self._read_next(tx, limits)
-            if self._suspects and alone and not rows:
+            if self._suspects and suspect_allowed and not rows:
                 rows = await self._claim_suspect(tx, limits, number)
             # Without a sync a crash of the database may undo the claim, and another process claims
             # the messages while this one still handles them. That is harmless: the rows no longer

@@ -51,7 +51,7 @@ _BACKOFF = Backoff(0.25, 5.0)
 #: At the stop, time to store the last results while the store takes no writes.
 _SETTLE_S = 3.0
 #: Longest wait of suspect messages for this worker to finish all others.
-_ALONE_S = 5.0
+_SUSPECT_WAIT_S = 5.0
 #: Verdicts after which the next message of a key may be handled.
 _NEXT = (Verdict.DONE, Verdict.DEAD)
 
@@ -176,7 +176,9 @@ class ConsumerService:
             self._settle_timer.cancel()
             self._settle_timer = None
         try:
-            claimed = await self._broker.settle_and_claim(outcomes, limits, alone=self._is_alone())
+            claimed = await self._broker.settle_and_claim(
+                outcomes, limits, suspect_allowed=self._may_claim_suspect()
+            )
         except BaseException:
             self._finished = outcomes + self._finished
             raise
@@ -197,10 +199,10 @@ class ConsumerService:
         limits = {name: group.claim_limit() for name, group in self._groups.items()}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
-    def _is_alone(self) -> bool:
-        """Whether a suspect may be claimed: no run waits or runs, or it has waited long enough."""
+    def _may_claim_suspect(self) -> bool:
+        """Whether no run waits or runs, or a suspect has waited for that for _SUSPECT_WAIT_S."""
         since, others = self._suspects_since, any(len(group) for group in self._groups.values())
-        return not others or (since is not None and clock.monotonic() - since > _ALONE_S)
+        return not others or (since is not None and clock.monotonic() - since > _SUSPECT_WAIT_S)
 
     def _back_off(self, error: StoreUnavailable) -> float:
         self._failures += 1

@@ -42,7 +42,7 @@ class Delivery:
         were claimed after it are given back for the next step.
         """
         wanted = dict.fromkeys(self._handlers, ClaimLimit(count=1, low=1))
-        claimed = (await self._queue.settle_and_claim([], wanted, alone=True)).messages
+        claimed = (await self._queue.settle_and_claim([], wanted, suspect_allowed=True)).messages
         outcomes: list[Outcome] = []
         failure: Failure | None = None
         for number, message in enumerate(claimed, start=1):

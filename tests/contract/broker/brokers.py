@@ -65,15 +65,19 @@ class Parts:
         *,
         low: int | None = None,
         run: int = 1,
-        alone: bool = False,
+        suspect_allowed: bool = False,
     ) -> list[Message]:
         """Claim for one group; again when the first one only told that there is something."""
         await self.arrive()
         wants = {group: ClaimLimit(count=count, low=count if low is None else low, run=run)}
-        claimed = await self.process(owner).settle_and_claim([], wants, alone=alone)
+        claimed = await self.process(owner).settle_and_claim(
+            [], wants, suspect_allowed=suspect_allowed
+        )
         due = claimed.next_at is not None and claimed.next_at <= self.store.now_us()
-        if not claimed.messages and (due or alone):
-            claimed = await self.process(owner).settle_and_claim([], wants, alone=alone)
+        if not claimed.messages and (due or suspect_allowed):
+            claimed = await self.process(owner).settle_and_claim(
+                [], wants, suspect_allowed=suspect_allowed
+            )
         return list(claimed.messages)
 
     async def settle(

@@ -103,7 +103,7 @@ async def test_outcome_changes_nothing_when_another_process_has_the_message(brok
         await publish(parts.store, 2)
         messages = await parts.claim("a", owner="slow")
         assert await parts.process("fast").reclaim("slow", is_dead=True) == 2
-        (taken,) = await parts.claim("a", owner="fast", alone=True)
+        (taken,) = await parts.claim("a", owner="fast", suspect_allowed=True)
         for verdict in (Verdict.BACK, Verdict.DEAD, Verdict.RETRY, Verdict.DONE):
             await parts.settle(messages, verdict, "slow")
         left = [(row["state"], row["owner"]) for row in await rows(parts.store, "messages")]
@@ -202,11 +202,11 @@ async def test_what_a_dead_process_had_is_claimed_one_at_a_time(broker: Open) ->
         claimed = await parts.process().settle_and_claim([], {"a": ClaimLimit(count=9, low=9)})
         assert (list(claimed.messages), claimed.suspects) == ([], True)
         for _ in range(3):
-            (one,) = await parts.claim("a", alone=True)
+            (one,) = await parts.claim("a", suspect_allowed=True)
             assert (one.suspect, one.attempt) == (True, 1)
             await parts.settle([one], Verdict.DONE)
         await publish(parts.store, 2)
-        assert len(await parts.claim("a", alone=True)) == 2
+        assert len(await parts.claim("a", suspect_allowed=True)) == 2
 
 
 async def test_message_that_kills_its_process_each_time_is_a_dead_letter_in_the_end(
@@ -221,7 +221,7 @@ async def test_message_that_kills_its_process_each_time_is_a_dead_letter_in_the_
             if (await parts.process().depth(["a"])).dead:
                 break
             await parts.store.run(lambda tx: tx.execute("due_now", now_us=tx.now_us))
-            for message in await parts.claim("a", owner=f"dead-{number}", alone=True):
+            for message in await parts.claim("a", owner=f"dead-{number}", suspect_allowed=True):
                 if message.event_id == harmless:
                     await parts.settle([message], Verdict.DONE, f"dead-{number}")
             await parts.process().reclaim(f"dead-{number}", is_dead=True)

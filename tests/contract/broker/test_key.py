@@ -173,7 +173,7 @@ async def test_run_of_a_dead_process_comes_back_in_order(broker: Open) -> None:
         assert numbers(await parts.claim("a", 1, owner="dead", run=4)) == [0, 1, 2, 3]
         assert await parts.process().reclaim("dead", is_dead=True) == 4
         handled: list[int] = []
-        while messages := await parts.claim("a", alone=True):
+        while messages := await parts.claim("a", suspect_allowed=True):
             handled += numbers(messages)
             await parts.settle(messages, Verdict.DONE)
         assert [n for n in handled if n != 9] == [0, 1, 2, 3, 4, 5] and 9 in handled
@@ -312,7 +312,7 @@ async def test_order_holds_when_several_processes_publish_fail_and_die(broker: O
         for life in range(10_000):
             await one.arrive()
             claimed = await one.process(owner).settle_and_claim(
-                outcomes, wants if left() else {}, alone=True
+                outcomes, wants if left() else {}, suspect_allowed=True
             )
             for message in claimed.messages:
                 assert message.order_key is not None

@@ -104,7 +104,7 @@ async def test_dead_process_is_relieved_once_when_two_take_over(broker: Open) ->
         )
         assert sum(counts) == 200
         again: list[Message] = []
-        while messages := await parts[1].claim("a", 1000, alone=True):
+        while messages := await parts[1].claim("a", 1000, suspect_allowed=True):
             again += messages
             await parts[1].settle(messages, Verdict.DONE)
         assert Counter(message.event_id for message in again) == Counter(ids)

@@ -119,7 +119,7 @@ class RedisParts:
         broker, wants = await self.process(owner), {group: ClaimLimit(count=10, low=10)}
         broker._look_deadline = 0.0
         await broker.settle_and_claim([], wants)
-        return list((await broker.settle_and_claim([], wants, alone=True)).messages)
+        return list((await broker.settle_and_claim([], wants, suspect_allowed=True)).messages)
 
     async def settle(
         self,

@@ -113,7 +113,7 @@ class RedisBroker(Broker):
             tasks.create_task(self._consumer.keep_marking(wake))
 
     async def settle_and_claim(
-        self, outcomes: Sequence[Outcome], wants: ClaimLimits, *, alone: bool = False
+        self, outcomes: Sequence[Outcome], wants: ClaimLimits, *, suspect_allowed: bool = False
     ) -> Claimed:
         """As in Broker. While Redis is unavailable it claims messages of the store only."""
         streamed = [one for one in outcomes if not one.message.claim]
@@ -121,7 +121,9 @@ class RedisBroker(Broker):
         if any(one.verdict is not Verdict.DONE for one in streamed):
             self._look_deadline = 0.0  # they are in the store now, due at some time
         stored = [one for one in outcomes if one.message.claim]
-        claimed = await self._from_store([*stored, *self._doubles], wants, alone=alone)
+        claimed = await self._from_store(
+            [*stored, *self._doubles], wants, suspect_allowed=suspect_allowed
+        )
         self._doubles = [
             Outcome(message=message, verdict=Verdict.DEFER, delay_us=_LATER_US)
             for message in claimed.messages
@@ -129,8 +131,10 @@ class RedisBroker(Broker):
         ]
         messages = [one for one in claimed.messages if not self._consumer.holds(one.id)]
         left = {group: _left(want, group, messages) for group, want in wants.items()}
-        if claimed.suspects and (not alone or any(message.suspect for message in messages)):
-            left.clear()  # a suspect is claimed only by a process without other messages
+        if claimed.suspects and (
+            not suspect_allowed or any(message.suspect for message in messages)
+        ):
+            left.clear()  # nothing is claimed beside a suspect, or while one waits for this process
         # From here on nothing may raise: claimed messages would wait until they are released.
         found = await self._consumer.read(left)
         more = {group for group in left if self._consumer.may_have(group)}
@@ -142,7 +146,7 @@ class RedisBroker(Broker):
         )
 
     async def _from_store(
-        self, outcomes: Sequence[Outcome], wants: ClaimLimits, *, alone: bool
+        self, outcomes: Sequence[Outcome], wants: ClaimLimits, *, suspect_allowed: bool
     ) -> Claimed:
         """Settle and claim in the store, if there may be anything: it costs a commit."""
         now = clock.monotonic()
@@ -157,9 +161,11 @@ class RedisBroker(Broker):
         }
         if not outcomes and not wanted:
             return Claimed(messages=(), next_at=self._next_at, suspects=self._suspects)
-        claimed = await self._queue.settle_and_claim(outcomes, wanted, alone=alone)
+        claimed = await self._queue.settle_and_claim(
+            outcomes, wanted, suspect_allowed=suspect_allowed
+        )
         self._next_at, self._suspects = claimed.next_at, claimed.suspects
-        if not claimed.suspects:  # suspects are claimed only by a process without other messages
+        if not claimed.suspects:  # while one waits, other messages may have been left there
             self._may_be_in_store -= wanted.keys()
             self._may_be_in_store |= claimed.more
             for group, want in wanted.items():

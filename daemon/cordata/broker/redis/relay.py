@@ -153,7 +153,7 @@ class Relay:
             raise
         outcomes = list(self._outcomes)
         wants = {GROUP: ClaimLimit(count=_BATCH, low=_BATCH)}
-        claimed = await self._queue.settle_and_claim(outcomes, wants, alone=True)
+        claimed = await self._queue.settle_and_claim(outcomes, wants, suspect_allowed=True)
         del self._outcomes[: len(outcomes)]
         self._held = claimed.messages
         if self._held:
