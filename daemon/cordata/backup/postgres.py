@@ -28,7 +28,7 @@ from cordata.errors import CordataError
 from cordata.store.migrate import Applied
 from cordata.store.postgres.address import addresses
 from cordata.store.postgres.connector import connect_error
-from cordata.store.postgres.fault import ConnectionLost, lost
+from cordata.store.postgres.fault import ConnectionLost, server_unreachable
 
 #: Where Debian has the programs of each major version.
 _DEBIAN = Path("/usr/lib/postgresql")
@@ -90,7 +90,9 @@ def connected(config: StoreConfig, password: str | None, state_dir: Path) -> Ite
             connection = psycopg.connect(autocommit=True, **params)
     except psycopg.Error as error:
         found = connect_error(error)
-        raise (lost(str(found)) if isinstance(found, ConnectionLost) else found) from None
+        raise (
+            server_unreachable(str(found)) if isinstance(found, ConnectionLost) else found
+        ) from None
     with connection:
         secret = params.pop("password", None)
         if "," in f"{params.get('host', '')}{params.get('hostaddr', '')}":

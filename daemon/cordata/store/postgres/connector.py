@@ -13,7 +13,14 @@ from cordata.errors import CordataError, StoreUnavailable
 from cordata.store.postgres.address import Address
 from cordata.store.postgres.clock import ASK, FleetClock
 from cordata.store.postgres.connection import Connection, OnNotify
-from cordata.store.postgres.fault import Busy, ConnectionLost, Fault, ServerError, lost, translate
+from cordata.store.postgres.fault import (
+    Busy,
+    ConnectionLost,
+    Fault,
+    ServerError,
+    server_unreachable,
+    translate,
+)
 from cordata.store.postgres.transaction import HISTORY, Settings
 
 _LOOK = (
@@ -80,7 +87,7 @@ class Connector:
         try:
             return await self._connect_once(address, prepare, own, on_notify)
         except ConnectionLost as error:
-            raise lost(str(error)) from None
+            raise server_unreachable(str(error)) from None
 
     async def _connect_once(
         self, address: Address, prepare: bool, own: bool, on_notify: OnNotify | None
@@ -100,7 +107,7 @@ class Connector:
                     connection.close()
                     raise
         except TimeoutError:
-            raise lost(f"no answer within {limit_s:g} s") from None
+            raise server_unreachable(f"no answer within {limit_s:g} s") from None
         except ServerError as error:
             if error.fault.session_ended:
                 raise ConnectionLost(error.fault.primary) from None
@@ -108,7 +115,7 @@ class Connector:
         except psycopg.Error as error:
             raise connect_error(error) from None
         except OSError as error:
-            raise lost(f"{error.strerror or error}") from None
+            raise server_unreachable(f"{error.strerror or error}") from None
         return connection
 
     async def _look(self, connection: Connection, *, own: bool) -> None:
@@ -141,4 +148,4 @@ def connect_error(error: psycopg.Error) -> Exception:
     for words, sqlstate in _TEXTS.items():
         if words in text:
             return store_unavailable(translate(Fault(sqlstate, text), "connecting"))
-    return lost(text)
+    return server_unreachable(text)

@@ -147,12 +147,12 @@ def is_storage(error: BaseException | None) -> bool:
     return isinstance(error, StoreUnavailable) and not isinstance(error, Busy | Unclear)
 
 
-def lost(reason: str) -> StoreUnavailable:
+def server_unreachable(reason: str) -> StoreUnavailable:
     """The error for a server that cannot be reached or does not answer."""
     return StoreUnavailable(_about_server(reason))
 
 
-def cut(reason: str) -> Busy:
+def connection_lost(reason: str) -> Busy:
     """The error for a lost connection; whether the server is gone shows with the next one."""
     return Busy(_about_server(reason), retry_after_s=_RETRY_SOON_S)
 

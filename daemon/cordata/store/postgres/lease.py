@@ -36,7 +36,7 @@ from cordata.store.contract import Lease
 from cordata.store.fence import Fence, check_fence, end_term, take_term
 from cordata.store.migrate import Schema
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import ConnectionLost, ServerError, cut
+from cordata.store.postgres.fault import ConnectionLost, ServerError, connection_lost
 from cordata.store.postgres.reader import Reader
 from cordata.store.postgres.unit_runner import UnitRunner
 from cordata.store.tasks import StoreTasks
@@ -148,7 +148,9 @@ class SessionLease(Lease):
                 raise
             if not self.held:
                 await self._let_go()
-                raise cut("the lease was lost while it was taken")
+                raise connection_lost(
+                    "the session of the lease was lost or silent while the lease was taken"
+                )
             self._fence = taken
             return taken
 
@@ -194,7 +196,7 @@ class SessionLease(Lease):
                 locked = (await session.sync())[1].rows()[0]["locked"]
         except (TimeoutError, ConnectionLost, ServerError) as error:
             session.close()
-            raise cut(f"the lease's session: {error or 'no answer'}") from None
+            raise connection_lost(f"the lease's session: {error or 'no answer'}") from None
         except BaseException:
             session.close()
             raise

@@ -9,7 +9,7 @@ from cordata.errors import ConfigError, CordataError, StoreUnavailable
 from cordata.store.fence import Fence, require_newest
 from cordata.store.migrate import RUNTIME, Migration, SchemaError
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import ConnectionLost, ServerError, cut, translate
+from cordata.store.postgres.fault import ConnectionLost, ServerError, connection_lost, translate
 from cordata.store.queries import Queries, split, sql_folder
 
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))"
@@ -85,7 +85,7 @@ class Migrator:
         except ServerError as error:
             raise _explained(error, what) from error
         except ConnectionLost as error:
-            raise cut(f"{what}: {error}") from None
+            raise connection_lost(f"{what}: {error}") from None
         finally:
             connection.close()
 

@@ -17,7 +17,7 @@ from cordata.core.retry import Backoff
 from cordata.errors import StoreUnavailable
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.connector import Connector, store_unavailable
-from cordata.store.postgres.fault import ConnectionLost, ServerError, lost, translate
+from cordata.store.postgres.fault import ConnectionLost, ServerError, server_unreachable, translate
 from cordata.store.topic import Topics
 
 _log = log.logger("cordata.store")
@@ -64,7 +64,7 @@ class Notifier(Topics):
             raise store_unavailable(translate(error.fault, "LISTEN")) from None
         except (TimeoutError, ConnectionLost) as error:
             connection.close()
-            raise lost(f"LISTEN: {error or 'no answer'}") from None
+            raise server_unreachable(f"LISTEN: {error or 'no answer'}") from None
         except BaseException:
             connection.close()
             raise

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from cordata.errors import PermanentError, StoreUnavailable
-from cordata.store.postgres.fault import ConnectionLost, ServerError, ServerFull, lost
+from cordata.store.postgres.fault import ConnectionLost, ServerError, ServerFull, server_unreachable
 from cordata.store.postgres.transaction import Transaction
 from cordata.store.postgres.unit import UnitTx
 from cordata.store.postgres.unit_runner import Again, Resources
@@ -53,7 +53,7 @@ class WriteProbe:
                         await transaction.sync()
                 except TimeoutError:
                     connection.close()
-                    raise lost(f"no answer within {_LIMIT_S:g} s") from None
+                    raise server_unreachable(f"no answer within {_LIMIT_S:g} s") from None
                 finally:
                     await transaction.roll_back()
         except (StoreUnavailable, ConnectionLost, ServerError) as error:

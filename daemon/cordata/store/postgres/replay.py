@@ -31,7 +31,7 @@ from cordata.errors import (
 )
 from cordata.store.fence import Fence, require_newest
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import Busy, ConnectionLost, ServerError, cut
+from cordata.store.postgres.fault import Busy, ConnectionLost, ServerError, connection_lost
 from cordata.store.postgres.result import Result
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
 from cordata.store.postgres.unit import Call, Request, UnitTx
@@ -420,7 +420,7 @@ class _Held:
         except InDoubt as doubt:
             self._release_connection()
             if not await find_outcome(doubt, resources.pool, deadline):
-                raise Again(cut("the connection was lost during the commit")) from None
+                raise Again(connection_lost("the connection was lost during the commit")) from None
         except (CordataError, asyncio.CancelledError):
             raise
         except Exception as caught:  # noqa: BLE001 - of the driver: translated, and raised

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from cordata.errors import CordataError, StatementError
 from cordata.store.fence import Fence, check_fence
-from cordata.store.postgres.fault import ConnectionLost, ServerError, cut, translate
+from cordata.store.postgres.fault import ConnectionLost, ServerError, connection_lost, translate
 from cordata.store.postgres.result import Result, encode
 from cordata.store.queries import Queries, Query
 from cordata.store.tx import Row, Tx, Unit, UnitMisuse, foreign_await, wrong_count
@@ -144,7 +144,7 @@ class UnitTx(Tx):
             if isinstance(error, ServerError):
                 self.failed = translate(error.fault, name)
             else:
-                self.failed = cut(str(error))
+                self.failed = connection_lost(str(error))
         return self.failed
 
 

@@ -39,9 +39,9 @@ from cordata.store.postgres.fault import (
     ConnectionLost,
     ServerError,
     closed_in_commit,
-    cut,
+    connection_lost,
     is_storage,
-    lost,
+    server_unreachable,
     translate,
 )
 from cordata.store.postgres.pool import Pool
@@ -105,10 +105,10 @@ class Resources:
         """
         message = f"no answer within {limit_s:g} s"
         if silent := transaction.connection.silent_s >= limit_s:
-            self.failed(lost(message))
+            self.failed(server_unreachable(message))
         if transaction.ending:
             return Unclear(f"{message} to a commit; whether it happened is not known")
-        return lost(message) if silent else Busy(message)
+        return server_unreachable(message) if silent else Busy(message)
 
     def judge(self, error: BaseException, tx: UnitTx) -> BaseException:
         """Translate the error that ended a transaction; Again when the unit may run again.
@@ -118,7 +118,7 @@ class Resources:
         cause = tx.cause if error is tx.failed else error
         if isinstance(cause, ConnectionLost):
             self.pool.close_idle()
-            return Again(cut(str(cause)))
+            return Again(connection_lost(str(cause)))
         if tx.miscounted and error is tx.failed and isinstance(error, CordataError):
             return Again(error, once=True)
         if not isinstance(cause, ServerError):
@@ -283,7 +283,7 @@ class UnitRunner:
                 self._committed(tx, transaction.commit_s)
                 return value
         if not await self._was_committed(doubt, deadline):
-            raise Again(cut("the connection was lost during a commit"))
+            raise Again(connection_lost("the connection was lost during a commit"))
         self._committed(tx, None)
         return value
 
