@@ -7,7 +7,7 @@ How a unit leaves a batch:
     answered   with its result: after the reads if it wrote nothing, otherwise after COMMIT
     failed     with its exception, or because its time is up
     run alone  a statement of it failed, or it cannot be batched: it starts again in a transaction
-               of its own (runner.py), and the others continue
+               of its own (unit_runner.py), and the others continue
     put back   the batch ended without a commit, not because of this unit: it starts again with the
                next batch, and is run alone after _ATTEMPTS of them
     in doubt   the connection was lost during COMMIT: it is answered, put back or failed when the
