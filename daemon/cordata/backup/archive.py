@@ -28,7 +28,7 @@ import msgspec
 
 from cordata.backup.owner import acting_as_owner
 from cordata.errors import CordataError
-from cordata.store.migrate import Applied
+from cordata.store.migrate import MigrationId
 
 MANIFEST = "manifest.json"
 CREDENTIALS = "credentials.sealed"
@@ -69,9 +69,9 @@ class AppliedMigration:
     name: str
     digest: str
 
-    def applied(self) -> Applied:
+    def migration_id(self) -> MigrationId:
         """The same as the store knows it."""
-        return Applied(self.component, self.number, self.name, self.digest)
+        return MigrationId(self.component, self.number, self.name, self.digest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from cordata.backup.archive import TERMS, Draw, Manifest, private_file
 from cordata.backup.owner import acting_as_owner
 from cordata.config.sections import StoreConfig
 from cordata.errors import CordataError
-from cordata.store.migrate import Applied
+from cordata.store.migrate import MigrationId
 from cordata.store.postgres.address import addresses
 from cordata.store.postgres.connector import connect_error
 from cordata.store.postgres.fault import ConnectionLost, server_unreachable
@@ -138,7 +138,7 @@ def choose(found: Mapping[int, object], server_major: int) -> int:
     return min(fitting)
 
 
-def copy(server: Server, target: Path, draw: Draw) -> tuple[list[Applied], str, int]:
+def copy(server: Server, target: Path, draw: Draw) -> tuple[list[MigrationId], str, int]:
     """Dump the database as it is at this moment; writers are not blocked.
 
     Returns its migrations, the schema that holds the tables, and the major version of pg_dump.
@@ -169,7 +169,7 @@ def copy(server: Server, target: Path, draw: Draw) -> tuple[list[Applied], str, 
                     draw(None, f"{target.stat().st_size:,} bytes dumped")
         if dump.returncode:
             raise CordataError(f"pg_dump failed: {_last(said)}")
-    return [Applied(*row) for row in rows], str(schema), major
+    return [MigrationId(*row) for row in rows], str(schema), major
 
 
 def check(path: Path, server_major: int, made_by: int) -> None:

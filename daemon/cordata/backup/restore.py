@@ -135,7 +135,7 @@ def _check_versions(host: Host, manifest: Manifest) -> None:
             hint="set [store] url to a store of the same kind; `cordata db copy` copies it to the"
             " other one",
         )
-    applied = [one.applied() for one in manifest.migrations]
+    applied = [one.migration_id() for one in manifest.migrations]
     try:
         _, newer = pending(load(host.chains, dialect), applied)
     except ConfigError as error:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from cordata.backup.archive import TERMS, Draw, private_file, sync
 from cordata.backup.owner import acting_as_owner
 from cordata.errors import CordataError, StoreUnavailable
-from cordata.store.migrate import Applied
+from cordata.store.migrate import MigrationId
 from cordata.store.sqlite.connection import Database
 from cordata.store.sqlite.fault import translate
 from cordata.store.sqlite.lock import FileLock
@@ -90,7 +90,7 @@ def _open_source(path: Path) -> tuple[sqlite3.Connection, FileLock]:
     return source, lock
 
 
-def check(path: Path) -> list[Applied]:
+def check(path: Path) -> list[MigrationId]:
     """Read all of a copy. Returns its migrations; raises: CordataError if it is damaged."""
     # immutable: no other process has it open, and no file may appear beside it.
     uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
@@ -103,7 +103,7 @@ def check(path: Path) -> list[Applied]:
             if connection.execute(tables).fetchone() is None:
                 return []
             rows = connection.execute("SELECT component, number, name, digest FROM migration")
-            return [Applied(*row) for row in rows]
+            return [MigrationId(*row) for row in rows]
     except sqlite3.Error as error:
         raise CordataError(f"{path}: the database is damaged: {error}") from error
 

@@ -15,7 +15,7 @@ from cordata.terminal import show_json
 
 if TYPE_CHECKING:
     from cordata.context import Context
-    from cordata.store import Applied
+    from cordata.store import MigrationId
 
 
 @click.command(
@@ -42,7 +42,7 @@ def migrate(operator: Operator, check: bool, app: str | None) -> int:
     loaded = load(operator.config, app)
     settings = operator.with_state_dir(loaded.config)
 
-    async def act(ctx: Context) -> list[Applied]:
+    async def act(ctx: Context) -> list[MigrationId]:
         from cordata.context import runtime_store
         from cordata.context_factory import groups_of
         from cordata.services.schema import migrate_once

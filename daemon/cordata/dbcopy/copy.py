@@ -36,7 +36,7 @@ from cordata.dbcopy import sqlite
 from cordata.dbcopy.side import Row, Side, Table
 from cordata.errors import CordataError
 from cordata.store import Chain, check_url, dialect_of
-from cordata.store.migrate import COPYING, RUNTIME, Applied, SchemaError, load, pending
+from cordata.store.migrate import COPYING, RUNTIME, MigrationId, SchemaError, load, pending
 from cordata.store.queries import sql_folder
 from cordata.store.sqlite.connection import database_path
 from cordata.store.sqlite.fault import translate
@@ -156,7 +156,7 @@ def _opened(
         yield session
 
 
-def _check_schema(applied: Sequence[Applied], chains: Sequence[Chain], dialect: str) -> None:
+def _check_schema(applied: Sequence[MigrationId], chains: Sequence[Chain], dialect: str) -> None:
     """Raises: SchemaError unless a database has the schema of this program."""
     todo, newer = pending(load(chains, dialect), applied)
     if todo:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cordata.errors import CordataError
-from cordata.store.migrate import Applied, Migration
+from cordata.store.migrate import Migration, MigrationId
 
 #: The values of a row, those of its key first.
 Row = tuple[Any, ...]
@@ -129,12 +129,12 @@ class Side(ABC):
         [(count,)] = self.fetch(f"SELECT count(*) FROM {quoted(table)}")
         return int(count)
 
-    def applied(self) -> list[Applied]:
+    def applied(self) -> list[MigrationId]:
         """The migrations of the database."""
         rows = self.fetch("SELECT component, number, name, digest FROM migration")
-        return [Applied(*row) for row in rows]
+        return [MigrationId(*row) for row in rows]
 
-    def record(self, migration: Applied, now_us: int) -> None:
+    def record(self, migration: MigrationId, now_us: int) -> None:
         """Write that a migration is applied."""
         values = (migration.component, migration.number, migration.name, migration.digest, now_us)
         columns = "component, number, name, digest, applied_at"

@@ -32,7 +32,7 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import LogThrottle, fields, logger, with_hint
 from cordata.services.leadership import LEASE_TOPIC, PRIMARY, Leadership, fenced
 from cordata.services.loop import WakeEvent, background, wake_on
-from cordata.store import Applied, Chain, Fence, Lease, Store, Tx
+from cordata.store import Chain, Fence, Lease, MigrationId, Store, Tx
 from cordata.systemd import Notifier
 
 log = logger("cordata.primary")
@@ -247,7 +247,7 @@ class HandoverService:
             return False
 
 
-async def request_takeover(store: Store, migration: Applied, *, holder: str) -> None:
+async def request_takeover(store: Store, migration: MigrationId, *, holder: str) -> None:
     """Request the lease from the primary, for a migration that its program does not have.
 
     Raises: StoreUnavailable.

@@ -12,7 +12,7 @@ from cordata.errors import CordataError, StoreUnavailable
 from cordata.log import LogThrottle, fields, logger, plural, with_hint
 from cordata.services.leadership import LEASE_TOPIC, fenced
 from cordata.services.loop import pause
-from cordata.store import Applied, Chain, Lease, Store
+from cordata.store import Chain, Lease, MigrationId, Store
 from cordata.systemd import Notifier
 
 log = logger("cordata.schema")
@@ -89,7 +89,7 @@ async def migrate_once(
     groups: Collection[Group],
     *,
     progress: Callable[[str], None] | None = None,
-) -> list[Applied]:
+) -> list[MigrationId]:
     """Apply what is pending under the primary's lease; `progress(text)` before each.
 
     Then the consumer groups are registered, so that they get what is published before the first

@@ -3,7 +3,7 @@
 from cordata.store.contract import Lease, RuntimeStore, Store, StoreStats
 from cordata.store.factory import check_url, dialect_of, missing_file, open_store, store_class
 from cordata.store.fence import Fence
-from cordata.store.migrate import Applied, Chain, SchemaError
+from cordata.store.migrate import Chain, MigrationId, SchemaError
 from cordata.store.queries import Queries
 from cordata.store.tx import (
     CHECKPOINT_TOPIC,
@@ -23,10 +23,10 @@ __all__ = [
     "CLAIMABLE_TOPIC",
     "MAIL_TOPIC",
     "PUBLISHED_TOPIC",
-    "Applied",
     "Chain",
     "Fence",
     "Lease",
+    "MigrationId",
     "Queries",
     "Row",
     "RuntimeStore",

@@ -9,7 +9,7 @@ from typing import Protocol, Self, TypeVar
 from msgspec import Struct
 
 from cordata.store.fence import Fence
-from cordata.store.migrate import Applied, Chain
+from cordata.store.migrate import Chain, MigrationId
 from cordata.store.tx import Tx, Unit
 
 T = TypeVar("T")
@@ -165,7 +165,7 @@ class Store(Protocol):
         """Whether no migration is pending. Raises: SchemaError when the schema is too new."""
         return not await self.pending(chains)
 
-    async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
+    async def pending(self, chains: Sequence[Chain]) -> list[MigrationId]:
         """The migrations that `migrate` would apply. Raises: SchemaError."""
         ...
 
@@ -217,7 +217,7 @@ class RuntimeStore(Store, Protocol):
         *,
         fence: Fence | None = None,
         progress: Callable[[str], None] | None = None,
-    ) -> list[Applied]:
+    ) -> list[MigrationId]:
         """Apply the pending migrations, those of the runtime first. Returns them.
 
         Each runs in a separate transaction; `progress(text)` is called before it. Raises:

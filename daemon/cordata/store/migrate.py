@@ -24,7 +24,7 @@ from cordata import events, log
 from cordata.errors import ConfigError
 from cordata.store.fence import Fence
 from cordata.store.queries import package_folder, sql_folder
-from cordata.store.tx import Row, Tx, Unit
+from cordata.store.tx import Tx, Unit
 
 _log = log.logger("cordata.store")
 
@@ -67,8 +67,8 @@ RUNTIME = Chain("cordata", "cordata.store.sql")
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """One migration, applied or pending."""
+class MigrationId:
+    """Which migration: one of the program, or one that a database has."""
 
     component: str
     number: int
@@ -81,11 +81,11 @@ class Applied:
 
 
 #: Marks a database that `cordata db copy` has not completed.
-COPYING = Applied("db copy", 0, "unfinished")
+COPYING = MigrationId("db copy", 0, "unfinished")
 
 
 @dataclass(frozen=True, slots=True)
-class Migration(Applied):
+class Migration(MigrationId):
     """A migration in the program, with its SQL."""
 
     script: str = field(repr=False, default="")
@@ -134,17 +134,17 @@ def render(text: str, dialect: str) -> str:
     return _CHOICE.sub(choose, text)
 
 
-def _following(found: Sequence[Applied]) -> int:
+def _following(found: Sequence[MigrationId]) -> int:
     return found[-1].number + 1 if found else 1
 
 
-def _next_major(found: Sequence[Applied]) -> int:
+def _next_major(found: Sequence[MigrationId]) -> int:
     return (found[-1].number // _MAJOR + 1) * _MAJOR if found else 1
 
 
 def pending(
-    known: Sequence[Migration], applied: Sequence[Applied]
-) -> tuple[list[Migration], list[Applied]]:
+    known: Sequence[Migration], applied: Sequence[MigrationId]
+) -> tuple[list[Migration], list[MigrationId]]:
     """Pending migrations, and those of the same major that only the database has.
 
     Raises: SchemaError when the name or text of a migration differs from the one that was applied,
@@ -195,17 +195,14 @@ def pending(
     return todo, newer
 
 
-async def read_applied(tx: Tx) -> list[Applied]:
+async def read_applied(tx: Tx) -> list[MigrationId]:
     """The migrations that the database has."""
     if await tx.fetch_one("migration.table") is None:
         return []
     rows = await tx.fetch_all("migration.all")
-    return [Applied(row["component"], row["number"], row["name"], row["digest"]) for row in rows]
-
-
-async def has_bootstrap(tx: Tx) -> Row | None:
-    """A row if the tables of `bootstrap` exist; else None."""
-    return await tx.fetch_one("migration.table")
+    return [
+        MigrationId(row["component"], row["number"], row["name"], row["digest"]) for row in rows
+    ]
 
 
 class Schema:
@@ -224,17 +221,17 @@ class Schema:
         self._bootstrap = bootstrap
         self._apply_one = apply_one
         self._known: dict[tuple[Chain, ...], list[Migration]] = {}
-        self._newer: list[Applied] = []
+        self._newer: list[MigrationId] = []
 
     async def bootstrap(self) -> None:
         """Create the tables that the lease and the migrations need, if they are missing."""
-        if await self._read(has_bootstrap) is None:
+        if await self._read(lambda tx: tx.fetch_one("migration.table")) is None:
             await self._bootstrap()
 
-    async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
+    async def pending(self, chains: Sequence[Chain]) -> list[MigrationId]:
         """Pending migrations. Raises: SchemaError."""
         todo = await self._pending(chains)
-        return [Applied(m.component, m.number, m.name) for m in todo]
+        return [MigrationId(m.component, m.number, m.name) for m in todo]
 
     async def _pending(self, chains: Sequence[Chain]) -> list[Migration]:
         key = tuple(chains)
@@ -252,15 +249,15 @@ class Schema:
         chains: Sequence[Chain],
         fence: Fence | None,
         progress: Callable[[str], None] | None,
-    ) -> list[Applied]:
+    ) -> list[MigrationId]:
         """Apply the pending migrations, each in a separate transaction. Returns them."""
         await self.bootstrap()
-        done: list[Applied] = []
+        done: list[MigrationId] = []
         for migration in await self._pending(chains):
             if progress is not None:
                 progress(f"applying {migration}")
             if not await self._apply_one(migration, fence):
                 continue
-            done.append(Applied(migration.component, migration.number, migration.name))
+            done.append(MigrationId(migration.component, migration.number, migration.name))
             _log.info("applied %s", migration, extra=log.fields(events.MIGRATION_APPLIED))
         return done

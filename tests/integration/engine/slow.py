@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from cordata.errors import ReadTimeout
-from cordata.store import Applied, Chain, Store, Unit
+from cordata.store import Chain, MigrationId, Store, Unit
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class SlowAtFirst:
         self._stop(unit.__code__, unit.__qualname__.split(".<locals>")[0])
         return await self._store.read(unit)
 
-    async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
+    async def pending(self, chains: Sequence[Chain]) -> list[MigrationId]:
         """As in Store, where it is a read."""
         self._stop("pending", "pending")
         return await self._store.pending(chains)

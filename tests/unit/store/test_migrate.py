@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cordata.store.migrate import Applied, Migration, SchemaError, pending
+from cordata.store.migrate import Migration, MigrationId, SchemaError, pending
 from cordata.store.sqlite.migration import statements
 
 TRIGGER = """CREATE TRIGGER t AFTER INSERT ON a BEGIN
@@ -17,8 +17,8 @@ def program(*numbers: int, component: str = "c") -> list[Migration]:
     return [Migration(component, number, f"n{number}", "") for number in numbers]
 
 
-def database(*numbers: int, component: str = "c") -> list[Applied]:
-    return [Applied(component, number, f"n{number}") for number in numbers]
+def database(*numbers: int, component: str = "c") -> list[MigrationId]:
+    return [MigrationId(component, number, f"n{number}") for number in numbers]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_program_is_refused_when_the_database_is_a_major_ahead() -> None:
 
 def test_program_is_refused_when_a_name_differs() -> None:
     with pytest.raises(SchemaError, match="'n1' in the program"):
-        pending(program(1), [Applied("c", 1, "other")])
+        pending(program(1), [MigrationId("c", 1, "other")])
 
 
 def test_program_is_refused_when_a_migration_came_in_between() -> None:

@@ -12,7 +12,7 @@ from cordata.errors import StoreUnavailable
 from cordata.store.contract import Store, StoreStats
 from cordata.store.fence import Fence
 from cordata.store.health import Health, HealthProbe
-from cordata.store.migrate import Applied, Chain, Schema
+from cordata.store.migrate import Chain, MigrationId, Schema
 from cordata.store.postgres.address import addresses
 from cordata.store.postgres.batch import Batcher
 from cordata.store.postgres.clock import FleetClock
@@ -158,11 +158,11 @@ class PostgresStore(Store):
         *,
         fence: Fence | None = None,
         progress: Callable[[str], None] | None = None,
-    ) -> list[Applied]:
+    ) -> list[MigrationId]:
         """As in Store; one process at a time."""
         return await self._schema.migrate(chains, fence, progress)
 
-    async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
+    async def pending(self, chains: Sequence[Chain]) -> list[MigrationId]:
         """As in Store."""
         return await self._schema.pending(chains)
 

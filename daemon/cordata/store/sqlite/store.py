@@ -16,7 +16,7 @@ from cordata.errors import StoreUnavailable
 from cordata.store.contract import Store, StoreStats
 from cordata.store.fence import Fence
 from cordata.store.health import Health, HealthProbe
-from cordata.store.migrate import Applied, Chain, Schema
+from cordata.store.migrate import Chain, MigrationId, Schema
 from cordata.store.queries import Queries
 from cordata.store.sqlite import migration
 from cordata.store.sqlite.connection import Database, WriteConnection, database_path
@@ -191,11 +191,11 @@ class SqliteStore(Store):
         *,
         fence: Fence | None = None,
         progress: Callable[[str], None] | None = None,
-    ) -> list[Applied]:
+    ) -> list[MigrationId]:
         """As in Store; each under the write lock."""
         return await self._schema.migrate(chains, fence, progress)
 
-    async def pending(self, chains: Sequence[Chain]) -> list[Applied]:
+    async def pending(self, chains: Sequence[Chain]) -> list[MigrationId]:
         """As in Store."""
         return await self._schema.pending(chains)
 
