@@ -339,7 +339,7 @@ class _Group:
         self._batch = config.batch
         #: Mean durations of one run and of one message.
         self._run_s = 0.0
-        self._mean_s = 0.0
+        self._message_s = 0.0
 
     def __len__(self) -> int:
         """Runs that wait or run."""
@@ -361,7 +361,7 @@ class _Group:
 
     def run_length(self) -> int:
         """The largest number of messages of a run."""
-        return run_length(self._mean_s, batch=self._batch) if self.handler.key else 1
+        return run_length(self._message_s, batch=self._batch) if self.handler.key else 1
 
     def put(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Add claimed messages, those of one key as one run. If it is closed, returns them: they
@@ -399,8 +399,8 @@ class _Group:
     def finish(self, run: Run, duration_s: float, count: int) -> None:
         """Free the slot of a run that ended after `count` messages, and note its duration."""
         self.free_slot(run)
-        self._run_s = mean_duration_s(self._run_s, (duration_s,))
-        self._mean_s = mean_duration_s(self._mean_s, (duration_s / count,))
+        self._run_s = mean_duration_s(self._run_s, duration_s)
+        self._message_s = mean_duration_s(self._message_s, duration_s / count)
 
     def free_slot(self, run: Run) -> None:
         """Free the slot of a run, however it ended."""

@@ -86,8 +86,8 @@ def test_prefetch_is_the_concurrency_when_handlers_are_slow_or_unknown() -> None
 
 
 def test_mean_takes_the_first_duration_whole_and_later_ones_by_a_tenth() -> None:
-    assert mean_duration_s(0.0, [2.0]) == 2.0
-    assert mean_duration_s(2.0, [4.0]) == pytest.approx(2.2)
+    assert mean_duration_s(0.0, 2.0) == 2.0
+    assert mean_duration_s(2.0, 4.0) == pytest.approx(2.2)
 
 
 def test_attempt_is_repeated_when_another_run_may_find_what_it_stumbled_over() -> None:
