@@ -45,17 +45,18 @@ class Attempts:
         owner_id: str,
         retry_at_once: bool = False,
         metrics: Mapping[str, Outcomes] = MappingProxyType({}),
+        is_cancelled: Callable[[], bool] = lambda: True,
     ) -> None:
         """`retry_at_once` (test mode): a failed message is due again at once. `metrics`: where
-        attempts are counted, by group.
+        attempts are counted, by group. `is_cancelled`: whether a cancellation comes from the owner
+        of the attempts; if not, the handler has cancelled itself, and its message failed.
         """
-        #: Whether this process cancels attempts; if not, the handler has cancelled itself.
-        self.ending: Callable[[], bool] = lambda: True
         self._ctx = ctx
         self._backoff = Backoff(config.retry_min_s, config.retry_max_s)
         self._owner_id = owner_id
         self._retry_at_once = retry_at_once
         self._metrics = metrics
+        self._is_cancelled = is_cancelled
 
     async def attempt(
         self, handler: Handler, message: Message, before: Sequence[Message] = ()
@@ -116,7 +117,7 @@ class Attempts:
             event,
             ctx,
             timeout_s=handler.timeout_s,
-            ending=self.ending,
+            is_cancelled=self._is_cancelled,
         )
 
     def _outcome_of(

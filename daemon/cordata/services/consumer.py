@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 
@@ -90,7 +90,12 @@ class ConsumerService:
         self._broker = broker
         self._config = config
         self._attempts = Attempts(
-            ctx, config, owner_id=owner, retry_at_once=retry_at_once, metrics=metrics
+            ctx,
+            config,
+            owner_id=owner,
+            retry_at_once=retry_at_once,
+            metrics=metrics,
+            is_cancelled=self._is_cancelled,
         )
         self._groups = {handler.group: _Group(handler, config) for handler in handlers}
         self._wake = WakeEvent()
@@ -100,6 +105,8 @@ class ConsumerService:
         self._open_slots = 0
         self._cut_off_s = cut_off_s
         self._cut_off = False
+        #: While it runs: shows whether all its tasks are cancelled.
+        self._sentinel: Sentinel | None = None
         #: Whether a finished run was as long as a run may be: the next messages of its key can only
         #: be claimed when it is settled, so the next pass does not wait.
         self._key_may_have_more = False
@@ -125,8 +132,7 @@ class ConsumerService:
             background(self._broker.listen(list(self._groups), self._wake.set)),
             asyncio.TaskGroup() as tasks,
         ):
-            sentinel = Sentinel(tasks, self._log_ignored_cancellation)
-            self._attempts.ending = lambda: self._cut_off or sentinel.ending()
+            self._sentinel = sentinel = Sentinel(tasks, self._log_ignored_cancellation)
             slots = []
             for group in self._groups.values():
                 for _ in range(group.concurrency):
@@ -204,6 +210,10 @@ class ConsumerService:
         since, others = self._suspects_since, any(len(group) for group in self._groups.values())
         return not others or (since is not None and clock.monotonic() - since > _SUSPECT_WAIT_S)
 
+    def _is_cancelled(self) -> bool:
+        """Whether the stop cancels all slots; if not, a handler has cancelled its own slot."""
+        return self._cut_off or self._sentinel is None or self._sentinel.ending()
+
     def _back_off(self, error: StoreUnavailable) -> float:
         self._failures += 1
         if self._failures == 1:
@@ -213,7 +223,7 @@ class ConsumerService:
     async def _run_slot(self, group: _Group) -> None:
         """Handle runs of a group, one after the other, until the group is closed."""
         try:
-            while (run := await group.take(self._attempts)) is not None:
+            while (run := await group.take(self._is_cancelled)) is not None:
                 begun = clock.monotonic()
                 try:
                     count = await self._handle(group, run)
@@ -376,8 +386,12 @@ class _Group:
                 self._wake_slot()
         return ()
 
-    async def take(self, attempts: Attempts) -> Run | None:
-        """Wait for the next run, for a free slot. None: the group is closed."""
+    async def take(self, is_cancelled: Callable[[], bool]) -> Run | None:
+        """Wait for the next run, for a free slot. None: the group is closed.
+
+        `is_cancelled`: whether the slots are cancelled. If not, but this one is, a handler did it:
+        something that it left behind cancels the task that it ran in, so the slot goes on.
+        """
         while not self.closed:
             if (run := self._next()) is not None:
                 self.running[id(run)] = run
@@ -391,9 +405,9 @@ class _Group:
                 await future
             except asyncio.CancelledError:
                 task = asyncio.current_task()
-                if task is None or attempts.ending():
+                if task is None or is_cancelled():
                     raise
-                task.uncancel()  # by something that a handler left behind
+                task.uncancel()
         return None
 
     def finish(self, run: Run, duration_s: float, count: int) -> None:

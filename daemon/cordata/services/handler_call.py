@@ -74,11 +74,12 @@ async def call_here(
     handler: Callable[..., Awaitable[None]],
     *args: object,
     timeout_s: float,
-    ending: Callable[[], bool],
+    is_cancelled: Callable[[], bool],
 ) -> BaseException | None:
     """As `call`, in the task of the caller.
 
-    `ending`: whether the task of the caller is being cancelled; else the handler cancelled itself.
+    `is_cancelled`: whether the caller's task is cancelled from outside; else the handler cancelled
+    itself.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -92,21 +93,23 @@ async def call_here(
     limit.over()
     if limit.expired:
         task.uncancel()
-    if error is not None and task.cancelling() and ending():
+    if error is not None and task.cancelling() and is_cancelled():
         raise asyncio.CancelledError  # even if the handler raised another error
-    if (limit.expired or task.cancelling()) and not ending():
-        await _forget_cancellation(task, ending)
+    if (limit.expired or task.cancelling()) and not is_cancelled():
+        await _forget_cancellation(task, is_cancelled)
     return limit.error_of(error)
 
 
-async def _forget_cancellation(task: asyncio.Task[object], ending: Callable[[], bool]) -> None:
+async def _forget_cancellation(
+    task: asyncio.Task[object], is_cancelled: Callable[[], bool]
+) -> None:
     """Undo the task's cancellation, also one not delivered yet, which Python before 3.13 keeps."""
     while task.cancelling():
         task.uncancel()
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError:
-        if ending():
+        if is_cancelled():
             raise
 
 

@@ -246,9 +246,12 @@ class PartitionRunner:
         trace.begin_message(event.headers, f"{one.category}:{event.position}", one.name)
         try:
             error = await call_here(
-                *(one.name, one.function, event, ctx),
+                one.name,
+                one.function,
+                event,
+                ctx,
                 timeout_s=one.timeout_s,
-                ending=self._is_cancelled,
+                is_cancelled=self._is_cancelled,
             )
         finally:
             request_id.reset(token)
