@@ -19,9 +19,6 @@ class Broker(Protocol):
     nothing, and return messages of the store.
     """
 
-    #: The topic of the store that wakes consumers.
-    topic: str
-
     def status(self) -> str:
         """For STATUS=: the problem with the broker, except the store's own; "" for none."""
         return ""

@@ -45,8 +45,6 @@ _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 class Queue(Broker):
     """The queue of one process, on the store's tables."""
 
-    topic = CLAIMABLE_TOPIC
-
     def __init__(
         self,
         store: Store,

@@ -13,7 +13,7 @@ from cordata.heartbeat import Heartbeat
 from cordata.log import logger, plural
 from cordata.registry import Handler
 from cordata.services.consumer import ConsumerService
-from cordata.store import Store, Tx
+from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 if TYPE_CHECKING:
     from cordata.services.subscription import SubscriptionService
@@ -109,4 +109,4 @@ class IdleExitService:
     async def _hurry(self, tx: Tx) -> None:
         groups = json.dumps(self._groups)
         if await tx.execute("queue.hurry", groups=groups, now_us=tx.now_us):
-            tx.notify(self._broker.topic)
+            tx.notify(CLAIMABLE_TOPIC)

@@ -42,7 +42,7 @@ from cordata.broker.redis.stream import Keys
 from cordata.core.message_state import Verdict
 from cordata.errors import BrokerUnavailable
 from cordata.log import logger
-from cordata.store import CLAIMABLE_TOPIC, Store, Tx
+from cordata.store import Store, Tx
 
 log = logger("cordata.redis")
 
@@ -54,8 +54,6 @@ _LATER_US = 1_000_000
 
 class RedisBroker(Broker):
     """The broker of one process; `queue` is its queue on the store."""
-
-    topic = CLAIMABLE_TOPIC
 
     def __init__(
         self, store: Store, queue: Broker, server: RedisServer, keys: Keys, *, owner: str
