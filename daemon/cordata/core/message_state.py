@@ -33,7 +33,8 @@ class Verdict(Enum):
     """What to do with a message."""
 
     DONE = "done"
-    #: Not tried: give it back, as if it had never been claimed.
+    #: Not tried: give it back, as if it had never been claimed. Also when its claim was lost during
+    #: the attempt: then this changes nothing.
     BACK = "back"
     #: The store was not available: try again after a pause, count no attempt.
     DEFER = "defer"

@@ -63,7 +63,7 @@ class Health:
         return kind(self.reason, hint=self._hint)
 
     def failed(self, error: StoreUnavailable, *, now: float | None = None) -> None:
-        """A write failed because of the disk or the file."""
+        """A write failed because of the store: its disk or file, or the server."""
         now = monotonic() if now is None else now
         if self.state == "ok":
             flaps = now - self._since < _STEADY_S

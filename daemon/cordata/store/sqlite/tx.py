@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class SqliteTx(Tx):
-    """The Tx of `Store.run()`; subclasses are those of `read()` and `transaction()`."""
+    """The Tx of `Store.run()`; its subclass is that of `read()`."""
 
     __slots__ = ("_all", "_cursor", "_queries", "wrote")
 
