@@ -1,10 +1,5 @@
 -- The queue: groups, claims, acknowledgements. Statements that differ between the dialects
--- are in sqlite/ and postgres/.
---
---     publish --> ready --claim--> claimed --done----> (gone; its mark is in handled)
---        |         ^ ^               |
---        |         | +---give back---+---retry------> scheduled (of a key: ready, due later)
---        +-> scheduled (due)         +---bury-------> dead
+-- are in sqlite/ and postgres/. core/message_state.py has the states of a message.
 --
 -- A claim has a number: a process that settles with an old number changes nothing. The transaction of an
 -- effect marks the event as handled and deletes the message; one of a key is deleted when its handler
