@@ -10,7 +10,7 @@ from msgspec import Struct
 #: Avoids overflow: 2**32 times any first pause is longer than every `longest_s`.
 _MAX_DOUBLINGS = 32
 #: While the store is unavailable, a message waits as long as after this many failures.
-STORE_AWAY_ATTEMPT = 3
+STORE_UNAVAILABLE_ATTEMPT = 3
 
 
 class Backoff(Struct, frozen=True):

@@ -22,7 +22,7 @@ from cordata.core.message_state import (
     is_permanent,
     is_unavailable,
 )
-from cordata.core.retry import STORE_AWAY_ATTEMPT, Backoff
+from cordata.core.retry import STORE_UNAVAILABLE_ATTEMPT, Backoff
 from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
 from cordata.log import error_places, error_summary, fields, logger, request_id
 from cordata.metrics.process import Outcomes
@@ -148,7 +148,7 @@ class Attempts:
 
     def _defer(self, message: Message, error: StoreUnavailable) -> Outcome:
         log.warning("%s waits for the store: %s", message.group, error.code, extra=_extra(message))
-        delay_s = self._backoff.delay_s(STORE_AWAY_ATTEMPT)
+        delay_s = self._backoff.delay_s(STORE_UNAVAILABLE_ATTEMPT)
         return Outcome(message=message, verdict=Verdict.DEFER, delay_us=int(delay_s * 1e6))
 
     def _failed(self, handler: Handler, message: Message, error: BaseException) -> Outcome:

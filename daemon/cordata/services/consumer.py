@@ -238,8 +238,10 @@ class ConsumerService:
                     or run[0].suspect
                     or (group.more and group.claim_limit() is not None)
                 )
+                # Background work gives the loop away after each run: if its handlers never wait, a
+                # long backfill would delay live events. Those are to be fast, so they do without.
                 if run[0].priority < 0:
-                    await asyncio.sleep(0)  # else handlers that never wait block the loop
+                    await asyncio.sleep(0)
         finally:
             self._open_slots -= 1
             self._wake.set()
@@ -437,8 +439,10 @@ class _Group:
         return waiting
 
     def _room(self, slots: int, count: int) -> int:
-        """Runs to claim for these slots, which have `count`; 0 while that is more than half, and no
-        slot is free.
+        """The number of runs to claim for `slots`, for which `count` runs wait or run.
+
+        0 while no slot is free and they have more than half of the runs that they should have: so
+        one claim gets many.
         """
         full = prefetch_count(self._run_s, concurrency=slots, batch=self._batch)
         return full - count if count < max(full // 2 + 1, min(slots, full)) else 0

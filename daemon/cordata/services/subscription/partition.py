@@ -28,7 +28,7 @@ from cordata.core.message_state import (
     is_permanent,
     is_unavailable,
 )
-from cordata.core.retry import STORE_AWAY_ATTEMPT, Backoff
+from cordata.core.retry import STORE_UNAVAILABLE_ATTEMPT, Backoff
 from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
@@ -298,7 +298,7 @@ class PartitionRunner:
             try:
                 await self._store_verdict(position, verdict)
             except StoreUnavailable:
-                await self._wake.wait(self._shared.backoff.delay_s(STORE_AWAY_ATTEMPT))
+                await self._wake.wait(self._shared.backoff.delay_s(STORE_UNAVAILABLE_ATTEMPT))
             except AlreadySeen:  # an attempt that timed out has committed after all
                 self._move_on(position, committed=True)
                 return True
@@ -341,7 +341,7 @@ class PartitionRunner:
             self._failing_due_at = self._shared.ctx.now_us() + int(delay_s * 1e6)
 
     def _pause_for_store(self) -> None:
-        delay_s = self._shared.backoff.delay_s(STORE_AWAY_ATTEMPT)
+        delay_s = self._shared.backoff.delay_s(STORE_UNAVAILABLE_ATTEMPT)
         at = self._shared.ctx.now_us() + int(delay_s * 1e6)
         self._pause_until = self._failing_due_at = at
 

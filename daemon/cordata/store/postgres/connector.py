@@ -110,7 +110,7 @@ class Connector:
             raise server_unreachable(f"no answer within {limit_s:g} s") from None
         except ServerError as error:
             if error.fault.session_ended:
-                raise ConnectionLost(error.fault.primary) from None
+                raise ConnectionLost(error.fault.message) from None
             raise store_unavailable(translate(error.fault, "connecting")) from None
         except psycopg.Error as error:
             raise connect_error(error) from None

@@ -56,7 +56,7 @@ class Fault(NamedTuple):
     """An error of the server: its SQLSTATE, its primary message, and the names in it."""
 
     sqlstate: str
-    primary: str = ""
+    message: str = ""
     constraint: str = ""
     table: str = ""
     column: str = ""
@@ -87,7 +87,7 @@ class Fault(NamedTuple):
         after a migration.
         """
         return self.sqlstate == "26000" or (
-            self.sqlstate == "0A000" and self.primary == _STALE_PLAN
+            self.sqlstate == "0A000" and self.message == _STALE_PLAN
         )
 
     @property
@@ -120,7 +120,7 @@ class ServerFull(StoreUnavailable):
 def translate(fault: Fault, what: str) -> CordataError:
     """The error for the caller; `what` failed (a query's name, or a step)."""
     code = fault.sqlstate
-    text = fault.primary[:_TEXT_CHARS] if code[:2] in _SHOWN else "a value was refused"
+    text = fault.message[:_TEXT_CHARS] if code[:2] in _SHOWN else "a value was refused"
     message = f"{what}: {text} ({code})"
     if code == _DISK_FULL:
         return StoreFull(f"{what}: the disk of the database is full", hint=_HINTS[code])

@@ -132,7 +132,7 @@ class Notifier(Topics):
                 self._outgoing = {**names, **self._outgoing}
                 names = {}
             except ServerError as error:
-                _log.warning("NOTIFY failed: %s", error.fault.primary)
+                _log.warning("NOTIFY failed: %s", error.fault.message)
             self._sending = False
             self._sent.set()
         self._connection = None

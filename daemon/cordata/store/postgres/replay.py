@@ -171,7 +171,7 @@ class ReplayedTx(UnitTx):
             if (pause := before_write.get()) is not None:
                 await pause()
             await self._held.take(self._time_out)
-            await self._check_in()
+            await self._begin_and_repeat_reads()
             await self._replay_until_it_stands()
         except CordataError as error:
             self._resources.failed(error)
@@ -180,7 +180,7 @@ class ReplayedTx(UnitTx):
             raise
         holding.set(self)
 
-    async def _check_in(self) -> None:
+    async def _begin_and_repeat_reads(self) -> None:
         """BEGIN, check the fence, repeat the reads; `failed` if the server refuses.
 
         Raises: LeaseLost, TransactionStale, StoreUnavailable.
@@ -257,7 +257,7 @@ class ReplayedTx(UnitTx):
         """Replay all in a new transaction, then send the pending request. Returns its answer.
 
         `failed` if it collides again. Raises: TransactionStale when an answer differs now; the
-        errors of _check_in.
+        errors of _begin_and_repeat_reads.
         """
         if isinstance(self.cause, ServerError) and self.cause.fault.stale_plan:
             self._resources.pool.replace_all()
@@ -268,7 +268,7 @@ class ReplayedTx(UnitTx):
             self._resources.pool.close_idle()
         self.failed = self.cause = None
         try:
-            await self._check_in()
+            await self._begin_and_repeat_reads()
             for deferred, request, before in self._answered:
                 if self.failed is not None:
                     return None

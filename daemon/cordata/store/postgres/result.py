@@ -86,5 +86,5 @@ def reason(results: Sequence[PGresult]) -> str:
     for result in results:
         if result.status in FAILED:
             fault = fault_of(result)
-            return f"{fault.primary} ({fault.sqlstate})"
+            return f"{fault.message} ({fault.sqlstate})"
     return ""

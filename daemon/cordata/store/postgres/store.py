@@ -147,7 +147,11 @@ class PostgresStore(Store):
     def lease(self, *, holder: str, name: str = "primary") -> SessionLease:
         """As in Store."""
         return SessionLease(
-            *(self._connect_session, self._runner, self._reader, self._schema, self._tasks),
+            self._connect_session,
+            self._runner,
+            self._reader,
+            self._schema,
+            self._tasks,
             holder=holder,
             name=name,
         )

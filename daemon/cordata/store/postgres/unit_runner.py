@@ -311,7 +311,7 @@ class _UnitRun:
         if newest:
             transaction.kind = "newest"
         #: Reads of the newest state before the first write, to be repeated after a lock.
-        self._read: list[tuple[Call, list[Row]]] = []
+        self._reads: list[tuple[Call, list[Row]]] = []
         self._wrote = False
 
     async def to_end(self) -> Any:
@@ -339,7 +339,7 @@ class _UnitRun:
         """
         tx = self._tx
         calls, tx.deferred = tx.deferred, []
-        self._choose_isolation(calls)
+        self._needs_newest(calls)  # may choose the isolation
         await pause_before_write(calls)
         try:
             for call in calls:
@@ -360,23 +360,24 @@ class _UnitRun:
     async def _answer(self, request: Request) -> Any:
         """The answer to a request; an error is returned, not raised."""
         calls = [*self._tx.deferred, *request.calls]
-        newest = self._choose_isolation(calls)
+        newest = self._needs_newest(calls)
         await pause_before_write(calls)
         self._wrote = self._wrote or not all(call.query.selects for call in calls)
-        again = [call for call, _ in self._read] if newest and not self._wrote else []
+        again = [call for call, _ in self._reads] if newest and not self._wrote else []
         reply = await answer(self._transaction, self._tx, request, also=again)
         if self._tx.failed is not None:
             return reply
         reply, repeated = reply
-        for (_, before), rows in zip(self._read, repeated, strict=False):
+        for (_, before), rows in zip(self._reads, repeated, strict=False):
             if rows != before:
                 raise Again(Busy("what the unit had read has changed"), collided=True)
         if self._newest and not newest and not self._wrote and request.wants == "rows":
-            self._read.append((request.calls[0], reply))
+            self._reads.append((request.calls[0], reply))
         return reply
 
-    def _choose_isolation(self, calls: Sequence[Call]) -> bool:
-        """Whether one of these calls must see the newest state.
+    def _needs_newest(self, calls: Sequence[Call]) -> bool:
+        """Whether one of these calls must see the newest state. The first calls of a unit also
+        choose the isolation of its transaction by it.
 
         Raises: _SeesSnapshot when the transaction has a snapshot already.
         """
