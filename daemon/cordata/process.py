@@ -1,9 +1,9 @@
-"""The processes that hold claims on messages, partitions or runs of jobs: a row and a lease each.
+"""The processes that hold claims on messages, partitions or runs of jobs, and their process leases.
 
-A process renews its lease by the store's clock. A process is dead when its lease has expired, or
-when its pid is gone on this host: the process that deletes its row reclaims its claims (see
-services/reclaim.py). If it was not dead after all, it has lost them: each claim has a number, and
-settling with an old number changes nothing.
+Each has a row, its process lease, which it renews by the store's clock. It is dead when that has
+expired, or when its pid is gone on this host: the process that deletes its row reclaims its claims
+(see services/reclaim.py). If it was not dead after all, it has lost them: each claim has a number,
+and settling with an old number changes nothing.
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ class Broker(Protocol):
     async def reclaim(self, owner: str, *, is_dead: bool) -> int:
         """Make the messages of a dead process claimable, as suspects. Returns how many.
 
-        `is_dead`: its death is certain; else nothing happens if it has renewed its lease since.
+        `is_dead`: its death is certain; else nothing happens if it has renewed its process lease
+        since.
         """
         ...
 

@@ -125,7 +125,7 @@ class EngineConfig:
     batch: Annotated[int, Meta(ge=1, le=10_000)] = 200
     #: Handlers of one group that run at once, unless its `@app.on` says otherwise.
     concurrency: Annotated[int, Meta(ge=1, le=1000)] = 16
-    #: A worker that has not renewed its lease for this long counts as dead.
+    #: A worker that has not renewed its process lease for this long counts as dead.
     claim_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
     #: Seconds between polls of the tables when no wake-up arrives.
     poll_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 5.0

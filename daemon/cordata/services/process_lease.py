@@ -1,6 +1,6 @@
-"""A worker's membership: its lease, its consumer groups, and the claims of processes that died.
+"""A worker's membership: its process lease, its consumer groups, and the claims of the dead.
 
-Each process has a row with a lease (see cordata/process.py), renewed every third of
+Each process has a row, its process lease (see cordata/process.py), renewed every third of
 `[engine] claim_timeout_s`.
 """
 
@@ -137,6 +137,6 @@ class ProcessLeaseService:
         self._renewed_deadline = clock.monotonic() + self._lease.lease_s / 3
 
     async def _leave(self) -> None:
-        # If this fails, others notice that the process is gone, or that its lease has expired.
+        # If this fails, others notice that the process is gone, or that its process lease expired.
         with contextlib.suppress(StoreUnavailable):
             await self._lease.leave()

@@ -1,7 +1,7 @@
 """Reclaims the messages of dead processes.
 
 The other processes of this host are watched by their pids (pidfd: no polling), so a death is
-noticed at once; a process of another host counts as dead when its lease has expired.
+noticed at once; a process of another host counts as dead when its process lease has expired.
 """
 
 from __future__ import annotations

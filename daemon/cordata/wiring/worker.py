@@ -302,7 +302,7 @@ def _add_engine(
     """Add the services of the engine: the consumer stops with the intake, the relay to Redis after
     it, since handlers may publish until then.
 
-    Returns the service of the process's lease, which stops after both.
+    Returns the service of the process lease, which stops after both.
     """
     _log_long_handlers(role)
     from cordata.broker.factory import is_store, make_redis_broker

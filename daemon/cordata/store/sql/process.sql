@@ -1,4 +1,4 @@
--- Processes that claim messages or partitions: each has a row, which is its lease.
+-- Processes that claim messages or partitions: each has a row, its process lease.
 
 -- name: process.get
 SELECT id, expires_at FROM process WHERE id = :id;
