@@ -17,8 +17,9 @@ def test_new_application_passes_its_tests_and_is_served_by_the_units(host: Host)
 
     readme = host.sh("cat /srv/myapp/README.md")
     [config] = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
-    [restart] = re.findall(r"^and `(.*?)` runs it", readme, re.MULTILINE)
+    [(start, restart)] = re.findall(r"^`(.*?)` starts it; later `(.*?)` ", readme, re.MULTILINE)
     host.sh(f"cat >/etc/cordata/cordata.toml <<'END'\n{config}END")
+    host.sh(start)
     host.sh(restart)
     order = """curl -sS --retry 10 --retry-all-errors --json '{"item": "boots"}'"""
     assert json.loads(host.sh(f"{order} {ORDERS}"))["id"]
