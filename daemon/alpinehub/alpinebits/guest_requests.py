@@ -13,7 +13,7 @@ that an operator resends. One that the operator withdraws is in no list (`reques
 What an account gets depends on what was sent to it before, acknowledged or not: the answer may have
 arrived though its acknowledgement did not. A booking is Reserved until it was sent as a booking,
 and Modify afterwards; a cancellation is sent only to an account that was sent the request. This is
-decided when the list is read (`sql/listing.sql`).
+decided when the list is read (`sql/delivery.sql`).
 """
 
 from __future__ import annotations
@@ -176,10 +176,10 @@ async def reservations(
     async def look(tx: Tx) -> list[Row]:
         where = {"account_id": recipient.account_id, "hotel_id": hotel.id, "after_id": after_id}
         if since_us is None:
-            return await tx.fetch_all("listing_waiting", **where, limit=size)
+            return await tx.fetch_all("delivery_list_waiting", **where, limit=size)
         today = from_us(ctx.now_us()).astimezone(ZoneInfo(hotel.time_zone)).date().isoformat()
         return await tx.fetch_all(
-            "listing_selected", **where, after_at=after_at, today=today, limit=size
+            "delivery_list_since", **where, after_at=after_at, today=today, limit=size
         )
 
     while True:
@@ -219,11 +219,11 @@ async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None
             now_us=tx.now_us,
         )
 
-    rows = await mark("listing_mark_sent", sent)
+    rows = await mark("delivery_mark_sent", sent)
     if len(rows) < len(sent):
         marked = {(row["reservation_id"], row["version"]) for row in rows}
         missing = (one for one in sent if (one.reservation_id, one.version) not in marked)
-        rows += await mark("listing_add_sent", missing)
+        rows += await mark("delivery_add_sent", missing)
     rendered = [_entry(one, "rendered", recipient) for one in sent if one.proven]
     await history.add_once(tx, *rendered)
     for row in rows:
@@ -234,7 +234,7 @@ async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None
 async def mark_unsent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None:
     """Undo the mark of versions that never left this machine, in the caller's unit of work."""
     unsent = encode_list((one.reservation_id, one.version, one.last_sent_at) for one in sent)
-    await tx.execute("listing_mark_unsent", account_id=recipient.account_id, unsent=unsent)
+    await tx.execute("delivery_mark_unsent", account_id=recipient.account_id, unsent=unsent)
 
 
 async def _mark_undeliverable(
@@ -247,7 +247,7 @@ async def _mark_undeliverable(
     # Every unit of work locks deliveries in this order, so that two of them cannot deadlock.
     for one in sorted(versions, key=lambda one: (one.reservation_id, one.version)):
         changed = await tx.execute(
-            "listing_mark_undeliverable",
+            "delivery_mark_undeliverable",
             account_id=recipient.account_id,
             reservation_id=one.reservation_id,
             version=one.version,

@@ -53,7 +53,7 @@ FROM reservation_history e LEFT JOIN account u ON u.id = e.account_id
 WHERE e.reservation_id = :id ORDER BY e.at, e.id
 
 -- name: requests_xml
--- With the columns of listing_waiting, to render it.
+-- With the columns of delivery_list_waiting, to render it.
 SELECT r.id AS reservation_id, r.version, r.external_id, r.created_at, v.res_status, v.data,
     v.created_at AS changed_at, s.name AS source, h.id AS hotel_id, h.code AS hotel,
     h.name AS hotel_name, h.time_zone, h.language, h.region

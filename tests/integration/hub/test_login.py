@@ -195,9 +195,9 @@ async def test_grant_delivers_what_nobody_acknowledged_when_user_is_new(tmp_path
 
         async def acknowledge(tx: Tx) -> None:
             sent, accepted = json.dumps([[first, 1, 14]]), json.dumps([[14, first]])
-            await tx.execute("listing_mark_sent", account_id=1, sent=sent, **HOW, now_us=tx.now_us)
+            await tx.execute("delivery_mark_sent", account_id=1, sent=sent, **HOW, now_us=tx.now_us)
             await tx.fetch_all(
-                "listing_acknowledge", account_id=1, accepted=accepted, now_us=tx.now_us
+                "delivery_acknowledge", account_id=1, accepted=accepted, now_us=tx.now_us
             )
 
         await store.run(acknowledge)

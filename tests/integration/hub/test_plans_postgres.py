@@ -93,14 +93,14 @@ _HOT = {
     "fan_out": 60,
     "inbox_forms": 10,
     "inbox_open": 15,
-    "listing_waiting": 2000,
-    "listing_selected": 2000,
-    "listing_mark_sent": 2100,
-    "listing_add_sent": 2500,
-    "listing_mark_undeliverable": 30,
-    "listing_acknowledge": 3500,
-    "listing_reject": 3500,
-    "listing_rejected": 2000,
+    "delivery_list_waiting": 2000,
+    "delivery_list_since": 2000,
+    "delivery_mark_sent": 2100,
+    "delivery_add_sent": 2500,
+    "delivery_mark_undeliverable": 30,
+    "delivery_acknowledge": 3500,
+    "delivery_reject": 3500,
+    "delivery_rejected": 2000,
     "hour_changes": 1500,
     "add_to_hours": 1500,
     "forget_changes": 1500,
@@ -229,9 +229,8 @@ def test_statement_stays_on_its_indexes_when_history_is_long(
 def test_plan_that_was_made_when_all_was_empty_stays_good(postgres: PostgresServer) -> None:
     """On the first day nothing has been analysed, and each connection keeps its plans."""
     names = [name for name, most in _HOT.items() if most <= 100]
-    names += ["customer_due", "customer_looked_at", "customer_numbers", "listing_mark_sent"]
-    names += ["listing_add_sent"]
-    names += ["listing_acknowledge", "listing_rejected", "listing_reject"]
+    names += ["customer_due", "customer_looked_at", "customer_numbers", "delivery_mark_sent"]
+    names += ["delivery_add_sent", "delivery_acknowledge", "delivery_rejected", "delivery_reject"]
     names = sorted(set(names) - {"end_waiting", "push_wake"})  # which read all that waits
     with postgres.database() as url, connect(url, fresh=False) as database:
         create(database)
@@ -255,12 +254,12 @@ def test_plan_that_was_made_when_all_was_empty_stays_good(postgres: PostgresServ
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 def test_waiting_list_costs_what_waits_and_not_what_ever_was(filled: Database, mode: str) -> None:
-    text = explain(filled, "listing_waiting", mode, after_id=_NEWEST[-2])
+    text = explain(filled, "delivery_list_waiting", mode, after_id=_NEWEST[-2])
     assert "delivery_waiting" in text
     assert buffers(text) <= 40, text
     with filled.transaction(force_rollback=True):
         filled.execute("UPDATE delivery SET waiting = 1 WHERE hotel_id = 8")  # much waits elsewhere
-        text = explain(filled, "listing_waiting", mode, after_id=_NEWEST[-2])
+        text = explain(filled, "delivery_list_waiting", mode, after_id=_NEWEST[-2])
     filled.execute("VACUUM delivery")  # what was taken back would cost the next tests
     assert buffers(text) <= 40, text
 

@@ -185,7 +185,9 @@ async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile
 
         async def record(tx: Tx) -> None:
             sent = json.dumps([[reservation_id, 1, 14]])
-            await tx.fetch_all("listing_add_sent", account_id=2, sent=sent, **HOW, now_us=tx.now_us)
+            await tx.fetch_all(
+                "delivery_add_sent", account_id=2, sent=sent, **HOW, now_us=tx.now_us
+            )
 
         async with asyncio.TaskGroup() as group:
             async with other.ctx.store.transaction() as tx:

@@ -69,16 +69,16 @@ async def _record(
     accepted: list[Row] = []
     if report.accepted:
         ids = encode_list((int(kind), unique_id) for kind, unique_id in report.accepted)
-        accepted = await tx.fetch_all("listing_acknowledge", accepted=ids, **who)
+        accepted = await tx.fetch_all("delivery_acknowledge", accepted=ids, **who)
     rejected: list[Row] = []
     before: set[tuple[str, int]] = set()
     if report.rejected:
         reasons = encode_list(report.rejected.items())
         known = await tx.fetch_all(
-            "listing_rejected", rejected=reasons, account_id=recipient.account_id
+            "delivery_rejected", rejected=reasons, account_id=recipient.account_id
         )
         before = {_version(row) for row in known if row["rejected_text"] is not None}
-        rejected = await tx.fetch_all("listing_reject", rejected=reasons, **who)
+        rejected = await tx.fetch_all("delivery_reject", rejected=reasons, **who)
     # A rejection may follow an acknowledgement: whether it is new depends on rejections only.
     new = [row for row in rejected if _version(row) not in before]
     first = [row for row in accepted if row["acked_at"] == tx.now_us]

@@ -1,6 +1,6 @@
--- Statements for SQLite only; those for both stores are in ../listing.sql.
+-- Statements for SQLite only; those for both stores are in ../delivery.sql.
 
--- name: listing_mark_sent
+-- name: delivery_mark_sent
 -- :sent is [[reservation id, version, unique id type], ...]. Those that are not returned have no row yet.
 UPDATE delivery SET
     first_sent_at = COALESCE(first_sent_at, :now_us), last_sent_at = :now_us,
@@ -11,8 +11,8 @@ WHERE delivery.reservation_id = j.value ->> 0 AND delivery.version = j.value ->>
   AND delivery.account_id = :account_id
 RETURNING reservation_id, version, first_sent_at
 
--- name: listing_add_sent
--- :sent as in listing_mark_sent. An account that got the hotel after the version was made has no row
+-- name: delivery_add_sent
+-- :sent as in delivery_mark_sent. An account that got the hotel after the version was made has no row
 -- yet: it waits if it is the newest version.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting,
                       first_sent_at, last_sent_at, rendered, client_id, sent_count)
@@ -28,7 +28,7 @@ ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
     client_id = excluded.client_id, sent_count = delivery.sent_count + 1
 RETURNING reservation_id, version, first_sent_at
 
--- name: listing_mark_unsent
+-- name: delivery_mark_unsent
 -- :unsent is [[reservation id, version, last_sent_at before], ...]: pushes that did not leave this
 -- machine. An earlier delivery stays recorded.
 UPDATE delivery SET last_sent_at = j.value ->> 2
@@ -36,7 +36,7 @@ FROM json_each(:unsent) j
 WHERE delivery.reservation_id = j.value ->> 0 AND delivery.version = j.value ->> 1
   AND delivery.account_id = :account_id
 
--- name: listing_acknowledge
+-- name: delivery_acknowledge
 -- :accepted is [[unique id type, reservation id], ...]. Each acknowledges, for this account, the
 -- newest version of that type and id that was sent to it, and none that was not.
 UPDATE delivery SET acked_at = COALESCE(delivery.acked_at, :now_us), waiting = 0
@@ -50,14 +50,14 @@ WHERE delivery.account_id = :account_id AND delivery.reservation_id = sent.reser
   AND delivery.version = sent.version
 RETURNING unique_id_type, reservation_id, version, hotel_id, acked_at
 
--- name: listing_rejected
--- :rejected as in listing_reject. The earlier rejections of these requests.
+-- name: delivery_rejected
+-- :rejected as in delivery_reject. The earlier rejections of these requests.
 SELECT d.reservation_id, d.version, d.rejected_text
 FROM json_each(:rejected) j
 JOIN delivery d ON d.reservation_id = j.value ->> 0
 WHERE d.account_id = :account_id AND d.rejected_text IS NOT NULL
 
--- name: listing_reject
+-- name: delivery_reject
 -- :rejected is [[reservation id, reason of the hotel], ...]. They are not delivered any more. A
 -- rejection names no type: it is about the newest version sent.
 UPDATE delivery SET acked_at = COALESCE(delivery.acked_at, :now_us), waiting = 0,

@@ -1,7 +1,7 @@
--- What hotel software fetches and acknowledges. Batches come as one JSON array, so that a thousand
+-- What hotel software fetches and acknowledges. Lists come as one JSON array, so that a thousand
 -- guest requests cost one statement.
 
--- name: listing_waiting
+-- name: delivery_list_waiting
 -- plan: kept
 -- Waiting requests of an account, in the order of arrival, by a partial index: history costs nothing. A
 -- booking is Modify if the newest version that was sent to the account before was a booking.
@@ -23,7 +23,7 @@ JOIN source s ON s.id = r.source_id
 WHERE d.account_id = :account_id AND d.hotel_id = :hotel_id AND d.reservation_id > :after_id
 ORDER BY d.reservation_id LIMIT :limit
 
--- name: listing_selected
+-- name: delivery_list_since
 -- All requests created since a time, acknowledged or not, in their newest version, if they wait, or if
 -- the account got them or may still get them. Without erased ones, cancellations of requests that it
 -- never got, and past stays that do not wait. :today is the hotel's.
@@ -59,7 +59,7 @@ WHERE r.hotel_id = :hotel_id AND (r.created_at, r.id) > (:after_at, :after_id)
                 AND given.version <= r.version AND given.last_sent_at IS NOT NULL))))
 ORDER BY r.created_at, r.id LIMIT :limit
 
--- name: listing_mark_undeliverable
+-- name: delivery_mark_undeliverable
 -- A version that this account's protocol version cannot carry: it keeps waiting.
 UPDATE delivery
 SET undeliverable_code = :undeliverable_code, undeliverable_text = :undeliverable_text, undeliverable_at = coalesce(undeliverable_at, :now_us),

@@ -1,9 +1,9 @@
--- Statements for PostgreSQL only; those for both stores are in ../listing.sql.
+-- Statements for PostgreSQL only; those for both stores are in ../delivery.sql.
 
--- name: listing_mark_sent
+-- name: delivery_mark_sent
 -- newest
 -- :sent is [[reservation id, version, unique id type], ...]. Those that are not returned have no row yet:
--- see listing_add_sent, which could do both, but writes twice as much. Several deliveries are always
+-- see delivery_add_sent, which could do both, but writes twice as much. Several deliveries are always
 -- locked in the order of reservation and version.
 WITH held AS MATERIALIZED (
     SELECT d.ctid
@@ -20,9 +20,9 @@ UPDATE delivery d SET
 FROM held WHERE d.ctid = held.ctid
 RETURNING d.reservation_id, d.version, d.first_sent_at
 
--- name: listing_add_sent
+-- name: delivery_add_sent
 -- newest
--- :sent as in listing_mark_sent. An account that got the hotel after the version was made has no row
+-- :sent as in delivery_mark_sent. An account that got the hotel after the version was made has no row
 -- yet: it waits if it is the newest version, which FOR SHARE makes certain.
 INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting,
                       first_sent_at, last_sent_at, rendered, client_id, sent_count)
@@ -39,7 +39,7 @@ ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
     client_id = excluded.client_id, sent_count = delivery.sent_count + 1
 RETURNING reservation_id, version, first_sent_at
 
--- name: listing_mark_unsent
+-- name: delivery_mark_unsent
 -- :unsent is [[reservation id, version, last_sent_at before], ...]: pushes that did not leave this
 -- machine. An earlier delivery stays recorded.
 UPDATE delivery d SET last_sent_at = (j.value ->> 2)::bigint
@@ -47,7 +47,7 @@ FROM json_array_elements(:unsent::json) AS j (value)
 WHERE d.reservation_id = j.value ->> 0 AND d.version = (j.value ->> 1)::integer
   AND d.account_id = :account_id
 
--- name: listing_acknowledge
+-- name: delivery_acknowledge
 -- :accepted is [[unique id type, reservation id], ...]. Each acknowledges, for this account, the
 -- newest version of that type and id that was sent to it, and none that was not.
 WITH sent AS (
@@ -72,9 +72,9 @@ UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0
 FROM held WHERE d.ctid = held.ctid
 RETURNING d.unique_id_type, d.reservation_id, d.version, d.hotel_id, d.acked_at
 
--- name: listing_rejected
+-- name: delivery_rejected
 -- newest
--- :rejected as in listing_reject. The earlier rejections of these requests; the rows are locked until
+-- :rejected as in delivery_reject. The earlier rejections of these requests; the rows are locked until
 -- the end of the unit.
 WITH sent AS (
     SELECT d.reservation_id, max(d.version) AS version
@@ -92,7 +92,7 @@ CROSS JOIN LATERAL (
         AND version = sent.version
     OFFSET 0 FOR NO KEY UPDATE) AS d
 
--- name: listing_reject
+-- name: delivery_reject
 -- :rejected is [[reservation id, reason of the hotel], ...]. They are not delivered any more. A
 -- rejection names no type: it is about the newest version sent.
 WITH sent AS (
