@@ -2,7 +2,7 @@
 
     render ......... one HotelReservation: room_stays, guests, global_info
     response ....... the response around a list of them
-    find_invalid ... checks rendered XML against the schema before it is sent
+    find_invalid ... validates rendered XML against the schema before it is sent
 
 What a protocol version cannot carry is left out or cut if the hotel does not need it (campaign
 ids); if the hotel does, the guest request is undeliverable, with a reason. The store has all of it.
@@ -479,8 +479,8 @@ def _date_time(us: int) -> str:
 REVISION = 2
 
 
-def rendered_stamp(protocol: Protocol) -> str:
-    """`delivery.rendered` of a guest request that was found valid in a protocol version."""
+def validated_in(protocol: Protocol) -> str:
+    """`delivery.rendered` of a guest request that was validated in a protocol version."""
     return f"{protocol.name}/{REVISION}"
 
 

@@ -22,7 +22,6 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
@@ -37,7 +36,7 @@ from alpinehub.alpinebits.guest import (
     UndeliverableCode,
     find_invalid,
     render,
-    rendered_stamp,
+    validated_in,
 )
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.history import HistoryEntry
@@ -46,13 +45,20 @@ from alpinehub.reservations import decode
 from alpinehub.sql import encode_list
 from cordata import Context, Row, Store, StoreUnavailable, Tx, from_us
 
-#: Rows read, rendered, checked and recorded at once. A page takes 6 ms of the event loop and 250 KB
-#: of memory; between pages other requests are served.
+#: Rows read, rendered, validated and recorded at once. A page takes 6 ms of the event loop and
+#: 250 KB of memory; between pages other requests are served.
 PAGE = 100
+#: Most guest requests of a message that are recorded in one unit of work, so that webhooks do not
+#: wait long.
+STEP = 200
 #: Seconds for which another poll of the same account for the same hotel is not recorded.
 POLL_NOTED_S = 30
 #: Most ids in an alert.
 _NAMED = 5
+_RENDERER_FAILED = (
+    UndeliverableCode.RENDERER,
+    "the renderer failed; the journal has the details",
+)
 
 _log = logging.getLogger("alpinehub.alpinebits")
 
@@ -63,8 +69,8 @@ class Sent(Struct, frozen=True, kw_only=True):
     reservation_id: str
     version: int
     unique_id_type: int
-    #: Rendered in this form for the first time, and found valid.
-    proven: bool
+    #: Validated in this protocol version for the first time.
+    newly_validated: bool
     #: When it was sent before, in microseconds since the epoch; None: never.
     last_sent_at: int | None
 
@@ -79,60 +85,69 @@ class UndeliverableVersion(Struct, frozen=True, kw_only=True):
     text: str
 
 
-@dataclass(slots=True)
-class Batch:
-    """The rendered versions of a page, and the undeliverable ones."""
+class Page(Struct, frozen=True, kw_only=True):
+    """A page of HotelReservations, recorded as sent. Both lists are in the same order."""
 
-    xml: list[bytes] = field(default_factory=list)
-    sent: list[Sent] = field(default_factory=list)
-    #: Only those whose reason is new.
-    undeliverable: list[UndeliverableVersion] = field(default_factory=list)
+    xml: list[bytes]
+    sent: list[Sent]
 
-    def add(self, rows: Sequence[Row], hotel: Hotel, protocol: Protocol) -> None:
-        """Render and validate rows; an undeliverable one does not stop the others."""
-        made = [(row, xml) for row in rows if (xml := self.render(row, hotel, protocol))]
-        unproven = [(row, xml) for row, xml in made if row["rendered"] != rendered_stamp(protocol)]
-        invalid = find_invalid([xml for _, xml in unproven], protocol)
-        problems = {unproven[index][0]["reservation_id"]: text for index, text in invalid.items()}
-        for row, xml in made:
-            reservation_id = row["reservation_id"]
-            if text := problems.get(reservation_id):
-                self._add_undeliverable(row, UndeliverableCode.SCHEMA, text)
-                continue
-            self.xml.append(xml)
-            self.sent.append(
-                Sent(
-                    reservation_id=reservation_id,
+
+def render_page(
+    rows: Sequence[Row], hotel: Hotel, protocol: Protocol
+) -> tuple[Page, list[UndeliverableVersion]]:
+    """Render and validate rows; an undeliverable one does not stop the others.
+
+    Returns the page, not yet recorded, and the undeliverable versions whose reason is new.
+    """
+    xml: dict[str, bytes] = {}
+    reasons: dict[str, tuple[UndeliverableCode, str]] = {}
+    for row in rows:
+        reservation_id = row["reservation_id"]
+        try:
+            xml[reservation_id] = render(stored_version_of(row), hotel, protocol)
+        except Undeliverable as error:
+            reasons[reservation_id] = error.code, str(error)
+        except Exception:  # noqa: BLE001 - the boundary of one record: a bug in the renderer
+            reasons[reservation_id] = _RENDERER_FAILED
+            if _known_reason(row) != _RENDERER_FAILED:
+                _log.warning("reservation %s cannot be rendered", reservation_id, exc_info=True)
+    validated_before = {
+        row["reservation_id"] for row in rows if row["rendered"] == validated_in(protocol)
+    }
+    unvalidated = [one for one in xml if one not in validated_before]
+    invalid = find_invalid([xml[one] for one in unvalidated], protocol)
+    for index, text in invalid.items():
+        reasons[unvalidated[index]] = UndeliverableCode.SCHEMA, text
+    sent = [
+        Sent(
+            reservation_id=row["reservation_id"],
+            version=row["version"],
+            unique_id_type=15 if row["res_status"] == "Cancelled" else 14,
+            newly_validated=row["reservation_id"] not in validated_before,
+            last_sent_at=row["last_sent_at"],
+        )
+        for row in rows
+        if row["reservation_id"] not in reasons
+    ]
+    undeliverable: list[UndeliverableVersion] = []
+    for row in rows:
+        reason = reasons.get(row["reservation_id"])
+        if reason is not None and reason != _known_reason(row):
+            code, text = reason
+            undeliverable.append(
+                UndeliverableVersion(
+                    reservation_id=row["reservation_id"],
                     version=row["version"],
-                    unique_id_type=15 if row["res_status"] == "Cancelled" else 14,
-                    proven=row["rendered"] != rendered_stamp(protocol),
-                    last_sent_at=row["last_sent_at"],
+                    code=code,
+                    text=text,
                 )
             )
+    return Page(xml=[xml[one.reservation_id] for one in sent], sent=sent), undeliverable
 
-    def render(self, row: Row, hotel: Hotel, protocol: Protocol) -> bytes | None:
-        """The XML of one version, not yet validated; None: it is undeliverable."""
-        try:
-            return render(stored_version_of(row), hotel, protocol)
-        except Undeliverable as reason:
-            self._add_undeliverable(row, reason.code, str(reason))
-        except Exception:  # noqa: BLE001 - the boundary of one record: a bug in the renderer
-            text = "the renderer failed; the journal has the details"
-            if self._add_undeliverable(row, UndeliverableCode.RENDERER, text):
-                message = "reservation %s cannot be rendered"
-                _log.warning(message, row["reservation_id"], exc_info=True)
-        return None
 
-    def _add_undeliverable(self, row: Row, code: UndeliverableCode, text: str) -> bool:
-        """Add it if its reason is new; return whether it is."""
-        if (code, text) == (row["undeliverable_code"], row["undeliverable_text"]):
-            return False
-        self.undeliverable.append(
-            UndeliverableVersion(
-                reservation_id=row["reservation_id"], version=row["version"], code=code, text=text
-            )
-        )
-        return True
+def _known_reason(row: Row) -> tuple[str | None, str | None]:
+    """Why the version in a row was undeliverable the last time; None: it was not."""
+    return row["undeliverable_code"], row["undeliverable_text"]
 
 
 def stored_version_of(row: Row) -> StoredVersion:
@@ -154,7 +169,7 @@ def stored_version_of(row: Row) -> StoredVersion:
     )
 
 
-async def reservations(
+async def send_pages(
     ctx: Context,
     recipient: Recipient,
     hotel: Hotel,
@@ -162,12 +177,11 @@ async def reservations(
     since_us: int | None = None,
     size: int = PAGE,
     after_id: str = "",
-    sent: list[Sent] | None = None,
-) -> AsyncGenerator[list[bytes], None]:
-    """Pages of HotelReservations, each recorded as sent before it is yielded.
+) -> AsyncGenerator[Page, None]:
+    """Record each page as sent, with its history and alerts, and then yield it.
 
-    `since_us`: all created since then; None: all that wait, with ids after `after_id`. `sent` is
-    set to the versions of the current page. Raises: StoreUnavailable; then nothing of the page is
+    `since_us`: all created since then; None: all that wait, with ids after `after_id`. A page is
+    empty if all of it is undeliverable. Raises: StoreUnavailable; then nothing of the page is
     recorded. If a page is lost on its way, it is sent again, as it is not acknowledged. A version
     that is made meanwhile is in a later page, or in the next list.
     """
@@ -184,23 +198,26 @@ async def reservations(
 
     while True:
         rows = await ctx.store.read(look)
-        batch = Batch()
-        batch.add(rows, hotel, recipient.protocol)
-        await _record_page(ctx, recipient, hotel, batch)
-        if sent is not None:
-            sent[:] = batch.sent
-        yield batch.xml
+        page, undeliverable = render_page(rows, hotel, recipient.protocol)
+        await _record_page(ctx, recipient, hotel, page.sent, undeliverable)
+        yield page
         if len(rows) < size:
             return
         after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
 
 
-async def _record_page(ctx: Context, recipient: Recipient, hotel: Hotel, batch: Batch) -> None:
+async def _record_page(
+    ctx: Context,
+    recipient: Recipient,
+    hotel: Hotel,
+    sent: Sequence[Sent],
+    undeliverable: Sequence[UndeliverableVersion],
+) -> None:
     async def unit(tx: Tx) -> list[UndeliverableVersion]:
-        await _mark_sent(tx, recipient, batch.sent)
-        return await _mark_undeliverable(tx, recipient, batch.undeliverable)
+        await _mark_sent(tx, recipient, sent)
+        return await _mark_undeliverable(tx, recipient, undeliverable)
 
-    if batch.sent or batch.undeliverable:
+    if sent or undeliverable:
         alert_undeliverable(ctx, hotel, recipient.protocol, await ctx.store.run(unit))
 
 
@@ -214,7 +231,7 @@ async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None
             statement,
             account_id=recipient.account_id,
             sent=encode_list((one.reservation_id, one.version, one.unique_id_type) for one in some),
-            rendered=rendered_stamp(recipient.protocol),
+            rendered=validated_in(recipient.protocol),
             client_id=recipient.client_id or None,
             now_us=tx.now_us,
         )
@@ -224,8 +241,8 @@ async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None
         marked = {(row["reservation_id"], row["version"]) for row in rows}
         missing = (one for one in sent if (one.reservation_id, one.version) not in marked)
         rows += await mark("delivery_add_sent", missing)
-    rendered = [_entry(one, "rendered", recipient) for one in sent if one.proven]
-    await history.add_once(tx, *rendered)
+    validated = [_entry(one, "rendered", recipient) for one in sent if one.newly_validated]
+    await history.add_once(tx, *validated)
     for row in rows:
         if row["first_sent_at"] == tx.now_us:
             await history.add(tx, entry_of(row, "delivered", recipient))

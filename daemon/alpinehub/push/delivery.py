@@ -10,7 +10,6 @@ before it has recorded the answer, the same requests are pushed once more, with 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
@@ -22,7 +21,7 @@ from msgspec import Struct
 from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.guest_requests import Sent, mark_unsent, reservations
+from alpinehub.alpinebits.guest_requests import Page, mark_unsent, send_pages
 from alpinehub.alpinebits.protocol import PUSH, Protocol
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.alpinebits_client.client import AlpineBitsClient
@@ -57,8 +56,6 @@ _LOST_US = 600 * 1_000_000
 
 #: Problems after which nothing of the request has left this machine.
 _NOT_SENT = frozenset({"connect", "name", "forbidden"})
-
-_UNIQUE_ID = re.compile(rb'<UniqueID Type="(1[45])" ID="(\w+)"/>')
 
 
 class PushFailed(Exception):
@@ -153,13 +150,12 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
     size, until = (1 if alone else _AT_ONCE), monotonic() + _BUSY_S
     failed: list[PushFailed] = []
     for after_id in dict.fromkeys((due.after_id if alone else "", "")):
-        sent: list[Sent] = []
-        pages = reservations(ctx, recipient, due.hotel, size=size, after_id=after_id, sent=sent)
+        pages = send_pages(ctx, recipient, due.hotel, size=size, after_id=after_id)
         async with aclosing(pages):
             async for page in pages:
-                if page:  # else all of it is undeliverable
-                    if alone and (found := _UNIQUE_ID.search(page[0])):
-                        done.after_id = found[2].decode()
+                if page.sent:  # else all of it is undeliverable
+                    if alone:
+                        done.after_id = page.sent[0].reservation_id
                     try:
                         done.pushed += await _push_page(
                             ctx, recipient, server, page, gzip=target.gzip
@@ -169,7 +165,7 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
                     except RequestFailed as problem:
                         if problem.kind in _NOT_SENT:
                             await ctx.store.run(
-                                partial(mark_unsent, recipient=recipient, sent=sent)
+                                partial(mark_unsent, recipient=recipient, sent=page.sent)
                             )
                         raise
                 if len(failed) * size >= _AT_ONCE or monotonic() > until:
@@ -186,7 +182,7 @@ async def _push_page(
     ctx: Context,
     recipient: Recipient,
     server: AlpineBitsClient,
-    page: Sequence[bytes],
+    page: Page,
     *,
     gzip: bool,
 ) -> int:
@@ -194,9 +190,8 @@ async def _push_page(
 
     Raises: PushFailed, RequestFailed.
     """
-    found = [_UNIQUE_ID.search(xml) for xml in page]
-    sent = [(one[1].decode(), one[2].decode()) for one in found if one is not None]
-    answer = await server.call(PUSH, _document(page), gzip=gzip)
+    sent = [(str(one.unique_id_type), one.reservation_id) for one in page.sent]
+    answer = await server.call(PUSH, _document(page.xml), gzip=gzip)
     report = read_answer(answer, recipient.protocol, sent)
     await _record(ctx, recipient, report)
     taken = len(report.accepted) + len(report.rejected)
@@ -205,12 +200,12 @@ async def _push_page(
     return taken
 
 
-def _document(page: Sequence[bytes]) -> bytes:
+def _document(reservations: Sequence[bytes]) -> bytes:
     start = f'<?xml version="1.0" encoding="UTF-8"?>\n<OTA_HotelResNotifRQ xmlns="{NAMESPACE}"'
     return b"".join(
         (
             f'{start} Version="1.000"><HotelReservations>'.encode(),
-            *page,
+            *reservations,
             b"</HotelReservations></OTA_HotelResNotifRQ>",
         )
     )

@@ -167,7 +167,7 @@ async def test_many_are_acknowledged_some_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the units of one report others may write."""
-    monkeypatch.setattr(acknowledge, "BATCH", 2)
+    monkeypatch.setattr(acknowledge, "STEP", 2)
     async with open_hub(tmp_path) as hub:
         for number in range(8):
             hub.add(H1, f"a{number}")

@@ -30,8 +30,8 @@ RECIPIENT = Recipient(account_id=U1, protocol=PROTOCOLS["2024-10"], client_id="a
 @pytest.fixture(autouse=True)
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page is an argument's default, so the places that take it are told."""
-    small = {"since_us": None, "size": 3, "after_id": "", "sent": None}
-    monkeypatch.setattr(guest_requests.reservations, "__kwdefaults__", small)
+    small = {"since_us": None, "size": 3, "after_id": ""}
+    monkeypatch.setattr(guest_requests.send_pages, "__kwdefaults__", small)
 
 
 def fill(hub: Hub, count: int) -> list[str]:
@@ -61,7 +61,7 @@ async def test_list_goes_out_whole_when_it_is_less_than_a_page(
 async def test_page_is_recorded_as_sent_before_it_is_given_and_no_other(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         fill(hub, 7)
-        pages = guest_requests.reservations(hub.ctx, RECIPIENT, HOTEL)
+        pages = guest_requests.send_pages(hub.ctx, RECIPIENT, HOTEL)
         for expected in (3, 6, 7):
             await anext(pages)
             sent = [row for row in hub.deliveries(U1).values() if row["first_sent_at"]]

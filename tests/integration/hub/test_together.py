@@ -16,7 +16,7 @@ from tests.raw import raw
 
 from alpinehub.accounts import add_account, grant, revoke
 from alpinehub.alpinebits.call import Recipient
-from alpinehub.alpinebits.guest_requests import reservations
+from alpinehub.alpinebits.guest_requests import send_pages
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.hotels import HotelChange, Unusable, change_hotel
 from alpinehub.models import Hotel
@@ -214,7 +214,7 @@ async def test_each_poll_counts_and_one_delivery_is_told_when_an_account_polls_t
         recipient = Recipient(account_id=2, protocol=PROTOCOLS["2024-10"], client_id="")
 
         async def poll(at: Hub) -> None:
-            async for _ in reservations(at.ctx, recipient, hotel, since_us=0, size=3):
+            async for _ in send_pages(at.ctx, recipient, hotel, since_us=0, size=3):
                 pass
 
         await asyncio.gather(poll(hub), poll(other))

@@ -8,14 +8,12 @@ from functools import partial
 
 from alpinehub import history
 from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respond
-from alpinehub.alpinebits.guest_requests import entry_of, note_contact
+from alpinehub.alpinebits.guest_requests import STEP, entry_of, note_contact
 from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.sql import encode_list
 from cordata import Context, Row, Tx
 
-#: Most accepted and most rejected requests in one unit of work, so that webhooks do not wait long.
-BATCH = 200
 #: Rejected requests that an alert names.
 _NAMED = 20
 _UNKNOWN = "no guest request with this ID was sent to this account"
@@ -54,10 +52,10 @@ async def acknowledge(ctx: Context, recipient: Recipient, report: Acknowledgemen
 
 
 def _parts(report: Acknowledgement) -> Iterator[Acknowledgement]:
-    """The report in parts of at most BATCH accepted and BATCH rejected requests."""
+    """The report in parts of at most STEP accepted and STEP rejected requests."""
     accepted, rejected = tuple(dict.fromkeys(report.accepted)), list(report.rejected.items())
-    for start in range(0, max(len(accepted), len(rejected)), BATCH):
-        part = slice(start, start + BATCH)
+    for start in range(0, max(len(accepted), len(rejected)), STEP):
+        part = slice(start, start + STEP)
         yield Acknowledgement(accepted=accepted[part], rejected=dict(rejected[part]))
 
 

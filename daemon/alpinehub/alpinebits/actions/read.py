@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
 from alpinehub.alpinebits.guest import RESPONSE_END, response, response_start
-from alpinehub.alpinebits.guest_requests import note_poll, reservations
+from alpinehub.alpinebits.guest_requests import Page, note_poll, send_pages
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, failed
 from alpinehub.alpinebits.reader import Reader
@@ -48,24 +48,24 @@ async def read_requests(call: Call) -> ResponseBody:
     if hotel is None:
         return respond(call, "OTA_ResRetrieveRS", failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
     since_us = moment_us(wanted.start, hotel.time_zone) if wanted.start is not None else None
-    pages = reservations(call.ctx, call.recipient, hotel, since_us=since_us)
+    pages = send_pages(call.ctx, call.recipient, hotel, since_us=since_us)
     # A single page is sent with a Content-Length, which some old clients prefer.
-    begun = await anext(pages)
+    first = await anext(pages)
     second = await anext(pages, None)
     await note_poll(call.ctx, call.recipient, hotel.id)
     if second is None:
-        return response(begun)
-    return _parts(begun + second, pages)
+        return response(first.xml)
+    return _parts(first.xml + second.xml, pages)
 
 
 async def _parts(
-    begun: list[bytes], pages: AsyncGenerator[list[bytes], None]
+    begun: list[bytes], pages: AsyncGenerator[Page, None]
 ) -> AsyncGenerator[bytes, None]:
     """The response in parts, so that only one page is in memory."""
     async with aclosing(pages):
         yield response_start() + b"".join(begun)
         begun.clear()
         async for page in pages:
-            if page:
-                yield b"".join(page)
+            if page.xml:
+                yield b"".join(page.xml)
         yield RESPONSE_END

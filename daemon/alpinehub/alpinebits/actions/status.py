@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from alpinehub import history
 from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respond
 from alpinehub.alpinebits.document import escape_attribute, tag
-from alpinehub.alpinebits.guest_requests import entry_of
+from alpinehub.alpinebits.guest_requests import STEP, entry_of
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.outcome import Finding, Outcome, failed
 from alpinehub.alpinebits.reader import Reader
@@ -25,9 +25,6 @@ from cordata import Row, Tx
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
-
-#: Most updates in one unit of work, so that webhooks do not wait long.
-BATCH = 200
 
 _RESPONSE = "OTA_HotelResNotifRS"
 _UNKNOWN = "no guest request of this account's hotels has this ID"
@@ -79,8 +76,8 @@ async def update_statuses(call: Call) -> ResponseBody:
     updates = (await read(call, STATUSES)).updates
     hotels = {one.id: one for one in call.account.hotels if one.offers("status_update")}
     known: set[str] = set()
-    for start in range(0, len(updates), BATCH):
-        part = updates[start : start + BATCH]
+    for start in range(0, len(updates), STEP):
+        part = updates[start : start + STEP]
         known |= await call.ctx.store.run(
             partial(_record, recipient=call.recipient, hotels=hotels, updates=part)
         )
