@@ -113,15 +113,21 @@ async def test_message_without_an_effect_does_not_come_again_after_a_later_one(
             await until(lambda: handled(store, 50))
             names = await publish(store, payloads)
             assert await one.ended() == -signal.SIGKILL
-        async with child(WORKER, state) as two:  # one of two killed it: that is found out
-            assert await two.ended() == -signal.SIGKILL
+        # If it had claimed the last two together, either may have killed it: no attempt is counted,
+        # and the same message kills the next one. On a busy machine it may have claimed one alone.
+        async with child(WORKER, state) as two:
+            await until(lambda: handled_or_dead(store, 53, [two]))
+            assert two.returncode == -signal.SIGKILL or await two.stop() == 0
         async with child(WORKER, state) as three:
             assert await three.line() == "up"
             await until(lambda: handled(store, 53))
             assert await three.stop() == 0
         delivered = (state / "deliveries").read_text().split()
         of_key = [names[id] for id in delivered if id in names]
-        assert of_key == ["k:0", "k:1", "k:2", "k:2", "k:2", "k:3"]
+        assert of_key in (
+            ["k:0", "k:1", "k:2", "k:2", "k:2", "k:3"],
+            ["k:0", "k:1", "k:2", "k:2", "k:3"],
+        )
         assert not await rows(store, "messages")
 
 
