@@ -73,8 +73,14 @@ class RedisParts:
     def broker(self, name: str) -> RedisBroker:
         """That of a process."""
         if name not in self.brokers:
+            # On a busy machine this process alone may need more than the 5 s that are the default.
             self.brokers[name] = broker_of(
-                self.store, self.url, owner=name, keyed=self.keyed, retries=self.retries
+                self.store,
+                self.url,
+                owner=name,
+                keyed=self.keyed,
+                retries=self.retries,
+                timeout_s=60.0,
             )
             self.brokers[name]._consumer.register(self.groups)
         return self.brokers[name]
