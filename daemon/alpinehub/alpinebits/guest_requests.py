@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
@@ -226,26 +226,33 @@ async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None
     if not sent:
         return
 
-    async def mark(statement: str, some: Iterable[Sent]) -> list[Row]:
+    async def mark(some: Sequence[Sent]) -> list[Row]:
         return await tx.fetch_all(
-            statement,
+            "delivery_mark_sent",
             account_id=recipient.account_id,
-            sent=encode_list((one.reservation_id, one.version, one.unique_id_type) for one in some),
+            sent=_encode_sent(some),
             rendered=validated_in(recipient.protocol),
             client_id=recipient.client_id or None,
             now_us=tx.now_us,
         )
 
-    rows = await mark("delivery_mark_sent", sent)
+    rows = await mark(sent)
     if len(rows) < len(sent):
         marked = {(row["reservation_id"], row["version"]) for row in rows}
-        missing = (one for one in sent if (one.reservation_id, one.version) not in marked)
-        rows += await mark("delivery_add_sent", missing)
+        missing = [one for one in sent if (one.reservation_id, one.version) not in marked]
+        await tx.execute(
+            "delivery_add", account_id=recipient.account_id, sent=_encode_sent(missing)
+        )
+        rows += await mark(missing)
     validated = [_entry(one, "rendered", recipient) for one in sent if one.newly_validated]
     await history.add_once(tx, *validated)
     for row in rows:
         if row["first_sent_at"] == tx.now_us:
             await history.add(tx, entry_of(row, "delivered", recipient))
+
+
+def _encode_sent(sent: Sequence[Sent]) -> str:
+    return encode_list((one.reservation_id, one.version, one.unique_id_type) for one in sent)
 
 
 async def mark_unsent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None:

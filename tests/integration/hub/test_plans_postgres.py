@@ -96,7 +96,7 @@ _HOT = {
     "delivery_list_waiting": 2000,
     "delivery_list_since": 2000,
     "delivery_mark_sent": 2100,
-    "delivery_add_sent": 2500,
+    "delivery_add": 2500,
     "delivery_mark_undeliverable": 30,
     "delivery_acknowledge": 3500,
     "delivery_reject": 3500,
@@ -230,7 +230,7 @@ def test_plan_that_was_made_when_all_was_empty_stays_good(postgres: PostgresServ
     """On the first day nothing has been analysed, and each connection keeps its plans."""
     names = [name for name, most in _HOT.items() if most <= 100]
     names += ["customer_due", "customer_looked_at", "customer_numbers", "delivery_mark_sent"]
-    names += ["delivery_add_sent", "delivery_acknowledge", "delivery_rejected", "delivery_reject"]
+    names += ["delivery_add", "delivery_acknowledge", "delivery_rejected", "delivery_reject"]
     names = sorted(set(names) - {"end_waiting", "push_wake"})  # which read all that waits
     with postgres.database() as url, connect(url, fresh=False) as database:
         create(database)

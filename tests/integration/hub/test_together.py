@@ -26,8 +26,6 @@ from cordata import Tx
 pytestmark = pytest.mark.usefixtures("each_store")
 only_postgres = pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
 
-#: How a version goes out.
-HOW = {"rendered": "2024-10/1", "client_id": None}
 #: Newest versions without a delivery that waits for each user of their hotel who has not taken
 #: them, and deliveries that wait though they are not of the newest version.
 _MISSING = """SELECT r.id FROM reservation r JOIN account_hotel uh ON uh.hotel_id = r.hotel_id
@@ -185,9 +183,7 @@ async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile
 
         async def record(tx: Tx) -> None:
             sent = json.dumps([[reservation_id, 1, 14]])
-            await tx.fetch_all(
-                "delivery_add_sent", account_id=2, sent=sent, **HOW, now_us=tx.now_us
-            )
+            await tx.execute("delivery_add", account_id=2, sent=sent)
 
         async with asyncio.TaskGroup() as group:
             async with other.ctx.store.transaction() as tx:

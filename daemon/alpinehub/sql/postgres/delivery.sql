@@ -2,9 +2,8 @@
 
 -- name: delivery_mark_sent
 -- newest
--- :sent is [[reservation id, version, unique id type], ...]. Those that are not returned have no row yet:
--- see delivery_add_sent, which could do both, but writes twice as much. Several deliveries are always
--- locked in the order of reservation and version.
+-- :sent is [[reservation id, version, unique id type], ...]. Those that are not returned have no row yet
+-- (delivery_add). Several deliveries are always locked in the order of reservation and version.
 WITH held AS MATERIALIZED (
     SELECT d.ctid
     FROM (SELECT value FROM json_array_elements(:sent::json) AS e (value) ORDER BY (value ->> 0) COLLATE "C") AS j
@@ -20,24 +19,17 @@ UPDATE delivery d SET
 FROM held WHERE d.ctid = held.ctid
 RETURNING d.reservation_id, d.version, d.first_sent_at
 
--- name: delivery_add_sent
+-- name: delivery_add
 -- newest
--- :sent as in delivery_mark_sent. An account that got the hotel after the version was made has no row
--- yet: it waits if it is the newest version, which FOR SHARE makes certain.
-INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting,
-                      first_sent_at, last_sent_at, rendered, client_id, sent_count)
+-- :sent as in delivery_mark_sent. Rows for an account that got the hotel after the versions were made: they
+-- wait if they are of the newest version, which FOR SHARE makes certain.
+INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
 SELECT r.id, :account_id::bigint, (j.value ->> 1)::integer, r.hotel_id, (j.value ->> 2)::integer,
-       CASE WHEN r.version = (j.value ->> 1)::integer AND r.erased_at IS NULL THEN 1 ELSE 0 END, :now_us::bigint,
-       :now_us::bigint, :rendered::text, :client_id::text, 1
+       CASE WHEN r.version = (j.value ->> 1)::integer AND r.erased_at IS NULL THEN 1 ELSE 0 END
 FROM (SELECT value FROM json_array_elements(:sent::json) AS e (value) ORDER BY (value ->> 0) COLLATE "C") AS j
 CROSS JOIN LATERAL (
     SELECT * FROM reservation WHERE id = j.value ->> 0 OFFSET 0 FOR SHARE) AS r
-ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
-    first_sent_at = COALESCE(delivery.first_sent_at, excluded.first_sent_at),
-    last_sent_at = excluded.last_sent_at,
-    undeliverable_text = NULL, undeliverable_code = NULL, undeliverable_at = NULL, rendered = excluded.rendered,
-    client_id = excluded.client_id, sent_count = delivery.sent_count + 1
-RETURNING reservation_id, version, first_sent_at
+ON CONFLICT (reservation_id, account_id, version) DO NOTHING
 
 -- name: delivery_mark_unsent
 -- :unsent is [[reservation id, version, last_sent_at before], ...]: pushes that did not leave this

@@ -11,22 +11,15 @@ WHERE delivery.reservation_id = j.value ->> 0 AND delivery.version = j.value ->>
   AND delivery.account_id = :account_id
 RETURNING reservation_id, version, first_sent_at
 
--- name: delivery_add_sent
--- :sent as in delivery_mark_sent. An account that got the hotel after the version was made has no row
--- yet: it waits if it is the newest version.
-INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting,
-                      first_sent_at, last_sent_at, rendered, client_id, sent_count)
+-- name: delivery_add
+-- :sent as in delivery_mark_sent. Rows for an account that got the hotel after the versions were made: they
+-- wait if they are of the newest version.
+INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
 SELECT r.id, :account_id, j.value ->> 1, r.hotel_id, j.value ->> 2,
-       CASE WHEN r.version = j.value ->> 1 AND r.erased_at IS NULL THEN 1 ELSE 0 END, :now_us, :now_us, :rendered,
-       :client_id, 1
+       CASE WHEN r.version = j.value ->> 1 AND r.erased_at IS NULL THEN 1 ELSE 0 END
 FROM json_each(:sent) j JOIN reservation r ON r.id = j.value ->> 0
 WHERE true
-ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
-    first_sent_at = COALESCE(delivery.first_sent_at, excluded.first_sent_at),
-    last_sent_at = excluded.last_sent_at,
-    undeliverable_text = NULL, undeliverable_code = NULL, undeliverable_at = NULL, rendered = excluded.rendered,
-    client_id = excluded.client_id, sent_count = delivery.sent_count + 1
-RETURNING reservation_id, version, first_sent_at
+ON CONFLICT (reservation_id, account_id, version) DO NOTHING
 
 -- name: delivery_mark_unsent
 -- :unsent is [[reservation id, version, last_sent_at before], ...]: pushes that did not leave this
