@@ -115,6 +115,8 @@ class Stores:
             url = "sqlite:"
             if filled.database:
                 url = stack.enter_context(self._server.database(template=filled.database))
+                self._server.execute("CHECKPOINT")
+            os.sync()  # or the copy is written to disk while the requests wait for theirs
             yield folder, url
 
 
