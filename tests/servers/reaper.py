@@ -97,7 +97,8 @@ atexit.register(_pipe.close)
 def _stat(pid: int) -> list[str]:
     """Fields behind the name; none when there is no such process."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")  # its name may be any bytes
+        return stat.rpartition(")")[2].split()
     return []
 
 

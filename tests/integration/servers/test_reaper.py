@@ -45,6 +45,13 @@ shell = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=su
 print(watched(shell).stdout.readline().decode(), end="", flush=True)
 time.sleep(600)
 """
+_NAMELESS = r"""
+import sys
+with open("/proc/self/comm", "wb") as file:
+    file.write(b"\xff)")
+print(flush=True)
+sys.stdin.read()
+"""
 _BENCH = """
 import pathlib, sys, time
 from tests.bench.servers import family, hub
@@ -101,10 +108,23 @@ def test_nothing_is_left_of_processes_and_their_children_when_the_starter_is_kil
 
 
 def test_nothing_is_left_of_a_session_when_the_starter_is_killed(tmp_path: Path) -> None:
-    with starter(_START + _ORPHAN, tmp_path) as (process, pids):
+    """Beside a process whose name is no text: each of the machine is looked at."""
+    with nameless(), starter(_START + _ORPHAN, tmp_path) as (process, pids):
         assert len(pids) == len(alive(pids)) == 2
         process.kill()
         wait_until(lambda: not alive(pids), timeout_s=60, what="their end")
+
+
+@contextmanager
+def nameless() -> Iterator[None]:
+    """A process whose name is no UTF-8, watched after it took that name."""
+    argv = [sys.executable, "-c", _NAMELESS]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        watched(process)
+        yield
+        process.kill()
 
 
 def test_nothing_is_left_of_a_measured_server_when_the_bench_is_killed(tmp_path: Path) -> None:
