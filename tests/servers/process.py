@@ -12,10 +12,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -31,6 +32,14 @@ _chosen: list[socket.socket] = []
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES = 2 << 30
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+_RENAMED = r"""
+import sys
+with open("/proc/self/comm", "wb") as file:
+    file.write(b"\xff)")
+print(flush=True)
+sys.stdin.read()
+"""
 
 
 class ServerError(Exception):
@@ -98,6 +107,19 @@ def process_state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0].strip("ZX")
     except OSError:
         return ""
+
+
+@contextlib.contextmanager
+def unreadably_named() -> Iterator[subprocess.Popen[bytes]]:
+    """A process whose name in /proc is not UTF-8; it is killed at the end."""
+    argv = [sys.executable, "-c", _RENAMED]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()  # it has its name
+            yield watched(process)
+        finally:
+            process.kill()
 
 
 def is_alive(pid: int) -> bool:

@@ -7,17 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+from tests.servers.process import unreadably_named
 from tests.servers.reaper import watched
 
 from cordata.pid import is_gone, start_of
-
-_RENAMED = r"""
-import sys
-with open("/proc/self/comm", "wb") as file:
-    file.write(b"\xff)")
-print(flush=True)
-sys.stdin.read()
-"""
 
 #: Its main thread ends (_exit(2): the number of the system call), another thread stays.
 _MAIN_THREAD_ENDS = """
@@ -29,12 +22,7 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
 
 
 def test_start_is_known_of_a_process_whose_name_is_no_text() -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", _RENAMED], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    with watched(child) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with unreadably_named() as process:
         start = start_of(process.pid)
         assert start > 0
         assert not is_gone(process.pid, start) and is_gone(process.pid, start - 1)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.servers.process import is_alive, signal_all, wait_until
+from tests.servers.process import is_alive, signal_all, unreadably_named, wait_until
 from tests.servers.reaper import watched
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -44,13 +44,6 @@ script = "sh -c 'sleep 600 & echo $!' | { read orphan; echo $$ $orphan; sleep 60
 shell = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
 print(watched(shell).stdout.readline().decode(), end="", flush=True)
 time.sleep(600)
-"""
-_NAMELESS = r"""
-import sys
-with open("/proc/self/comm", "wb") as file:
-    file.write(b"\xff)")
-print(flush=True)
-sys.stdin.read()
 """
 _BENCH = """
 import pathlib, sys, time
@@ -109,22 +102,10 @@ def test_nothing_is_left_of_processes_and_their_children_when_the_starter_is_kil
 
 def test_nothing_is_left_of_a_session_when_the_starter_is_killed(tmp_path: Path) -> None:
     """Beside a process whose name is no text: each of the machine is looked at."""
-    with nameless(), starter(_START + _ORPHAN, tmp_path) as (process, pids):
+    with unreadably_named(), starter(_START + _ORPHAN, tmp_path) as (process, pids):
         assert len(pids) == len(alive(pids)) == 2
         process.kill()
         wait_until(lambda: not alive(pids), timeout_s=60, what="their end")
-
-
-@contextmanager
-def nameless() -> Iterator[None]:
-    """A process whose name is no UTF-8, watched after it took that name."""
-    argv = [sys.executable, "-c", _NAMELESS]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        watched(process)
-        yield
-        process.kill()
 
 
 def test_nothing_is_left_of_a_measured_server_when_the_bench_is_killed(tmp_path: Path) -> None:
