@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from datetime import date
@@ -60,9 +61,13 @@ PERSON: dict[str, Any] = {
     "consent": True,
 }
 PLANTED = (
-    *(EMAIL, PHONE, "393331122334", "998877", "zwetschke", "knoedel", "planted", "pl4nt"),
+    *(EMAIL, PHONE, "393331122334", "zwetschke", "knoedel", "planted", "pl4nt"),
     "1971-03-09",
 )
+#: The end of the number, which is stored by itself, too. Ids (32 hexadecimal digits) and times (16
+#: digits) have these six by chance now and then, so they are left out.
+TAIL = b"998877"
+_ID_OR_TIME = re.compile(rb"[0-9a-f]{16,}")
 WHY = Reason(by="test", force=True)
 
 
@@ -139,6 +144,8 @@ def dump(tmp_path: Path) -> bytes:
 def found_in(stored: bytes, words: Sequence[str] = PLANTED) -> set[str]:
     hashed = sha256(EMAIL.encode())
     told = {word for word in words if word.encode() in stored}
+    if TAIL in _ID_OR_TIME.sub(b" ", stored):
+        told.add(TAIL.decode())
     if hashed.digest().lower() in stored or hashed.hexdigest().encode() in stored:
         told.add("hash")
     return told
@@ -153,7 +160,7 @@ async def test_nothing_of_a_person_is_left_in_the_store(tmp_path: Path) -> None:
             await write(hub, email=f"{number}@example.com", last_name="Other", body=b"x" * 900)
         await hub.ctx.store.checkpoint(force=True)
         before = dump(tmp_path)
-        assert found_in(before) >= {EMAIL, "planted", "knoedel"}
+        assert found_in(before) >= {EMAIL, "planted", "knoedel", "998877"}
         erased = await erase_him(hub)
         assert erased == Erased(customers=1, requests=3, inbox=4, versions=1, mails=1)
         await hub.ctx.store.checkpoint(force=True)
