@@ -1,8 +1,8 @@
 """The log of requests: one structured line per refused, failed or, if wanted, served request.
 
 Never a body, a query string or a secret. Any client can cause a refused request with each request
-that it sends, and the journal drops lines of all services when there are too many. So two kinds are
-only counted: refused requests beyond 100 lines and one a second, and 503s after the first.
+that it sends, and journald drops lines of a unit that writes too many. So two kinds are counted
+beyond a limit: refused requests beyond 100 lines and one a second, and 503s beyond one a minute.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ CLIENT_GONE = 499
 REFUSAL_LINES, REFUSAL_LINES_PER_S = 100, 1.0
 #: Seconds between two summaries of counted requests.
 _SUMMARY_EVERY_S = 60.0
-#: Without a 503 for this long the outage is over.
-_OUTAGE_QUIET_S = 5.0
 #: Unsupported method, coding or version: any scanner can cause these.
 _NOT_OURS = (501, 505)
 _MAX_PATH = 200
@@ -76,8 +74,11 @@ class AccessLog:
     def __init__(self, logged_segments: Mapping[str, int] | None = None) -> None:
         """`logged_segments`: see `loggable_path`."""
         self.logged_segments = dict(logged_segments or {})
-        self._refusals = _RefusalLimit()
-        self._outage = _Outage()
+        self._refusals = _LineLimit(
+            REFUSAL_LINES, REFUSAL_LINES_PER_S, logging.WARNING, "were refused"
+        )
+        # The store is unavailable, or this worker has no valid configuration.
+        self._unavailable = _LineLimit(1, 1 / _SUMMARY_EVERY_S, logging.ERROR, "failed")
 
     def write(
         self,
@@ -104,7 +105,7 @@ class AccessLog:
             level, event, verb = logging.ERROR, events.REQUEST_FAILED, "failed after its response"
         else:
             level, event, verb = logging.INFO, events.REQUEST_SERVED, "served"
-        if not self._take_line(status, reason, now):
+        if not self._take_line(status, now):
             level = logging.DEBUG
         if not log.isEnabledFor(level):
             return
@@ -133,36 +134,38 @@ class AccessLog:
             extra=fields(event, **values),
         )
 
-    def _take_line(self, status: int, reason: str, now: float) -> bool:
-        """Whether the request gets a line, which counts towards the limit; else it is counted."""
+    def _take_line(self, status: int, now: float) -> bool:
+        """Whether the request gets a line; else it is counted."""
         if status == 503:
-            return self._outage.count(reason, now)
+            return self._unavailable.count(status, now)
         return not _is_refusal(status) or self._refusals.count(status, now)
 
     def sweep(self, now: float) -> None:
         """Log the summaries that are due."""
-        self._outage.sweep(now)
-        self._refusals.sweep(now)
+        for limit in (self._refusals, self._unavailable):
+            limit.sweep(now)
 
     def close(self, now: float) -> None:
         """Log the summaries of what was only counted."""
-        self._outage.end()
-        self._refusals.summarize(now)
+        for limit in (self._refusals, self._unavailable):
+            limit.summarize(now)
 
 
-class _RefusalLimit:
-    """A token bucket for the lines of refused requests, and counters for the others."""
+class _LineLimit:
+    """A token bucket for the lines of one kind of requests, and counters for those beyond it."""
 
-    def __init__(self) -> None:
-        self._lines = float(REFUSAL_LINES)
+    def __init__(self, lines: int, per_s: float, level: int, verb: str) -> None:
+        self._max_lines, self._per_s = lines, per_s
+        self._level, self._verb = level, verb
+        self._lines = float(lines)
         self._at = 0.0
         #: Requests without a line since `_since`, by status.
         self._counts: Counter[int] = Counter()
         self._since = 0.0
 
     def count(self, status: int, now: float) -> bool:
-        """Whether a refused request gets a line; else it is counted."""
-        self._lines = min(REFUSAL_LINES, self._lines + (now - self._at) * REFUSAL_LINES_PER_S)
+        """Whether a request gets a line; else it is counted."""
+        self._lines = min(self._max_lines, self._lines + (now - self._at) * self._per_s)
         self._at = now
         if self._lines >= 1:
             self._lines -= 1
@@ -180,68 +183,13 @@ class _RefusalLimit:
         if not self._counts:
             return
         count = self._counts.total()
-        log.warning(
-            "%d more requests in %.0f s were refused: %s",
+        log.log(
+            self._level,
+            "%d more requests in %.0f s %s: %s",
             count,
             now - self._since,
+            self._verb,
             ", ".join(f"{self._counts[status]} x {status}" for status in sorted(self._counts)),
             extra=fields(events.REQUEST_REFUSED, count=count),
         )
         self._counts.clear()
-
-
-class _Outage:
-    """The 503s while the store is unavailable: the first is a line of its own, the rest is counted.
-
-    This layer does not know when the store is available again: an outage ends when no 503 was sent
-    for a while. Requests that need no store go on meanwhile.
-    """
-
-    def __init__(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        #: When the outage began; None: there is none.
-        self._since: float | None = None
-        self._last = 0.0
-        self._summarized_at = 0.0
-        #: 503s that are not logged yet, and all of this outage.
-        self._count = 0
-        self._total = 0
-        self._reason = ""
-
-    def count(self, reason: str, now: float) -> bool:
-        """Note a 503. Returns whether it is the first, which gets a line."""
-        self._last = now
-        self._total += 1
-        if self._since is None:
-            self._since = self._summarized_at = now
-            return True
-        self._count += 1
-        self._reason = reason or self._reason
-        return False
-
-    def sweep(self, now: float) -> None:
-        if self._since is None:
-            return
-        if now - self._last >= _OUTAGE_QUIET_S:
-            self.end()
-        elif self._count and now - self._summarized_at >= _SUMMARY_EVERY_S:
-            log.error(
-                "%d more requests in %.0f s were answered 503%s",
-                self._count,
-                now - self._summarized_at,
-                f", the last with: {self._reason}" if self._reason else "",
-                extra=fields(status=503, count=self._count),
-            )
-            self._summarized_at, self._count = now, 0
-
-    def end(self) -> None:
-        if self._since is not None and self._total > 1:
-            log.warning(
-                "no more 503: there were %d within %.1f s",
-                self._total,
-                self._last - self._since,
-                extra=fields(status=503, count=self._total),
-            )
-        self._clear()

@@ -66,11 +66,15 @@ class Server:
                 self._changed.wait(min(left, 0.2))
             return found
 
+    def logged(self, pattern: str) -> list[str]:
+        """The lines so far that match."""
+        return [line for line in self.lines if re.search(pattern, line)]
+
     def until_logged(self, pattern: str, count: int = 1) -> list[str]:
         """The lines that match, once there are so many."""
 
         def found() -> list[str] | None:
-            lines = [line for line in self.lines if re.search(pattern, line)]
+            lines = self.logged(pattern)
             return lines if len(lines) >= count else None
 
         result: list[str] = self.until(found, f"{count} x {pattern!r}")
