@@ -1,4 +1,4 @@
-"""`cordata group list|rename|remove`."""
+"""`cordata group list|remove`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLUMNS = (
 
 @click.group()
 def group() -> None:
-    """Consumer groups: list them with their open messages, rename, remove.
+    """Consumer groups: list them with their open messages, remove one.
 
     A group receives the events of its type from the first start of a worker with its handler until
     it is removed here, whether workers run or not. GROUP is its name, by default
@@ -52,32 +52,6 @@ def list_(operator: Operator) -> int:
     found = operator.run(lambda ctx: Groups(ctx.store).read())
     show_page([asdict(one) for one in found], _COLUMNS, next=None, json_=operator.json)
     return 0
-
-
-@group.command(
-    short_help="Rename one.",
-    epilog="""Example: cordata group rename shop.send_voucher shop.mail_voucher
-
-Exit codes: 0 done, 1 no such group, or a worker has claimed messages of it, 130 stopped by
-Ctrl-C.""",
-)
-@click.argument("old")
-@click.argument("new")
-@operator_options
-def rename(operator: Operator, old: str, new: str) -> int:
-    """Rename a group whose handler has another name in the next version of the application.
-
-    Its messages, dead letters and marks of handled events are moved. Stop the workers that serve
-    the group, rename it, then start those of the next version. If these were started before, the
-    two groups are merged, and an event that either has handled is not handled again.
-    """
-    from cordata.broker.inspection import Groups
-
-    async def act(ctx: Context, counter: Counter) -> CommandResult:
-        count = await Groups(ctx.store).rename(old, new, progress=counter)
-        return CommandResult(count=count, note=f"; {old} is now {new}")
-
-    return operator.carry_out("messages moved", act)
 
 
 @group.command(

@@ -137,7 +137,7 @@ async def test_membership_goes_on_when_the_process_has_no_descriptor_left(tmp_pa
     class Exhausted(Queue):
         asked = 0
 
-        async def release_orphans(self, held: Collection[MessageId]) -> None:
+        async def give_back_orphans(self, held: Collection[MessageId]) -> None:
             self.asked += 1
             if self.asked > 1:
                 raise OSError(errno.EMFILE, "Too many open files")
@@ -228,7 +228,7 @@ async def test_group_that_no_process_has_is_reported_once_and_keeps_its_events(
         assert [one.__dict__["MESSAGE_ID"] for one in errors] == [events.GROUP_ABSENT]
         assert "no process has had the consumer group t.gone since" in errors[0].getMessage()
         assert len(await rows(store, "messages")) == 3
-        assert await Groups(store).rename("t.gone", "t.there") == 3
+        assert await Groups(store).remove("t.gone") == 3
         assert await service.run_once(ctx) == []
 
 

@@ -1,7 +1,7 @@
 """Events, dead letters and groups as an operator sees and corrects them."""
 
 from cordata.broker.inspection.dead import DeadLetters
-from cordata.broker.inspection.group import GroupInUse, Groups
+from cordata.broker.inspection.group import Groups
 from cordata.broker.inspection.outbox import Outbox, delete_done
 from cordata.broker.inspection.record import (
     BadPosition,
@@ -23,7 +23,6 @@ __all__ = [
     "DeadLetters",
     "Filter",
     "Group",
-    "GroupInUse",
     "Groups",
     "Outbox",
     "OutboxEvent",
