@@ -208,15 +208,12 @@ def groups_of(config: BrokerConfig, handlers: Sequence[Handler]) -> list[Group]:
     Raises: ConfigError.
     """
     from cordata.broker.factory import is_store
-    from cordata.broker.group import Group
+    from cordata.broker.group import RELAY, Group
 
     if is_store(config):
         return [Group(one.group, one.type, one.key) for one in handlers]
-    from cordata.broker.redis.relay import GROUP
-
-    relay = Group(GROUP, "*")
     return [
-        relay,
+        Group(RELAY, "*"),
         *(Group(one.group, one.type, one.key, "store" if one.key else "redis") for one in handlers),
     ]
 

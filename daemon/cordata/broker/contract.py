@@ -41,7 +41,7 @@ class Broker(Protocol):
         """
         ...
 
-    async def release_orphans(self, held: Collection[MessageId]) -> None:
+    async def give_back_orphans(self, held: Collection[MessageId]) -> None:
         """Give back claims of this process that are missing in `held` at two calls in a row.
 
         Such claims remain when the answer to a claim was lost.

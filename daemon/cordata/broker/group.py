@@ -16,6 +16,8 @@ from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 log = logger("cordata.engine")
 
+#: The group of the relays to Redis, which runs no handler: see broker/redis/relay.py.
+RELAY = "redis"
 _LOOK_S = 0.05
 
 

@@ -96,7 +96,7 @@ class QueueDepth(Struct, frozen=True, kw_only=True):
 
 def give_back(message: Message) -> Outcome:
     """The outcome of a message that was not attempted."""
-    return Outcome(message=message, verdict=Verdict.BACK)
+    return Outcome(message=message, verdict=Verdict.GIVEN_BACK)
 
 
 ClaimLimits = Mapping[str, ClaimLimit]

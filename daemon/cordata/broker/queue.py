@@ -17,10 +17,11 @@ import asyncio
 import heapq
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cordata.broker.contract import Broker
+from cordata.broker.group import RELAY
 from cordata.broker.message import Claimed, ClaimLimits, Message, MessageId, Outcome, QueueDepth
 from cordata.core.message_state import DIED, Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import Backoff
@@ -33,11 +34,9 @@ log = logger("cordata.engine")
 _WAIT_S = 3600.0
 #: Scheduled messages that one unit makes ready at most.
 _PROMOTED = 500
-#: The group that runs no handler: see broker/redis/relay.py.
-_RELAY = "redis"
 #: The defaults of [engine] retry_min_s and retry_max_s.
 _BACKOFF = Backoff(1.0, 300.0)
-#: Below and beyond every position.
+#: Below and beyond every position of a message; the lowest and highest priority.
 _FIRST, _LAST = -1, 2**63 - 1
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 
@@ -98,24 +97,24 @@ class Queue(Broker):
             await self._settle(tx, outcomes)
             if not limits:
                 return (), frozenset()
-            number = random.getrandbits(62) + 1
-            promoted = self._is_due(tx.now_us) and await tx.execute(
-                "queue.promote", now_us=tx.now_us, limit=_PROMOTED
-            )
+            claim = random.getrandbits(62) + 1
+            promoted = 0
+            if self._is_due(tx.now_us):
+                promoted = await tx.execute("queue.promote", now_us=tx.now_us, limit=_PROMOTED)
             if self._suspects:
                 await self._read_next(tx, limits)  # another process may have taken them
             if self._suspects:
                 if not suspect_allowed:
                     return (), frozenset()  # its messages end, and then it may claim the suspect
-                if suspects := await self._claim_suspect(tx, limits, number):
+                if suspects := await self._claim_suspect(tx, limits, claim):
                     return suspects, frozenset()
-            rows = await self._claim_unkeyed(tx, limits, number)
-            rows += await self._claim_keyed(tx, limits, number, cursors)
+            rows = await self._claim_unkeyed(tx, limits, claim)
+            rows += await self._claim_keyed(tx, limits, claim, cursors)
             more = frozenset(limits) if promoted == _PROMOTED else _full(limits, rows)
             if more != set(limits) and self._store.dialect == "sqlite":
                 await self._read_next(tx, limits)
             if self._suspects and suspect_allowed and not rows:
-                rows = await self._claim_suspect(tx, limits, number)
+                rows = await self._claim_suspect(tx, limits, claim)
             # Without a sync a crash of the database may undo the claim, and another process claims
             # the messages while this one still handles them. That is harmless: the rows no longer
             # have this one's claim number, so its effects are refused. But messages of a key would
@@ -190,7 +189,9 @@ class Queue(Broker):
         for outcome in outcomes:
             if outcome.message.claim and outcome.verdict is not Verdict.DONE:
                 await self._settle_unfinished(tx, outcome)
-        if any(o.verdict is Verdict.BACK or o.message.order_key is not None for o in outcomes):
+        if any(
+            o.verdict is Verdict.GIVEN_BACK or o.message.order_key is not None for o in outcomes
+        ):
             tx.notify(CLAIMABLE_TOPIC)  # others may claim it, or the next message of its key
 
     async def _settle_done(self, tx: Tx, messages: Sequence[Message]) -> None:
@@ -198,7 +199,7 @@ class Queue(Broker):
             settled = json.dumps([[m.event_id, m.group, m.claim] for m in messages])
             await tx.write("queue.done", settled=settled, now_us=tx.now_us)
             return
-        claims = {(m.group, m.claim): list[str]() for m in messages}
+        claims = defaultdict[tuple[str, int], list[str]](list)
         for m in messages:
             claims[m.group, m.claim].append(m.event_id)
         for (group, claim), event_ids in claims.items():
@@ -210,7 +211,7 @@ class Queue(Broker):
         """Settle a message that is not done: given back, to be retried, or a dead letter."""
         message, verdict = outcome.message, outcome.verdict
         row = {"event_id": message.event_id, "group": message.group, "claim": message.claim}
-        if verdict is Verdict.BACK:
+        if verdict is Verdict.GIVEN_BACK:
             await tx.write("queue.give_back", **row)
         elif verdict is Verdict.DEAD and _is_deleted(outcome):
             await tx.write(
@@ -234,32 +235,40 @@ class Queue(Broker):
                 history=outcome.history if retry else message.history,
             )
 
-    async def _claim_unkeyed(self, tx: Tx, limits: ClaimLimits, number: int) -> list[Row]:
+    async def _claim_unkeyed(self, tx: Tx, limits: ClaimLimits, claim: int) -> list[Row]:
         ranges = [
             {"group": group, "least": least, "most": most, "count": count}
             for group, limit in limits.items()
             for least, most, count in ((0, _HIGHEST, limit.count), (_LOWEST, -1, limit.low))
             if count
         ]
-        claim = {"owner": self._owner, "claim": number}
+        ours = {"owner": self._owner, "claim": claim}
         if self._store.dialect == "postgres":
             rows = await tx.fetch_all(
                 "queue.claim_all",
-                **claim,
+                **ours,
                 limits=json.dumps(ranges),
                 groups=json.dumps(list(limits)),
                 now_us=tx.now_us,
             )
             self._note_next(rows[0])
             return [row for row in rows if row["event_id"] is not None]
-        found = [await tx.execute("queue.claim", **one, **claim) for one in ranges]
-        return await self._claimed(tx, number) if any(found) else []
+        found = [await tx.execute("queue.claim", **one, **ours) for one in ranges]
+        return list(await tx.fetch_all("queue.claimed", **ours)) if any(found) else []
 
-    async def _claimed(self, tx: Tx, number: int) -> list[Row]:
-        return list(await tx.fetch_all("queue.claimed", owner=self._owner, claim=number))
+    async def _claim(self, tx: Tx, statement: str, claim: int, **params: object) -> list[Row]:
+        """Claim by a statement that returns the rows, or on SQLite by one that the rows of this
+        claim are read after.
+        """
+        params |= {"owner": self._owner, "claim": claim, "now_us": tx.now_us}
+        if self._store.dialect == "postgres":
+            return list(await tx.fetch_all(statement, **params))
+        if not await tx.execute(statement, **params):
+            return []
+        return list(await tx.fetch_all("queue.claimed", owner=self._owner, claim=claim))
 
     async def _claim_keyed(
-        self, tx: Tx, limits: ClaimLimits, number: int, cursors: dict[str, str]
+        self, tx: Tx, limits: ClaimLimits, claim: int, cursors: dict[str, str]
     ) -> list[Row]:
         rows: list[Row] = []
         for group in sorted(self._keyed & limits.keys()):
@@ -267,52 +276,38 @@ class Queue(Broker):
             if not limit.count:
                 continue
             await tx.fetch_one("queue.lock_group", group=group)
-            found = await self._walk(tx, group, after, limit.count, limit.run, number + 1)
+            # A claim of its own for each statement: SQLite reads back all rows of one.
+            found = await self._claim_keys(tx, group, after, limit.count, limit.run, claim + 1)
             left = limit.count - len({row["order_key"] for row in found})
             if after is not None and left > 0:  # from the first key on
-                found += await self._walk(tx, group, None, left, limit.run, number + 2)
+                found += await self._claim_keys(tx, group, None, left, limit.run, claim + 2)
             if found:
                 cursors[group] = found[-1]["order_key"]
             rows += found
-            number += 2
+            claim += 2
         return rows
 
-    async def _walk(
-        self, tx: Tx, group: str, after: str | None, count: int, run: int, number: int
+    async def _claim_keys(
+        self, tx: Tx, group: str, after: str | None, count: int, run: int, claim: int
     ) -> list[Row]:
-        params = {
-            "group": group,
-            "after": after or "",
-            "after_position": _FIRST if after is None else _LAST,
-            "count": count,
-            "run": run,
-            "owner": self._owner,
-            "claim": number,
-            "now_us": tx.now_us,
-        }
-        if self._store.dialect == "postgres":
-            return list(await tx.fetch_all("queue.claim_keys", **params))
-        if not await tx.execute("queue.claim_keys", **params):
-            return []
-        found = await self._claimed(tx, number)
+        found = await self._claim(
+            tx,
+            "queue.claim_keys",
+            claim,
+            group=group,
+            after=after or "",
+            after_position=_FIRST if after is None else _LAST,
+            count=count,
+            run=run,
+        )
         return sorted(found, key=lambda row: row["order_key"])  # stable: the order within a key
 
-    async def _claim_suspect(self, tx: Tx, limits: ClaimLimits, number: int) -> list[Row]:
+    async def _claim_suspect(self, tx: Tx, limits: ClaimLimits, claim: int) -> list[Row]:
         for group in sorted(self._keyed & limits.keys()):
             await tx.fetch_one("queue.lock_group", group=group)
-        params = {
-            "groups": json.dumps(list(limits)),
-            "owner": self._owner,
-            "claim": number,
-            "now_us": tx.now_us,
-        }
-        if self._store.dialect == "postgres":
-            return list(await tx.fetch_all("queue.claim_suspect", **params))
-        if not await tx.execute("queue.claim_suspect", **params):
-            return []
-        return await self._claimed(tx, number)
+        return await self._claim(tx, "queue.claim_suspect", claim, groups=json.dumps(list(limits)))
 
-    async def release_orphans(self, held: Collection[MessageId]) -> None:
+    async def give_back_orphans(self, held: Collection[MessageId]) -> None:
         """As in Broker; the lease itself is a row of `process`."""
         rows = await self._store.read(lambda tx: tx.fetch_all("queue.held", owner=self._owner))
         unknown = frozenset(
@@ -332,8 +327,8 @@ class Queue(Broker):
         await self._store.run(unit)
 
     async def reclaim(self, owner: str, *, is_dead: bool) -> int:
-        """As in Broker. If it held only one message, that one has used up an attempt; several
-        become suspects.
+        """As in Broker. All its messages become suspects. One that was alone, or a suspect already,
+        has also failed an attempt.
         """
 
         async def unit(tx: Tx) -> int:
@@ -342,10 +337,10 @@ class Queue(Broker):
                 return 0
             await tx.write("queue.delete_handled", owner=owner)
             rows = await tx.fetch_all("queue.held", owner=owner, lock=True)
-            tried = [row for row in rows if row["group"] != _RELAY]
+            tried = [row for row in rows if row["group"] != RELAY]
             for row in tried:
                 if row["suspect"] or len(tried) == 1:
-                    await self._count_death(tx, owner, row)
+                    await self._fail_attempt(tx, owner, row)
             await tx.write("queue.reclaim", owner=owner, now_us=tx.now_us)
             await tx.write("process.leave", id=owner)
             tx.notify(CLAIMABLE_TOPIC)
@@ -356,11 +351,12 @@ class Queue(Broker):
             log.warning("reclaimed %d messages of %s", count, owner)
         return count
 
-    async def _count_death(self, tx: Tx, owner: str, row: Row) -> None:
+    async def _fail_attempt(self, tx: Tx, owner: str, row: Row) -> None:
         attempt, group = row["attempts"], row["group"]
         failure = Failure(attempt=attempt, at=tx.now_us, owner=owner, error=DIED)
         history = add_failure(row["history"], failure)
         ids = {"event_id": row["event_id"], "group": group, "claim": row["claim"]}
+        # A group that this process does not know: another one knows when to give up.
         retries = self._retries.get(group, attempt)
         if after_failure(attempt, retries=retries, permanent=False) is Verdict.DEAD:
             await tx.write("queue.make_dead", **ids, now_us=tx.now_us, history=history)

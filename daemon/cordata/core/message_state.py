@@ -35,7 +35,7 @@ class Verdict(Enum):
     DONE = "done"
     #: Not tried: give it back, as if it had never been claimed. Also when its claim was lost during
     #: the attempt: then this changes nothing.
-    BACK = "back"
+    GIVEN_BACK = "given_back"
     #: The store was not available: try again after a pause, count no attempt.
     DEFER = "defer"
     RETRY = "retry"

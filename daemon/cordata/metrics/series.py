@@ -15,8 +15,8 @@ LONG = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 #: Label values of requests; other methods are "other".
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "other")
 CODES = ("2xx", "3xx", "4xx", "5xx")
-#: How an attempt at a message ended: "back": it was given back, and is not counted as an attempt.
-ATTEMPTS = ("done", "retry", "dead", "defer", "back")
+#: How an attempt at a message ended; "given_back": it is not counted as an attempt.
+ATTEMPTS = ("done", "retry", "dead", "defer", "given_back")
 #: How a call ended: "failed": the command raised; "error": it did not run to its end.
 CALLS = ("done", "failed", "error")
 MAILS = ("sent", "failed", "later")

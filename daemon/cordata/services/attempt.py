@@ -9,7 +9,7 @@ from types import MappingProxyType
 import msgspec
 
 from cordata import clock, events, trace
-from cordata.broker import Message, Outcome
+from cordata.broker import Message, Outcome, give_back
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, Event, EventContext, derive_context
 from cordata.core.commit_guard import CommitGuard, CommittedTwice
@@ -139,7 +139,7 @@ class Attempts:
             )
         if isinstance(error, ClaimLost):
             log.warning("%s: %s", message.group, error, extra=_extra(message))
-            return Outcome(message=message, verdict=Verdict.BACK)  # changes nothing: no claim left
+            return give_back(message)  # changes nothing: it has no claim any more
         if error is None or ctx.committed or isinstance(error, AlreadySeen):
             return Outcome(message=message, verdict=Verdict.DONE, marked=ctx.committed)
         if is_unavailable(error):

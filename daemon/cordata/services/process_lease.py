@@ -133,7 +133,7 @@ class ProcessLeaseService:
 
     async def _renew(self) -> None:
         await self._lease.renew()
-        await self._broker.release_orphans(self._held())
+        await self._broker.give_back_orphans(self._held())
         self._renewed_deadline = clock.monotonic() + self._lease.lease_s / 3
 
     async def _leave(self) -> None:

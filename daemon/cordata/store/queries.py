@@ -141,7 +141,7 @@ class Query:
         locking.newest, locking.reads = True, False
         return locking
 
-    def rows(self, count: int) -> str:
+    def sql_for_rows(self, count: int) -> str:
         """The SQL of a statement with `:row(...)` for `count` rows, on PostgreSQL."""
         if (sql := self.row_sql.get(count)) is None:
             assert self.around_row is not None

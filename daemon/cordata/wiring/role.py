@@ -123,19 +123,18 @@ def alerting(config: Config, role: str, *, ends_soon: bool = False) -> Iterator[
 
 
 def reload_of(
-    role: Role, *takers: Callable[[Config], None]
+    role: Role, pass_on: Callable[[Config], None] = lambda config: None
 ) -> Callable[[], Coroutine[Any, Any, str]]:
-    """The function for SIGHUP: reads the file again, passes it to `takers`, sets the log level.
+    """The function for SIGHUP: reads the file again, passes it on, sets the log level.
 
-    Other settings need a restart. If a taker raises ConfigError, later ones are not called.
+    Other settings need a restart. `pass_on` raises ConfigError if it refuses the new ones.
     """
 
     async def reload() -> str:
         try:
             path, app = role.loaded.document.path, role.loaded.config.app.import_
             config = build(open_document(path, app), role.app.settings_classes)
-            for take in takers:
-                take(config)
+            pass_on(config)
         except ConfigError as error:
             log.error("not reloaded, the old configuration stays: %s", error)
             return "reload refused: configuration invalid"

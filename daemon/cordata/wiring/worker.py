@@ -6,7 +6,6 @@ import os
 import platform
 import socket
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
@@ -105,7 +104,7 @@ async def run_worker(role: Role) -> int:
                     role=name,
                     notifier=notifier,
                     stop_timeout_s=settings.stop_timeout_s,
-                    reload=reload_of(role, *_takers(http, child)),
+                    reload=reload_of(role, partial(_pass_on, http, child)),
                     tick=metrics.tick if metrics is not None else None,
                 )
                 code = await runner.run()
@@ -279,16 +278,12 @@ def _pool_child(role: Role) -> PoolChildService | None:
     return PoolChildService(spec, pool, SessionStore(sessions, limits))
 
 
-def _takers(
-    http: HttpService | None, child: PoolChildService | None
-) -> list[Callable[[Config], None]]:
-    """Functions that pass a reloaded configuration to the parts of this role that use it."""
-    takers: list[Callable[[Config], None]] = []
+def _pass_on(http: HttpService | None, child: PoolChildService | None, config: Config) -> None:
+    """Pass a reloaded configuration to the parts of this role that use it. Raises: ConfigError."""
     if http is not None:
-        takers.append(lambda config: http.reload(config.http))
+        http.reload(config.http)
     if child is not None:
-        takers.append(lambda new: child.reload(new.pool, log_level=new.log.level.upper()))
-    return takers
+        child.reload(config.pool, log_level=config.log.level.upper())
 
 
 def _add_engine(

@@ -81,7 +81,7 @@ async def test_attempt_does_not_count_when_message_is_given_back_or_put_off(brok
     async with broker() as parts:
         await parts.register({"a": "thing.done"})
         await publish(parts.store, 3)
-        await parts.settle(await parts.claim("a"), Verdict.BACK)
+        await parts.settle(await parts.claim("a"), Verdict.GIVEN_BACK)
         again = await parts.claim("a", owner="other")
         assert [m.attempt for m in again] == [1, 1, 1]
         await parts.settle(again, Verdict.DEFER, "other")
@@ -104,7 +104,7 @@ async def test_outcome_changes_nothing_when_another_process_has_the_message(brok
         messages = await parts.claim("a", owner="slow")
         assert await parts.process("fast").reclaim("slow", is_dead=True) == 2
         (taken,) = await parts.claim("a", owner="fast", suspect_allowed=True)
-        for verdict in (Verdict.BACK, Verdict.DEAD, Verdict.RETRY, Verdict.DONE):
+        for verdict in (Verdict.GIVEN_BACK, Verdict.DEAD, Verdict.RETRY, Verdict.DONE):
             await parts.settle(messages, verdict, "slow")
         left = [(row["state"], row["owner"]) for row in await rows(parts.store, "messages")]
         assert sorted(left, key=str) == [("claimed", "fast"), ("ready", None)]
@@ -118,7 +118,7 @@ async def test_settling_twice_changes_nothing(broker: Open) -> None:
         await parts.register({"a": "thing.done"})
         await publish(parts.store, 4)
         messages = await parts.claim("a")
-        verdicts = (Verdict.DONE, Verdict.RETRY, Verdict.DEAD, Verdict.BACK)
+        verdicts = (Verdict.DONE, Verdict.RETRY, Verdict.DEAD, Verdict.GIVEN_BACK)
         for _ in range(2):
             for message, verdict in zip(messages, verdicts, strict=True):
                 await parts.settle([message], verdict, delay_us=3_600_000_000)
@@ -182,13 +182,13 @@ async def test_claim_that_its_process_does_not_know_goes_back_at_the_second_look
         await publish(parts.store, 3)
         messages = await parts.claim("a")
         known = [m.id for m in messages[:1]]
-        await parts.process().release_orphans(known)
+        await parts.process().give_back_orphans(known)
         assert await parts.claim("a", owner="other") == []
-        await parts.process().release_orphans(known)
+        await parts.process().give_back_orphans(known)
         again = await parts.claim("a", owner="other")
         assert [m.event_id for m in again] == [m.event_id for m in messages[1:]]
         assert [m.attempt for m in again] == [1, 1]
-        await parts.process().release_orphans(known)
+        await parts.process().give_back_orphans(known)
         assert await parts.claim("a", owner="other") == []
 
 

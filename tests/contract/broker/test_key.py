@@ -114,7 +114,7 @@ async def test_retry_holds_back_its_own_key_only(broker: Open) -> None:
         assert by_key(messages) == {"k": [1, 2], "l": [4, 5]}
         failed = outcome(messages[0], Verdict.RETRY, delay_us=200_000)
         rest = [outcome(m, Verdict.DONE) for m in messages[2:]]
-        outcomes = [failed, outcome(messages[1], Verdict.BACK), *rest]
+        outcomes = [failed, outcome(messages[1], Verdict.GIVEN_BACK), *rest]
         before = parts.store.now_us()
         claimed = await parts.process().settle_and_claim(
             outcomes, {"a": ClaimLimit(count=9, low=9, run=9)}
@@ -160,7 +160,7 @@ async def test_run_comes_back_in_order_when_given_back_piece_by_piece(broker: Op
         messages = await parts.claim("a", owner="one", run=6)
         assert numbers(messages) == [0, 1, 2, 3, 4, 5]
         for piece in (messages[3:4], messages[1:3], messages[4:]):
-            await parts.settle(piece, Verdict.BACK, "one")
+            await parts.settle(piece, Verdict.GIVEN_BACK, "one")
             assert await parts.claim("a") == []
         await parts.settle(messages[:1], Verdict.RETRY, "one")
         assert await handle_all(parts) == list(range(8))
@@ -338,7 +338,7 @@ async def test_order_holds_when_several_processes_publish_fail_and_die(broker: O
         for message in messages:
             key, luck = message.order_key or "", rng.random()
             if key in blocked:
-                found.append(outcome(message, Verdict.BACK))
+                found.append(outcome(message, Verdict.GIVEN_BACK))
             elif luck < 0.1:
                 found.append(outcome(message, Verdict.RETRY, delay_us=rng.randrange(20_000)))
                 blocked.add(key)

@@ -16,11 +16,10 @@ from tests.integration.redis.stores import PREFIX, url_of
 from tests.processes import joined
 
 from cordata.broker import ClaimLimit, Message, Outcome, Queue
-from cordata.broker.group import Group, register
+from cordata.broker.group import RELAY, Group, register
 from cordata.broker.redis.address import parse_url
 from cordata.broker.redis.broker import RedisBroker
 from cordata.broker.redis.reconciler import Reconciler
-from cordata.broker.redis.relay import GROUP
 from cordata.broker.redis.server import RedisServer
 from cordata.broker.redis.stream import Keys
 from cordata.core.message_state import Verdict
@@ -101,7 +100,7 @@ class RedisParts:
             Group(name, type, name in self.keyed, _kind(name, keyed))
             for name, type in groups.items()
         ]
-        await register(self.store, [Group(GROUP, "*"), *wanted])
+        await register(self.store, [Group(RELAY, "*"), *wanted])
 
     async def relay_all(self, name: str = "me") -> int:
         """Relay whatever is due."""

@@ -109,7 +109,7 @@ async def test_nothing_is_lost_or_doubled_when_a_process_was_taken_for_dead_and_
         await leave(parts, "slow")
         await parts.reconciler.run_once()
         await parts.settle(messages[1:2], Verdict.RETRY, owner="slow")
-        await parts.settle(messages[2:3], Verdict.BACK, owner="slow")
+        await parts.settle(messages[2:3], Verdict.GIVEN_BACK, owner="slow")
         await parts.settle(messages[3:4], owner="slow")
         left = {row["event_id"]: row["owner"] for row in await rows(parts.store, "messages")}
         # What it handled after all has a message, too: its handler finds the mark.
@@ -123,7 +123,7 @@ async def test_what_failed_goes_on_in_the_store(state: Path, redis: RedisServer)
         messages = await parts.claim("a")
         await parts.settle(messages[:1], Verdict.RETRY)
         await parts.settle(messages[1:2], Verdict.DEAD)
-        await parts.settle(messages[2:3], Verdict.BACK)
+        await parts.settle(messages[2:3], Verdict.GIVEN_BACK)
         await parts.settle(messages[3:], Verdict.RETRY, delay_us=3_600_000_000)
         assert redis.execute("XPENDING", STREAM, "a")["pending"] <= 1
         attempts = {m.event_id: m.attempt for m in await parts.claim("a")}

@@ -20,7 +20,7 @@ from cordata.pool.client.scheduler import (
     BUDGET_US,
     DEPTH,
     DEPTH_SHORT,
-    STUCK_S,
+    LONG_CALL_S,
     ChildState,
     Scheduler,
 )
@@ -150,7 +150,7 @@ def test_child_that_computes_for_long_gets_one_only_when_all_do(engine: Any) -> 
     long, short = child("0", in_flight=1, busy_since=1.0), child("1", in_flight=1, busy_since=9.999)
     scheduler = pool(long, short)
     assert scheduler.choose(call(engine), 10.0) is short
-    later = 10.0 + STUCK_S
+    later = 10.0 + LONG_CALL_S
     assert scheduler.choose(call(engine), later) in (long, short)
     busy(engine, long, 1)
     busy(engine, short, 1)

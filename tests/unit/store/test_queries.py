@@ -96,7 +96,7 @@ def test_row_is_repeated_only_where_the_statement_says_so() -> None:
     (query,) = parse(f"-- name: a\n{text}", "a.sql", [], "postgres")
     assert query.params == ("b", "c")
     assert "(VALUES ($1, $2)) AS n" in query.sql
-    assert query.rows(2) == query.sql.replace("($1, $2)", "($1, $2), ($3, $4)")
+    assert query.sql_for_rows(2) == query.sql.replace("($1, $2)", "($1, $2), ($3, $4)")
     (query,) = parse(f"-- name: a\n{text}", "a.sql", [], "sqlite")
     assert "(VALUES (?, ?)) AS n" in query.sql
     problems: list[str] = []

@@ -23,6 +23,7 @@ from redis.exceptions import ResponseError
 
 from cordata import clock
 from cordata.broker.contract import Broker
+from cordata.broker.group import RELAY
 from cordata.broker.message import (
     Claimed,
     ClaimLimit,
@@ -35,7 +36,7 @@ from cordata.broker.message import (
 from cordata.broker.queue import Queue, depth_of
 from cordata.broker.redis.consumer import Consumer
 from cordata.broker.redis.pending import move_claims
-from cordata.broker.redis.relay import GROUP, Relay
+from cordata.broker.redis.relay import Relay
 from cordata.broker.redis.server import RedisServer
 from cordata.broker.redis.state import NEW, REDIS_TOPIC, load, make_groups
 from cordata.broker.redis.stream import Keys
@@ -173,10 +174,10 @@ class RedisBroker(Broker):
             self._look_deadline = min(self._look_deadline, now + max(due_in_s, 0.0))
         return claimed
 
-    async def release_orphans(self, held: Collection[MessageId]) -> None:
+    async def give_back_orphans(self, held: Collection[MessageId]) -> None:
         """As in Broker."""
-        await self._queue.release_orphans({*held, *self.relay.held})
-        await self._consumer.release_orphans(held)
+        await self._queue.give_back_orphans({*held, *self.relay.held})
+        await self._consumer.give_back_orphans(held)
 
     async def reclaim(self, owner: str, *, is_dead: bool) -> int:
         """As in Broker. Its pending entries move to the store, and are reclaimed there."""
@@ -219,7 +220,7 @@ class RedisBroker(Broker):
         names = json.dumps(list(groups))
 
         async def unit(tx: Tx) -> QueueDepth:
-            found = await depth_of(tx, [*groups, GROUP])
+            found = await depth_of(tx, [*groups, RELAY])
             left = await tx.fetch_one("redis.left", groups=names)
             return QueueDepth(
                 ready=found.ready, claimed=found.claimed + (left is not None), dead=found.dead

@@ -67,7 +67,7 @@ class Consumer:
         self._types: dict[str, str] = {}
         #: Read and not settled.
         self._held: dict[MessageId, Message] = {}
-        #: Messages that the caller of the last `release_orphans` did not know.
+        #: Messages that the caller of the last `give_back_orphans` did not know.
         self._unknown: frozenset[MessageId] = frozenset()
         #: Handled messages without a mark, since their handlers wrote nothing.
         self._unmarked: dict[MessageId, Message] = {}
@@ -376,7 +376,7 @@ class Consumer:
             if timer is None:
                 timer = loop.call_later(_ACKNOWLEDGE_S, acknowledge)
 
-    async def release_orphans(self, held: Collection[MessageId]) -> None:
+    async def give_back_orphans(self, held: Collection[MessageId]) -> None:
         """Give back messages of this consumer that are missing in `held` at two calls in a row.
 
         Raises: StoreUnavailable.
@@ -441,7 +441,7 @@ def _row(outcome: Outcome, now_us: int) -> list[object]:
     """[event id, group, state, attempts, next_at, history, dead_at, marked, owner, claim]"""
     message, is_dead = outcome.message, outcome.verdict is Verdict.DEAD
     is_counted = outcome.verdict in (Verdict.RETRY, Verdict.DEAD)
-    delay_us = 0 if outcome.verdict is Verdict.BACK else outcome.delay_us
+    delay_us = 0 if outcome.verdict is Verdict.GIVEN_BACK else outcome.delay_us
     return [
         message.event_id,
         message.group,

@@ -23,6 +23,7 @@ from redis.exceptions import ResponseError
 
 from cordata import clock, events
 from cordata.broker.contract import Broker
+from cordata.broker.group import RELAY
 from cordata.broker.message import ClaimLimit, Message, MessageId, Outcome
 from cordata.broker.redis.server import WRONG_TYPE, RedisServer, describe
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
@@ -35,8 +36,6 @@ from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
-#: The consumer group of the relays.
-GROUP = "redis"
 #: A running primary examines a new Redis within this time.
 _PRIMARY_S = 30.0
 #: Messages of one claim.
@@ -152,14 +151,14 @@ class Relay:
             await self.give_back()
             raise
         outcomes = list(self._outcomes)
-        wants = {GROUP: ClaimLimit(count=_BATCH, low=_BATCH)}
+        wants = {RELAY: ClaimLimit(count=_BATCH, low=_BATCH)}
         claimed = await self._queue.settle_and_claim(outcomes, wants, suspect_allowed=True)
         del self._outcomes[: len(outcomes)]
         self._held = claimed.messages
         if self._held:
             await self._relay()
         self.trouble, self._refusals = "", 0
-        more = GROUP in claimed.more or (claimed.suspects and bool(claimed.messages))
+        more = RELAY in claimed.more or (claimed.suspects and bool(claimed.messages))
         return Relayed(len(claimed.messages), more, claimed.next_at)
 
     async def give_back(self) -> None:

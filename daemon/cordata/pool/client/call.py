@@ -95,7 +95,7 @@ class Call(Struct, eq=False):
     #: The reader of its parts; None: it has one result.
     stream: Stream | None = None
     #: The deadline is the client's default, until a child has sent the options of the command.
-    provisional: bool = False
+    deadline_is_default: bool = False
     traceparent: str = ""
     # Then its state, which the runner changes from `submit` on.
     #: Its number in this client, in order of arrival.
@@ -113,7 +113,7 @@ class Call(Struct, eq=False):
     child: Any = None
     number: int = 0
     #: It is being revoked, and fails with this error afterwards.
-    late: Exception | None = None
+    late_error: Exception | None = None
 
     def __repr__(self) -> str:
         """Without the arguments, which may be personal data."""

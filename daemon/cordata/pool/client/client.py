@@ -182,10 +182,10 @@ class Client:
     ) -> Call:
         """As `start`, with arguments that are MessagePack already: an array and a map."""
         config, runner = self._config_of(command), self._runner
-        provisional = False
+        deadline_is_default = False
         if timeout is None:
             options = runner.options.get(command)
-            provisional = options is None
+            deadline_is_default = options is None
             timeout = options.timeout_s if options is not None else None
             if timeout is None:
                 timeout = self._default_timeout_s(config)
@@ -209,7 +209,7 @@ class Client:
             cause,
             unpack if type is None else decoder_of(type),
             stream,
-            provisional,
+            deadline_is_default,
             carried(cause),
         )
         if stream is not None:

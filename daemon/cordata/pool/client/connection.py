@@ -81,17 +81,17 @@ class Connection:
             status.close()
             raise
         self.status = status
-        #: The last value of `begun`, once the connection is closed.
-        self._begun = 0
+        #: The final `last_begun`, once the connection is closed.
+        self._last_begun = 0
         self.child = ChildState(address, status)
         #: Of the child, from its Welcome.
         self.pid = 0
         self._loop.add_reader(self._socket, self._readable)
 
     @property
-    def begun(self) -> int:
+    def last_begun(self) -> int:
         """Number of the last call that the child began; those after it have not begun."""
-        return self._begun if self.closed else self._page.begun
+        return self._last_begun if self.closed else self._page.begun
 
     def welcome(self, packet: protocol.Welcome) -> None:
         """Apply the Welcome: the child takes calls of these commands."""
@@ -138,9 +138,15 @@ class Connection:
         """Let the child send `count` more parts."""
         self._post(protocol.encode(protocol.Credit(call.number, count)))
 
+    @property
+    def has_unbegun_calls(self) -> bool:
+        """Whether the child has calls of this client that it has not begun."""
+        calls = self.child.calls
+        return bool(calls) and self.last_begun < next(reversed(calls))
+
     def revoke(self, number: int, revoked: Callable[[Connection, int], None]) -> None:
-        """Let no call up to this number begin any more; calls `revoked` as soon as `begun` is final
-        for them.
+        """Let no call up to this number begin any more; calls `revoked` as soon as it is final
+        which of them have begun.
         """
         if not self.closed:
             self._page.revoke(number)
@@ -152,7 +158,7 @@ class Connection:
             return
         if not forked:
             self._page.revoke(self._number)  # a child that is alive must not begin them any more
-        self._begun = self._page.begun
+        self._last_begun = self._page.begun
         self.closed = True
         self._page.close()  # it holds a descriptor
         if not forked:

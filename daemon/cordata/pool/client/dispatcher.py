@@ -6,8 +6,8 @@
               |---- not begun: its child left, died, or computes too long (revoked) -------|
               '---- begun, its child died, and it is idempotent: with the remaining time --'
 ```
-`_lost` and `_settle_after_death` decide about a call whose child died. A call that is over for its
-caller still counts for its child until the child has answered, or is gone.
+`_on_lost` and `_settle_after_death` decide about a call whose child died. A call that is over for
+its caller still counts for its child until the child has answered, or is gone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from cordata.pool.client.connection import Connection
 from cordata.pool.client.control_client import ControlClient
 from cordata.pool.client.deadlines import Deadlines
 from cordata.pool.client.directory import Directory
-from cordata.pool.client.scheduler import STUCK_S, ChildState, Scheduler
+from cordata.pool.client.scheduler import LONG_CALL_S, ChildState, Scheduler
 from cordata.pool.client.suggestion import nearest
 from cordata.pool.client.values import FORKED, bounded, error_of, new_client_id
 from cordata.pool.shared import protocol
@@ -104,11 +104,11 @@ class Dispatcher:
         self._sessions: OrderedDict[str, tuple[str, str]] = OrderedDict()
         first = self._configured.get(DEFAULT_POOL, PoolConfig())
         self._breaker = CircuitBreaker(first.poison_limit, first.poison_pause_s)
-        self._deadlines: Deadlines[Call] = Deadlines(self._deadline_passed)
+        self._deadlines: Deadlines[Call] = Deadlines(self._on_deadline)
         self._check_timer: asyncio.TimerHandle | None = None
-        self._check_pause_s = STUCK_S
+        self._check_pause_s = LONG_CALL_S
         self._connect_timer: asyncio.TimerHandle | None = None
-        self._last = 0
+        self._last_sequence = 0
         #: Calls that were refused since the last line about it, and when there may be another.
         self._saturated, self._log_saturation_at = 0, 0.0
         self.closed = False
@@ -150,12 +150,12 @@ class Dispatcher:
         if self._directory is None:
             self.open()
         now = call.enqueued
-        self._last += 1
-        call.sequence = self._last
+        self._last_sequence += 1
+        call.sequence = self._last_sequence
         if trace.exporter is not None and (call.request_id or call.traceparent):
             self._export_at_end(trace.exporter, call)
         call.pool = self._pool_of(call.command)
-        pool = self._pools.get(call.pool) or self._scheduler(call.pool)
+        pool = self._get_or_create_pool(call.pool)
         try:
             self._breaker.check(call.command, now)
             if call.command not in pool.commands:
@@ -191,8 +191,8 @@ class Dispatcher:
         elif call in self._nested:
             self._nested.remove(call)
         elif connection is not None and connection.child.calls.get(call.number) is call:
-            if connection.begun < call.number:
-                connection.revoke(call.number, self._revoked)
+            if connection.last_begun < call.number:
+                connection.revoke(call.number, self._on_revoked)
             connection.cancel(call)
             if hard:
                 self._kill(connection, call)
@@ -220,8 +220,8 @@ class Dispatcher:
             if self._loop is not None and self._loop is not loop:
                 raise PoolClosed("the client belongs to another event loop")
             self._loop = loop
-            self._directory = Directory(self._path, self._changed)
-            self._changed()
+            self._directory = Directory(self._path, self._on_directory_change)
+            self._on_directory_change()
 
     @property
     def workers(self) -> dict[tuple[str, str], Path]:
@@ -263,7 +263,7 @@ class Dispatcher:
                 return name
         return DEFAULT_POOL
 
-    def _scheduler(self, name: str) -> Scheduler:
+    def _get_or_create_pool(self, name: str) -> Scheduler:
         pool = self._pools.get(name)
         if pool is None:
             config = self._configured.get(name) or PoolConfig()
@@ -354,7 +354,8 @@ class Dispatcher:
         if pool.queue.count:
             now = monotonic()
             while pool.queue.count and (pair := pool.next_pair(now)) is not None:
-                self._send(pair[1], pair[0])
+                child, call = pair
+                self._send(call, child)
         if self._nested:
             waiting, self._nested = self._nested, []
             for call in waiting:
@@ -365,8 +366,8 @@ class Dispatcher:
     def _requeue(self, call: Call) -> None:
         """Put an unfinished call back to its former place in the queue."""
         now = monotonic()
-        call.child, call.late = None, None
-        pool = self._scheduler(call.pool)
+        call.child, call.late_error = None, None
+        pool = self._get_or_create_pool(call.pool)
         try:
             if now >= call.deadline:
                 text = "the deadline passed as its child went away"
@@ -376,9 +377,10 @@ class Dispatcher:
         except CordataError as error:
             self._fail(call, error)
             return
-        if call.nested or call.session:
-            if self._assign(pool, call, now):
-                return
+        # The others wait for their turn. A nested call must not wait behind its caller, and one of
+        # a session may have to fail if its worker is busy.
+        if (call.nested or call.session) and self._assign(pool, call, now):
+            return
         pool.queue.add(call, back=True)
         self._send_waiting(pool)
         self._check_children_soon()
@@ -410,7 +412,7 @@ class Dispatcher:
 
     # --- what children say ---
 
-    def _received(self, connection: Connection, messages: list[protocol.FromChild]) -> None:
+    def _on_messages(self, connection: Connection, messages: list[protocol.FromChild]) -> None:
         """Handle messages of a child."""
         child = connection.child
         pool = self._pools[connection.address.pool]
@@ -420,7 +422,7 @@ class Dispatcher:
                 self.options = {**self.options, **child.commands, **self._declared}
                 pool.learn()
                 self._set_declared_deadlines()
-                self._welcomed(connection)
+                self._on_welcome(connection)
                 continue
             if isinstance(message, protocol.Chunk):
                 call = child.calls.get(message.number)
@@ -430,11 +432,11 @@ class Dispatcher:
             call = child.calls.pop(message.number, None)
             if call is None:
                 if isinstance(message, protocol.Failure) and message.number == 0:
-                    self._refused(connection, error_of(message))
+                    self._on_refusal(connection, error_of(message))
                     return
                 continue  # it was revoked
             if isinstance(message, protocol.NotRun):
-                self._not_run(connection, call, message)
+                self._on_not_run(connection, call, message)
                 continue
             self._deadlines.clear(call)
             self._breaker.succeeded(call.command)
@@ -458,15 +460,15 @@ class Dispatcher:
             while (following := pool.next_call(child, now)) is not None:
                 self._send(following, child)
 
-    def _writable(self, connection: Connection) -> None:
+    def _on_writable(self, connection: Connection) -> None:
         """The socket of a child takes calls again."""
         self._send_waiting(self._pools[connection.address.pool])
 
-    def _lost(self, connection: Connection) -> None:
+    def _on_lost(self, connection: Connection) -> None:
         """A connection ended. A call that its child had begun is settled when the worker has said
         how the child died; the others go to another child.
         """
-        last_begun = connection.begun
+        last_begun = connection.last_begun
         connection.close()
         self._connections.pop(connection.child, None)
         self._connect_later()  # the child may be alive and have ended only this connection
@@ -476,13 +478,13 @@ class Dispatcher:
         for number, call in calls.items():
             if number <= last_begun:
                 self._ask_death(connection, call)
-            elif call.late is not None:
-                self._fail(call, call.late)
+            elif call.late_error is not None:
+                self._fail(call, call.late_error)
             elif not call.done():
                 self._requeue(call)
         self._recheck_commands(pool)
 
-    def _welcomed(self, connection: Connection) -> None:
+    def _on_welcome(self, connection: Connection) -> None:
         for pool in list(self._pools.values()):
             self._recheck_commands(pool)
         self._send_waiting(self._pools[connection.address.pool])
@@ -491,10 +493,10 @@ class Dispatcher:
         """Replace the client's default deadline of waiting calls by that of their command."""
         waiting = [call for pool in self._pools.values() for call in pool.queue.calls()]
         for call in waiting + self._nested:
-            options = self.options.get(call.command) if call.provisional else None
+            options = self.options.get(call.command) if call.deadline_is_default else None
             if options is None:
                 continue
-            call.provisional = False
+            call.deadline_is_default = False
             if options.timeout_s is not None:
                 call.deadline = call.enqueued + bounded(options.timeout_s)
                 self._deadlines.set(call, min(call.deadline, call.queue_deadline))
@@ -519,23 +521,23 @@ class Dispatcher:
                     pool.queue.drop(call)
                     self._fail(call, error)
 
-    def _refused(self, connection: Connection, error: Exception) -> None:
+    def _on_refusal(self, connection: Connection, error: Exception) -> None:
         """The child refused this connection."""
         log.warning("child %s refuses this process: %s", connection.address.socket, error)
         pool = self._pools[connection.address.pool]
         if not connection.child.ready:  # it would refuse the next hello, too
             self._unusable.add(connection.address)
-        self._lost(connection)
+        self._on_lost(connection)
         if isinstance(error, ProtocolError) and not pool.children:
             for call in pool.queue.calls():
                 pool.queue.drop(call)
                 self._fail(call, error)
 
-    def _not_run(self, connection: Connection, call: Call, packet: protocol.NotRun) -> None:
+    def _on_not_run(self, connection: Connection, call: Call, packet: protocol.NotRun) -> None:
         if call.done():
             return
-        if call.late is not None:
-            self._fail(call, call.late)
+        if call.late_error is not None:
+            self._fail(call, call.late_error)
         elif packet.reason == "deadline":
             text = "the deadline passed at a child, before it began"
             self._fail(call, DeadlineExceeded(text, ran=call.attempts > 0))
@@ -549,34 +551,34 @@ class Dispatcher:
 
     # --- deadlines, and children that compute for long ---
 
-    def _deadline_passed(self, call: Call) -> None:
+    def _on_deadline(self, call: Call) -> None:
         """The deadline of the call, or of its time in the queue, has passed."""
         now = monotonic()
         connection = self._connection_with(call)
         if call.queued:
             self._pools[call.pool].queue.drop(call)
-            self._fail_late(call, now)
+            self._fail(call, self._late_error(call, now))
         elif call in self._nested:
             self._nested.remove(call)
-            self._fail_late(call, now)
+            self._fail(call, self._late_error(call, now))
         elif connection is None:  # the worker is being asked how the child died
             self._fail(call, DeadlineExceeded("the deadline passed as its child died", ran=True))
-        elif call.number <= connection.begun:
+        elif call.number <= connection.last_begun:
             if now < call.deadline:
                 self._deadlines.set(call, call.deadline)
                 return
             connection.cancel(call)
             self._fail(call, DeadlineExceeded("the deadline passed while it ran", ran=True))
         else:
-            call.late = self._late_error(call, now)
+            call.late_error = self._late_error(call, now)
             self._deadlines.set(call, now + _REVOKE_S)
-            connection.revoke(call.number, self._revoked)
+            connection.revoke(call.number, self._on_revoked)
 
-    def _revoked(self, connection: Connection, number: int) -> None:
-        """Revoking the calls up to this number is complete: `begun` is final for them."""
+    def _on_revoked(self, connection: Connection, number: int) -> None:
+        """Revoking the calls up to this number is complete: `last_begun` is final for them."""
         if connection.closed:
             return
-        last_begun, calls = connection.begun, connection.child.calls
+        last_begun, calls = connection.last_begun, connection.child.calls
         back = []
         for each, call in list(calls.items()):
             if each > number:
@@ -584,12 +586,12 @@ class Dispatcher:
             if each > last_begun:
                 del calls[each]
                 back.append(call)
-            elif call.late is not None and not call.done():
-                call.late = None
-                self._deadline_passed(call)
+            elif call.late_error is not None and not call.done():
+                call.late_error = None
+                self._on_deadline(call)
         for call in back:
-            if call.late is not None:
-                self._fail(call, call.late)
+            if call.late_error is not None:
+                self._fail(call, call.late_error)
             elif not call.done():
                 self._requeue(call)
         self._send_waiting(self._pools[connection.address.pool])
@@ -606,13 +608,9 @@ class Dispatcher:
         text = f"the deadline passed in the queue{more}"
         return DeadlineExceeded(text, ran=call.attempts > 0)
 
-    def _fail_late(self, call: Call, now: float) -> None:
-        """Fail a call that has waited too long."""
-        self._fail(call, self._late_error(call, now))
-
     def _check_children_soon(self) -> None:
         """Check the children again soon, while calls wait for them."""
-        self._check_pause_s = STUCK_S
+        self._check_pause_s = LONG_CALL_S
         if self._check_timer is None and not self.closed:
             self._check_timer = self.loop.call_later(self._check_pause_s, self._check_children)
 
@@ -626,14 +624,11 @@ class Dispatcher:
         for pool in self._pools.values():
             for child, number in pool.misplaced(now):
                 connection = self._connections[child]
-                if connection.begun < number:
-                    connection.revoke(number, self._revoked)
+                if connection.last_begun < number:
+                    connection.revoke(number, self._on_revoked)
             self._send_waiting(pool)
             waiting = waiting or bool(pool.queue.count)
-        waiting = waiting or any(
-            connection.child.calls and connection.begun < next(reversed(connection.child.calls))
-            for connection in self._connections.values()
-        )
+        waiting = waiting or any(one.has_unbegun_calls for one in self._connections.values())
         if waiting and not self.closed:
             self._check_pause_s = min(1.5 * self._check_pause_s, _CHECK_MAX_S)
             self._check_timer = self.loop.call_later(self._check_pause_s, self._check_children)
@@ -668,8 +663,9 @@ class Dispatcher:
     ) -> None:
         """Fail a call that had begun, or run it again. `death` None: the worker did not answer."""
         now = monotonic()
-        known = death is not None and death.known
-        if death is not None and known and not death.reason:
+        if death is not None and not death.known:
+            death = None  # as good as no answer
+        if death is not None and not death.reason:
             if self._breaker.count_death(call.command, now):
                 log.error(
                     "command %s is refused for %g s: it killed %d children in a row",
@@ -688,7 +684,7 @@ class Dispatcher:
             call.attempts += 1
             self._requeue(call)
         else:
-            self._fail(call, _crash_error(connection, call, death if known else None))
+            self._fail(call, _crash_error(connection, call, death))
 
     def _may_run_again(self, connection: Connection, call: Call, now: float) -> bool:
         # The options of the child that ran it: other children may have another version.
@@ -713,7 +709,7 @@ class Dispatcher:
 
     # --- children that come ---
 
-    def _changed(self) -> None:
+    def _on_directory_change(self) -> None:
         """Files of children or workers appeared or disappeared."""
         directory = self._directory
         if directory is None or self.closed:
@@ -721,7 +717,7 @@ class Dispatcher:
         for name in {address.pool for address in directory.children} | {
             pool for pool, _ in directory.workers
         }:
-            self._scheduler(name)
+            self._get_or_create_pool(name)
         for name, pool in self._pools.items():
             pool.workers = {worker for where, worker in directory.workers if where == name}
         self._unusable &= directory.children
@@ -737,9 +733,9 @@ class Dispatcher:
             connection = Connection(
                 address,
                 self._client_id,
-                on_messages=self._received,
-                on_writable=self._writable,
-                on_lost=self._lost,
+                on_messages=self._on_messages,
+                on_writable=self._on_writable,
+                on_lost=self._on_lost,
             )
         except OSError as error:
             log.debug("child %s is not reached: %s", address.socket, error)
@@ -757,7 +753,7 @@ class Dispatcher:
 
     def _connect_again(self) -> None:
         self._connect_timer = None
-        self._changed()
+        self._on_directory_change()
 
 
 def _crash_error(connection: Connection, call: Call, death: protocol.Death | None) -> ChildCrashed:

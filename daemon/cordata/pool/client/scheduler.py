@@ -9,11 +9,11 @@ in the client's queue. The next call goes to
 2. a child with no call in flight: first that of the session's preferred worker, then the one that
    was used last (its caches are warm);
 3. else, the child that has the fewest calls of this client;
-4. else, if all children have run a call for longer than STUCK_S, one without a call of this client:
-   it begins the call as soon as it ends that of another client.
+4. else, if all children have run a call for longer than LONG_CALL_S, one without a call of this
+   client: it begins the call as soon as it ends that of another client.
 
-A call that waits at a child whose current call runs longer than STUCK_S is revoked if another child
-could begin it sooner.
+A call that waits at a child whose current call runs longer than LONG_CALL_S is revoked if another
+child could begin it sooner.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BUDGET_US = 1000
 #: Estimated cost of waking a process: its own time, and the cache misses of others.
 AWAKE_US = 150
 #: A child that has run one call for this long is not expected to begin the next one soon.
-STUCK_S = 0.010
+LONG_CALL_S = 0.010
 #: Workers named in an error text, at most.
 _NAMED = 10
 
@@ -63,10 +63,10 @@ class ChildState:
         """Its worker, and its number among the children of that worker."""
         return self.address.child.place
 
-    def is_stuck(self, now: float) -> bool:
-        """Whether its current call has run for longer than STUCK_S."""
+    def runs_long(self, now: float) -> bool:
+        """Whether its current call has run for longer than LONG_CALL_S."""
         since = self.load.busy_since
-        return since > 0.0 and now - since > STUCK_S
+        return since > 0.0 and now - since > LONG_CALL_S
 
     @property
     def is_free(self) -> bool:
@@ -118,8 +118,8 @@ class Scheduler:
         """
         free: ChildState | None = None
         shallow: ChildState | None = None
-        stuck: ChildState | None = None
-        all_stuck = True
+        long_running: ChildState | None = None
+        all_run_long = True
         run_us = self._run_us.get(call.command, BUDGET_US)
         awake = 0 if prefer else min(DEPTH_SHORT, AWAKE_US // run_us)
         for child in self.children:
@@ -133,17 +133,17 @@ class Scheduler:
             if not ours and not child.load.in_flight:
                 if not prefer or child.place.worker == prefer:
                     return self._used(child)
-                free, all_stuck = free or child, False
-            elif 0 < ours < awake and not child.is_stuck(now):
+                free, all_run_long = free or child, False
+            elif 0 < ours < awake and not child.runs_long(now):
                 return self._used(child)
-            elif child.is_stuck(now):
+            elif child.runs_long(now):
                 if not ours:
-                    stuck = stuck or child
+                    long_running = long_running or child
             else:
-                all_stuck = False
+                all_run_long = False
                 if ours < child.depth and (shallow is None or ours < len(shallow.calls)):
                     shallow = child
-        found = free or shallow or (stuck if all_stuck else None)
+        found = free or shallow or (long_running if all_run_long else None)
         return None if found is None else self._used(found)
 
     def next_call(self, child: ChildState, now: float) -> Call | None:
@@ -157,7 +157,7 @@ class Scheduler:
             or child.blocked
         ):
             return None
-        if not child.load.takes_calls or child.is_stuck(now):
+        if not child.load.takes_calls or child.runs_long(now):
             return None
         return self.queue.take(child.place.worker, child.commands)
 
@@ -168,9 +168,9 @@ class Scheduler:
             call = self.next_call(child, now)
             if call is not None:
                 return child, call
-        if any(child.ready and not child.is_stuck(now) for child in children):
+        if any(child.ready and not child.runs_long(now) for child in children):
             return None
-        for child in children:  # all are stuck: let the next call wait at a child
+        for child in children:  # all run long calls: let the next one wait at a child
             if child.ready and not (child.calls or child.blocked) and child.load.takes_calls:
                 call = self.queue.take(child.place.worker, child.commands)
                 if call is not None:
@@ -189,11 +189,11 @@ class Scheduler:
         """Stuck children with calls to revoke: the child, and the number of the last call that
         another child could begin. The caller has to check whether they have begun.
         """
-        stuck = [child for child in self.children if child.calls and child.is_stuck(now)]
-        if not stuck:
+        long_running = [child for child in self.children if child.calls and child.runs_long(now)]
+        if not long_running:
             return []
         found = []
-        for child in stuck:
+        for child in long_running:
             for number, call in reversed(child.calls.items()):
                 if not call.pinned and self._could_begin(call, child, now):
                     found.append((child, number))
@@ -252,7 +252,7 @@ class Scheduler:
                 continue
             if (
                 call.command in child.commands
-                and not child.is_stuck(now)
+                and not child.runs_long(now)
                 and len(child.calls) < child.depth
             ):
                 return True

@@ -59,7 +59,7 @@ _MAX_WRITES = 100
 #: Sizes of a merged INSERT in rows; each is a prepared statement. With every size up to 16, one
 #: statement takes the rows of most batches, not up to four: a fifth of the server's time, for 2 MB
 #: of its memory a connection.
-_ROWS = (64, 32, 24, *range(16, 1, -1))
+_INSERT_SIZES = (64, 32, 24, *range(16, 1, -1), 1)
 
 
 class _Member:
@@ -100,7 +100,18 @@ class _Statement(NamedTuple):
     sql: str
     args: Sequence[object]
     owners: Sequence[_Member]
-    rows: int | None = None
+    #: How many rows it has to change; None: any number.
+    expected_rows: int | None = None
+
+
+class _WritesFailed(Exception):
+    """Writes of `members` failed, and nothing was committed. No members: the statement that failed
+    was for several, and it is not known for which.
+    """
+
+    def __init__(self, members: Sequence[_Member]) -> None:
+        super().__init__()
+        self.members = members
 
 
 class _NotBatchable(Exception):
@@ -132,7 +143,7 @@ class Batcher:
         self._under_way = 0
         #: Called when no unit waits any more.
         self.on_idle: Callable[[], None] = lambda: None
-        #: Since the start: commits, and units that shared them.
+        #: Since the start: commits, and units that ended, also those that failed or only read.
         self.commits = 0
         self.units = 0
 
@@ -235,7 +246,7 @@ class _Batch:
         self._transaction = Transaction(connection, self._settings, "batch_read")
         #: Units that are still in the batch: without a result, and not running elsewhere.
         self._members: list[_Member] = []
-        #: Whether the events of this batch made messages.
+        #: Whether some consumer group gets an event of this batch; else no consumer is woken.
         self._made_messages = False
 
     async def run(self, members: Sequence[_Member], deadline: float) -> None:
@@ -366,31 +377,33 @@ class _Batch:
 
         Raises: _NotBatchable, InDoubt, ConnectionLost.
         """
-        reads, merge = self._transaction, True
+        reads: Transaction | None = self._transaction
+        merge = True
         for _ in range(_SENDS):
             self._members = [m for m in self._members if not m.entry.future.done()]
             if not self._members:
-                await reads.roll_back()
+                if reads is not None:
+                    await reads.roll_back()
                 return
             transaction = self._transaction = Transaction(self._connection, self._settings, "batch")
-            transaction.follow(reads)
-            failed = await self._send(transaction, arrange(self._members, merge=merge))
-            if failed is None:
+            if reads is not None:
+                transaction.follow(reads)
+            try:
+                await self._send(transaction, arrange(self._members, merge=merge))
+            except _WritesFailed as error:
+                await transaction.roll_back()
+                self._run_alone(error.members)
+                reads = None  # they are over
+                merge = False  # so that the next failure shows which unit it is
+            else:
                 self._answer_all()
                 return
-            await transaction.roll_back()
-            reads = Transaction(self._connection, self._settings, "batch_read")  # not begun
-            merge = False  # so that the next failure shows which unit it is
-            self._run_alone(failed)
         raise _NotBatchable(())
 
-    async def _send(
-        self, transaction: Transaction, statements: Sequence[_Statement]
-    ) -> Iterable[_Member] | None:
-        """Send statements and COMMIT. Returns the units known to have failed, none if the failed
-        statement was for several; None: committed.
+    async def _send(self, transaction: Transaction, statements: Sequence[_Statement]) -> None:
+        """Send statements and COMMIT.
 
-        Raises: _NotBatchable, InDoubt, ConnectionLost.
+        Raises: _WritesFailed, _NotBatchable, InDoubt, ConnectionLost.
         """
         try:
             for statement in statements:
@@ -398,13 +411,14 @@ class _Batch:
         except ConnectionLost:
             raise
         except Exception:  # noqa: BLE001 - a value that cannot be sent
-            return [m for m in self._members if find_unsendable(m.tx.deferred)]
+            unsendable = [m for m in self._members if find_unsendable(m.tx.deferred)]
+            raise _WritesFailed(unsendable) from None
         try:
             results = await transaction.sync()
             failed = [  # they changed another number of rows than their `rows=` says
                 statement.owners
                 for statement, result in zip(statements, results, strict=True)
-                if statement.rows is not None and statement.rows != result.count
+                if statement.expected_rows not in (None, result.count)
             ]
             if not failed:
                 self._made_messages = any(
@@ -413,14 +427,14 @@ class _Batch:
                     if statement.query.name == PUBLISH
                 )
                 await transaction.commit()
-                return None
+                return
         except ServerError as error:
             if not 0 <= error.position < len(statements):
                 raise _NotBatchable(self._members) from None
             failed = [statements[error.position].owners]
         if any(len(owners) > 1 for owners in failed):
-            return ()
-        return dict.fromkeys(owners[0] for owners in failed)
+            raise _WritesFailed([])
+        raise _WritesFailed(list(dict.fromkeys(owners[0] for owners in failed)))
 
     def _answer_all(self) -> None:
         """Answer all units that are left: the batch is on disk."""
@@ -502,12 +516,12 @@ def _merged(like: Call, waiting: Sequence[tuple[_Member, deque[Call]]]) -> list[
             rows.append((member, calls.popleft()))
     found: list[_Statement] = []
     begin = 0
-    for size in (*_ROWS, 1):
+    for size in _INSERT_SIZES:
         while len(rows) - begin >= size:
             chunk = rows[begin : begin + size]
             args = [value for _, call in chunk for value in call.args]
             owners = list(dict.fromkeys(member for member, _ in chunk))
-            sql = query.sql if size == 1 else query.rows(size)
+            sql = query.sql if size == 1 else query.sql_for_rows(size)
             changed = sum(call.rows or 0 for _, call in chunk) if counted else None
             found.append(_Statement(query, sql, args, owners, changed))
             begin += size

@@ -205,10 +205,10 @@ class SessionLease(Lease):
         self._came.clear()
         if locked:
             self._locked, self._deadline = True, trusted_until(sent)
-        self._background = self._tasks.start(self._attend(session))
+        self._background = self._tasks.start(self._take_and_renew(session))
         return bool(locked)
 
-    async def _attend(self, session: Connection) -> None:
+    async def _take_and_renew(self, session: Connection) -> None:
         """Wait in the queue for the lock, then prove the session as long as it is held."""
         try:
             if not self._locked:
