@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +11,6 @@ from cordata.cli.operator import run_in
 from cordata.cli.options import shared
 
 if TYPE_CHECKING:
-    from cordata.app import App
     from cordata.app_loader import Loaded
     from cordata.context import Context
 
@@ -36,17 +31,14 @@ def config() -> None:
 def check(config: str | None, app: str | None, debug: bool) -> int:
     """Check the file, the application and what it registers. Exit code 78: all problems are named.
 
-    Warns of events that are published but handled by no group, and of problems that the application
-    finds in the store, for example secrets of the hub that this master-key cannot open.
+    Warns of problems that the application finds in the store, for example secrets of the hub that
+    this master-key cannot open.
     """
     from cordata.app_loader import load
     from cordata.context_factory import check_start, missing_state
 
     loaded = load(config, app)
     check_start(loaded.config, loaded.app)
-    for place, type_ in unhandled_events(loaded.app, loaded.config.app.import_):
-        text = f"warning: {place} publishes {type_!r}, which no group of this application handles"
-        click.echo(text, err=True)
     if (state := missing_state(loaded.config)) is not None:
         click.echo(f"note: [paths] state {state} does not exist; the service creates it", err=True)
     else:
@@ -75,43 +67,6 @@ def _check_store(loaded: Loaded) -> None:
         return
     for text in found:
         click.echo(f"warning: {text}", err=True)
-
-
-def unhandled_events(app: App, spec: str) -> Iterator[tuple[str, str]]:
-    """Yields (`file:line`, type) for each place that publishes a type without a handler.
-
-    Finds `publish("type", ...)` and `publish(NAME, ...)` in the imported modules of the package of
-    `spec` (`module:attribute`); not a type that is computed when the program runs.
-    """
-    package = spec.partition(":")[0].partition(".")[0]
-    handled = {one.type for one in app.handlers}
-    for name, module in sorted(sys.modules.items()):
-        path = getattr(module, "__file__", None) or ""
-        if name.partition(".")[0] != package or not path.endswith(".py"):
-            continue
-        source = Path(path).read_bytes()
-        if b"publish" not in source:
-            continue  # to parse all of the hub takes longer than all the rest of the command
-        for node in ast.walk(ast.parse(source)):
-            match node:
-                case ast.Call(func=ast.Attribute(attr="publish"), args=[first, *_]):
-                    type_ = _text_of(first, module)
-                    if type_ and type_ not in handled:
-                        yield f"{path}:{node.lineno}", type_
-
-
-def _text_of(node: ast.expr, module: object) -> str | None:
-    """The string that an expression means, if it is a literal or a name of the module."""
-    match node:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.Name(id=name):
-            value = getattr(module, name, None)
-        case ast.Attribute(value=ast.Name(id=owner), attr=name):
-            value = getattr(getattr(module, owner, None), name, None)
-        case _:
-            return None
-    return value if isinstance(value, str) else None
 
 
 @config.command(

@@ -76,32 +76,6 @@ def test_config_check_finds_missing_sql(tmp_path: Path) -> None:
     assert "'lost_sql'" in result.stderr
 
 
-def test_config_check_warns_of_events_that_no_group_handles(tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text(
-        "from cordata import App\n"
-        "app = App('shop')\n"
-        "PAID = 'order.paid'\n"
-        "SENT = 'order.sent'\n"
-        "async def unit(tx):\n"
-        "    await tx.publish('order.payed', {})\n"
-        "    await tx.publish(PAID, {})\n"
-        "    await tx.publish(SENT, {})\n"
-        "    await tx.publish(f'order.{PAID}', {})\n"
-        "@app.on(PAID)\n"
-        "async def paid(event, ctx): ...\n"
-    )
-    path = tmp_path / "cordata.toml"
-    path.write_text('[app]\nimport = "shop:app"\npath = ["."]\n')
-    result = cordata("config", "check", "--config", str(path))
-    assert result.returncode == 0
-    warnings = [line for line in result.stderr.splitlines() if line.startswith("warning:")]
-    assert warnings == [
-        f"warning: {tmp_path}/shop.py:{line} publishes {type_!r},"
-        " which no group of this application handles"
-        for line, type_ in ((6, "order.payed"), (8, "order.sent"))
-    ]
-
-
 def test_config_show_marks_defaults_and_masks_secrets(tmp_path: Path) -> None:
     path = write_config(tmp_path, "[shop]\napi_token = 'hush'\n[http]\naccess_log = true\n")
     result = cordata("config", "show", "--config", str(path))
