@@ -6,8 +6,8 @@
     wix.py, google.py ...... the body is stored, answered, and interpreted later (receive.py)
     form.py ................ the same for public forms, with limits (form_limit.py) and a page for
                              the guest (thanks.py)
-    interpretation.py ...... pure, runs later: submission -> fields (mapping, field_names) -> stay,
-                             days, values -> a record, or problems
+    interpretation.py ...... pure, runs later: submission -> fields (fields, field_names) -> stay,
+                             days, values -> the data of a guest request, or problems
 
 `alpinehub.inbox` runs the interpretation.
 """

@@ -92,7 +92,7 @@ async def take_all(tx: Tx, buckets: Sequence[Bucket]) -> LimitReached | None:
     return None
 
 
-class LimitsReached:
+class RefusalCache:
     """Cache of the refusals of one worker, so that a flood does not reach the store."""
 
     def __init__(self) -> None:
@@ -145,12 +145,12 @@ class LimitsReached:
             )
 
 
-_refusals: WeakKeyDictionary[Store, LimitsReached] = WeakKeyDictionary()
+_refusals: WeakKeyDictionary[Store, RefusalCache] = WeakKeyDictionary()
 
 
-def refusals_of(ctx: Context) -> LimitsReached:
+def refusals_of(ctx: Context) -> RefusalCache:
     """The cached refusals of this process."""
-    return _refusals.get(ctx.store) or _refusals.setdefault(ctx.store, LimitsReached())
+    return _refusals.get(ctx.store) or _refusals.setdefault(ctx.store, RefusalCache())
 
 
 async def forget(tx: Tx) -> int:

@@ -18,7 +18,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from functools import partial
 from hashlib import blake2b
-from typing import Annotated, Any, NoReturn, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta, Raw, ValidationError
@@ -105,6 +105,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _utm = msgspec.json.Decoder(Parameter | None).decode
 
 
+#: What msgspec raises for text that is not JSON; ValidationError, a DecodeError, comes before it.
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 class Parsed(msgspec.Struct):
     """A payload, and the problems of the fields that could not be read (None in `payload`)."""
 
@@ -120,23 +124,19 @@ def parse(body: bytes) -> Parsed:
         return Parsed(_decode(body), {}, [])
     except ValidationError:
         pass
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _NOT_JSON as error:
         raise _bad_json(error) from error
     try:
         return _parse_each(_take_apart(body))
     except ValidationError:
-        return _not_an_object(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        pass
+    except _NOT_JSON as error:
         raise _bad_json(error) from error
-
-
-def _not_an_object(body: bytes) -> NoReturn:
-    """Raises: WebhookError 422 if the body is JSON, else 400."""
     try:
-        msgspec.json.decode(body)
+        msgspec.json.decode(body)  # what follows the place at which it is no object may be no JSON
     except ValidationError:
         pass  # a number out of range
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _NOT_JSON as error:
         raise _bad_json(error) from error
     raise invalid([Problem("", "must be a JSON object")])
 
@@ -235,15 +235,15 @@ class CheckedPayload(msgspec.Struct, frozen=True):
     lacks: list[Problem]
 
 
-def normalise(parsed: Parsed, *, plain: bool = False) -> CheckedPayload:
-    """Check and normalise. `plain`: the body has no escape sequence and no noncharacter.
+def normalise(parsed: Parsed, *, is_clean: bool = False) -> CheckedPayload:
+    """Check and normalise. `is_clean`: the body has no escape sequence and no noncharacter.
 
     Raises: WebhookError 422 with every problem of the payload, those of `parsed` included.
     """
     payload, problems = parsed.payload, parsed.problems
     unreadable = {p.field.split("[", 1)[0] for p in problems}
     _trim(payload)
-    if not plain:
+    if not is_clean:
         _check_characters(payload, parsed.utm, problems)
     _check_dates(payload, problems)
     extra = _check_contact(payload, problems)
@@ -417,8 +417,8 @@ async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes
     parsed = parse(body)
     key = _idempotency_key(request.headers)
     source = _source_of_hotel(sources, parsed.payload.hotel_code)
-    plain = b"\\" not in body and b"\xef\xbf" not in body
-    checked = normalise(parsed, plain=plain)
+    is_clean = b"\\" not in body and b"\xef\xbf" not in body
+    checked = normalise(parsed, is_clean=is_clean)
     submission = NormalisedSubmission(
         source=source,
         data=checked.data,

@@ -153,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         exchange, self._exchange = self._exchange, None
-        if exchange is not None and not exchange.complete:
+        if exchange is not None and not exchange.over:
             exchange.end_early("the client left")
         self._phase, self._buffer, self._body = LINGER, b"", None
         self.flow.resume_writing()
@@ -214,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
             exchange.expect_body(body.left, waits=head.expects_continue and not rest)
             if rest:
                 self._read_body(rest)
-            if exchange.complete:
+            if exchange.over:
                 return  # refused before the application was called
         server.in_flight += 1
         server.start(exchange.run)
@@ -235,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
             self._phase = RESPONSE
             self._phase_since = now
             self._deadline = now + config.response_timeout_s
-            if exchange.complete and exchange.started:
+            if exchange.over and exchange.started:
                 self._await_request(now)
             return
         # Each byte moves the deadline of the body a little.
@@ -317,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse(self, error: HttpError) -> None:
         """Refuse the current request."""
         if self._exchange is not None:
-            if not self._exchange.complete:  # else it counts as served
+            if not self._exchange.over:  # else it counts as served
                 self.server.refused += 1
             self._send_final_response(self._exchange.refuse(error))
 
@@ -375,7 +375,7 @@ class Connection(asyncio.BufferedProtocol):
             self._expire()
 
     def _cut_unread(self) -> None:
-        if self._exchange is not None and not self._exchange.complete:
+        if self._exchange is not None and not self._exchange.over:
             self._exchange.report(CLIENT_GONE, "the client does not read", None)
         self.flow.abort()
 

@@ -1,8 +1,8 @@
 """One request and its response: ASGI `receive` and `send`, until the application has returned.
 
-open --first body message--> started --last body message--> complete
-  |                            |                               ^
-  +----- refused, expired, client gone: ended_early -----------+
+open --first body message--> started --last body message--> over
+  |                            |                             ^
+  +------- refused, expired, client gone: early_end ---------+
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cordata.http.asgi import DISCONNECT, VERSION, ClientGone, Message, Misuse, 
 from cordata.http.flow import Flow
 from cordata.http.parser import HttpError, RequestHead, bad_request
 from cordata.http.proxy import Peer
-from cordata.http.response import CONTINUE, ResponseHead, Unsendable, error_body, error_response
+from cordata.http.response import CONTINUE, ResponseHead, Unsendable, error_parts, error_response
 from cordata.http.state import ServerState
 from cordata.log import error_place, error_summary
 from cordata.log import request_id as current_request_id
@@ -112,9 +112,9 @@ class Exchange:
         #: The head of the response is written.
         self.started = False
         #: The response is written, or never will be.
-        self.complete = False
+        self.over = False
         #: Why the request ended without a whole response of the application; "": it did not.
-        self.ended_early = ""
+        self.early_end = ""
         #: Bytes of the body still to come (none, unless one is announced); None: unknown.
         self._body_left: int | None = 0
         self._pieces: list[bytes] = []
@@ -138,7 +138,7 @@ class Exchange:
         if self._traceparent:
             trace.begin_request(self._request_id, self._traceparent)
         try:
-            if self.ended_early:  # before this task ran
+            if self.early_end:  # before this task ran
                 self._abandon()
             call = server.app(self._scope, self.receive, self.send)
             await measured("request", call, self._describe)
@@ -153,7 +153,7 @@ class Exchange:
             server.in_flight -= 1
             if trace.exporter is not None:
                 self._export(trace.exporter)
-            if self.ended_early and self.task is not None:
+            if self.early_end and self.task is not None:
                 server.abandoned.pop(self.task, None)
             if server.draining:
                 server.ended.set()
@@ -175,7 +175,7 @@ class Exchange:
         """Take a piece of the body, of which `left` bytes (None: unknown) are still to come."""
         self._body_left = left
         self._awaits_continue = False
-        if self.complete:
+        if self.over:
             self._pieces.clear()  # the application takes no more
             self._waiting_bytes = 0
         elif piece:
@@ -210,7 +210,7 @@ class Exchange:
     async def receive(self) -> Message:
         """The next piece of the body, or http.disconnect after its end. Cancelling is safe."""
         while not self._body_taken:
-            if self.complete:
+            if self.over:
                 return {"type": DISCONNECT}
             if self._pieces or self._body_left == 0:
                 return self._take_body()
@@ -218,7 +218,7 @@ class Exchange:
                 self._awaits_continue = False
                 self.flow.write(CONTINUE)
             await self._wait()
-        while not (self.complete or self.client_left):
+        while not (self.over or self.client_left):
             await self._wait()
         return {"type": DISCONNECT}
 
@@ -237,7 +237,7 @@ class Exchange:
         """ASGI `send`. Raises: ClientGone within a stream; Misuse, ValueError otherwise."""
         kind = message["type"]
         if kind == "http.response.start":
-            if self._response is not None and not self.ended_early:
+            if self._response is not None and not self.early_end:
                 raise Misuse("http.response.start was sent twice")
             self._response = ResponseHead(message["status"], message.get("headers", ()))
             return
@@ -245,14 +245,14 @@ class Exchange:
             raise Misuse(f"{kind!r} cannot be sent in an http scope")
         more = message.get("more_body", False)
         response = self._response
-        if self.ended_early:
+        if self.early_end:
             if more:
                 raise ClientGone("the client has gone")
             # Ignored, so that the application can still do its work after the response.
             if self.task is not None:
                 self.server.abandoned.pop(self.task, None)
             return
-        if response is None or self.complete or self._held_body is not None:
+        if response is None or self.over or self._held_body is not None:
             raise Misuse("http.response.body was sent before the start or after the end")
         body = message.get("body", b"")
         if type(body) is not bytes:
@@ -319,7 +319,7 @@ class Exchange:
         return response.bodyless or self.head.method == "HEAD"
 
     def _complete(self, response: ResponseHead) -> None:
-        self.complete = True
+        self.over = True
         self._wake()
         now = self.server.loop.time()
         self._count(response.status, now)
@@ -337,11 +337,11 @@ class Exchange:
 
     def _finish(self) -> None:
         """The application has returned."""
-        if self._held_body is not None and not self.ended_early:
+        if self._held_body is not None and not self.early_end:
             self._release_held()
-        if self.ended_early:
-            self.report(CLIENT_GONE, self.ended_early, None)
-        elif self.complete:
+        if self.early_end:
+            self.report(CLIENT_GONE, self.early_end, None)
+        elif self.over:
             self._report_response(None)
         elif self.client_left:
             self._abort(CLIENT_GONE, "the client left", None)
@@ -354,9 +354,9 @@ class Exchange:
         Frameworks answer 500 and then raise what they caught (Starlette's ServerErrorMiddleware),
         so a 500 was held back until the error is known: an unavailable store becomes a 503.
         """
-        if self.ended_early:
-            self.report(CLIENT_GONE, f"{self.ended_early}, then {_described(error)}", None)
-        elif self.complete:
+        if self.early_end:
+            self.report(CLIENT_GONE, f"{self.early_end}, then {_described(error)}", None)
+        elif self.over:
             self._report_response(error)
         elif self.started:
             self._abort(500, f"{_described(error)} after the response had begun", error)
@@ -384,7 +384,7 @@ class Exchange:
     def _respond(self, status: int, code: str, text: str, retry_after_s: float | None) -> None:
         """Send a whole response instead of the application; the connection stays open."""
         begin = self.server.error_text(self.head.target)
-        self._response, body = error_body(
+        self._response, body = error_parts(
             status, code, text, self._request_id, retry_after_s, text=begin
         )
         self._held_body = None
@@ -392,7 +392,7 @@ class Exchange:
 
     def _abort(self, status: int, reason: str, error: BaseException | None) -> None:
         """Cut the connection, as no whole response is possible: so the client sees the failure."""
-        if not self.complete:
+        if not self.over:
             self.report(status, reason, error)
             self.end_early(reason)
             self.flow.abort()
@@ -402,8 +402,8 @@ class Exchange:
 
         It is cancelled if it still runs after `response_timeout_s`.
         """
-        self.ended_early = self.ended_early or reason
-        self.complete = True
+        self.early_end = self.early_end or reason
+        self.over = True
         self._wake()
         self._abandon()
 
@@ -416,7 +416,7 @@ class Exchange:
     def refuse(self, error: HttpError) -> bytes:
         """Refuse the request. Returns the response to write; b"": one has begun already."""
         self.report(error.status, error.reason, None)
-        begun = self.started or self.complete
+        begun = self.started or self.over
         self.started = True
         self.end_early(error.reason)
         if begun:
@@ -443,7 +443,7 @@ class Exchange:
             kind="server",
             begun_us=clock.now_us() - round((self.server.loop.time() - self.begun_at) * 1e6),
             attributes=attributes,
-            error=self.ended_early or (str(status) if status >= 500 else ""),
+            error=self.early_end or (str(status) if status >= 500 else ""),
         )
 
     def _report_response(self, error: BaseException | None) -> None:

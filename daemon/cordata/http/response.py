@@ -148,7 +148,7 @@ def _field_line(name: bytes, value: bytes) -> bytes:
     return line
 
 
-def error_body(
+def error_parts(
     status: int,
     code: str,
     reason: str,
@@ -176,9 +176,9 @@ def error_response(
 ) -> bytes:
     """The whole response to a refused request, after which the connection closes.
 
-    `text`: see `error_body`.
+    `text`: see `error_parts`.
     """
-    head, body = error_body(error.status, error.code, error.reason, request_id, text=text)
+    head, body = error_parts(error.status, error.code, error.reason, request_id, text=text)
     extra_lines = b"%bx-request-id: %b\r\n" % (date_line, request_id.encode())
     encoded = head.encode(
         method=method,

@@ -31,7 +31,7 @@ def accepted(body: bytes) -> CheckedPayload | None:
     """What the webhook makes of a payload; None: it refuses."""
     plain = b"\\" not in body and b"\xef\xbf" not in body  # as the webhook looks at it
     try:
-        return normalise(parse(body), plain=plain)
+        return normalise(parse(body), is_clean=plain)
     except WebhookError:
         return None
 
