@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,15 +14,19 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.integration.backup.counter import HOLD
 from tests.integration.backup.places import APP as COUNTER
 from tests.integration.backup.places import Place, filled, place
 from tests.integration.cli.command import ROOT
 from tests.integration.dbcopy.rows import contents, fill, next_number, schema
 from tests.integration.server.guests import generic
 from tests.integration.server.hubs import Hub, until
+from tests.integration.server.running import wait_gone
 from tests.integration.store.parts import needs_root, small_disk
 from tests.servers.postgres import PostgresServer
+from tests.servers.process import children
 from tests.servers.reaper import watched
+from tests.servers.redis import RedisServer
 
 HUB = "alpinehub.app:app"
 FAMILY = "tests.integration.dbcopy.family:app"
@@ -335,6 +340,50 @@ def test_hub_goes_on_where_it_was_moved_to(tmp_path: Path, postgres: PostgresSer
         done = copy(there, back, "--finish")
         assert done.returncode == 1 and "in use" in done.stderr, done
         assert hub.stop() == 0
+
+
+@pytest.mark.parametrize("to", ["sqlite", "postgres"])
+def test_events_in_redis_are_handled_once_where_the_store_was_moved_to(
+    tmp_path: Path, postgres: PostgresServer, redis: RedisServer, to: str
+) -> None:
+    urls = "", postgres.url(postgres.create_database())
+    source = place(tmp_path / "source", urls[to == "sqlite"])
+    target = place(tmp_path / "target", urls[to == "postgres"])
+    for one in (source, target):
+        one.config.write_text(one.config.read_text() + f'[broker]\nurl = "{redis.url}"\n')
+    hold = tmp_path / "hold"
+    hold.touch()
+    with source.serve(**{HOLD: str(hold)}) as running:
+        running.ready()
+        ids = {running.get("/")["event"] for _ in range(60)}
+        direct = children(running.process.pid)
+        pids = [*direct, *(pid for one in direct for pid in children(one))]
+        until(lambda: _entries(redis) == 60 and _pending(redis) > 0, "entries with a worker")
+        for pid in (running.process.pid, *pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        running.wait()
+        wait_gone(pids)
+    assert source.number("SELECT count(*) FROM effect") == 0
+
+    copied(source, target, "--finish")
+    hold.unlink()
+    with target.serve() as running:
+        running.ready()
+        ids |= {running.get("/")["event"] for _ in range(10)}
+        until(lambda: target.number("SELECT count(*) FROM effect") >= 70, "all effects")
+        running.signal(signal.SIGINT)
+        assert running.wait() == 0
+    effects = [row[0] for row in target.rows("SELECT event_id FROM effect")]
+    assert len(effects) == 70 and {*effects} == ids
+
+
+def _entries(redis: RedisServer) -> int:
+    return int(redis.execute("XLEN", "cordata:stream:counted"))
+
+
+def _pending(redis: RedisServer) -> int:
+    return int(redis.execute("XPENDING", "cordata:stream:counted", "counter.add")["pending"])
 
 
 def _book(hub: Hub, first: int, last: int) -> None:
