@@ -42,7 +42,7 @@ from cordata.metrics.process import Outcomes
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
 from cordata.services.handler_call import Sentinel, after, log_cut_off, log_ignored_cancellation
-from cordata.services.loop import SPACING_S, Pace, WakeEvent, background, wake_on
+from cordata.services.loop import SPACING_S, HerdDelay, Pace, WakeEvent, background, wake_on
 
 log = logger("cordata.engine")
 
@@ -99,6 +99,8 @@ class ConsumerService:
         )
         self._groups = {handler.group: _Group(handler, config) for handler in handlers}
         self._wake = WakeEvent()
+        self._herd = HerdDelay()
+        self._look_timer: asyncio.TimerHandle | None = None
         self._finished: list[Outcome] = []
         self._settle_timer: asyncio.TimerHandle | None = None
         #: Slots whose task has not ended.
@@ -129,7 +131,7 @@ class ConsumerService:
         """Handle messages until `stop`, then until none is held."""
         async with (
             wake_on(self._wake, stop),
-            background(self._broker.listen(list(self._groups), self._wake.set)),
+            background(self._broker.listen(list(self._groups), self._on_messages)),
             asyncio.TaskGroup() as tasks,
         ):
             self._sentinel = sentinel = Sentinel(tasks, self._log_ignored_cancellation)
@@ -145,6 +147,19 @@ class ConsumerService:
                 await self._drain()
             sentinel.dismiss()
         await self._broker.leave()
+
+    def _on_messages(self) -> None:
+        """There may be messages, which other processes have heard, too."""
+        wait_s = self._herd.wait_s
+        if not wait_s:
+            self._wake.set()
+        elif self._look_timer is None:
+            loop = asyncio.get_running_loop()
+            self._look_timer = loop.call_later(wait_s, self._on_look_timer)
+
+    def _on_look_timer(self) -> None:
+        self._look_timer = None
+        self._wake.set()
 
     async def _pump(self, stop: asyncio.Event) -> None:
         pace = Pace(self._store)
@@ -188,6 +203,8 @@ class ConsumerService:
         except BaseException:
             self._finished = outcomes + self._finished
             raise
+        if claimed.messages or (limits and not outcomes):
+            self._herd.looked(found=bool(claimed.messages))
         for name in limits:
             self._groups[name].more = name in claimed.more
         if not claimed.suspects or any(message.suspect for message in claimed.messages):
@@ -338,8 +355,10 @@ class _Group:
         self.handler = handler
         self.concurrency = handler.concurrency or config.concurrency
         self.closed = False
-        #: Whether the last claim got as many messages as requested: there may be more.
+        #: Whether there may be more messages: the last claim got as many as requested, or none was
+        #: made since no slot was free.
         self.more = False
+        self._passed_over = False
         #: By `id(run)`.
         self.running: dict[int, Run] = {}
         self._waiting: deque[Run] = deque()
@@ -358,9 +377,15 @@ class _Group:
         return len(self._waiting) + len(self._low_waiting) + len(self.running)
 
     def claim_limit(self) -> ClaimLimit | None:
-        """What to claim; None while no slot is free, and it has more than half of the runs that it
-        should have.
+        """What to claim; None while no slot is free, and either nothing was left by the last claim,
+        or it has more than half of the runs that it should have.
+
+        So what comes while all slots are busy is left to a worker with a free one, as nobody knows
+        how long these handlers take. If no other takes it, the next free slot does.
         """
+        if len(self.running) >= self.concurrency and not self.more:
+            self._passed_over = True
+            return None
         high = self._room(self.concurrency, len(self._waiting) + self._high_running())
         if not high:
             return None
@@ -422,6 +447,8 @@ class _Group:
         """Free the slot of a run, however it ended."""
         del self.running[id(run)]
         self._low_running -= _is_low(run)
+        self.more |= self._passed_over
+        self._passed_over = False
 
     def messages(self) -> Iterator[Message]:
         """The messages of all runs that wait or run."""

@@ -1,9 +1,4 @@
-"""The relay service, in every worker with Redis: it adds events to streams (see broker/redis).
-
-Every commit that publishes wakes all relays, and one of them claims the events. So a relay that
-found nothing waits a little before its next pass, and one that found events continues at once:
-under load few processes relay, and the others take over within LONGEST_WAIT_S.
-"""
+"""The relay service, in every worker with Redis: it adds events to streams (see broker/redis)."""
 
 from __future__ import annotations
 
@@ -16,15 +11,13 @@ from cordata.core.retry import Backoff
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import LogThrottle, logger, with_hint
-from cordata.services.loop import WakeEvent, pause, wake_on
+from cordata.services.loop import HerdDelay, WakeEvent, pause, wake_on
 from cordata.store import CLAIMABLE_TOPIC, PUBLISHED_TOPIC, Store
 
 log = logger("cordata.relay")
 
 #: While the store or Redis cannot be written.
 _BACKOFF = Backoff(0.25, 5.0)
-#: First and longest wait after a pass that found nothing: doubled each time.
-_FIRST_WAIT_S, LONGEST_WAIT_S = 0.002, 0.25
 
 
 class RelayService:
@@ -38,7 +31,7 @@ class RelayService:
         self._relay = relay
         self._config = config
         self._failures = 0
-        self._wait_s = 0.0
+        self._herd = HerdDelay()
         #: Of the reason why it waits; reset when events are relayed again.
         self._log_throttle = LogThrottle()
 
@@ -49,8 +42,8 @@ class RelayService:
             while not stop.is_set():
                 self.heartbeat.touch()
                 sleep_s = await self.run_once()
-                if sleep_s and await wake.wait(sleep_s) and self._wait_s:
-                    await pause(stop, self._wait_s)
+                if sleep_s and await wake.wait(sleep_s):
+                    await pause(stop, self._herd.wait_s)
         with contextlib.suppress(StoreUnavailable):  # reclaimed when this process is gone
             await self._relay.give_back()
 
@@ -64,13 +57,10 @@ class RelayService:
                 log.warning("events wait for Redis: %s", with_hint(error))
             return _BACKOFF.delay_s(self._failures)
         self._failures = 0
-        if done.relayed:
-            self._wait_s = 0.0
-            if self._log_throttle.has_logged:
-                log.info("events are relayed again")
-                self._log_throttle.reset()
-        else:
-            self._wait_s = min(max(2 * self._wait_s, _FIRST_WAIT_S), LONGEST_WAIT_S)
+        self._herd.looked(found=done.relayed > 0)
+        if done.relayed and self._log_throttle.has_logged:
+            log.info("events are relayed again")
+            self._log_throttle.reset()
         if done.more:
             return 0.0
         if done.next_at is None:

@@ -8,7 +8,15 @@ from typing import cast
 import pytest
 
 from cordata.clock import monotonic
-from cordata.services.loop import AT_ONCE, SPACING_S, Pace
+from cordata.services.loop import (
+    AT_ONCE,
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
+    SPACING_S,
+    VAIN_AT_ONCE,
+    HerdDelay,
+    Pace,
+)
 from cordata.store import Store
 
 
@@ -40,3 +48,14 @@ async def test_pass_that_filled_its_batch_is_followed_at_once() -> None:
         await pace.next(full=False)
     await pace.next(full=True)
     assert monotonic() - begun < 60
+
+
+def test_worker_waits_the_longer_the_more_often_it_looked_in_vain() -> None:
+    herd, waits = HerdDelay(), list[float]()
+    for _ in range(VAIN_AT_ONCE + 200):
+        waits.append(herd.wait_s)
+        herd.looked(found=False)
+    assert waits[: VAIN_AT_ONCE + 2] == [*[0.0] * VAIN_AT_ONCE, FIRST_WAIT_S, 2 * FIRST_WAIT_S]
+    assert waits[-1] == LONGEST_WAIT_S
+    herd.looked(found=True)
+    assert herd.wait_s == 0.0

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
+import pytest
 from tests.integration.engine.engine import build, running
 from tests.integration.engine.parts import opened, publish, until
 
@@ -49,7 +50,9 @@ async def test_event_is_handled_at_once_wherever_it_was_committed(state: Path) -
                 await until(partial(handled, here, there, count=count))
 
 
-async def test_others_handle_it_at_once_when_a_worker_has_no_room(state: Path) -> None:
+@pytest.mark.parametrize("before", [0, 30])
+async def test_others_handle_it_at_once_when_a_worker_has_no_room(state: Path, before: int) -> None:
+    """Also those that have looked in vain for a while, since one of them handled all."""
     here, there = Worker(concurrency=1), Worker(concurrency=1)
     async with opened(state) as one, opened(state, migrate=False) as two:
         async with (
@@ -57,6 +60,11 @@ async def test_others_handle_it_at_once_when_a_worker_has_no_room(state: Path) -
             running(build(two, state, there.app, UNPOLLED)),
         ):
             await asyncio.sleep(0.2)
+            for count in range(1, before + 1):
+                await publish(one, 1)
+                await until(partial(handled, here, there, count=count))
+            here.handled.clear()
+            there.handled.clear()
             here.go_on.clear()
             there.go_on.clear()
             await publish(one, 1)
