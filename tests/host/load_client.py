@@ -29,7 +29,7 @@ class Settings:
     #: Requests in all; 0: until stdin ends.
     count: int = 0
     #: Pause of one connection between two requests.
-    pause_s: float = 0.01
+    pause_s: float = 0.04
     #: False: a new connection for each request.
     keep: bool = True
     #: Send a failed request again until it is answered with 2xx (the receiver knows it by number).

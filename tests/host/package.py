@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.host.control_group import has_systemd
 from tests.host.machine import Host
+from tests.servers.reaper import swept
 
 #: For hosts whose configuration was there before the packages.
 KEEP = ("-o", "Dpkg::Options::=--force-confold")
@@ -48,6 +51,41 @@ def install(host: Host, folder: str = "", *options: str, timeout_s: float = 300.
     # An index of all manuals takes longer than all the rest.
     host.run("rm", "-f", "/var/lib/man-db/auto-update")
     host.run("apt-get", "-qq", "-y", *options, "install", *debs, timeout_s=timeout_s)
+
+
+def serves(host: Host) -> bool:
+    """Whether all that the packages start has started."""
+    return host.systemctl("is-active", "cordata.target", "worker@3", check=False).split() == [
+        "active",
+        "active",
+    ]
+
+
+def installed_tree(tree: Path, packages: Packages) -> Path:
+    """A copy of a tree with both packages, installed where no systemd runs, as for an image: a host
+    that boots from it starts them. It is removed when this process ends.
+    """
+    made = swept(tree.with_name(f".installed-{os.getpid()}"))
+    # dpkg replaces files, it does not write into them; others might outside of /usr.
+    script = """mkdir "$2" && cp -a --link "$1/usr" "$2"
+        find "$1" -mindepth 1 -maxdepth 1 ! -name usr -exec cp -a -t "$2" {} +
+        rm -f "$2/var/lib/man-db/auto-update" """
+    subprocess.run(["sh", "-euc", script, "-", tree, made], check=True)
+    keep = [] if has_systemd() else ["--keep-unit"]
+    nspawn = ["systemd-nspawn", "-q", "-D", str(made), "--as-pid2", "--register=no", *keep]
+    nspawn += [f"--machine=cordata-image-{os.getpid()}", "--private-network", "--resolv-conf=off"]
+    nspawn += ["--timezone=off", "--console=pipe", "--setenv=DEBIAN_FRONTEND=noninteractive"]
+    nspawn += [f"--bind-ro={source}:{target}" for source, target in packages.binds().items()]
+    apt = ["apt-get", "-qq", "-y", "install", *packages.binds().values()]
+    done = subprocess.run(
+        [*nspawn, "--", *apt],
+        env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    return made
 
 
 def _later(deb: Path, folder: Path, added: Mapping[str, str]) -> Path:

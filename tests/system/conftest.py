@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.host.machine import CHECKOUT, Host, find_tree
-from tests.host.package import Packages, install
+from tests.host.machine import CHECKOUT, Host, find_tree, wait_for
+from tests.host.package import Packages, installed_tree, serves
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,11 +29,17 @@ def debs(tmp_path_factory: pytest.TempPathFactory) -> Packages:
     return Packages.of(out)
 
 
+@pytest.fixture(scope="session")
+def image(debs: Packages) -> Path:
+    """A tree with both packages. test_install and test_package install them in hosts that run."""
+    return installed_tree(find_tree(), debs)
+
+
 @pytest.fixture(scope="module")
-def host(debs: Packages) -> Iterator[Host]:
-    """A host with both packages installed, shared by a module: each test leaves it serving."""
-    with Host(find_tree(), binds=debs.binds()) as host:
-        install(host)
+def host(image: Path, debs: Packages) -> Iterator[Host]:
+    """A host with both packages, shared by a module: each test leaves it serving."""
+    with Host(image, binds=debs.binds()) as host:
+        wait_for(lambda: serves(host), what="the service")
         yield host
 
 

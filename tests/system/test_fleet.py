@@ -56,7 +56,7 @@ def under_load(ropes: Fleet, *hosts: Host, timeout_s: float = 5.0) -> Iterator[l
         loads: list[Load] = []
         for host in hosts:
             load = ropes.load(
-                host, next(_numbers), connections=4, pause_s=0.02, timeout_s=timeout_s
+                host, next(_numbers), connections=4, pause_s=0.05, timeout_s=timeout_s
             )
             loads.append(load.start())
             stack.callback(_end, load)

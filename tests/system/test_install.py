@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from tests.host.load import Load
-from tests.host.machine import Host, wait_for
+from tests.host.machine import Host, find_tree, wait_for
+from tests.host.package import Packages, install
 
 WORKERS = [f"worker@{n}.service" for n in range(4)]
 UNITS = ["http.socket", "primary.service", *WORKERS, "workers.target", "cordata.target"]
+
+
+@pytest.fixture(scope="module")
+def host(debs: Packages) -> Iterator[Host]:
+    with Host(find_tree(), binds=debs.binds()) as host:
+        install(host)
+        yield host
 
 
 def active(host: Host, *units: str) -> list[str]:
