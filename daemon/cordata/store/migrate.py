@@ -16,6 +16,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
@@ -253,11 +254,20 @@ class Schema:
         """Apply the pending migrations, each in a separate transaction. Returns them."""
         await self.bootstrap()
         done: list[MigrationId] = []
-        for migration in await self._pending(chains):
-            if progress is not None:
-                progress(f"applying {migration}")
-            if not await self._apply_one(migration, fence):
-                continue
-            done.append(MigrationId(migration.component, migration.number, migration.name))
-            _log.info("applied %s", migration, extra=log.fields(events.MIGRATION_APPLIED))
+        try:
+            for migration in await self._pending(chains):
+                if progress is not None:
+                    progress(f"applying {migration}")
+                if await self._apply_one(migration, fence):
+                    done.append(MigrationId(migration.component, migration.number, migration.name))
+        finally:
+            _log_applied(done)
         return done
+
+
+def _log_applied(done: Sequence[MigrationId]) -> None:
+    """One line for each component, also if a later migration failed."""
+    for component, of_it in groupby(done, key=lambda one: one.component):
+        names = [str(one) for one in of_it]
+        last = f" to {names[-1].removeprefix(f'{component} ')}" if len(names) > 1 else ""
+        _log.info("applied %s%s", names[0], last, extra=log.fields(events.MIGRATION_APPLIED))

@@ -71,7 +71,10 @@ async def test_one_file_is_for_both_databases_when_it_says_where_they_differ(
     }
 
 
-async def test_migrations_run_in_order_when_several_are_pending(opened: Opener, code: Code) -> None:
+async def test_migrations_run_in_order_when_several_are_pending(
+    opened: Opener, code: Code, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "cordata.store")
     code.write("0001_first.sql", "CREATE TABLE shop (id INTEGER PRIMARY KEY);")
     code.write("0002_second.sql", "ALTER TABLE shop ADD COLUMN name TEXT;")
     told: list[str] = []
@@ -81,6 +84,11 @@ async def test_migrations_run_in_order_when_several_are_pending(opened: Opener, 
         assert applied == pending
         assert [str(a) for a in applied] == ["shop 0001_first", "shop 0002_second"]
         assert told == ["applying shop 0001_first", "applying shop 0002_second"]
+        # One line for each component.
+        lines = [one.getMessage() for one in caplog.records if "applied" in one.getMessage()]
+        assert lines[-1] == "applied shop 0001_first to 0002_second" and "shop" not in str(
+            lines[:-1]
+        )
         assert await store.schema_current([code.chain])
 
 
