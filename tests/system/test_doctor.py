@@ -116,5 +116,6 @@ def test_report_has_units_and_journal_and_no_master_key(host: Host) -> None:
     assert key not in text
     assert "Id=primary.service\n" in text and "ActiveState=active\n" in text
     assert "cordata primary[" in text or "primary" in text.partition("journal")[2]
+    assert '"unit": "worker@0.service"' in text and '"state": "ok"' in text
     assert "alpinehub 0." in text and "systemd 257" in text
     host.sh("rm /root/report.tar.gz")

@@ -26,15 +26,20 @@ from cordata.cli.options import app_option
 @app_option
 @operator_options
 def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
-    """Pack versions, settings, unit states, the last log lines and what `cordata doctor` finds.
+    """Pack versions, settings, unit states, the last log lines, and what `cordata status` and
+    `cordata doctor` find.
 
-    Secrets are masked, and nothing of the store is in it. Look at it before you send it. FILE is
-    cordata-report-DATE.tar.gz in the working directory by default; only its owner can read it.
+    Secrets are masked, and of events and mails only their number is in it. Look at it before you
+    send it. FILE is cordata-report-DATE.tar.gz in the working directory by default; only its owner
+    can read it.
     """
     from cordata.doctor.bug_report import collect, open_file, pack
     from cordata.doctor.examination import examine, mask, prepare, secret_values
     from cordata.doctor.finding import worst
     from cordata.doctor.host import read_units
+    from cordata.status.collect import collect as look
+    from cordata.status.judge import judge
+    from cordata.status.tables import document
 
     name = f"cordata-report-{time.strftime('%Y%m%d-%H%M%S')}"
     path = (file or Path(f"{name}.tar.gz")).absolute()
@@ -44,7 +49,10 @@ def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
         units = await read_units()
         hidden = secret_values(subject.config)
         found = await collect(subject, operator.config, units)
-        # Last: it gives up root, who may read the journal.
+        # Last: they give up root, who may read the journal.
+        snapshot = await look(subject.config, with_units=operator.state_dir is None)
+        state = document(snapshot, judge(snapshot))
+        found["status.json"] = json.dumps(state, indent=2, ensure_ascii=False) + "\n"
         findings = await examine(subject, units=units)
         checks = {"state": worst(findings), "checks": [asdict(one) for one in findings]}
         found["doctor.json"] = json.dumps(checks, indent=2, ensure_ascii=False) + "\n"
@@ -61,7 +69,7 @@ def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
     operator.print_result(
         {"file": str(path), "contains": list(packed)},
         f"{path} contains {', '.join(packed)}.\n"
-        "Secrets are masked and nothing of the store is in it, but names of hosts and users are.\n"
+        "Secrets are masked, and no event or mail is in it, but names of hosts and users are.\n"
         f"Look at it before you send it: tar xzOf {path} | less",
     )
     return 0

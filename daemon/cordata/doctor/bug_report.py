@@ -32,10 +32,11 @@ A report about an installation of cordata, made by `cordata report-bug`.
   versions.txt        cordata, Python, libraries, packages, kernel
   configuration.toml  every setting in effect; secrets and the passwords of URLs are masked
   doctor.json         what `cordata doctor` finds
+  status.json         what `cordata status --json` prints
   units.txt           state of the units
   journal.txt         the last {lines} lines of the units
 
-There is nothing of the store in it: no personal data, no events, no mails. cordata logs none of it,
+There is no personal data in it, and of events and mails only their number. cordata logs none of it,
 either; an application and its libraries may log anything. Names of hosts and users, and the mail
 addresses of the settings, are in it. Look at it before you send it.
 """
@@ -63,7 +64,7 @@ def pack(file: BinaryIO, name: str, texts: Mapping[str, str]) -> None:
 
 
 async def collect(subject: Subject, config: str | None, units: Sequence[Unit]) -> dict[str, str]:
-    """All texts but that of the doctor; as root, who may read the journal."""
+    """All texts but those of status and doctor; as root, who may read the journal."""
     return {
         "README.txt": README.format(lines=f"{_LINES:,}"),
         "versions.txt": "\n".join([line async for line in _versions(subject)]) + "\n",

@@ -318,11 +318,12 @@ def test_report_holds_no_secret_and_is_readable_by_its_owner_only(tmp_path: Path
     found = members(file)
     assert set(found) == {
         *("README.txt", "versions.txt", "configuration.toml", "doctor.json"),
-        *("units.txt", "journal.txt"),
+        *("units.txt", "journal.txt", "status.json"),
     }
     assert "hunter" not in str(found) and KEY not in str(found) and "sesame" not in str(found)
     assert 'url = "redis://ann@127.0.0.1:1/0"' in found["configuration.toml"]
     assert json.loads(found["doctor.json"])["state"] == "failed"
+    assert json.loads(found["status.json"])["state"] in ("degraded", "down")
     assert "cordata 0." in found["versions.txt"] and "msgspec" in found["versions.txt"]
 
     again = cordata("report-bug", str(file), "--config", str(path))
