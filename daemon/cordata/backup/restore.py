@@ -33,6 +33,7 @@ from cordata.store.migrate import SchemaError, load, pending
 from cordata.store.sqlite.connection import database_path
 from cordata.systemd import Credentials, is_booted
 from cordata.systemd.credentials import create as create_credential
+from cordata.systemd.systemctl import STOP_ALL
 from cordata.vault import MASTER_KEY, Vault
 
 #: Units whose processes use the store, and the socket that starts one of them.
@@ -40,7 +41,6 @@ _UNITS = (
     *("http.socket", "primary.service", "worker@*.service"),
     *("job@*.service", "daily-report.service", "cordata-backup.service"),
 )
-_STOP = "systemctl stop http.socket cordata.target 'worker@*' primary 'job@*' 'daily-report*'"
 _USER = "cordata"
 
 
@@ -170,7 +170,7 @@ def check_units() -> None:
     if running:
         raise CordataError(
             f"the service is running: {', '.join(running)}",
-            hint=_STOP,
+            hint=STOP_ALL,
         )
 
 

@@ -10,6 +10,7 @@ import click
 
 from cordata.cli.operator import Operator, operator_options, with_state_dir
 from cordata.cli.options import app_option
+from cordata.systemd.systemctl import STOP_ALL
 from cordata.terminal import ProgressBar, show_json
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from cordata.dbcopy.copy import Copied
 
-_STOP = "systemctl stop http.socket cordata.target 'worker@*' primary"
 _START = "systemctl start http.socket cordata.target"
 
 
@@ -85,5 +85,5 @@ def copy(operator: Operator, url: str, finish: bool, app: str | None) -> int:
 def _next_steps(done: Copied, url: str, path: Path | None) -> list[str]:
     """What the operator does after a pass."""
     if not done.finished:
-        return [_STOP, f"cordata db copy --to '{url}' --finish"]
+        return [STOP_ALL, f"cordata db copy --to '{url}' --finish"]
     return [f'set url = "{url}" in the section [store] of {path}', "cordata config check", _START]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from cordata.errors import CordataError
 
+#: Stops all that uses the store: the services are in one slice, and the socket would start one.
+STOP_ALL = "systemctl stop http.socket cordata.target cordata.slice"
 #: Properties of a unit, as `systemctl show` prints them.
 Unit = Mapping[str, str]
 _SPANS_S = {"d": 86_400, "h": 3600, "min": 60, "s": 1, "ms": 0.001}
