@@ -11,16 +11,18 @@ import errno
 import json
 import mmap
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 STATE = Path("/var/lib/cordata")
 _CLONE_NEWUSER = 0x10000000
-_PTRACE_TRACEME = 0
+_PTRACE_TRACEME, _PTRACE_ATTACH = 0, 16
 _PAGE = 4096
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -62,6 +64,19 @@ def set_user_id() -> None:
         path.unlink()
 
 
+def trace_another() -> None:
+    """Attach to a process of the same user, here one that has to allow it: its parent."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        call(_LIBC.ptrace(_PTRACE_ATTACH, child, 0, 0))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 def send_to(address: str) -> None:
     """A datagram: a filtered TCP connection would only time out."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -77,14 +92,17 @@ ATTEMPTS: dict[str, Callable[[], object]] = {
     "see the kernel's settings": lambda: Path("/proc/sys/kernel/version").read_text(),
     "run a file in the state": lambda: run_from(STATE),
     "run a file in /tmp": lambda: run_from(Path("/tmp")),
+    "run a file in /var/tmp": lambda: run_from(Path("/var/tmp")),
     "run a file in /dev/shm": lambda: run_from(Path("/dev/shm")),
+    "run a file in /run/cordata": lambda: run_from(Path("/run/cordata")),
     "load a library from the state": load_library,
     "map memory to write and run": lambda: mmap.mmap(-1, _PAGE, prot=mmap.PROT_WRITE | 4).close(),
     "make a set-uid file": set_user_id,
     "open a netlink socket": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
     "open a packet socket": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW),
     "open a raw socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),
-    "trace a process": lambda: call(_LIBC.ptrace(_PTRACE_TRACEME, 0, 0, 0)),
+    "be traced": lambda: call(_LIBC.ptrace(_PTRACE_TRACEME, 0, 0, 0)),
+    "trace another process": trace_another,
     "make a namespace": lambda: call(_LIBC.unshare(_CLONE_NEWUSER)),
     "change a priority": lambda: os.setpriority(os.PRIO_PROCESS, 0, 5),
 }

@@ -51,6 +51,9 @@ def test_one_request_is_found_by_its_id_and_by_level(host: Host) -> None:
     (entry,) = shown(host, "--request", REQUEST)
     assert entry["unit"].startswith("worker@") and entry["level"] == "warning"
     assert REQUEST in host.run("cordata", "logs", "--level", "warning").stdout
+    at_a_terminal = "cordata logs --level warning --request " + REQUEST
+    coloured = host.run("script", "--quiet", "--return", "--command", at_a_terminal, "/dev/null")
+    assert "\x1b[33m" in coloured.stdout and REQUEST in coloured.stdout
     assert not shown(host, "--level", "error", "--request", REQUEST)
     assert not shown(host, "--request", "unknown")
 

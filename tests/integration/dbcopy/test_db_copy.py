@@ -293,6 +293,32 @@ def test_copy_goes_on_after_the_connection_was_lost(
 
 
 @needs_root
+def test_last_pass_fails_when_the_copy_is_not_the_same(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    source = filled(tmp_path / "source", app=FAMILY)
+    target = place(tmp_path / "target", postgres.url(postgres.create_database()), app=FAMILY)
+    source.write(parents(10))
+    copied(source, target)
+    # Something there changes what is written.
+    target.write(
+        "CREATE FUNCTION other() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN NEW.note := 'other'; RETURN NEW; END $$"
+    )
+    target.write(
+        "CREATE TRIGGER other BEFORE INSERT OR UPDATE ON parent FOR EACH ROW"
+        " EXECUTE FUNCTION other()"
+    )
+    target.write("ALTER TABLE parent ENABLE ALWAYS TRIGGER other")
+    source.write("UPDATE parent SET score = 0.1 WHERE id = 7")
+    done = copy(source, target, "--finish")
+    assert done.returncode == 1, done
+    assert "rows of parent are not the same in the copy" in done.stderr
+    assert "a value has another form there" in done.stderr
+    # It is no store until a last pass succeeds.
+    assert target.run("migrate", "--check").returncode == 78
+
+
 def test_copy_goes_on_after_the_disk_was_full(tmp_path: Path, postgres: PostgresServer) -> None:
     source = filled(tmp_path / "source", postgres.url(postgres.create_database()), app=FAMILY)
     source.write(parents(30_000))

@@ -28,6 +28,7 @@ from alpinehub.alpinebits_client.http import RequestFailed
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.push.target import find_target, list_targets, push_now, set_disabled, set_target
 from alpinehub.sources import add_source
+from cordata import trace
 
 pytestmark = pytest.mark.usefixtures("each_store")
 PASSWORD = "s3cret-of-the-peer"
@@ -89,10 +90,15 @@ async def test_request_is_brought_once_and_taken(tmp_path: Path, protocol: str) 
         ).decode()  # fmt: skip
         assert material.problems(asked.document, protocol) == []
         cancelled = {"hotel_code": "DEMO", "status": "cancelled", "external_id": "n-1"}
+        id_ = "4bf92f3577b34da6a3ce929d0e0e4736"
+        # As the HTTP server does with a request that has one.
+        trace.begin_request("r-1", f"00-{id_}-00f067aa0ba902b7-01")
         await hub.post(cancelled)
         await hub.handle_events()
         assert software.came[-1] == [("15", first)]
-        assert asked.headers["traceparent"].startswith("00-")
+        # That of the request, with a span of its own.
+        carried = peer.asked[-1].headers["traceparent"].split("-")
+        assert carried[1] == id_ and carried[2] != "00f067aa0ba902b7", carried
         count = len(peer.asked)
         assert hub.harness is not None
         await hub.harness.run_periodic("sweep_pushes")

@@ -6,8 +6,10 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import signal
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from tests.integration.cli.command import cordata, write_config
@@ -103,6 +105,51 @@ def test_page_shows_what_the_command_prints_and_no_personal_data(tmp_path: Path)
         assert "<strong>› port = 9</strong>" in configuration
         assert "max_headers = 100  # default" in configuration
         assert "status-token = ********" in configuration and page.token not in configuration
+
+
+def test_tables_and_tiles_have_what_the_store_and_the_processes_have(tmp_path: Path) -> None:
+    mail = '[mail]\nhost = "127.0.0.1"\nport = 9\n'
+    with status_page(tmp_path, text=mail) as page:
+        page.publish("thing.refused")
+        write_mail(page.config)
+        ran = cordata("job", "nightly", "--config", str(page.config))
+        assert ran.returncode == 1, ran
+        page.until_shown("/replay")
+        page.until_shown("/acknowledge")
+        document: dict[str, Any] = {}
+
+        def is_counted() -> bool:
+            page.publish("thing.done")
+            document.update(json.loads(page.program("/status.json")[1]))
+            rates = [one["requests_per_s"] for one in document["http"]]
+            return max(rates, default=0.0) > 0.0 and document["handled"].get("counted.done", 0) > 0
+
+        wait_until(is_counted, timeout_s=PATIENCE_S, what="rates")
+        groups = {one["group"]: one for one in document["groups"]}
+        assert (groups["counted.refused"]["dead"], groups["counted.done"]["dead"]) == (1, 0)
+        [job] = document["jobs"]
+        assert (job["job"], job["scope"], job["period"]) == ("nightly", "b", "2026-01-01")
+        assert (job["state"], job["attempts"]) == ("failed", 1) and job["started_s"] >= 0.0
+        mails = document["mail"]
+        assert mails["waiting"] >= 1 and mails["oldest_s"] >= 0.0 and mails["configured"]
+        assert any("counted.refused" in one["title"] for one in document["alerts"])
+        assert document["store"]["database"] and document["store"]["wal_bytes"] >= 0
+        assert document["disk"]["free_bytes"] <= document["disk"]["total_bytes"]
+        assert {one["worker"]: one["ready"] for one in document["pool"]} == {"0": 1, "1": 1}
+        assert {one["unit"] for one in document["http"]} == {"worker@0", "worker@1"}
+        primary = document["primary"]
+        assert primary["term"] == 1 and not (primary["released"] or primary["gone"])
+
+        shown = " ".join(re.sub(r"<[^>]*>", " ", page.program("/")[1]).split())
+        assert f"Primary {primary['holder'].rpartition('/')[0]} term 1, since" in shown
+        assert "Workers 2 cordata" in shown and re.search(r"Requests [0-9.]+/s p99 [0-9.]+", shown)
+        assert re.search(r"Events degraded [0-9.]+/s [0-9]+ ready.* 0 retrying, 1 dead", shown)
+        assert re.search(r"Pool [0-9] busy [0-9] ready, 0 waiting", shown)
+        assert re.search(r"Mail [0-9] wait 0 failed in 24 hours", shown)
+        assert re.search(r"nightly b 2026-01-01 failed 1", shown)
+        printed = cordata("status", "--config", str(page.config)).stdout
+        for words in ("nightly +b +2026-01-01 +failed +1", r"counted.refused .* 1\b", "worker@0 "):
+            assert re.search(words, printed), printed
 
 
 def test_actions_do_what_the_commands_do(tmp_path: Path) -> None:
