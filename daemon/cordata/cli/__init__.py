@@ -33,7 +33,7 @@ _COMMANDS = {
     "mail": ("cordata.cli.mail:mail", "List mails, try them again, test the mail server."),
     "outbox": ("cordata.cli.outbox:outbox", "List, show, replay and purge published events."),
     "dlq": ("cordata.cli.dlq:dlq", "List dead letters, replay or drop them."),
-    "group": ("cordata.cli.group:group", "List consumer groups, rename or remove them."),
+    "group": ("cordata.cli.group:group", "List consumer groups, or remove one."),
     "events": ("cordata.cli.events:events", "Append to, read and follow the event store."),
     "subscriptions": (
         "cordata.cli.subscriptions:subscriptions",
