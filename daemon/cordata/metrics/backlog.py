@@ -16,12 +16,11 @@ LIMIT = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBacklog:
-    """The open messages of a consumer group, each count up to LIMIT; those in Redis are not
-    counted.
-    """
+    """The open messages of a consumer group, each count up to LIMIT."""
 
     group: str
     broker: str
+    #: With those in Redis; there it is not known which of them a worker handles now.
     ready: int
     scheduled: int
     claimed: int
@@ -59,6 +58,9 @@ async def read_backlog(tx: Tx) -> Backlog:
             for query in ("metrics.ready", "metrics.keyed")
         ]
         ready.append(counted["suspect"].get(name))
+        if row["broker"] == "redis":
+            where = {"group": name, "type": row["type"], "since": row["since"]}
+            ready.append(await tx.fetch_one("metrics.streamed", **where, limit=LIMIT))
         waiting = [one for one in (*ready, counted["scheduled"].get(name)) if one is not None]
         due = [at for one in waiting if (at := one["due_at"]) is not None and at <= now_us]
         groups.append(

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.integration.engine.parts import opened
+from tests.integration.engine.parts import opened, publish
 from tests.integration.engine.stores import state
 from tests.integration.metrics.filling import fill, fill_mail
+from tests.integration.redis.parts import on_redis
+from tests.integration.redis.stores import use
+from tests.servers.redis import RedisServer
 
+from cordata.core.message_state import Verdict
 from cordata.metrics import backlog
 from cordata.metrics.backlog import GroupBacklog, read_backlog
 
@@ -55,6 +59,24 @@ async def test_counts_end_at_the_limit(state: Path, monkeypatch: pytest.MonkeyPa
     assert [max(counts(one)) for one in found.groups] == [100] * 5
     assert found.groups[0].oldest_s == pytest.approx(now_s, abs=3600)
     assert found.mails == 100
+
+
+async def test_backlog_has_what_waits_in_redis(state: Path, redis: RedisServer) -> None:
+    use(state, redis.url)
+    async with on_redis(state) as parts:
+        await publish(parts.store, 1)  # before the groups were there
+        await parts.register({"a": "thing.done", "b": "thing.done"})
+        begun_us = parts.store.now_us()
+        await publish(parts.store, 5)
+        assert await parts.relay_all() == 5
+        handled = await parts.claim("a", count=3)
+        await parts.settle(handled[:2])
+        await parts.settle(handled[2:], Verdict.RETRY)  # from now on it waits in the store
+        found = {one.group: one for one in (await parts.store.read(read_backlog)).groups}
+        assert counts(found["b"]) == (5, 0, 0, 0)
+        assert found["a"].ready + found["a"].scheduled == 3 and found["a"].retrying == 1
+        waited_s = (parts.store.now_us() - begun_us) / 1e6
+        assert 0.0 < (found["b"].oldest_s or 0.0) <= waited_s
 
 
 def counts(group: GroupBacklog) -> tuple[int, int, int, int]:

@@ -2,7 +2,7 @@
 -- counts end there, and the cost does not grow with the backlog.
 
 -- name: metrics.groups
-SELECT "group", broker, present_at FROM consumer_group ORDER BY "group";
+SELECT "group", type, broker, since, present_at FROM consumer_group ORDER BY "group";
 
 -- name: metrics.ready
 -- The ready messages of a group that are claimed next: how many, how many of them failed before, and
@@ -20,6 +20,19 @@ SELECT count(*) AS count, count(CASE WHEN attempts > 0 THEN 1 END) AS retrying,
 FROM (SELECT attempts, next_at FROM message
       WHERE "group" = :group AND state = 'ready' AND key IS NOT NULL
       ORDER BY key, position LIMIT :limit) AS m;
+
+-- name: metrics.streamed
+-- The events in the stream of a group, in Redis, that it has not handled. Rows are looked up one by
+-- one: a join might read the whole of a table.
+SELECT count(*) AS count, 0 AS retrying, min(created_at) AS due_at
+FROM (SELECT (SELECT e.created_at FROM event AS e
+              WHERE e.id = s.event_id AND e.position > :since) AS created_at
+      FROM (SELECT event_id FROM redis_sent WHERE type = :type ORDER BY entry LIMIT :limit) AS s
+      WHERE (SELECT 1 FROM handled AS h
+             WHERE h.event_id = s.event_id AND h."group" = :group LIMIT 1) IS NULL
+          AND (SELECT 1 FROM message AS m
+               WHERE m.event_id = s.event_id AND m."group" = :group LIMIT 1) IS NULL) AS w
+WHERE created_at IS NOT NULL;
 
 -- name: metrics.suspect
 -- Of all groups, ready messages without a key whose owner died: each is claimed alone.
