@@ -143,7 +143,11 @@ def test_status_is_down_when_postgresql_is_stopped(hub: Host, servers: ServerHos
 def test_primary_leads_again_when_it_or_postgresql_was_killed(
     hub: Host, servers: ServerHost, victim: str
 ) -> None:
+    def leads() -> bool:
+        return "primary, term" in hub.props("primary", "StatusText")["StatusText"]
+
     term = "SELECT term FROM lease WHERE name = 'primary'"
+    wait_for(leads, timeout_s=180, what="a primary, after what was done to it before")
     before = int(ask(servers, term))
     if victim == "primary":
         hub.kill("KILL", hub.main_pid("primary"))
@@ -151,8 +155,4 @@ def test_primary_leads_again_when_it_or_postgresql_was_killed(
         servers.postgres.kill()
         servers.postgres.start()
     wait_for(lambda: int(ask(servers, term)) > before, timeout_s=20, what="a new term")
-    wait_for(
-        lambda: "primary, term" in hub.props("primary", "StatusText")["StatusText"],
-        timeout_s=20,
-        what="a primary that says so",
-    )
+    wait_for(leads, timeout_s=20, what="a primary that says so")
