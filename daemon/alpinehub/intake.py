@@ -35,7 +35,7 @@ import msgspec
 
 from alpinehub import counts
 from alpinehub.customers.identity import NotBatched, find_or_create
-from alpinehub.models import Source
+from alpinehub.models import Hotel
 from alpinehub.reservations import (
     STAY,
     ReservationData,
@@ -83,7 +83,8 @@ class SubmissionOrder(msgspec.Struct, frozen=True, kw_only=True):
 class NormalisedSubmission(msgspec.Struct, frozen=True, kw_only=True):
     """One submission, checked and normalised, with everything that is stored of it."""
 
-    source: Source
+    source_id: int
+    hotel: Hotel
     data: ReservationData
     external_id: str | None
     order: SubmissionOrder = SubmissionOrder()
@@ -159,7 +160,7 @@ async def _submission_unit(
     else:
         result = await _store_if_key_is_new(tx, submission, prepared, submission.idempotency_key)
     if result.outcome == "duplicate":
-        await counts.add(tx, submission.source.hotel.id, "duplicates")
+        await counts.add(tx, submission.hotel.id, "duplicates")
     return result
 
 
@@ -174,7 +175,7 @@ async def _store_if_key_is_new(
         result = await _find_and_store(tx, submission, prepared)
         return result.reservation_id
 
-    scope = f"source:{submission.source.id}"
+    scope = f"source:{submission.source_id}"
     reservation_id = await tx.remembered(scope, key, find_and_store, body_hash=submission.body_hash)
     return result or StoreResult(reservation_id, "duplicate")
 
@@ -186,7 +187,7 @@ async def _find_and_store(
     existing = None
     if submission.external_id is not None:
         existing = await tx.fetch_one(
-            "find_reservation", source_id=submission.source.id, external_id=submission.external_id
+            "find_reservation", source_id=submission.source_id, external_id=submission.external_id
         )
     return await _add_or_change(tx, submission, prepared, existing)
 
@@ -239,12 +240,12 @@ async def _add_reservation(
     """Version 1 of a new reservation."""
     if not submission.may_create:
         raise UnknownReservation
-    source, data, order = submission.source, submission.data, submission.order.capped_at(tx.now_us)
-    customer_id = await find_or_create(tx, source.hotel.id, data, batch=prepared.batch)
+    data, order = submission.data, submission.order.capped_at(tx.now_us)
+    customer_id = await find_or_create(tx, submission.hotel.id, data, batch=prepared.batch)
     columns = {
         "id": prepared.id,
-        "hotel_id": source.hotel.id,
-        "source_id": source.id,
+        "hotel_id": submission.hotel.id,
+        "source_id": submission.source_id,
         "external_id": submission.external_id,
         "version": 1,
         "status": data.status,
@@ -275,9 +276,7 @@ async def _change_reservation(
         prepared = prepared._replace(data=encode(data).decode())
     customer_id = existing["customer_id"]
     if data.email or data.phone or customer_id is None:
-        customer_id = await find_or_create(
-            tx, submission.source.hotel.id, data, batch=prepared.batch
-        )
+        customer_id = await find_or_create(tx, submission.hotel.id, data, batch=prepared.batch)
         if customer_id is None:
             raise NotBatched
     reservation_id, number = str(existing["id"]), int(existing["version"]) + 1
@@ -320,7 +319,7 @@ async def _add_inbox(
         return
     await tx.insert(
         "inbox",
-        source_id=submission.source.id,
+        source_id=submission.source_id,
         external_id=submission.external_id,
         received_at=tx.now_us,
         headers=submission.headers,
@@ -361,14 +360,14 @@ def _version_of(
     return Version(
         reservation_id=reservation_id,
         number=number,
-        hotel_id=submission.source.hotel.id,
-        source_id=submission.source.id,
+        hotel_id=submission.hotel.id,
+        source_id=submission.source_id,
         status=submission.data.status,
         res_status=res_status,
         data=prepared.data,
         content_hash=prepared.content_hash,
         request_id=submission.request_id,
-        pushed=submission.source.hotel.pushed,
+        pushed=submission.hotel.pushed,
     )
 
 

@@ -16,7 +16,6 @@ from alpinehub import history
 from alpinehub.directory import joined_hotel, options_of
 from alpinehub.inbox.forms import see_form
 from alpinehub.intake import RUNS, NormalisedSubmission, StoreResult, store_in_unit
-from alpinehub.models import Source
 from alpinehub.reservations import encode
 from alpinehub.webhooks import fields as mappings
 from alpinehub.webhooks.fields import FieldMapping
@@ -219,16 +218,9 @@ class _Settling(Struct, frozen=True, kw_only=True):
 
     def _submission(self, found: Mapped, external_id: str) -> NormalisedSubmission:
         row = self.row
-        source = Source(
-            id=row["source_id"],
-            hotel=joined_hotel(row),
-            kind=row["kind"],
-            name=row["source"],
-            sealed=b"",
-            fingerprint=b"",
-        )
         return NormalisedSubmission(
-            source=source,
+            source_id=row["source_id"],
+            hotel=joined_hotel(row),
             data=found.data,
             external_id=external_id,
             body=b"",

@@ -420,7 +420,8 @@ async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes
     is_clean = b"\\" not in body and b"\xef\xbf" not in body
     checked = normalise(parsed, is_clean=is_clean)
     submission = NormalisedSubmission(
-        source=source,
+        source_id=source.id,
+        hotel=source.hotel,
         data=checked.data,
         external_id=checked.external_id,
         order=_order(parsed.payload),

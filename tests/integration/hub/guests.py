@@ -27,8 +27,10 @@ async def write(
 ) -> str:
     """Someone writes to a hotel; the id of the reservation. `number`: the source's own."""
     snapshot = await directory_of(hub.ctx).snapshot()
+    source = snapshot.sources_by_hotel[hotel][0]
     submission = NormalisedSubmission(
-        source=snapshot.sources_by_hotel[hotel][0],
+        source_id=source.id,
+        hotel=source.hotel,
         data=ReservationData(**{**STAY, **told}),
         external_id=number or f"guest-{next(_numbers)}",
         body=body,

@@ -206,7 +206,8 @@ class Play:
         sources = (await directory_of(self.hub.ctx).snapshot()).sources.values()
         [source] = [one for one in sources if one.hotel.code == hotel]
         made = NormalisedSubmission(
-            source=source,
+            source_id=source.id,
+            hotel=source.hotel,
             data=data,
             external_id=external_id,
             body=b"{}",

@@ -34,7 +34,13 @@ async def submission(
     snapshot = await directory_of(hub.ctx).snapshot()
     [source] = snapshot.sources.values()
     made = NormalisedSubmission(
-        source=source, data=data, external_id="n-1", body=b"{}", headers="{}", request_id="r-1"
+        source_id=source.id,
+        hotel=source.hotel,
+        data=data,
+        external_id="n-1",
+        body=b"{}",
+        headers="{}",
+        request_id="r-1",
     )
     return replace(made, **changes)
 
