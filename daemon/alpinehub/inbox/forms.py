@@ -1,4 +1,4 @@
-"""The form signatures of a source: a new one is stored, and the operator gets an alert."""
+"""The form shapes of a source: a new one is stored, and the operator gets an alert."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Sequence
 import msgspec
 
 from alpinehub.webhooks.field_names import target_of_key, target_of_label
-from alpinehub.webhooks.submission import FormChange, FormSignature, form_change
+from alpinehub.webhooks.submission import FormChange, FormShape, form_change
 from cordata import Context, Row, Tx
 
-#: Most signatures stored of one form, and of all forms of a source: the address of an HTML form is
+#: Most shapes stored of one form, and of all forms of a source: the address of an HTML form is
 #: public, and arbitrary submissions must not fill the table.
 MAX_SIGNATURES, MAX_OF_SOURCE = 50, 500
 _HOUR_US = 3_600_000_000
 _encode = msgspec.json.Encoder().encode
 
 
-async def see_form(ctx: Context, row: Row, signature: FormSignature) -> int | None:
-    """Store a signature if it is new; returns its id, None if the form has too many of them.
+async def see_form(ctx: Context, row: Row, shape: FormShape) -> int | None:
+    """Store a shape if it is new; returns its id, None if the form has too many of them.
 
-    The alert is sent before the signature is stored, so that a crash does not lose it.
+    The alert is sent before the shape is stored, so that a crash does not lose it.
     """
     known = await ctx.store.read(
         lambda tx: tx.fetch_all(
-            "inbox_forms", source_id=row["source_id"], form_key=signature.form_key
+            "inbox_forms", source_id=row["source_id"], form_key=shape.form_key
         )
     )
-    same = next((one for one in known if bytes(one["signature"]) == signature.mark), None)
+    same = next((one for one in known if bytes(one["shape"]) == shape.hash), None)
     if same is not None:
         at: int = row["received_at"]
         if at - same["last_seen_at"] > _HOUR_US:
@@ -35,21 +35,21 @@ async def see_form(ctx: Context, row: Row, signature: FormSignature) -> int | No
         return int(same["id"])
     if len(known) >= MAX_SIGNATURES:
         return None
-    if changed := form_change(signature.names, [_names(one["fields"]) for one in known]):
+    if changed := form_change(shape.names, [_names(one["fields"]) for one in known]):
         _alert(ctx, row, changed)
-    return await ctx.store.run(lambda tx: _add(tx, row, signature))
+    return await ctx.store.run(lambda tx: _add(tx, row, shape))
 
 
-async def _add(tx: Tx, row: Row, signature: FormSignature) -> int | None:
+async def _add(tx: Tx, row: Row, shape: FormShape) -> int | None:
     row_count = await tx.fetch_one("inbox_form_count", source_id=row["source_id"])
     if row_count is None or row_count["known"] >= MAX_OF_SOURCE:
         return None
     added = await tx.fetch_one(
         "inbox_form_add",
         source_id=row["source_id"],
-        form_key=signature.form_key,
-        signature=signature.mark,
-        fields=_encode(signature.fields).decode(),
+        form_key=shape.form_key,
+        shape=shape.hash,
+        fields=_encode(shape.fields).decode(),
         at=row["received_at"],
     )
     return None if added is None else int(added["id"])

@@ -80,8 +80,8 @@ async def settle(
         return None
     found, mapping = interpreted(row, accept=bool(accepted_by))
     form_id = None
-    if not isinstance(found, Ignored) and found.signature is not None:
-        form_id = await see_form(ctx, row, found.signature)
+    if not isinstance(found, Ignored) and found.shape is not None:
+        form_id = await see_form(ctx, row, found.shape)
     settling = _Settling(
         row=row,
         found=found,

@@ -28,16 +28,16 @@ ORDER BY id LIMIT :limit
 
 -- name: inbox_forms
 -- plan: kept
-SELECT id, signature, fields, first_seen_at, last_seen_at FROM form
+SELECT id, shape, fields, first_seen_at, last_seen_at FROM form
 WHERE source_id = :source_id AND form_key = :form_key ORDER BY id
 
 -- name: inbox_form_count
 SELECT count(*) AS known FROM form WHERE source_id = :source_id
 
 -- name: inbox_form_add
-INSERT INTO form (source_id, form_key, signature, fields, first_seen_at, last_seen_at)
-VALUES (:source_id, :form_key, :signature, :fields, :at, :at)
-ON CONFLICT (source_id, form_key, signature) DO UPDATE SET last_seen_at = excluded.last_seen_at
+INSERT INTO form (source_id, form_key, shape, fields, first_seen_at, last_seen_at)
+VALUES (:source_id, :form_key, :shape, :fields, :at, :at)
+ON CONFLICT (source_id, form_key, shape) DO UPDATE SET last_seen_at = excluded.last_seen_at
 RETURNING id
 
 -- name: inbox_form_seen

@@ -25,7 +25,7 @@ from alpinehub.webhooks.days import read_day
 from alpinehub.webhooks.field_names import plain
 from alpinehub.webhooks.fields import FieldMapping, FieldResolver, Fields
 from alpinehub.webhooks.stay import guests_of, order_of, stay_of
-from alpinehub.webhooks.submission import FormSignature, Submission, Unreadable, signature_of
+from alpinehub.webhooks.submission import FormShape, Submission, Unreadable, shape_of
 from alpinehub.webhooks.values import (
     line,
     lines,
@@ -230,7 +230,7 @@ class Mapped(Struct, frozen=True):
     data: ReservationData
     #: The sender's own id; None: it has none.
     external_id: str | None
-    signature: FormSignature
+    shape: FormShape
     #: Targets whose mapped field was missing and was replaced by another field.
     remapped: tuple[str, ...]
 
@@ -242,7 +242,7 @@ class Unmapped(Struct, frozen=True):
     problems: tuple[str, ...]
     external_id: str | None = None
     #: None: the body could not be read.
-    signature: FormSignature | None = None
+    shape: FormShape | None = None
 
 
 class Ignored(Struct, frozen=True):
@@ -261,7 +261,7 @@ def interpret(
         return Unmapped((error.code,))
     if submission.ignored:
         return Ignored(submission.ignored)
-    signature = signature_of(submission)
+    shape = shape_of(submission)
     zone = zone_of(hotel)
     resolver = FieldResolver(
         Fields(submission.answers, mapping), mapping, zone, _today(received, zone), accept=accept
@@ -269,8 +269,8 @@ def interpret(
     external_id = submission.external_id or line(resolver.take_value("external_id"))[:128] or None
     data = reservation_data_of(resolver, submission)
     if data is None:
-        return Unmapped(tuple(dict.fromkeys(resolver.problems)), external_id, signature)
-    return Mapped(data, external_id, signature, tuple(resolver.fields.remapped))
+        return Unmapped(tuple(dict.fromkeys(resolver.problems)), external_id, shape)
+    return Mapped(data, external_id, shape, tuple(resolver.fields.remapped))
 
 
 def take_apart(received: Received) -> Submission:

@@ -1,4 +1,4 @@
-"""A submission before its interpretation: fields and their values; and the signature of its form,
+"""A submission before its interpretation: fields and their values; and the shape of its form,
 the names of the fields, which shows that a form was changed.
 
 The rules of interpretation are the same for all kinds of sources (interpretation.py).
@@ -120,7 +120,7 @@ def check_count(count: int) -> None:
 _MAX_NAME = 64
 
 
-class FormSignature(Struct, frozen=True):
+class FormShape(Struct, frozen=True):
     """The fields of one submission of a form."""
 
     #: Which of the source's forms.
@@ -134,19 +134,19 @@ class FormSignature(Struct, frozen=True):
         return frozenset(key or label for key, label in self.fields)
 
     @property
-    def mark(self) -> bytes:
+    def hash(self) -> bytes:
         """A hash of the names, 16 bytes."""
         return blake2b("\n".join(sorted(self.names)).encode(), digest_size=16).digest()
 
 
-def signature_of(submission: Submission) -> FormSignature:
-    """The signature of a submission. Fields without a key count only if no field has a key: which
+def shape_of(submission: Submission) -> FormShape:
+    """The shape of a submission. Fields without a key count only if no field has a key: which
     label is matched with a key depends on what was filled in.
     """
     own = [answer for answer in submission.answers if not answer.contact]
     keyed = [answer for answer in own if answer.key] or own
     fields = {(_name(answer.key), _name(answer.label)) for answer in keyed}
-    return FormSignature(submission.form_key, tuple(sorted(fields)[:MAX_FIELDS]))
+    return FormShape(submission.form_key, tuple(sorted(fields)[:MAX_FIELDS]))
 
 
 def _name(text: str) -> str:
@@ -164,13 +164,13 @@ class FormChange(Struct, frozen=True):
 
 
 def form_change(now: Collection[str], before: Iterable[Collection[str]]) -> FormChange:
-    """The new names (in no earlier signature), and those gone (in all earlier ones, not in `now`).
+    """The new names (in no earlier shape), and those gone (in all earlier ones, not in `now`).
 
     Some form builders do not send empty fields: so a field that was missing once does not count as
     gone.
     """
-    signatures = [frozenset(names) for names in before]
-    if not signatures:
+    shapes = [frozenset(names) for names in before]
+    if not shapes:
         return FormChange((), ())
-    known, always = frozenset[str]().union(*signatures), signatures[0].intersection(*signatures[1:])
+    known, always = frozenset[str]().union(*shapes), shapes[0].intersection(*shapes[1:])
     return FormChange(tuple(sorted(set(now) - known)), tuple(sorted(always - set(now))))

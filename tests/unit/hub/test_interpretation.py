@@ -162,7 +162,7 @@ MAPPINGS = st.builds(
 
 def judge(found: Mapped | Unmapped | Ignored) -> None:
     if not isinstance(found, Ignored):
-        form_key = found.signature.form_key if found.signature else ""
+        form_key = found.shape.form_key if found.shape else ""
         for name in (found.external_id or "", form_key):
             assert len(name) <= 128 and not _NO_XML.search(name), "no store takes everything"
     if isinstance(found, Mapped):

@@ -170,7 +170,7 @@ CREATE TABLE inbox (
     request_id TEXT NOT NULL,
     -- The result: new, changed, duplicate, test, spam. NULL: not interpreted yet.
     outcome TEXT,
-    form_id {bigint},                     -- the form signature that it had
+    form_id {bigint},                     -- the shape that the form had
     handled_at {bigint}                   -- when state and outcome were decided
 ){strict};
 CREATE INDEX inbox_open ON inbox (state, id) WHERE state IN ('received', 'review');
@@ -276,16 +276,16 @@ CREATE TABLE daily_report (
     PRIMARY KEY (day, hotel_id)
 ){keyed};
 
--- Form signatures of a source: names of fields, never values.
+-- Shapes of the forms of a source: names of fields, never values.
 CREATE TABLE form (
     id {serial},
     source_id {bigint} NOT NULL REFERENCES source (id),
     form_key {text} NOT NULL, -- the form's own id, else its name, else ''
-    signature {bytes} NOT NULL,           -- hash of its sorted keys
+    shape {bytes} NOT NULL,               -- hash of its sorted keys
     fields TEXT NOT NULL,               -- JSON [[key, label], ...]
     first_seen_at {bigint} NOT NULL,
     last_seen_at {bigint} NOT NULL,       -- to the hour
-    UNIQUE (source_id, form_key, signature)
+    UNIQUE (source_id, form_key, shape)
 ){strict};
 
 -- The last contact of hotel software, for each hotel that it reads.
