@@ -23,9 +23,7 @@ async def see_form(ctx: Context, row: Row, shape: FormShape) -> int | None:
     The alert is sent before the shape is stored, so that a crash does not lose it.
     """
     known = await ctx.store.read(
-        lambda tx: tx.fetch_all(
-            "inbox_forms", source_id=row["source_id"], form_key=shape.form_key
-        )
+        lambda tx: tx.fetch_all("inbox_forms", source_id=row["source_id"], form_key=shape.form_key)
     )
     same = next((one for one in known if bytes(one["shape"]) == shape.hash), None)
     if same is not None:

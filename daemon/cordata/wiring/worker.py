@@ -166,7 +166,7 @@ def _series(role: Role) -> list[Series]:
     if "http" in services:
         series += http_series()
     if "engine" in services:
-        series += handler_series(one.group for one in app.handlers)
+        series += handler_series([*(one.group for one in app.handlers), *app.subscriptions])
     if "pool" in services and app.commands:
         series += children_series()
     return series
@@ -336,7 +336,7 @@ def _add_engine(
     )
     expected = {one.type for one in handlers} | role.app.published
     intake += [consumer, UnhandledTypeService(ctx.store, expected)]
-    subscriptions = _subscriptions(role, ctx, lease) if role.app.subscriptions else None
+    subscriptions = _subscriptions(role, ctx, lease, metrics) if role.app.subscriptions else None
     if subscriptions is not None:
         intake.append(subscriptions)
     if role.test_mode:
@@ -352,7 +352,9 @@ def _add_engine(
     )
 
 
-def _subscriptions(role: Role, ctx: Context, lease: ProcessLease) -> SubscriptionService:
+def _subscriptions(
+    role: Role, ctx: Context, lease: ProcessLease, metrics: ProcessMetrics | None
+) -> SubscriptionService:
     from cordata.services.subscription import SubscriptionService
 
     return SubscriptionService(
@@ -363,6 +365,7 @@ def _subscriptions(role: Role, ctx: Context, lease: ProcessLease) -> Subscriptio
         role.config.engine,
         retry_at_once=role.test_mode,
         cut_off_s=_cut_off_s(role),
+        metrics={one: metrics.handler(one) for one in role.app.subscriptions} if metrics else {},
     )
 
 

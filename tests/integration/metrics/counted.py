@@ -5,7 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from cordata import App, Context, Event, EventContext
+from cordata import (
+    App,
+    Context,
+    Event,
+    EventContext,
+    EventStore,
+    NewEvent,
+    StoredEvent,
+    SubscriptionContext,
+)
 from cordata.errors import CommandFailed, PermanentError
 
 app = App("counted")
@@ -23,6 +32,13 @@ async def refused(event: Event, ctx: EventContext) -> None:
     raise PermanentError("never")
 
 
+@app.subscribe("thing", retries=1)
+async def followed(event: StoredEvent, ctx: SubscriptionContext) -> None:
+    """Fail at the first attempt."""
+    if event.attempt == 1:
+        raise RuntimeError("as asked")
+
+
 async def _due(ctx: Context, now: datetime) -> list[tuple[str, str]]:
     return [("a", "2026-01-01"), ("b", "2026-01-01")]
 
@@ -35,13 +51,16 @@ async def nightly(ctx: Context, scope: str, period: str) -> None:
 
 
 async def serve(scope: Any, receive: Any, send: Any) -> None:
-    """/publish/TYPE, /double/N, /double, /fail; all else is fine."""
+    """/publish/TYPE, /append, /double/N, /double, /fail; all else is fine."""
     if scope["type"] != "http":
         return
     ctx: Context = scope["state"]["cordata"]
     first, _, rest = scope["path"].strip("/").partition("/")
     if first == "fail":
         raise RuntimeError("as asked")
+    if first == "append":
+        event = NewEvent(type="happened", payload={})
+        await ctx.run(lambda tx: EventStore(tx).append("thing-1", [event], expected=None))
     if first == "publish":
         await ctx.run(lambda tx: tx.publish(rest, {"n": 1}))
     if first == "double":

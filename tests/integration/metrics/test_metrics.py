@@ -65,28 +65,32 @@ def test_scrape_equals_what_was_done(tmp_path: Path) -> None:
         garble(running)
         ask(running, "/publish/thing.done", "POST", count=4)
         ask(running, "/publish/thing.refused", "POST")
+        ask(running, "/append", "POST", count=2)
         ask(running, "/double/4", count=6)
         ask(running, "/double")
 
         def is_complete(found: Scrape) -> bool:
             return (
-                found.total(REQUESTS) == 53
+                found.total(REQUESTS) == 55
                 and found.total(ATTEMPTS, group="counted.done", outcome="done") == 4
                 and found.total(ATTEMPTS, group="counted.refused", outcome="dead") == 1
+                and found.total(ATTEMPTS, group="counted.followed", outcome="done") == 2
                 and found.total("cordata_queue_messages", state="dead") == 1
             )
 
         found = until(listen, is_complete, "all that was done is counted")
         assert found.total(REQUESTS, method="GET", code="2xx") == 30 + 7
-        assert found.total(REQUESTS, method="POST", code="2xx") == 5 + 5
+        assert found.total(REQUESTS, method="POST", code="2xx") == 5 + 5 + 2
         assert found.total(REQUESTS, method="other", code="2xx") == 2
         assert found.total(REQUESTS, method="GET", code="5xx") == 3
         assert found.total(REQUESTS, method="GET", code="4xx") == 1
-        assert found.total("cordata_http_request_duration_seconds_count") == 53
-        assert found.total("cordata_http_request_duration_seconds_bucket", le="+Inf") == 53
+        assert found.total("cordata_http_request_duration_seconds_count") == 55
+        assert found.total("cordata_http_request_duration_seconds_bucket", le="+Inf") == 55
         assert found.total("cordata_http_request_duration_seconds_sum") > 0
-        assert found.total(ATTEMPTS) == 5
-        assert found.total("cordata_handler_duration_seconds_count") == 5
+        # Each event of the subscription fails once.
+        assert found.total(ATTEMPTS, group="counted.followed", outcome="retry") == 2
+        assert found.total(ATTEMPTS) == 9
+        assert found.total("cordata_handler_duration_seconds_count") == 9
         calls = "cordata_pool_calls_total"
         assert found.total(calls, command="double", outcome="done") == 6
         assert found.total(calls, command="double", outcome="failed") == 1
@@ -112,7 +116,7 @@ def test_scrape_equals_what_was_done(tmp_path: Path) -> None:
         assert "fine" not in text and "publish" not in text and "127.0.0.1" not in text
 
         same = scrape(listen, accept=OPENMETRICS)
-        assert same.total(REQUESTS) == 53
+        assert same.total(REQUESTS) == 55
         assert {one.name for one in same.samples} == {one.name for one in found.samples}
 
         assert get(listen, "/")[0] == 404

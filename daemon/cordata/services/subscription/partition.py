@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
-from cordata import events, trace
+from cordata import clock, events, trace
 from cordata.context import Context, derive_context
 from cordata.core.commit_guard import CommitGuard
 from cordata.core.message_state import (
@@ -34,6 +34,7 @@ from cordata.eventstore import StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.eventstore.record import stored
 from cordata.log import error_summary, fields, frames, logger, request_id
+from cordata.metrics.process import Outcomes
 from cordata.services.handler_call import call_here, end_attempt
 from cordata.services.loop import WakeEvent
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
@@ -62,6 +63,8 @@ class Dependencies:
     is_leased: Callable[[], bool]
     #: Test mode: a failed event is due again at once.
     retry_at_once: bool
+    #: Where attempts are counted, by subscription.
+    metrics: Mapping[str, Outcomes] = field(default_factory=dict)
     #: Called after each event, and when a partition's task has ended.
     on_event_end: Callable[[PartitionRunner], None]
     #: Called when an event is given up, or its partition blocked.
@@ -180,6 +183,7 @@ class PartitionRunner:
                 self._shared.crashed.counted(self.claim, crashed)
             return
         slot = self._shared.running.begin(self.claim, position, event.attempt)
+        begun = clock.monotonic()
         try:
             result, error = await self._attempt(event)
         except asyncio.CancelledError:
@@ -188,6 +192,9 @@ class PartitionRunner:
                 self._shared.running.end(slot)
             raise
         self._shared.running.end(slot)
+        if (metrics := self._shared.metrics.get(self.subscription.name)) is not None:
+            outcome = self._outcome(event, result, error)
+            metrics.count(outcome.value, clock.monotonic() - begun)
         if result is Result.LOST:
             self.lose()
         elif result is Result.UNAVAILABLE:
@@ -202,6 +209,19 @@ class PartitionRunner:
                 self._log_error(event, error, " after its commit, which counts")
             self.handled_count += 1
             self._move_on(position, committed=result is Result.COMMITTED)
+
+    def _outcome(self, event: StoredEvent, result: Result, error: BaseException | None) -> Verdict:
+        """The same that an attempt at a message would have."""
+        match result:
+            case Result.UNAVAILABLE:
+                return Verdict.DEFER
+            case Result.LOST:
+                return Verdict.GIVEN_BACK
+            case Result.FAILED:
+                permanent = error is not None and is_permanent(error)
+                retries = self.subscription.retries
+                return after_failure(event.attempt, retries=retries, permanent=permanent)
+        return Verdict.DONE
 
     async def _handle_all(self) -> None:
         while not self.stopping:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from cordata import clock
 from cordata.config.sections import EngineConfig
@@ -17,6 +18,7 @@ from cordata.eventstore.log import EVENT_TOPIC
 from cordata.eventstore.partition import SUBSCRIPTION_TOPIC, Partitions
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
+from cordata.metrics.process import Outcomes
 from cordata.process import PROCESS_TOPIC, ProcessLease
 from cordata.services.handler_call import after
 from cordata.services.loop import Pace, WakeEvent, background, wake_on
@@ -61,9 +63,10 @@ class SubscriptionService:
         *,
         retry_at_once: bool = False,
         cut_off_s: float | None = None,
+        metrics: Mapping[str, Outcomes] = MappingProxyType({}),
     ) -> None:
         """`lease`: renewed by ProcessLeaseService. `retry_at_once`: test mode, in which
-        a failed event is due again at once.
+        a failed event is due again at once. `metrics`: where attempts are counted, by subscription.
 
         `cut_off_s` after the stop handlers that still run are cancelled, and their partitions given
         back without an attempt being counted; None: never.
@@ -88,6 +91,7 @@ class SubscriptionService:
             crashed=self._crashed,
             is_leased=lease.is_held,
             retry_at_once=retry_at_once,
+            metrics=metrics,
             on_event_end=self._event_ended,
             on_give_up=self._gave_up,
         )
