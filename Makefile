@@ -57,7 +57,7 @@ help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 run: ## The hub with a demo hotel on 127.0.0.1 (PORT=8080 STATE=.run); Ctrl-C stops it
-	@$(build)/need python venv run && venv=$$($(build)/venv) && PYTHONPATH=daemon exec "$$venv/bin/python" packaging/run.py $(PORT) $(STATE)
+	@$(build)/need python venv run && venv=$$($(build)/venv) && PYTHONPATH=daemon exec "$$venv/bin/python" packaging/run.py "$(PORT)" "$(STATE)"
 
 # Requirements are installed first, since the parts must not install at the same time. The parts spend much
 # of their time waiting, so all run at once, and continue when one fails; the output of each is printed when

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -32,6 +33,20 @@ Is it well?
   curl -sS {url}/api/ready
 Data is in {state}; Ctrl-C stops it in order.
 """  # noqa: E501 - lines to copy
+
+
+def check(port: str, state: Path) -> None:
+    """Exit with an error before anything is made, if one of them cannot be used."""
+    number = int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else -1
+    if not 0 <= number <= 65535:
+        sys.exit(f"error: PORT={port} is no port\nhint: make run PORT=8080")
+    try:
+        socket.create_server(("127.0.0.1", number)).close()
+    except OSError as error:
+        hint = f"hint: make run PORT={number % 65535 + 1}"
+        sys.exit(f"error: port {port} of 127.0.0.1 cannot be used: {error.strerror}\n{hint}")
+    if state.exists() and not state.is_dir():
+        sys.exit(f"error: STATE={state} is no directory\nhint: make run STATE=.run")
 
 
 def prepare(state: Path) -> Path:
@@ -142,6 +157,8 @@ def serve(port: str, state: Path) -> int:
 def main() -> int:
     """Arguments: port, state directory."""
     port, state = sys.argv[1], Path(sys.argv[2]).absolute()
+    check(port, state)
+    os.umask(0o077)  # guests' data: as the units have it
     with own_foreground_group():
         return serve(port, state)
 

@@ -87,3 +87,18 @@ def test_make_run_refuses_a_runtime_directory_that_others_have_made(
     assert "STATE" in result.stderr  # what to do
     assert not list(state.iterdir())
     assert not list((theirs if theirs.is_dir() else target).iterdir())
+
+
+def test_make_run_says_what_to_change_before_it_makes_anything(tmp_path: Path) -> None:
+    program, state = str(ROOT / "packaging" / "run.py"), tmp_path / "a state"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        used = str(taken.getsockname()[1])
+        for port, said in (("", "is no port"), ("99999", "is no port"), (used, "in use")):
+            result = python(program, port, str(state))
+            assert result.returncode == 1 and said in result.stderr, result
+            assert "hint: make run PORT=" in result.stderr
+    file = tmp_path / "file"
+    file.touch()
+    result = python(program, "0", str(file))
+    assert result.returncode == 1 and "hint: make run STATE=.run" in result.stderr, result
+    assert not state.exists()
