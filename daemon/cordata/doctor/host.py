@@ -171,7 +171,10 @@ class Host:
     def _permissions(self) -> list[Finding]:
         user, paths = self.user(), self.config.paths
         try:
-            found = [*judge.judge_state(_files(paths.state, user, deep=True), user)]
+            # Sockets in the runtime directory are for the group; `make run` has it in the state.
+            files = _files(paths.state, user, deep=True)
+            own = [one for one in files if not _is_in(one, paths.runtime)]
+            found = [*judge.judge_state(own, user)]
             found += judge.judge_credentials(_files(paths.credentials, user), user)
         except PermissionError as error:
             reason = f"this user may not look into {error.filename}"
@@ -261,6 +264,10 @@ def _files(directory: Path, user: str, *, deep: bool = False) -> list[File]:
                 found.append(_file(path, user))
     # The whole is on one file system: said once.
     return [found[0], *(one for one in found[1:] if not one.read_only)] if found else []
+
+
+def _is_in(file: File, directory: Path) -> bool:
+    return Path(file.path).is_relative_to(directory)
 
 
 def _file(path: Path, user: str) -> File:
