@@ -12,7 +12,7 @@ from cordata import Context, Row, Tx
 
 #: Most shapes stored of one form, and of all forms of a source: the address of an HTML form is
 #: public, and arbitrary submissions must not fill the table.
-MAX_SIGNATURES, MAX_OF_SOURCE = 50, 500
+MAX_SHAPES, MAX_OF_SOURCE = 50, 500
 _HOUR_US = 3_600_000_000
 _encode = msgspec.json.Encoder().encode
 
@@ -31,7 +31,7 @@ async def see_form(ctx: Context, row: Row, shape: FormShape) -> int | None:
         if at - same["last_seen_at"] > _HOUR_US:
             await ctx.store.run(lambda tx: tx.execute("inbox_form_seen", id=same["id"], at=at))
         return int(same["id"])
-    if len(known) >= MAX_SIGNATURES:
+    if len(known) >= MAX_SHAPES:
         return None
     if changed := form_change(shape.names, [_names(one["fields"]) for one in known]):
         _alert(ctx, row, changed)

@@ -171,7 +171,7 @@ async def test_table_of_forms_does_not_grow_for_ever(
 ) -> None:
     from alpinehub.inbox import forms
 
-    monkeypatch.setattr(forms, "MAX_SIGNATURES", 3)
+    monkeypatch.setattr(forms, "MAX_SHAPES", 3)
     monkeypatch.setattr(forms, "MAX_OF_SOURCE", 5)
     async with open_lenient(tmp_path) as hub:
         for number in range(10):

@@ -186,8 +186,9 @@ class Scheduler:
         return None
 
     def misplaced(self, now: float) -> list[tuple[ChildState, int]]:
-        """Stuck children with calls to revoke: the child, and the number of the last call that
-        another child could begin. The caller has to check whether they have begun.
+        """Children with a long call and others to revoke behind it: the child, and the number of
+        the last call that another child could begin. The caller has to check whether they have
+        begun.
         """
         long_running = [child for child in self.children if child.calls and child.runs_long(now)]
         if not long_running:
