@@ -100,9 +100,9 @@ class ConsumerService:
         self._groups = {handler.group: _Group(handler, config) for handler in handlers}
         self._wake = WakeEvent()
         self._herd = HerdDelay()
-        self._look_timer: asyncio.TimerHandle | None = None
         self._finished: list[Outcome] = []
-        self._settle_timer: asyncio.TimerHandle | None = None
+        #: Wakes the pump: to look for messages, or to settle what is finished.
+        self._timer: asyncio.TimerHandle | None = None
         #: Slots whose task has not ended.
         self._open_slots = 0
         self._cut_off_s = cut_off_s
@@ -150,15 +150,23 @@ class ConsumerService:
 
     def _on_messages(self) -> None:
         """There may be messages, which other processes have heard, too."""
-        wait_s = self._herd.wait_s
-        if not wait_s:
+        if wait_s := self._herd.wait_s:
+            self._wake_after(wait_s)
+        else:
             self._wake.set()
-        elif self._look_timer is None:
-            loop = asyncio.get_running_loop()
-            self._look_timer = loop.call_later(wait_s, self._on_look_timer)
 
-    def _on_look_timer(self) -> None:
-        self._look_timer = None
+    def _wake_after(self, wait_s: float) -> None:
+        """Wake the pump after this time, or before, if it is to be woken earlier anyway."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + wait_s
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
         self._wake.set()
 
     async def _pump(self, stop: asyncio.Event) -> None:
@@ -193,9 +201,9 @@ class ConsumerService:
         """Settle and claim. Returns when the next message is due, in microseconds, or None."""
         outcomes, self._finished = self._finished, []
         self._key_may_have_more = False
-        if self._settle_timer is not None:  # or it would wake the pump for nothing
-            self._settle_timer.cancel()
-            self._settle_timer = None
+        if self._timer is not None:  # or it would wake the pump for nothing
+            self._timer.cancel()
+            self._timer = None
         try:
             claimed = await self._broker.settle_and_claim(
                 outcomes, limits, suspect_allowed=self._may_claim_suspect()
@@ -292,13 +300,8 @@ class ConsumerService:
         """Settle soon, together with others; `now`: at once, since the pump has to claim anyway."""
         if now:
             self._wake.set()
-        elif self._settle_timer is None:
-            loop = asyncio.get_running_loop()
-            self._settle_timer = loop.call_later(SPACING_S, self._on_settle_timer)
-
-    def _on_settle_timer(self) -> None:
-        self._settle_timer = None
-        self._wake.set()
+        else:
+            self._wake_after(SPACING_S)
 
     def _give_back_waiting(self) -> None:
         """Give back the runs that wait; each slot ends after its current message."""
@@ -358,6 +361,7 @@ class _Group:
         #: Whether there may be more messages: the last claim got as many as requested, or none was
         #: made since no slot was free.
         self.more = False
+        #: Whether messages may have come while no slot was free.
         self._passed_over = False
         #: By `id(run)`.
         self.running: dict[int, Run] = {}

@@ -42,8 +42,8 @@ class RelayService:
             while not stop.is_set():
                 self.heartbeat.touch()
                 sleep_s = await self.run_once()
-                if sleep_s and await wake.wait(sleep_s):
-                    await pause(stop, self._herd.wait_s)
+                if sleep_s and await wake.wait(sleep_s) and (wait_s := self._herd.wait_s):
+                    await pause(stop, wait_s)
         with contextlib.suppress(StoreUnavailable):  # reclaimed when this process is gone
             await self._relay.give_back()
 
