@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from tests.integration.engine.parts import opened, registered
-from tests.integration.redis.parts import on_redis
+from tests.integration.redis.parts import RETRIES, on_redis
 from tests.integration.redis.stores import REDIS_KINDS
 
 from cordata.broker import Broker, ClaimLimit, Message, Outcome, Queue
@@ -39,21 +39,26 @@ class Parts:
     prepare: Callable[..., Awaitable[None]] | None = None
     keyed: frozenset[str] = frozenset()
     groups: dict[str, str] = field(default_factory=dict)
+    #: What each group may fail before it is dead.
+    retries: int = RETRIES
     _processes: dict[str, Broker] = field(default_factory=dict)
 
-    async def register(self, groups: Mapping[str, str], *, keyed: Iterable[str] = ()) -> None:
+    async def register(
+        self, groups: Mapping[str, str], *, keyed: Iterable[str] = (), retries: int = RETRIES
+    ) -> None:
         """Make groups known (group -> event type), before any process is asked for."""
+        self.retries = retries
         self.keyed |= frozenset(keyed)
         self.groups |= groups
         if self.prepare is not None:
-            await self.prepare(groups, keyed=self.keyed)
+            await self.prepare(groups, keyed=self.keyed, retries=retries)
         else:
             await registered(self.store, groups, keyed=self.keyed)
 
     def process(self, name: str = "me") -> Broker:
         """The broker of a process."""
         if name not in self._processes:
-            retries = dict.fromkeys(self.groups, 5)
+            retries = dict.fromkeys(self.groups, self.retries)
             self._processes[name] = self.make(name, retries, self.keyed)
         return self._processes[name]
 

@@ -28,6 +28,8 @@ from cordata.services.leadership import Leadership
 from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 
+#: Of each group.
+RETRIES = 5
 _numbers = itertools.count()
 
 
@@ -90,9 +92,11 @@ class RedisParts:
         await self.broker(name).prepare(self.groups)
         return self.broker(name)
 
-    async def register(self, groups: Mapping[str, str], *, keyed: Collection[str] = ()) -> None:
+    async def register(
+        self, groups: Mapping[str, str], *, keyed: Collection[str] = (), retries: int = RETRIES
+    ) -> None:
         """Make groups known, as a worker does."""
-        self.retries |= dict.fromkeys(groups, 5)
+        self.retries |= dict.fromkeys(groups, retries)
         self.keyed |= set(keyed)
         self.groups |= {name: type for name, type in groups.items() if name not in self.keyed}
         await self.process()
