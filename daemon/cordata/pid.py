@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from pathlib import Path
 
 
@@ -35,6 +36,20 @@ def is_gone(pid: int, start: int) -> bool:
     except OSError:
         pass
     return os.path.exists(f"/proc/{pid}") and start_of(pid) != start
+
+
+def is_gone_here(holder: str) -> bool:
+    """Whether the holder of a lease, `host/pid`, was a process of this host that has ended."""
+    host, _, pid = holder.partition(" ")[0].rpartition("/")
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # it is of another user
+    return False
 
 
 def boot_id() -> str:

@@ -24,6 +24,8 @@ class Page:
     readings: Sequence[Reading]
     #: What waits in the store; None: it did not answer.
     backlog: Backlog | None
+    #: Free bytes and all bytes of the file system of the state directory.
+    disk: tuple[int, int]
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """Content type and text, in the format that the `Accept` header asks for.
@@ -46,6 +48,7 @@ class Page:
             if (metric := _metric(family, self.readings)) is not None:
                 yield metric
         yield from self._starts()
+        yield from self._disk()
         yield from self._backlog()
 
     def _build(self) -> Iterator[Metric]:
@@ -66,6 +69,16 @@ class Page:
         started = (([one.unit], one.started_at) for one in self.readings if one.alive)
         text = "Start time of the process since the epoch."
         yield _gauge("cordata_process_start_time_seconds", text, ["unit"], started)
+
+    def _disk(self) -> Iterator[Metric]:
+        for name, text, count in zip(
+            ("free", "size"),
+            ("Bytes that the service may still write in", "Size of"),
+            self.disk,
+            strict=True,
+        ):
+            text += " the file system of the state directory."
+            yield _gauge(f"cordata_disk_{name}_bytes", text, [], [([], float(count))])
 
     def _backlog(self) -> Iterator[Metric]:
         backlog = self.backlog
@@ -91,10 +104,19 @@ class Page:
         ):
             samples = [([one.group], float(getattr(one, key) or 0)) for one in backlog.groups]
             yield _gauge(f"cordata_queue_{name}", text, ["group"], samples)
+        text = "Partitions of the subscription that wait for an operator."
+        samples = [([name], float(count)) for name, count in backlog.blocked.items()]
+        yield _gauge("cordata_subscription_blocked_partitions", text, ["subscription"], samples)
         for name, text, value in (
             ("mail_waiting", "Mails that wait, counted up to 10000.", backlog.mails),
             ("mail_oldest_seconds", "Age of the oldest mail that waits.", backlog.oldest_mail_s),
             ("primary_term", "Number of the primary's term: grows with each change.", backlog.term),
+            (
+                "primary_up",
+                "1: the lease of the primary is held; 0: it was given back, or its holder, of this"
+                " host, has ended.",
+                backlog.has_primary,
+            ),
         ):
             yield _gauge(f"cordata_{name}", text, [], [([], float(value or 0))])
 

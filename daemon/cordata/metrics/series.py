@@ -75,13 +75,19 @@ HANDLER_ATTEMPTS = Family(
     "cordata_handler_attempts",
     "counter",
     "Attempts at messages by consumer group and outcome: done, retry, dead (letter), defer (the"
-    " store was unavailable), back (given back).",
+    " store was unavailable), given_back (it is not counted as an attempt).",
 )
 HANDLER_SECONDS = Family(
     "cordata_handler_duration_seconds",
     "histogram",
     "Time of an attempt at a message, by consumer group.",
     SHORT,
+)
+REDIS_UP = Family(
+    "cordata_redis_up",
+    "gauge",
+    "1: events go by Redis, as of the last 2 s; 0: they wait, since it is away or takes none.",
+    of_now=True,
 )
 POOL_CALLS = Family(
     "cordata_pool_calls",
@@ -142,6 +148,7 @@ MAX_FDS = Family("cordata_process_max_fds", "gauge", "Limit of open file descrip
 FAMILIES = (
     *(REQUESTS, REQUEST_SECONDS, IN_FLIGHT, CONNECTIONS),
     *(COMMIT_SECONDS, WAITING_UNITS, HANDLER_ATTEMPTS, HANDLER_SECONDS),
+    REDIS_UP,
     *(POOL_CALLS, POOL_WAIT_SECONDS, POOL_RUN_SECONDS, POOL_CHILDREN, POOL_CHILDREN_READY),
     *(MAIL_ATTEMPTS, MAIL_SECONDS, JOB_RUNS, JOB_SECONDS, JOB_ENDED),
     *(CPU_SECONDS, RESIDENT_BYTES, VIRTUAL_BYTES, OPEN_FDS, MAX_FDS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,15 @@ _KEPT_S = 5.0
 class MetricsPage:
     """The ASGI application at `[metrics] listen`."""
 
-    def __init__(self, store: Store, directory: Path, *, build: Mapping[str, str]) -> None:
-        """`directory`: with the files of the processes. `build`: versions, and the application."""
+    def __init__(
+        self, store: Store, directory: Path, *, state: Path, build: Mapping[str, str]
+    ) -> None:
+        """`directory`: with the files of the processes. `state`: the directory whose disk is
+        watched. `build`: versions, and the application.
+        """
         self._store = store
         self._directory = directory
+        self._state = state
         self._build = build
         self._backlog: Backlog | None = None
         self._asked_at = float("-inf")
@@ -62,7 +68,13 @@ class MetricsPage:
 
     def _render(self, accept: str, backlog: Backlog | None) -> tuple[str, bytes]:
         remove_old(self._directory)
-        page = Page(build=self._build, readings=read_all(self._directory), backlog=backlog)
+        found = os.statvfs(self._state)
+        page = Page(
+            build=self._build,
+            readings=read_all(self._directory),
+            backlog=backlog,
+            disk=(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize),
+        )
         return page.render(accept)
 
     async def _ask(self) -> Backlog | None:

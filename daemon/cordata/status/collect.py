@@ -23,6 +23,7 @@ from cordata.errors import CordataError, StoreUnavailable
 from cordata.metrics.backlog import read_backlog
 from cordata.metrics.file import read_all
 from cordata.metrics.rate import handled_per_s, http_rate
+from cordata.pid import is_gone_here
 from cordata.process import Process, plain_name
 from cordata.status.snapshot import (
     AlertState,
@@ -282,9 +283,7 @@ async def _rows(tx: Tx, config: Config) -> Mapping[str, Any]:
             for one in processes
         ],
         "groups": backlog.groups,
-        "blocked": {
-            row["subscription"]: row["count"] for row in await tx.fetch_all("status.blocked")
-        },
+        "blocked": {name: count for name, count in backlog.blocked.items() if count},
         "jobs": [
             JobState(
                 job=row["job"],
@@ -307,20 +306,6 @@ async def _rows(tx: Tx, config: Config) -> Mapping[str, Any]:
             for row in alerts
         ],
     }
-
-
-def is_gone_here(holder: str) -> bool:
-    """Whether the holder of a lease, `host/pid`, was a process of this host that has ended."""
-    host, _, pid = holder.partition(" ")[0].rpartition("/")
-    if host != socket.gethostname() or not pid.isdecimal():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass  # it is of another user
-    return False
 
 
 async def _pool(config: Config) -> Mapping[str, Any]:

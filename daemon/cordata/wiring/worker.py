@@ -25,6 +25,7 @@ from cordata.metrics.series import (
     IN_FLIGHT,
     POOL_CHILDREN,
     POOL_CHILDREN_READY,
+    REDIS_UP,
     call_series,
     children_series,
     handler_series,
@@ -166,7 +167,11 @@ def _series(role: Role) -> list[Series]:
     if "http" in services:
         series += http_series()
     if "engine" in services:
+        from cordata.broker.factory import is_store
+
         series += handler_series([*(one.group for one in app.handlers), *app.subscriptions])
+        if not is_store(role.config.broker):
+            series.append(REDIS_UP.series())
     if "pool" in services and app.commands:
         series += children_series()
     return series
@@ -186,7 +191,7 @@ def _metrics_services(role: Role, ctx: Context) -> list[Service]:
         "python": platform.python_version(),
         "app": role.app.name,
     }
-    page = MetricsPage(ctx.store, directory, build=build)
+    page = MetricsPage(ctx.store, directory, state=role.config.paths.state, build=build)
     return [LocalHttpService("metrics", page, listen, lock=directory / "lock")]
 
 
@@ -321,6 +326,8 @@ def _add_engine(
             config.broker, ctx.store, queue, process, passwords=broker_passwords(config)
         )
         delivery.append(RelayService(ctx.store, redis.relay, config.engine))
+        if metrics is not None:
+            metrics.watch(REDIS_UP.series(), lambda: float(not redis.status()))
         streamed = {one.group: one.type for one in handlers if not one.key}
         prepare = partial(redis.prepare, streamed)
     stack.callback(broker.close)

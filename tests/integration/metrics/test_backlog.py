@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,7 +45,28 @@ async def test_backlog_has_what_waits_by_group_and_state(state: Path) -> None:
     assert d.oldest_s is e.oldest_s is None
     assert a.absent_s == pytest.approx(now_s, abs=3600)
     assert found.mails == 6 and found.oldest_mail_s == pytest.approx(now_s, abs=3600)
-    assert found.term == 0
+    assert found.term == 0 and not found.has_primary
+
+
+async def test_primary_leads_until_it_gives_its_lease_back_or_its_process_ends(state: Path) -> None:
+    async with opened(state) as store:
+
+        async def lead(pid: int) -> bool:
+            holder = f"{socket.gethostname()}/{pid}"
+            await store.run(
+                lambda tx: tx.execute(
+                    "lease.take", name="primary", holder=holder, acquired_at=tx.now_us
+                )
+            )
+            return (await store.read(read_backlog)).has_primary
+
+        assert await lead(os.getpid())
+        ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, check=True)
+        assert not await lead(int(ended.stdout))
+        assert await lead(os.getpid())
+        row = {"name": "primary", "term": 3, "released_at": 1}
+        assert await store.run(lambda tx: tx.execute("lease.release", **row)) == 1
+        assert not (await store.read(read_backlog)).has_primary
 
 
 async def test_counts_end_at_the_limit(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from tests.integration.cli.command import cordata, write_config
 from tests.integration.metrics.scrape import OPENMETRICS, PATIENCE_S, Scrape, get, scrape, until
 from tests.integration.server.running import Server, free_address, server, wait_gone
 from tests.servers.process import free_port, wait_until
+from tests.servers.redis import RedisServer
 
 from cordata.metrics.file import read_all
 from cordata.metrics.series import REQUESTS as REQUESTS_FAMILY
@@ -28,10 +29,12 @@ ATTEMPTS = "cordata_handler_attempts_total"
 
 
 @contextmanager
-def counted(tmp_path: Path, *options: str, listen: str = "") -> Iterator[tuple[Server, str]]:
-    """A server with two workers, and where its metrics are."""
+def counted(
+    tmp_path: Path, *options: str, listen: str = "", more: str = ""
+) -> Iterator[tuple[Server, str]]:
+    """A server with two workers, and where its metrics are. `more`: other settings."""
     listen = listen or f"127.0.0.1:{free_port()}"
-    text = f'[metrics]\nlisten = "{listen}"\n'
+    text = f'[metrics]\nlisten = "{listen}"\n{more}'
     config = write_config(tmp_path, text, APP)
     with server(None, "--config", str(config), *options, app=None) as running:
         running.ready()
@@ -200,6 +203,20 @@ def test_runs_of_a_job_are_counted_and_stay_when_it_has_ended(tmp_path: Path) ->
         assert ended[0] > 1.7e9
         # It has ended in order.
         assert found.values("cordata_unit_up", unit="job@nightly") == []
+
+
+def test_scrape_says_whether_redis_is_there(tmp_path: Path) -> None:
+    with RedisServer() as redis:
+        with counted(tmp_path, more=f'[broker]\nurl = "{redis.url}"\n') as (_, listen):
+
+            def wait(value: float, what: str) -> None:
+                until(listen, lambda scrape: scrape.values("cordata_redis_up") == [value] * 2, what)
+
+            wait(1.0, "both use it")
+            redis.kill()
+            wait(0.0, "both miss it")
+            redis.start()
+            wait(1.0, "both use it again")
 
 
 def test_503_is_counted_while_the_store_cannot_be_opened(tmp_path: Path) -> None:

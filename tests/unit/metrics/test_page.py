@@ -34,9 +34,11 @@ BACKLOG = Backlog(
             absent_s=0.5,
         )
     ],
+    blocked={"a": 2, "b": 0},
     mails=7,
     oldest_mail_s=1.5,
     term=9,
+    has_primary=True,
 )
 
 
@@ -77,7 +79,9 @@ def samples(page: Page, accept: str = "") -> dict[tuple[str, frozenset[Any]], fl
 
 
 def page(*readings: Reading, backlog: Backlog | None = BACKLOG) -> Page:
-    return Page(build={"version": "1", "app": "a"}, readings=readings, backlog=backlog)
+    return Page(
+        build={"version": "1", "app": "a"}, readings=readings, backlog=backlog, disk=(3, 40)
+    )
 
 
 def key(name: str, **labels: str) -> tuple[str, frozenset[Any]]:
@@ -119,6 +123,15 @@ def test_backlog_is_by_group_with_its_name_escaped() -> None:
     assert found[key("cordata_store_up")] == 1.0
     assert found[key("cordata_mail_waiting")] == 7.0
     assert found[key("cordata_primary_term")] == 9.0
+    assert found[key("cordata_primary_up")] == 1.0
+    blocked = "cordata_subscription_blocked_partitions"
+    assert [found[key(blocked, subscription=name)] for name in "ab"] == [2.0, 0.0]
+
+
+def test_disk_is_there_whatever_the_store_does() -> None:
+    found = samples(page(backlog=None))
+    assert found[key("cordata_disk_free_bytes")] == 3.0
+    assert found[key("cordata_disk_size_bytes")] == 40.0
 
 
 def test_backlog_is_left_out_when_the_store_does_not_answer() -> None:

@@ -1,8 +1,9 @@
 -- For `cordata status`, with the bounded counts of metrics.sql.
 
 -- name: status.blocked
-SELECT subscription, count(*) AS count FROM subscription_partition
-WHERE blocked_at IS NOT NULL GROUP BY subscription ORDER BY subscription;
+-- Of each subscription: count() leaves out NULL.
+SELECT subscription, count(blocked_at) AS count FROM subscription_partition
+GROUP BY subscription ORDER BY subscription;
 
 -- name: status.jobs
 -- The last run of each job.
