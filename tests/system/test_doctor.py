@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.host.machine import Host
 
-DROP_IN = "/etc/systemd/system/worker@.service.d/broken.conf"
+DROP_IN = "/etc/systemd/system/{}.d/broken.conf"
 
 Found = list[dict[str, str]]
 
@@ -24,12 +24,13 @@ def of(found: Found, *states: str) -> list[tuple[str, str]]:
     return [(one["check"], one["fix"]) for one in found if one["state"] in states]
 
 
-def written(host: Host, text: str) -> None:
-    host.sh(f"mkdir -p $(dirname {DROP_IN}) && printf '%s\\n' '{text}' >{DROP_IN}")
+def written(host: Host, text: str, unit: str = "worker@.service") -> None:
+    path = DROP_IN.format(unit)
+    host.sh(f"mkdir -p $(dirname {path}) && printf '%s\\n' '{text}' >{path}")
 
 
-def removed(host: Host) -> None:
-    host.sh(f"rm -r $(dirname {DROP_IN})")
+def removed(host: Host, unit: str = "worker@.service") -> None:
+    host.sh(f"rm -r $(dirname {DROP_IN.format(unit)})")
     host.systemctl("daemon-reload")
 
 
@@ -72,6 +73,29 @@ def test_drop_in_that_breaks_a_unit_is_named(
     assert code == (1 if state == "failed" else 0)
     # The others answer as before.
     assert ("store", "") in of(found, "ok") and ("schema", "") in of(found, "ok")
+
+
+def test_backlog_that_the_kernel_cuts_is_named(host: Host) -> None:
+    written(host, "[Socket]\nBacklog=1000000", "http.socket")
+    host.systemctl("daemon-reload")
+    code, found = examined(host)
+    removed(host, "http.socket")
+    assert code == 0
+    assert ("limits", "sysctl -w net.core.somaxconn=1000000, and in /etc/sysctl.d") in of(
+        found, "warning"
+    )
+
+
+def test_backups_are_missed_until_their_timer_is_enabled(host: Host) -> None:
+    def about() -> list[str]:
+        return [one["state"] for one in examined(host)[1] if one["check"] == "backup"]
+
+    assert about() == ["skipped"]
+    host.systemctl("enable", "--now", "cordata-backup.timer")
+    assert about() == ["ok"]
+    host.systemctl("stop", "cordata-backup.timer")
+    assert about() == ["warning"]
+    host.systemctl("disable", "cordata-backup.timer")
 
 
 def test_reload_is_asked_for_when_a_file_is_newer_than_what_runs(host: Host) -> None:

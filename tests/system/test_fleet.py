@@ -6,6 +6,7 @@ PostgreSQL alone; from then on Redis carries the events of the same hosts.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
@@ -92,6 +93,22 @@ def test_one_primary_leads_and_both_hosts_work(ropes: Fleet) -> None:
     states = [host.systemctl("status", "primary") for host in (ropes.one, ropes.two)]
     assert sum("standby" in text for text in states) == 1
     assert sum("primary, term" in text for text in states) == 1
+
+
+def test_status_has_the_processes_of_both_hosts(ropes: Fleet) -> None:
+    found = [
+        json.loads(host.run("cordata", "status", "--json", check=False).stdout)
+        for host in (ropes.one, ropes.two)
+    ]
+    names = {host.run("hostname").stdout.strip() for host in (ropes.one, ropes.two)}
+    assert len(names) == 2
+    for one in found:
+        alive = [(row["host"], row["name"]) for row in one["processes"] if row["alive"]]
+        assert sorted(alive) == sorted(
+            (host, f"worker-{number}") for host in names for number in range(4)
+        )
+    assert found[0]["primary"]["holder"] == found[1]["primary"]["holder"]
+    assert found[0]["host"] != found[1]["host"]
 
 
 def test_job_runs_once_when_both_hosts_call_it(ropes: Fleet) -> None:

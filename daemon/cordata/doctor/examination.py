@@ -102,6 +102,7 @@ async def examine(subject: Subject, *, units: Sequence[Unit] | None = None) -> l
             ("permissions", host.check_permissions),
             ("clock", host.check_clock),
             ("disk", host.check_disk),
+            ("backup", host.check_backup),
             ("zones", host.check_zones),
         ]
     )

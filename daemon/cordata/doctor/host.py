@@ -30,7 +30,7 @@ _PROPERTIES = (
     *("LoadState", "LoadError", "FragmentPath", "DropInPaths", "NeedDaemonReload"),
     *("UnitFileState", "ActiveState", "SubState", "Result", "NRestarts", "MainPID", "Slice"),
     *("User", "Type", "NonBlocking", "LimitNOFILE", "TimeoutStopUSec", "Listen", "Backlog"),
-    *("ActiveEnterTimestamp", "MemoryCurrent"),
+    *("ActiveEnterTimestamp", "MemoryCurrent", "LastTriggerUSec"),
 )
 _SLICE = "cordata.slice"
 _JOURNAL = Path("/var/log/journal")
@@ -44,10 +44,11 @@ async def read_units() -> list[Unit]:
     """The units of the package and all services of its slice, by one call of systemctl."""
     if not is_booted():
         return []
+    names = (*judge.UNITS, judge.BACKUP_TIMER)
     return [
         unit
-        for unit in await show_units(_PROPERTIES, "*.service", *judge.UNITS)
-        if unit["Id"] in judge.UNITS or unit.get("Slice") == _SLICE
+        for unit in await show_units(_PROPERTIES, "*.service", *names)
+        if unit["Id"] in names or unit.get("Slice") == _SLICE
     ]
 
 
@@ -206,6 +207,13 @@ class Host:
         if _JOURNAL.is_dir() and _JOURNAL.stat().st_dev != state.stat().st_dev:
             found.append(judge.judge_space(_space(_JOURNAL), fix="journalctl --vacuum-size=500M"))
         return found
+
+    async def check_backup(self) -> list[Finding]:
+        """Whether the timer makes backups."""
+        timer = self.unit(judge.BACKUP_TIMER)
+        if timer is None:
+            return [skipped("backup", "no timer is installed: `cordata backup` makes one")]
+        return [judge.judge_backup(timer)]
 
     async def check_zones(self) -> list[Finding]:
         """The time zones of Python. Those of the data are the application's to check."""

@@ -12,6 +12,7 @@ from cordata.systemd.systemctl import Unit, span_s
 
 #: The units that the package brings; workers are found beside them.
 UNITS = ("http.socket", "primary.service", "worker@0.service", "workers.target", "cordata.target")
+BACKUP_TIMER = "cordata-backup.timer"
 #: Type=notify-reload came with 253; the package is tested with 257.
 _OLDEST_SYSTEMD, _TESTED_SYSTEMD = 253, 257
 #: Free space below which commits are about to fail, and below which somebody should look.
@@ -275,6 +276,22 @@ def judge_space(space: Space, *, fix: str) -> Finding:
         count = f"{space.free_inodes:,} of {space.total_inodes:,} inodes free for {space.path}"
         return (warning if space.free_inodes else failed)("disk", count, fix)
     return ok("disk", text)
+
+
+def judge_backup(timer: Unit) -> Finding:
+    """The timer of backups, which the package does not enable. A backup that failed is a failed
+    unit.
+    """
+    state = timer.get("UnitFileState", "")
+    if not state.startswith("enabled"):
+        text = f"{BACKUP_TIMER} is {state or 'missing'}; other backups are not known here"
+        fix = f"write the passphrase, then `systemctl enable --now {BACKUP_TIMER}`"
+        return skipped("backup", text, f"{fix}: docs/operate/backup.md")
+    if timer.get("ActiveState") != "active":
+        text = f"{BACKUP_TIMER} is enabled, but {timer.get('ActiveState', 'not there')}"
+        return warning("backup", text, f"systemctl start {BACKUP_TIMER}")
+    last = timer.get("LastTriggerUSec", "")
+    return ok("backup", f"{BACKUP_TIMER} is enabled; last backup: {last or 'none yet'}")
 
 
 def judge_wal(live_bytes: int, limit_bytes: int) -> Finding:

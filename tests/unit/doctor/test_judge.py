@@ -154,6 +154,18 @@ def test_limits_are_warnings_when_they_are_too_low() -> None:
     assert judge.judge_backlog(4096, 4096) is None
 
 
+def test_backups_are_made_when_their_timer_runs() -> None:
+    timer = unit("cordata-backup.timer", UnitFileState="disabled", ActiveState="inactive")
+    found = judge.judge_backup(timer)
+    assert found.state == "skipped" and "enable --now cordata-backup.timer" in found.fix
+    found = judge.judge_backup(timer | {"UnitFileState": "enabled"})
+    assert (found.state, found.fix) == ("warning", "systemctl start cordata-backup.timer")
+    runs = {"UnitFileState": "enabled", "ActiveState": "active"}
+    last = "Sat 2026-11-28 02:31:07 UTC"
+    assert last in judge.judge_backup(timer | runs | {"LastTriggerUSec": last}).text
+    assert judge.judge_backup(timer | runs).state == "ok"
+
+
 NGINX = Listener(address="0.0.0.0:8080", process="nginx (pid 12)")
 
 
