@@ -1,7 +1,7 @@
 """Runs the commands `cordata` and `alpinehub` as forks of a process that has imported them.
 
     done = run("cordata", ["outbox", "list"], given="", cwd=ROOT, environment={...})
-    started, stdout = start("tests.some.module", ["word"], environment={...})
+    started, output = start("tests.some.module", ["word"], environment={...})
     process = popen("cordata", ["worker", "0"], stdout=None, environment={...})
 
 A command of its own interpreter spends 0.2 to 0.3 s of processor time on imports, and the tests run
@@ -108,18 +108,20 @@ class Started:
 
 def start(
     module: str, words: Sequence[str], *, environment: Mapping[str, str]
-) -> tuple[Started, int]:
-    """`python -m MODULE` with an empty stdin, and the descriptor of its stdout."""
-    from_stdout, stdout = os.pipe()
-    stdin = os.open(os.devnull, os.O_RDONLY)
+) -> tuple[Started, socket.socket]:
+    """`python -m MODULE` with an empty stdin, and what it writes to its stdout.
+
+    That is no pipe: at its end uvloop closes the descriptor of a pipe twice, and the second time it
+    may be one that another thread has just opened. Of a socket it knows how.
+    """
+    output, stdout = socket.socketpair()
     try:
-        return _ask(module, words, (stdin, stdout, 2), ROOT, environment), from_stdout
+        with stdout, open(os.devnull, "rb") as stdin:
+            fds = (stdin.fileno(), stdout.fileno(), 2)
+            return _ask(module, words, fds, ROOT, environment), output
     except BaseException:
-        os.close(from_stdout)
+        output.close()
         raise
-    finally:
-        os.close(stdin)
-        os.close(stdout)
 
 
 class Process:

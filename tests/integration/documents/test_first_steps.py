@@ -63,7 +63,7 @@ def ready(
 
 
 def run_shell(script: str) -> str:
-    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, timeout=90)
+    done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

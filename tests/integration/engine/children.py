@@ -67,18 +67,15 @@ async def child(module: str, *args: object) -> AsyncIterator[Child]:
     """`python -m module args`, without the imports; killed at the end if it still runs."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
     # In a thread: the first start waits for the imports.
-    started, stdout = await asyncio.to_thread(
+    started, output = await asyncio.to_thread(
         fork_server.start, module, list(map(str, args)), environment=environment
     )
     watched(started)
-    reader = asyncio.StreamReader()
-    protocol = asyncio.StreamReaderProtocol(reader)
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(stdout, "rb", 0))
+    reader, writer = await asyncio.open_connection(sock=output)
     one = Child(started, reader)
     try:
         yield one
     finally:
         one.kill()
         await one.ended()
-        transport.close()
+        writer.close()
