@@ -24,6 +24,7 @@ import click
 
 from cordata.cli.operator import CommandResult, Operator, operator_options
 from cordata.cli.options import limit_option
+from cordata.core.number import parse_number
 from cordata.terminal import (
     Counter,
     Moment,
@@ -267,9 +268,9 @@ def _check_choice(stream: str | None, category: str | None) -> None:
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+    if (number := parse_number(text)) is None:
         raise click.UsageError(f"--from {text!r} is neither start nor a number")
-    return int(text)
+    return number
 
 
 def _row(event: StoredEvent) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from cordata.cli.operator import (
     with_state_dir,
 )
 from cordata.cli.options import Choice, choosing, config_option, debug_option, paging
+from cordata.core.number import parse_number
 from cordata.errors import ConfigError, CordataError
 from cordata.terminal import Counter, show_page, show_record
 
@@ -63,12 +64,12 @@ def list_(
     Recipients, subject and text are shown by `cordata mail show`. The value of "next" in the JSON
     output is the POSITION of the next page.
     """
-    if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):
+    below = _LARGEST_ID if after is None else parse_number(after)
+    if below is None:
         raise click.UsageError(f"{after!r} is not the end of a page of mails")
 
     async def act(ctx: Context) -> list[dict[str, Any]]:
         bounds = choice.filter(ctx.now_us()).bounds()
-        below = _LARGEST_ID if after is None else int(after)
         rows = await ctx.store.read(
             lambda tx: tx.fetch_all(
                 "mail.list", after=below, state=state, limit=limit + 1, **bounds

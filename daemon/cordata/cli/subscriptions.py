@@ -14,6 +14,7 @@ import click
 
 from cordata.cli.operator import Operator, confirm, operator_options, run_in
 from cordata.cli.options import app_option, limit_option, yes_option
+from cordata.core.number import parse_number
 from cordata.log import plural
 from cordata.terminal import ProgressBar, show_json, show_page, show_record
 
@@ -268,8 +269,8 @@ def _place_of(text: str) -> Place:
         return "start"
     if text == "end":
         return "end"
-    if text.isascii() and text.isdecimal() and len(text) < 19:
-        return int(text)
+    if (position := parse_number(text)) is not None:
+        return position
     raise click.UsageError(f"--to {text!r} is not start, end or a position")
 
 

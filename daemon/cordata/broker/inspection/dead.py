@@ -21,6 +21,7 @@ from cordata.broker.inspection.record import (
     WholeDeadLetter,
 )
 from cordata.core.message_state import read_failures
+from cordata.core.number import parse_number
 from cordata.store import CLAIMABLE_TOPIC, Row, Store, Tx
 
 _LETTER = tuple(one.name for one in fields(DeadLetter) if one.name != "error")
@@ -173,10 +174,7 @@ def _position(after: str | None) -> tuple[int, int, str]:
         return EVER, EVER, ""
     dead_at, _, rest = after.partition(".")
     position, dot, group = rest.partition(".")
-    if not (dot and all(_is_number(part) for part in (dead_at, position))):
+    at, number = parse_number(dead_at), parse_number(position)
+    if not dot or at is None or number is None:
         raise BadPosition(f"{after!r} is not the end of a page of dead letters")
-    return int(dead_at), int(position), group
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 19
+    return at, number, group

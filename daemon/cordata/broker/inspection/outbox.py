@@ -27,6 +27,7 @@ from cordata.broker.inspection.record import (
     UnknownGroup,
     WholeOutboxEvent,
 )
+from cordata.core.number import parse_number
 from cordata.store import CLAIMABLE_TOPIC, Row, Store, Tx
 
 #: Events that one read examines at most: a filter may match few of millions.
@@ -303,9 +304,9 @@ async def _position_of(tx: Tx, event_id: str) -> int | None:
 def _position(after: str | None) -> int:
     if after is None:
         return EVER
-    if not (after.isascii() and after.isdecimal() and len(after) < 19):
+    if (position := parse_number(after)) is None:
         raise BadPosition(f"{after!r} is not the end of a page of the outbox")
-    return int(after)
+    return position
 
 
 def _tell(progress: Progress | None, count: int, done: int, whole: int) -> None:

@@ -21,6 +21,7 @@ from cordata.app_loader import Loaded
 from cordata.broker.inspection import DeadLetters, Filter
 from cordata.config.show import lines
 from cordata.context import Context
+from cordata.core.number import parse_number
 from cordata.errors import CordataError
 from cordata.http.asgi import ClientGone, Receive, Scope, Send
 from cordata.log import logger
@@ -325,10 +326,9 @@ class StatusPage:
                 alert = _plain(form.get("alert", ""))
                 return not await store.run(lambda tx: clear_alerts(tx, [alert]))
             case "retry":
-                mail = form.get("mail", "")
-                if not (mail.isascii() and mail.isdecimal() and len(mail) < 19):
+                if (mail := parse_number(form.get("mail", ""))) is None:
                     raise Refused(400, "mail is not a number")
-                return not await store.run(lambda tx: retry_mails(tx, [int(mail)]))
+                return not await store.run(lambda tx: retry_mails(tx, [mail]))
         raise Refused(404, "there is no such action")
 
 
