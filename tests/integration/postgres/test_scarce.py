@@ -32,7 +32,9 @@ async def test_units_wait_their_turn_when_there_are_more_than_connections(databa
 
 
 async def test_transactions_leave_a_connection_to_others_when_many_are_open(database: str) -> None:
-    async with opened(database, pool_size=3, write_timeout_s=2.0) as store:
+    async with opened(
+        database, pool_size=3, write_timeout_s=5.0, transaction_timeout_s=120.0
+    ) as store:
         await deposit(store, "first")
         inside = asyncio.Semaphore(0)
         stop = asyncio.Event()
