@@ -37,7 +37,7 @@ _PIECE_BYTES = 1 << 18
 #: Begins the names of schemas that a restore moved aside.
 ASIDE = "before-restore-"
 #: As `store/postgres/lease.py` locks it.
-_LOCK_PRIMARY = "SELECT pg_try_advisory_lock(hashtextextended('cordata lease ' || 'primary', 0))"
+_LOCK_PRIMARY = "SELECT pg_try_advisory_lock(hashtextextended('cordata lease primary', 0))"
 _OTHERS = (
     "SELECT count(*), string_agg(DISTINCT coalesce(host(client_addr), 'this host'), ', ')"
     " FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -26,12 +26,10 @@ from cordata.broker.message import Claimed, ClaimLimits, Message, MessageId, Out
 from cordata.core.message_state import DIED, Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import Backoff
 from cordata.log import logger
-from cordata.store import CLAIMABLE_TOPIC, PUBLISHED_TOPIC, Row, Store, Tx
+from cordata.store import CLAIMABLE_TOPIC, PUBLISHED_TOPIC, Row, Store, Tx, watch
 
 log = logger("cordata.engine")
 
-#: How long one wait on the store lasts; only bounds what a lost wake-up could hide.
-_WAIT_S = 3600.0
 #: Scheduled messages that one unit makes ready at most.
 _PROMOTED = 500
 #: The defaults of [engine] retry_min_s and retry_max_s.
@@ -73,14 +71,9 @@ class Queue(Broker):
     async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
         """As in Broker; without groups: only when messages are given back."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._wake_on(CLAIMABLE_TOPIC, wake))
+            tasks.create_task(watch(self._store, CLAIMABLE_TOPIC, wake))
             if groups:
-                tasks.create_task(self._wake_on(PUBLISHED_TOPIC, wake))
-
-    async def _wake_on(self, topic: str, wake: Callable[[], None]) -> None:
-        while True:
-            if await self._store.wait(topic, _WAIT_S):
-                wake()
+                tasks.create_task(watch(self._store, PUBLISHED_TOPIC, wake))
 
     async def settle_and_claim(
         self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False

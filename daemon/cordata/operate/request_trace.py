@@ -123,7 +123,7 @@ async def find_in_store(store: Store, id_: str, *, since: int) -> RequestTrace:
         )
     event_ids = [one.id for one in found if one.category is None]
     params = {"event_ids": json.dumps(event_ids)}
-    for row in await store.read(lambda tx: tx.fetch_all("trace.messages", **params)):
+    for row in await store.read(lambda tx: tx.fetch_all("inspection.groups", **params)):
         result.steps += _of_message(row)
     mails = {"request_ids": json.dumps(result.request_ids), "since": since}
     for row in await store.read(lambda tx: tx.fetch_all("trace.mails", **mails)):

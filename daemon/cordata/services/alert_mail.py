@@ -100,5 +100,4 @@ async def _pending(tx: Tx) -> list[AlertGroup]:
 
 
 def _group_in(row: Row) -> AlertGroup:
-    fields = {name: row[name] for name in row.keys()}
-    return AlertGroup(**fields | {"urgent": bool(fields["urgent"])})
+    return AlertGroup(**dict(row) | {"urgent": bool(row["urgent"])})

@@ -12,8 +12,6 @@ from cordata.store import Fence, RuntimeStore, Tx, Unit
 
 T = TypeVar("T")
 
-#: Name of the lease.
-PRIMARY = "primary"
 #: Notified when a lease is released, or a takeover requested.
 LEASE_TOPIC = "lease"
 
@@ -26,17 +24,11 @@ class _FencedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def run(
-        self,
-        unit: Unit[T],
-        *,
-        batch: bool = False,
-        fence: Fence | None = None,
-    ) -> T:
-        return await self._store.run(unit, batch=batch, fence=fence or self._fence)
+    async def run(self, unit: Unit[T], *, batch: bool = False) -> T:
+        return await self._store.run(unit, batch=batch, fence=self._fence)
 
-    def transaction(self, *, fence: Fence | None = None) -> AbstractAsyncContextManager[Tx]:
-        return self._store.transaction(fence=fence or self._fence)
+    def transaction(self) -> AbstractAsyncContextManager[Tx]:
+        return self._store.transaction(fence=self._fence)
 
 
 def fenced(ctx: Context, fence: Fence) -> Context:

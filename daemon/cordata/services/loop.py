@@ -17,10 +17,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from cordata import clock
-from cordata.store import Store
+from cordata.store import Store, watch
 
-#: Limit of one wait on the store, in case a wake-up is lost.
-_WAIT_S = 3600.0
 #: Time between the starts of two passes under load, which makes them few and their batches large.
 SPACING_S = 0.02
 #: (units, factor): while more than `units` wait for a commit, the spacing is multiplied by it.
@@ -98,7 +96,7 @@ async def wake_on(
     """Within the block, the stop and notifications of the store's topics set `wake`."""
     loops = [_set_at_stop(wake, stop)]
     if store is not None:
-        loops += [_set_at_topic(wake, store, topic) for topic in topics]
+        loops += [watch(store, topic, wake.set) for topic in topics]
     async with background(*loops):
         yield
 
@@ -106,12 +104,6 @@ async def wake_on(
 async def _set_at_stop(wake: WakeEvent, stop: asyncio.Event) -> None:
     await stop.wait()
     wake.set()
-
-
-async def _set_at_topic(wake: WakeEvent, store: Store, topic: str) -> None:
-    while True:
-        if await store.wait(topic, _WAIT_S):
-            wake.set()
 
 
 class HerdDelay:

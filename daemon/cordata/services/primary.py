@@ -30,7 +30,7 @@ from cordata.context import Context, runtime_store
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import LogThrottle, fields, logger, with_hint
-from cordata.services.leadership import LEASE_TOPIC, PRIMARY, Leadership, fenced
+from cordata.services.leadership import LEASE_TOPIC, Leadership, fenced
 from cordata.services.loop import WakeEvent, background, wake_on
 from cordata.store import Chain, Fence, Lease, MigrationId, Store, Tx
 from cordata.systemd import Notifier
@@ -257,7 +257,6 @@ async def request_takeover(store: Store, migration: MigrationId, *, holder: str)
         if await tx.fetch_one("migration.table") is not None:
             await tx.write(
                 "lease.request_takeover",
-                name=PRIMARY,
                 wanted_by=holder,
                 component=migration.component,
                 number=migration.number,
@@ -274,7 +273,7 @@ async def is_takeover_requested(store: Store, *, holder: str) -> bool:
         if await tx.fetch_one("migration.table") is None:
             return False
         since = tx.now_us - int(_TAKEOVER_S * 1_000_000)
-        row = await tx.fetch_one("lease.takeover_request", name=PRIMARY, holder=holder, since=since)
+        row = await tx.fetch_one("lease.takeover_request", holder=holder, since=since)
         return row is not None
 
     return await store.read(unit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 from cordata.broker.inspection import delete_done
 from cordata.config.sections import EngineConfig, MailConfig
@@ -87,7 +88,7 @@ class RetentionService:
             page = await _page(ctx, after, before)
             ids = [row["id"] for row in page if row["old"]]
             if ids:
-                count += await _delete(ctx, ids)
+                count += await ctx.store.run(partial(delete_done, event_ids=ids))
             if len(page) < _BATCH or page[-1]["created_at"] >= before:
                 break
             after = page[-1]["position"]
@@ -98,9 +99,3 @@ async def _page(ctx: Context, after: int, before: int) -> list[Row]:
     return await ctx.store.read(
         lambda tx: tx.fetch_all("retention.page", after=after, before=before, limit=_BATCH)
     )
-
-
-async def _delete(ctx: Context, ids: list[str]) -> int:
-    """Delete events with their marks, except those that are being replayed."""
-
-    return await ctx.store.run(lambda tx: delete_done(tx, ids))

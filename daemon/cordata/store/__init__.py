@@ -1,6 +1,6 @@
 """The durable store: units of work, group commit, migrations, wake-ups."""
 
-from cordata.store.contract import Lease, RuntimeStore, Store, StoreStats
+from cordata.store.contract import Lease, RuntimeStore, Store, StoreStats, watch
 from cordata.store.factory import check_url, dialect_of, missing_file, open_store, store_class
 from cordata.store.fence import Fence
 from cordata.store.migrate import Chain, MigrationId, SchemaError
@@ -43,4 +43,5 @@ __all__ = [
     "open_store",
     "published_types",
     "store_class",
+    "watch",
 ]

@@ -34,6 +34,10 @@ class StoreStats(Struct, frozen=True, kw_only=True):
     wal_file_bytes: int = 0
 
 
+#: Limit of one wait for a topic, in case a wake-up is lost.
+_WAIT_S = 3600.0
+
+
 class Lease(Protocol):
     """A lock that at most one process of the fleet holds; each new holder gets a new term.
 
@@ -50,13 +54,9 @@ class Lease(Protocol):
         """Whether this process holds the lease, as far as it knows without asking the store."""
         ...
 
-    @property
-    def fence(self) -> Fence | None:
-        """The fence of the term that `try_acquire` began."""
-        ...
-
     async def try_acquire(self) -> Fence | None:
         """Take the lease if it is free, with a new term. Does not wait. None: it is not free.
+        While it is held it returns the same fence again.
 
         Raises: StoreUnavailable when the term cannot be stored; then the lease stays free.
         """
@@ -169,7 +169,7 @@ class Store(Protocol):
         """The migrations that `migrate` would apply. Raises: SchemaError."""
         ...
 
-    async def checkpoint(self, *, force: bool = False) -> object | None:
+    async def checkpoint(self, *, force: bool = False) -> bool | None:
         """Checkpoint the write-ahead log when it is over its limit; None: nothing was to be done.
 
         `force`: in any case, and truncate its file, so that no deleted row remains in it.
@@ -207,8 +207,8 @@ class RuntimeStore(Store, Protocol):
         """Have `observe` called with the seconds of each COMMIT of this process."""
         ...
 
-    def lease(self, *, holder: str, name: str = "primary") -> Lease:
-        """A lease; `holder` is a text for people."""
+    def lease(self, *, holder: str) -> Lease:
+        """The lease of the primary; `holder` is a text for people."""
         ...
 
     async def migrate(
@@ -225,3 +225,10 @@ class RuntimeStore(Store, Protocol):
         StoreUnavailable.
         """
         ...
+
+
+async def watch(store: Store, topic: str, wake: Callable[[], object]) -> None:
+    """Call `wake` whenever the topic is notified, until cancelled."""
+    while True:
+        if await store.wait(topic, _WAIT_S):
+            wake()

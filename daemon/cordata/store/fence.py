@@ -9,9 +9,8 @@ from cordata.store.tx import Tx
 
 
 class Fence(Struct, frozen=True):
-    """One term of a lease; it protects writes while it is the newest."""
+    """One term of the primary; it protects writes while it is the newest."""
 
-    name: str
     term: int
 
 
@@ -23,7 +22,7 @@ def is_accepted(term: int, newest: int | None) -> bool:
 def require_newest(fence: Fence, newest: int | None) -> None:
     """Raises: LeaseLost unless the fence's term is the newest one in the database."""
     if not is_accepted(fence.term, newest):
-        raise LeaseLost(f"term {fence.term} of the lease {fence.name!r} is over")
+        raise LeaseLost(f"term {fence.term} of the primary is over")
 
 
 async def check_fence(tx: Tx, fence: Fence, *, lock_term: bool = False) -> None:
@@ -32,17 +31,17 @@ async def check_fence(tx: Tx, fence: Fence, *, lock_term: bool = False) -> None:
     `lock_term`: lock the term's row, so that a takeover waits for the end of this transaction. (On
     SQLite the single writer orders the two anyway.)
     """
-    row = await tx.fetch_one("lease.lock" if lock_term else "lease.term", name=fence.name)
+    row = await tx.fetch_one("lease.lock" if lock_term else "lease.term")
     require_newest(fence, None if row is None else row["term"])
 
 
-async def take_term(tx: Tx, name: str, *, holder: str) -> Fence:
-    """Begin a new term of a lease whose lock this process has; `holder` is a text for people."""
-    row = await tx.fetch_one("lease.take", name=name, holder=holder, acquired_at=tx.now_us)
+async def take_term(tx: Tx, *, holder: str) -> Fence:
+    """Begin a new term; this process has the lock of the lease. `holder` is a text for people."""
+    row = await tx.fetch_one("lease.take", holder=holder, acquired_at=tx.now_us)
     assert row is not None
-    return Fence(name, row["term"])
+    return Fence(row["term"])
 
 
 async def end_term(tx: Tx, fence: Fence) -> None:
     """Store that the holder gave the lease back."""
-    await tx.execute("lease.release", name=fence.name, term=fence.term, released_at=tx.now_us)
+    await tx.execute("lease.release", term=fence.term, released_at=tx.now_us)

@@ -247,10 +247,8 @@ class Queries:
         return query
 
     def locking(self, name: str) -> Query:
-        """The query `name` as a statement that locks the rows found."""
+        """The query `name` as a statement of PostgreSQL that locks the rows found."""
         query = self.by_name[name]
-        if self._dialect != "postgres":
-            return query
         if query.newest:
             return query
         locking = self._locking.get(name)

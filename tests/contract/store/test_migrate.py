@@ -185,5 +185,5 @@ async def test_stale_primary_cannot_migrate_when_its_term_is_over(
     code.write("0001_a.sql", "CREATE TABLE a (x INTEGER);")
     async with opened() as store:
         with pytest.raises(LeaseLost):
-            await store.migrate([code.chain], fence=Fence("primary", 99))
+            await store.migrate([code.chain], fence=Fence(99))
         assert not await store.schema_current([code.chain])

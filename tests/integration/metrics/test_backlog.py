@@ -54,9 +54,7 @@ async def test_primary_leads_until_it_gives_its_lease_back_or_its_process_ends(s
         async def lead(pid: int) -> bool:
             holder = f"{socket.gethostname()}/{pid}"
             await store.run(
-                lambda tx: tx.execute(
-                    "lease.take", name="primary", holder=holder, acquired_at=tx.now_us
-                )
+                lambda tx: tx.execute("lease.take", holder=holder, acquired_at=tx.now_us)
             )
             return (await store.read(read_backlog)).has_primary
 
@@ -64,7 +62,7 @@ async def test_primary_leads_until_it_gives_its_lease_back_or_its_process_ends(s
         ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, check=True)
         assert not await lead(int(ended.stdout))
         assert await lead(os.getpid())
-        row = {"name": "primary", "term": 3, "released_at": 1}
+        row = {"term": 3, "released_at": 1}
         assert await store.run(lambda tx: tx.execute("lease.release", **row)) == 1
         assert not (await store.read(read_backlog)).has_primary
 

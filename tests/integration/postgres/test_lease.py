@@ -63,7 +63,7 @@ async def test_suspended_holder_is_succeeded_and_cannot_write_when_it_wakes_up(
             holder.send(signal.SIGSTOP)
             took = await until(lambda: taken(lease))
             sys.stderr.write(f"\na suspended holder was succeeded after {took:.1f} s\n")
-            fence = lease.fence
+            fence = await lease.try_acquire()
             assert fence is not None
 
             async def write(tx: Tx) -> None:
@@ -111,7 +111,8 @@ async def test_holder_that_is_cut_off_knows_before_another_can_hold_the_lease(
             assert not await taken(cut_off)
             await standby.release()
             await until(lambda: taken(cut_off))
-            assert cut_off.fence is not None and cut_off.fence.term == stale.term + 2
+            fence = await cut_off.try_acquire()
+            assert fence is not None and fence.term == stale.term + 2
             await cut_off.release()
 
 
@@ -210,5 +211,6 @@ async def test_lease_is_lost_and_taken_again_when_the_server_restarts() -> None:
                     return False
 
             await until(again)
-            assert lease.fence is not None and lease.fence.term == first.term + 1
+            fence = await lease.try_acquire()
+            assert fence is not None and fence.term == first.term + 1
             await lease.release()

@@ -390,7 +390,7 @@ async def _bump_term(store: Store, before: list[list[Row]] | None = None) -> Non
     """
 
     async def unit(tx: Tx) -> None:
-        await tx.fetch_one("lease.take", name="primary", holder="other", acquired_at=tx.now_us)
+        await tx.fetch_one("lease.take", holder="other", acquired_at=tx.now_us)
         if before is not None:
             before.append(await tx.fetch_all("effects"))
 

@@ -157,8 +157,6 @@ def test_locking_query_has_for_update_only_when_it_does_not_lock_by_itself() -> 
     assert queries.locking("a").sql.endswith("FOR UPDATE") and queries.locking("a").newest
     assert queries.locking("b") is queries.by_name["b"]
     assert not queries.by_name["a"].newest
-    plain = Queries(parse(text, "x.sql", []))
-    assert plain.locking("a") is plain.by_name["a"]
 
 
 def test_script_is_split_where_its_statements_end() -> None:

@@ -64,16 +64,16 @@ class Outbox:
         async def unit(tx: Tx) -> tuple[Row | None, list[Row]]:
             return (
                 await tx.fetch_one("inspection.whole", event_id=event_id),
-                await tx.fetch_all("inspection.groups", event_id=event_id),
+                await tx.fetch_all("inspection.groups", event_ids=json.dumps([event_id])),
             )
 
         row, groups = await self._store.read(unit)
         if row is None:
             return None
         (entry,) = page.items
-        return WholeOutboxEvent(
-            **asdict(entry), **dict(row), groups=[dict(group) for group in groups]
-        )
+        shown = ("group", "state", "attempts")
+        states = [{name: one[name] for name in shown} for one in groups]
+        return WholeOutboxEvent(**asdict(entry), **dict(row), groups=states)
 
     async def retry(self, wanted: Filter, *, progress: Progress | None = None) -> int:
         """Make messages due now that wait for a retry, or were published for later.
@@ -239,7 +239,7 @@ class Outbox:
 
         async def unit(tx: Tx) -> tuple[Row | None, list[Row]]:
             known = await tx.fetch_all("group.names")
-            return await tx.fetch_one("inspection.group_type", group=group), known
+            return await tx.fetch_one("queue.group", group=group), known
 
         row, known = await self._store.read(unit)
         if row is None:

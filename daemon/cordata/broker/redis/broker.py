@@ -197,7 +197,7 @@ class RedisBroker(Broker):
         return count + await self._queue.reclaim(owner, is_dead=True)
 
     async def _lives(self, process_id: str) -> bool:
-        rows = await self._store.read(lambda tx: tx.fetch_all("redis.processes"))
+        rows = await self._store.read(lambda tx: tx.fetch_all("process.all"))
         return process_id in {row["id"] for row in rows}
 
     async def stop_claiming(self) -> None:

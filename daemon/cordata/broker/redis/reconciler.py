@@ -339,7 +339,7 @@ class Reconciler:
         ]
 
         async def unit(tx: Tx) -> set[str]:
-            return {row["id"] for row in await tx.fetch_all("redis.processes")}
+            return {row["id"] for row in await tx.fetch_all("process.all")}
 
         # After Redis was read: a process is in the table before it reads its first entry.
         living = await self._store.read(unit) if consumers else set[str]()

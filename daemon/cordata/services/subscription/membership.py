@@ -15,34 +15,30 @@ from cordata.eventstore.partition import Partitions, PartitionState, PartitionTa
 from cordata.services.subscription.crash import CrashedAttempts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """The partitions of this process after one pass."""
-
-    #: When the table was read.
-    at: int
-    #: Owned partitions, also those just claimed: (subscription, partition) -> row.
-    owned: Mapping[tuple[str, int], PartitionState]
-    #: Subscription -> how many owned partitions are to be released.
-    excess: Mapping[str, int]
-    #: Subscription -> number of all its partitions.
-    partitions: Mapping[str, int]
-    #: Whether this process has less than its share, because others were faster or have not released
-    #: any yet; or some are still free, and may be in its share when the others have theirs.
-    short: bool
-
-
 @dataclass(slots=True)
-class Plan:
-    """What this process should keep, release and claim."""
+class Assignment:
+    """The partitions that this process has, should release and should claim."""
 
+    #: What was read.
+    table: PartitionTable
+    #: Owned partitions, also those just claimed: (subscription, partition) -> row.
     owned: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
+    #: Subscription -> how many owned partitions are to be released.
     excess: dict[str, int] = field(default_factory=dict)
+    #: Subscription -> partitions to claim.
     wanted: dict[str, list[int]] = field(default_factory=dict)
     #: How many partitions this process has less than its share.
     missing: int = 0
     #: How many partitions have no living owner.
     free: int = 0
+
+    @property
+    def short(self) -> bool:
+        """Whether this process has less than its share, because others were faster or have not
+        released any yet; or some are still free, and may be in its share when the others have
+        theirs.
+        """
+        return self.missing > 0 or self.free > 0
 
 
 async def assign(
@@ -62,22 +58,16 @@ async def assign(
         found.free -= len(claimed)
         if claimed:
             crashed.load(table.states)
-    return Assignment(
-        at=table.at,
-        owned=found.owned,
-        excess=found.excess,
-        partitions=table.partitions,
-        short=found.missing > 0 or found.free > 0,
-    )
+    return found
 
 
-def plan(me: str, table: PartitionTable) -> Plan:
+def plan(me: str, table: PartitionTable) -> Assignment:
     """What the process `me` owns, should release and should try to claim."""
     living = {one.id: one.subscriptions for one in table.processes if one.expires_at > table.at}
     by_name: dict[str, list[PartitionState]] = {name: [] for name in table.partitions}
     for state in table.states:
         by_name[state.subscription].append(state)
-    result = Plan()
+    result = Assignment(table)
     for name, states in by_name.items():
         held = {owner: 0 for owner, serves in living.items() if name in serves} | {me: 0}
         free = []

@@ -45,13 +45,13 @@ class PartitionRunners:
 
     def apply(self, assignment: Assignment, group: asyncio.TaskGroup) -> None:
         """Start partitions newly owned, drop lost ones, stop those above the fair share."""
-        self.partitions = assignment.partitions
+        self.partitions = assignment.table.partitions
         for one in self.all():
             state = assignment.owned.get((one.subscription.name, one.number))
             if state is None or state.claim != one.claim:
                 one.lose()
                 self._tasks[one].cancel()  # its handler can commit nothing any more
-            elif one.blocked and state.blocked_at is None and assignment.at > one.written_at:
+            elif one.blocked and state.blocked_at is None and assignment.table.at > one.written_at:
                 one.restart(state)
         for (name, number), state in assignment.owned.items():
             if number not in self._runners[name]:  # otherwise its last runner has to end first

@@ -27,12 +27,11 @@ from cordata.services.subscription.membership import assign
 from cordata.services.subscription.partition import Dependencies, PartitionRunner
 from cordata.services.subscription.reader import EventReader
 from cordata.services.subscription.runners import PartitionRunners, positions
+from cordata.store import watch
 from cordata.subscription import Subscription
 
 log = logger("cordata.engine")
 
-#: How long one wait for a topic lasts; bounds the delay by a lost wake-up.
-_WAIT_S = 3600.0
 #: Pauses while the store is unavailable.
 _BACKOFF = Backoff(0.25, 5.0)
 #: Positions of events that were handled without a commit are stored after this long.
@@ -122,7 +121,10 @@ class SubscriptionService:
         try:
             async with (
                 wake_on(self._wake, stop, self._store, EVENT_TOPIC),
-                background(self._watch(SUBSCRIPTION_TOPIC), self._watch(PROCESS_TOPIC)),
+                background(
+                    watch(self._store, SUBSCRIPTION_TOPIC, self._look_soon),
+                    watch(self._store, PROCESS_TOPIC, self._look_soon),
+                ),
                 asyncio.TaskGroup() as group,
             ):
                 await self._run_passes(stop, group)
@@ -241,11 +243,6 @@ class SubscriptionService:
         self._flush_due = False
         if quiet:
             self._quiet_deadline = now + _QUIET_S
-
-    async def _watch(self, topic: str) -> None:
-        while True:
-            if await self._store.wait(topic, _WAIT_S):
-                self._look_soon()
 
     def _look_soon(self) -> None:
         """Read the owners in the next pass. All processes do so at once, and may collide."""

@@ -57,7 +57,7 @@ _QUEUE_S = 10.0
 _ASKED_WITHIN_S = 1.0
 #: How much later than the news that the lease is free the lock may come from the queue.
 _GRANT_S = 0.02
-_KEY = "hashtextextended('cordata lease ' || $1, 0)"
+_KEY = "hashtextextended('cordata lease primary', 0)"
 _LOCK = f"SELECT pg_try_advisory_lock({_KEY}) AS locked"
 _WAIT = f"SELECT pg_advisory_lock({_KEY})"
 _UNLOCK = f"SELECT pg_advisory_unlock({_KEY})"
@@ -86,7 +86,6 @@ class SessionLease(Lease):
         tasks: StoreTasks,
         *,
         holder: str,
-        name: str,
     ) -> None:
         """`connect` makes a session for this lease."""
         self._connect = connect
@@ -95,7 +94,6 @@ class SessionLease(Lease):
         self._schema = schema
         self._tasks = tasks
         self._holder = holder
-        self._name = name
         #: The session that waits for the lock or has it.
         self._session: Connection | None = None
         self._locked = False
@@ -123,11 +121,6 @@ class SessionLease(Lease):
             and is_trusted(self._deadline, clock.monotonic())
         )
 
-    @property
-    def fence(self) -> Fence | None:
-        """As in Lease."""
-        return self._fence
-
     async def try_acquire(self) -> Fence | None:
         """As in Lease."""
         async with self._busy:
@@ -141,7 +134,7 @@ class SessionLease(Lease):
             try:
                 await self._schema.bootstrap()
                 taken: Fence = await self._runner.run_now(
-                    lambda tx: take_term(tx, self._name, holder=self._holder)
+                    lambda tx: take_term(tx, holder=self._holder)
                 )
             except BaseException:
                 await self._let_go()
@@ -159,7 +152,7 @@ class SessionLease(Lease):
         fence = self._fence
         if fence is None or not self.held:
             raise LeaseLost(
-                f"the lease {self._name!r} is not held: the session with the database server was"
+                "the lease of the primary is not held: the session with the database server was"
                 " lost, or did not answer in time"
             )
         await self._reader.read(lambda tx: check_fence(tx, fence))
@@ -192,7 +185,7 @@ class SessionLease(Lease):
             async with asyncio.timeout(_ANSWER_S):
                 sent = clock.monotonic()
                 session.send(_WATCHED)
-                session.send(_LOCK, (self._name,))
+                session.send(_LOCK)
                 locked = (await session.sync())[1].rows()[0]["locked"]
         except (TimeoutError, ConnectionLost, ServerError) as error:
             session.close()
@@ -212,7 +205,7 @@ class SessionLease(Lease):
         """Wait in the queue for the lock, then prove the session as long as it is held."""
         try:
             if not self._locked:
-                await session.execute(_WAIT, (self._name,))
+                await session.execute(_WAIT)
                 self._deadline = trusted_until(await _prove(session))
                 self._locked = True
                 self._came.set()
@@ -254,7 +247,7 @@ class SessionLease(Lease):
                 await background
             if locked:
                 async with asyncio.timeout(_ANSWER_S):
-                    await session.execute(_UNLOCK, (self._name,))
+                    await session.execute(_UNLOCK)
         except (TimeoutError, ConnectionLost, ServerError):
             pass
         finally:

@@ -46,7 +46,7 @@ class Migrator:
         async def work(connection: Connection) -> None:
             nonlocal done
             if fence is not None:
-                rows = await self._fetch(connection, "lease.lock", name=fence.name)
+                rows = await self._fetch(connection, "lease.lock")
                 require_newest(fence, rows[0]["term"] if rows else None)
             key = {"component": migration.component, "number": migration.number}
             if await self._fetch(connection, "migration.done", **key):

@@ -188,7 +188,7 @@ class ReplayedTx(UnitTx):
         transaction = await self._held.begin("newest" if self._newest else "snapshot")
         calls: list[Call] = []
         if self._fence is not None:
-            calls.append(self._call("lease.lock", {"name": self._fence.name}))
+            calls.append(self._call("lease.lock", {}))
         calls += [call for call, _ in self._reads]
         if not calls:
             return

@@ -144,7 +144,7 @@ class PostgresStore(Store):
         """As in Store."""
         return await self._notifier.topic(topic).wait(timeout_s)
 
-    def lease(self, *, holder: str, name: str = "primary") -> SessionLease:
+    def lease(self, *, holder: str) -> SessionLease:
         """As in Store."""
         return SessionLease(
             self._connect_session,
@@ -153,7 +153,6 @@ class PostgresStore(Store):
             self._schema,
             self._tasks,
             holder=holder,
-            name=name,
         )
 
     async def migrate(

@@ -66,32 +66,31 @@ SELECT position FROM message WHERE state <> 'dead' LIMIT :limit;
 SELECT key, payload, headers FROM event WHERE id = :event_id;
 
 -- name: inspection.groups
--- The state of an event in each group that got it. In a group that gets it through Redis it has the
--- state of the relay's message while there is one.
-SELECT m."group", m.state, m.attempts FROM message AS m
-WHERE m.event_id = :event_id AND m."group" <> 'redis'
+-- The state of events in each group that got them, with times. In a group that gets an event through
+-- Redis it has the state of the relay's message while there is one.
+SELECT m.event_id, m."group", m.state, m.attempts, m.next_at, m.dead_at, m.history,
+       NULL AS handled_at
+FROM message AS m WHERE m.event_id IN :event_ids[text] AND m."group" <> 'redis'
 UNION ALL
-SELECT h."group", 'handled', h.attempts FROM handled AS h
-WHERE h.event_id = :event_id AND NOT EXISTS (
+SELECT h.event_id, h."group", 'handled', h.attempts, NULL, NULL, NULL, h.handled_at
+FROM handled AS h
+WHERE h.event_id IN :event_ids[text] AND NOT EXISTS (
     SELECT 1 FROM message AS m WHERE m.event_id = h.event_id AND m."group" = h."group")
 UNION ALL
-SELECT g."group",
-       CASE r.state WHEN 'scheduled' THEN 'scheduled' WHEN 'ready' THEN 'ready' ELSE 'relayed' END, 0
+SELECT e.id, g."group",
+       CASE r.state WHEN 'scheduled' THEN 'scheduled' WHEN 'ready' THEN 'ready' ELSE 'relayed' END, 0,
+       r.next_at, NULL, NULL, NULL
 FROM event AS e CROSS JOIN consumer_group AS g
 LEFT JOIN message AS r ON r.event_id = e.id AND r."group" = 'redis'
-WHERE e.id = :event_id AND g.type = e.type AND g.broker = 'redis' AND g.since < e.position
+WHERE e.id IN :event_ids[text] AND g.type = e.type AND g.broker = 'redis' AND g.since < e.position
     AND NOT EXISTS (SELECT 1 FROM handled AS h WHERE h.event_id = e.id AND h."group" = g."group")
     AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.event_id = e.id AND m."group" = g."group")
-ORDER BY 1;
+ORDER BY 1, 2;
 
 -- name: inspection.make_due
 -- Scheduled messages.
 UPDATE message SET state = 'ready', next_at = :now_us
 WHERE event_id IN :event_ids[text] AND state IN ('ready', 'scheduled') AND next_at > :now_us;
-
--- name: inspection.group_type
--- The type that a consumer group handles.
-SELECT type FROM consumer_group WHERE "group" = :group;
 
 -- name: inspection.wanted
 -- Number of messages of these events for all their groups, or for :group.

@@ -86,9 +86,6 @@ DELETE FROM consumer_group WHERE "group" = 'redis';
 -- name: redis.remove_server
 DELETE FROM redis_server;
 
--- name: redis.processes
-SELECT id FROM process;
-
 -- name: redis.left
 -- Whether any of the groups has events in a stream that it has not handled.
 SELECT 1 AS found FROM redis_sent AS s

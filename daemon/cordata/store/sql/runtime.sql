@@ -14,27 +14,27 @@ INSERT INTO idempotency (scope, key, body_hash, response, created_at)
 VALUES (:scope, :key, :body_hash, :response, :created_at);
 
 -- name: lease.release
-UPDATE lease SET released_at = :released_at WHERE name = :name AND term = :term;
+UPDATE lease SET released_at = :released_at WHERE name = 'primary' AND term = :term;
 
 -- name: lease.request_takeover
 UPDATE lease
 SET wanted_by = :wanted_by, wanted_component = :component, wanted_number = :number,
     wanted_at = :wanted_at
-WHERE name = :name;
+WHERE name = 'primary';
 
 -- name: lease.takeover_request
 -- A request is void once its migration is applied, by whichever process.
 SELECT wanted_by FROM lease
-WHERE name = :name AND wanted_by <> :holder AND wanted_at > :since AND NOT EXISTS (
+WHERE name = 'primary' AND wanted_by <> :holder AND wanted_at > :since AND NOT EXISTS (
     SELECT 1 FROM migration AS m
     WHERE m.component = lease.wanted_component AND m.number = lease.wanted_number);
 
 -- name: lease.term
-SELECT term FROM lease WHERE name = :name;
+SELECT term FROM lease WHERE name = 'primary';
 
 -- name: lease.take
 -- newest
-INSERT INTO lease (name, holder, term, acquired_at) VALUES (:name, :holder, 1, :acquired_at)
+INSERT INTO lease (name, holder, term, acquired_at) VALUES ('primary', :holder, 1, :acquired_at)
 ON CONFLICT (name) DO UPDATE SET
     holder = excluded.holder, term = lease.term + 1, acquired_at = excluded.acquired_at,
     released_at = NULL, wanted_by = NULL, wanted_at = NULL

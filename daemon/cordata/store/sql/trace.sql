@@ -9,27 +9,6 @@ SELECT position, id, type, headers, created_at FROM event
 WHERE position < :after AND position >= :floor AND headers LIKE :text ESCAPE '!'
 ORDER BY position;
 
--- name: trace.messages
--- The state of events in each group that got them, as inspection.groups, with times.
-SELECT m.event_id, m."group", m.state, m.attempts, m.next_at, m.dead_at, m.history,
-       NULL AS handled_at
-FROM message AS m WHERE m.event_id IN :event_ids[text] AND m."group" <> 'redis'
-UNION ALL
-SELECT h.event_id, h."group", 'handled', h.attempts, NULL, NULL, NULL, h.handled_at
-FROM handled AS h
-WHERE h.event_id IN :event_ids[text] AND NOT EXISTS (
-    SELECT 1 FROM message AS m WHERE m.event_id = h.event_id AND m."group" = h."group")
-UNION ALL
-SELECT e.id, g."group",
-       CASE r.state WHEN 'scheduled' THEN 'scheduled' WHEN 'ready' THEN 'ready' ELSE 'relayed' END, 0,
-       r.next_at, NULL, NULL, NULL
-FROM event AS e CROSS JOIN consumer_group AS g
-LEFT JOIN message AS r ON r.event_id = e.id AND r."group" = 'redis'
-WHERE e.id IN :event_ids[text] AND g.type = e.type AND g.broker = 'redis' AND g.since < e.position
-    AND NOT EXISTS (SELECT 1 FROM handled AS h WHERE h.event_id = e.id AND h."group" = g."group")
-    AND NOT EXISTS (SELECT 1 FROM message AS m WHERE m.event_id = e.id AND m."group" = g."group")
-ORDER BY 1, 2;
-
 -- name: trace.stored_below
 -- As inspection.below, of the event store.
 SELECT min(position) AS position, max(created_at) AS latest FROM (

@@ -43,6 +43,11 @@ class FileLock:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     @property
+    def in_place(self) -> bool:
+        """Whether the file is still there: a lock on a deleted one excludes no process."""
+        return os.fstat(self._fd).st_nlink > 0
+
+    @property
     def marked(self) -> bool:
         """Whether a database was ever created beside this file."""
         return os.fstat(self._fd).st_size > 0
@@ -63,9 +68,8 @@ class FileLock:
                 raise
             except OSError as error:
                 raise self._unusable(error) from error
-            if os.fstat(self._fd).st_nlink:
+            if self.in_place:
                 return True
-            # A lock on a deleted file excludes no process: open the new one.
             try:
                 new = self._open()
             except StoreUnavailable:

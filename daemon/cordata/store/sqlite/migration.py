@@ -83,7 +83,7 @@ def _run_script(connection: sqlite3.Connection, migration: Migration) -> None:
 
 
 def _check_fence(connection: sqlite3.Connection, fence: Fence) -> None:
-    row = connection.execute("SELECT term FROM lease WHERE name = ?", (fence.name,)).fetchone()
+    row = connection.execute("SELECT term FROM lease WHERE name = 'primary'").fetchone()
     require_newest(fence, None if row is None else row[0])
 
 

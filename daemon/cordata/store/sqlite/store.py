@@ -26,7 +26,7 @@ from cordata.store.sqlite.reader import Reader
 from cordata.store.sqlite.thread import CallThreads
 from cordata.store.sqlite.transaction import Access, TransactionTx, holding
 from cordata.store.sqlite.wake import WakeUps
-from cordata.store.sqlite.wal import Checkpoint, Checkpointer, Wal
+from cordata.store.sqlite.wal import Checkpointer, Wal
 from cordata.store.sqlite.writer import Writer
 from cordata.store.tasks import StoreTasks
 from cordata.store.tx import Tx, Unit, UnitMisuse
@@ -181,9 +181,9 @@ class SqliteStore(Store):
         """As in Store."""
         return clock.now_us()
 
-    def lease(self, *, holder: str, name: str = "primary") -> FileLease:
+    def lease(self, *, holder: str) -> FileLease:
         """As in Store."""
-        return FileLease(self, self._schema.bootstrap, self._state_dir, holder=holder, name=name)
+        return FileLease(self, self._schema.bootstrap, self._state_dir, holder=holder)
 
     async def migrate(
         self,
@@ -199,7 +199,7 @@ class SqliteStore(Store):
         """As in Store."""
         return await self._schema.pending(chains)
 
-    async def checkpoint(self, *, force: bool = False) -> Checkpoint | None:
+    async def checkpoint(self, *, force: bool = False) -> bool | None:
         """As in Store."""
         return await self._checkpointer.checkpoint(force=force)
 

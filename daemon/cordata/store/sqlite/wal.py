@@ -11,7 +11,6 @@ import asyncio
 import os
 import sqlite3
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 from cordata import log
@@ -35,16 +34,6 @@ _LOOK_EVERY = 8
 _FAR_OVER = 4
 #: A writer that found a reader in the way leaves the log alone for a while.
 _PAUSE_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """The result of a checkpoint."""
-
-    #: Whether all frames are in the database file and the log restarts; False: a reader blocked it.
-    complete: bool
-    #: Size of the live part before.
-    wal_bytes: int
 
 
 class Wal:
@@ -83,13 +72,13 @@ class Wal:
         finally:
             os.close(fd)
 
-    def checkpoint(self, connection: sqlite3.Connection, *, truncate: bool) -> Checkpoint:
+    def checkpoint(self, connection: sqlite3.Connection, *, truncate: bool) -> bool:
         """Move the log into the database file; blocking, under the write lock, in a thread.
 
         Waits a moment for readers, since the log starts over only when none uses it; what could be
-        moved is moved in any case. Raises: sqlite3.Error.
+        moved is moved in any case. Returns whether all was, so that the log starts over; False: a
+        reader was in the way. Raises: sqlite3.Error.
         """
-        before = self.live_bytes()
         salts = self._salts()
         mode = "TRUNCATE" if truncate else "RESTART"
         connection.execute(f"PRAGMA busy_timeout = {_READERS_MS}")
@@ -99,7 +88,7 @@ class Wal:
             connection.execute("PRAGMA busy_timeout = 0")
         if not busy:
             self._finished = salts
-        return Checkpoint(complete=not busy, wal_bytes=before)
+        return not busy
 
     def _salts(self) -> bytes | None:
         try:
@@ -143,8 +132,8 @@ class Checkpointer:
         self._running = False
         self._next_deadline = 0.0
 
-    async def checkpoint(self, *, force: bool) -> Checkpoint | None:
-        """Make a checkpoint if the log is over its limit; None: it was not.
+    async def checkpoint(self, *, force: bool) -> bool | None:
+        """Make a checkpoint if the log is over its limit; None: it was not. Returns as `Wal`'s.
 
         `force`: in any case, and the file is cut as well. Raises: StoreUnavailable.
         """
@@ -168,7 +157,7 @@ class Checkpointer:
 
     async def _run_as_writer(self) -> None:
         try:
-            complete = (await self._run(truncate=False)).complete
+            complete = await self._run(truncate=False)
         except CordataError as error:
             _log.warning("checkpoint failed: %s", error)
             complete = False
@@ -177,7 +166,7 @@ class Checkpointer:
         if not complete:
             self._next_deadline = self._loop.time() + _PAUSE_S
 
-    async def _run(self, *, truncate: bool) -> Checkpoint:
+    async def _run(self, *, truncate: bool) -> bool:
         # Else only a file that grew far beyond its limit is cut: written over, it is quicker.
         cut = truncate or self.wal.file_bytes() > _FAR_OVER * self._limit_bytes
         return await self._connection.call(lambda c: self.wal.checkpoint(c, truncate=cut))
