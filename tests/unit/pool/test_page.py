@@ -33,7 +33,6 @@ def test_new_page_takes_no_calls(file: Path) -> None:
 def test_page_tells_the_call_that_runs_and_the_last_one() -> None:
     shared = memoryview(bytearray(page.SIZE))
     writer = StatusWriter(shared)
-    writer.introduce(77, 5, 1.5)
     writer.set_state(page.READY)
     reader = _reader(shared)
     assert reader.takes_calls
@@ -50,7 +49,6 @@ def test_page_tells_the_call_that_runs_and_the_last_one() -> None:
     assert reader.in_flight == 3
     set_drained(shared, True)
     assert not reader.takes_calls and reader.read().state == page.READY
-    assert (reader.read().pid, reader.read().start, reader.read().born) == (77, 5, 1.5)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -64,7 +62,7 @@ def test_page_never_says_begun_when_the_writer_died_before_it_said_so(stores: in
     StatusWriter(memoryview(after)).begin(2, 3, 4, "a", 3.0, 4.0)
     torn = bytearray(before)
     # The order of `begin`: client, number, id, started, deadline, then begun.
-    for at in (72, 80, 88, 96, 104, 40)[:stores]:
+    for at in (48, 56, 64, 72, 80, 16)[:stores]:
         torn[at : at + 8] = after[at : at + 8]
     found = _reader(memoryview(torn)).read()
     assert found.running == (stores == 6)

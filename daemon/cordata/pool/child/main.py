@@ -40,7 +40,6 @@ from msgspec import json
 
 from cordata.errors import CallCancelled, FrameTooLarge, ProtocolError, is_transient
 from cordata.log import frames, logger, shows_messages, trail
-from cordata.pid import start_of
 from cordata.pool.child.command_runner import NO_SESSION, Command, CommandRunner, find
 from cordata.pool.child.output import ChildOutput
 from cordata.pool.shared import page, protocol
@@ -218,7 +217,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Close, and drop its waiting calls; a running call sees it by `look`."""
+        """Close, and drop its waiting calls; a running call sees it by `poll_cancelled`."""
         if not self.closed:
             self.closed = True
             self._loop.forget(self)
@@ -253,10 +252,9 @@ class Connection:
                 else:
                     self._loop.cancel(self, message.number)
             elif isinstance(message, Credit):
+                # A client sends it for parts that came: the call runs, or is over.
                 if self._running is not None and message.number == self._running.number:
                     self.credits += message.count
-                else:
-                    self._loop.credit(self, message)
             else:
                 raise ProtocolError("a hello comes once")
         loop.tell_waiting()
@@ -352,12 +350,6 @@ class Loop:
                 self._status.set_waiting(len(self._queue))
                 self._refuse(connection, NotRun(number, "cancelled"))
                 return
-
-    def credit(self, connection: Connection, credit: Credit) -> None:
-        """Add credit to a waiting stream; ignored if the stream has ended."""
-        for of, call in self._queue:
-            if of is connection and call.number == credit.number:
-                call.credits = min(call.credits + credit.count, 1024)
 
     def watch(self, connection: Connection, event: int) -> None:
         """Set the events for which its socket is polled."""
@@ -487,7 +479,6 @@ def main() -> int:
         os.close(STATUS_FD)
         try:
             with contextlib.closing(StatusWriter(memoryview(shared))) as status:
-                status.introduce(os.getpid(), start_of(), monotonic())
                 return _live(spec, status, output)
         except SystemExit as error:  # of a command; Python would print its value
             _end(output, _status_of(error))

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypedDict
 
 from msgspec import Raw, Struct
 
-from cordata.errors import CallCancelled
+from cordata.errors import CallCancelled, PoolClosed
 from cordata.pool.shared.protocol import CommandOptions
 
 #: A slow reader of a stream sends credit at least this often, also before half of its window is
@@ -194,14 +194,8 @@ class Call(Struct, eq=False):
         if self.future.done():
             return
         self.future.set_exception(error)
-        if self.stream is not None or isinstance(error, CallCancelled):
+        if self.stream is not None or isinstance(error, CallCancelled | PoolClosed):
             self.future.exception()  # marks it as seen: by the stream, or no longer of interest
-
-    def abandon(self, error: Exception) -> None:
-        """As `fail`, without a warning if the call is never awaited."""
-        self.fail(error)
-        if not self.future.cancelled():
-            self.future.exception()
 
     def add_done_callback(self, callback: Callable[[Future[Any]], object]) -> None:
         """Have the event loop call `callback` when the call is over."""
@@ -213,22 +207,21 @@ class Call(Struct, eq=False):
 
 
 class Stream:
-    """Reads the parts of a call one by one; at most `window` parts wait unread."""
+    """Reads the parts of a call one by one; at most `credits` parts wait unread."""
 
-    __slots__ = ("_parts", "_taken", "_told_at", "_wake", "_window", "touched")
+    __slots__ = ("_parts", "_taken", "_told_at", "_wake", "credits", "touched")
 
-    def __init__(self, window: int) -> None:
-        self._window = window
+    def __init__(self, credits: int) -> None:
+        """Raises: ValueError."""
+        if not 1 <= credits <= 1024:
+            raise ValueError(f"credit is {credits}, it must be 1 to 1024")
+        #: Parts that may come before the first is read.
+        self.credits = credits
         self._parts: deque[Raw] = deque()
         self._wake: Future[None] | None = None
         self._taken, self._told_at = 0, monotonic()
         #: Whether a part has come.
         self.touched = False
-
-    @property
-    def credits(self) -> int:
-        """Parts that may come before the first is read."""
-        return self._window
 
     def add(self, value: Raw) -> None:
         """The next part."""
@@ -250,7 +243,7 @@ class Stream:
         self._taken += 1
         # Half of a window at a time, to avoid both a packet per part and a pause per window.
         now = monotonic()
-        half = 2 * self._taken >= self._window
+        half = 2 * self._taken >= self.credits
         if (half or now - self._told_at >= CREDIT_EVERY_S) and not call.done():
             call.runner.credit(call, self._taken)
             self._taken, self._told_at = 0, now

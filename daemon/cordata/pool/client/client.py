@@ -35,7 +35,6 @@ from cordata.pool.client.values import (
     DEFAULT_PATH,
     bounded,
     check_call,
-    check_credit,
     current_request,
     decoder_of,
     encode_value,
@@ -86,7 +85,7 @@ class Client:
         self._metrics = metrics or {}
         self._timeout = timeout
         self._runner: CallRunner = self._new_runner()
-        _clients.add(self)
+        forking.add(self)
         self.sessions = Sessions(self._ask)
         self.globals = Globals(self._ask)
 
@@ -157,7 +156,7 @@ class Client:
         `contextlib.aclosing`: it cancels the call. Raises: as `execute`; a stream does not run
         again after one of its parts was received.
         """
-        stream = Stream(check_credit(credit))
+        stream = Stream(credit)
         call = self.start_encoded(command, encode_value((payload,)), stream=stream, **options)
         try:
             while part := await stream.next(call):
@@ -356,11 +355,12 @@ async def _items(items: Iterable[object] | AsyncIterable[object]) -> AsyncGenera
             yield item
 
 
-_clients: WeakSet[Client] = WeakSet()
+#: Clients of both kinds: each is told in a forked process.
+forking: WeakSet[Any] = WeakSet()
 
 
 def _after_fork() -> None:
-    for client in list(_clients):
+    for client in list(forking):
         client._forked()
 
 

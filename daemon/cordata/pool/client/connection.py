@@ -58,7 +58,6 @@ class Connection:
         #: Messages of this turn of the event loop, for one packet.
         self._batch: list[bytes] = []
         self._batch_bytes = 0
-        self._flushes = False
         #: Packets to send; they wait while the socket is full (`child.blocked`).
         self._outbox: deque[bytes] = deque()
         self._max_bytes = MAX_TAKEN
@@ -80,7 +79,6 @@ class Connection:
             self._socket.close()
             status.close()
             raise
-        self.status = status
         #: The final `last_begun`, once the connection is closed.
         self._last_begun = 0
         self.child = ChildState(address, status)
@@ -166,20 +164,15 @@ class Connection:
             if self._outbox:
                 self._loop.remove_writer(self._socket)
         self._socket.close()
-        self.status.close()
+        self.child.load.close()
 
     def _post(self, message: bytes) -> None:
         if self._batch_bytes + len(message) > _BATCH_BYTES:
             self._flush()
+        if not self._batch:
+            self._loop.call_soon(self._flush)
         self._batch.append(message)
         self._batch_bytes += len(message)
-        if not self._flushes:
-            self._flushes = True
-            self._loop.call_soon(self._turn_ends)
-
-    def _turn_ends(self) -> None:
-        self._flushes = False
-        self._flush()
 
     def _flush(self) -> None:
         if self._batch:

@@ -241,7 +241,7 @@ class Dispatcher:
             return
         self.closed = True
         for call in self._deadlines.items():
-            call.abandon(PoolClosed(FORKED if forked else "the client was closed"))
+            call.fail(PoolClosed(FORKED if forked else "the client was closed"))
         if not forked:
             self._deadlines.close()
             for timer in (self._check_timer, self._connect_timer):

@@ -7,28 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from contextlib import suppress
 from contextvars import copy_context
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
-from weakref import WeakSet
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from msgspec import Raw
 
 from cordata.config.pool import PoolConfig
 from cordata.errors import PoolClosed
 from cordata.pool.client.call import Call, CallOptions, Stream
-from cordata.pool.client.client import MAP_WINDOW, Client
-from cordata.pool.client.session_api import SessionInfo
-from cordata.pool.client.values import FORKED, check_credit, encode_value
-from cordata.pool.shared.protocol import NO_KEYWORDS, Affinity, CommandOptions
+from cordata.pool.client.client import MAP_WINDOW, Client, forking
+from cordata.pool.client.session_api import Globals, Sessions
+from cordata.pool.client.values import FORKED, encode_value
+from cordata.pool.shared.protocol import NO_KEYWORDS, CommandOptions
 
 T = TypeVar("T")
+P = ParamSpec("P")
+_CLOSED = "the client is closed"
 #: How often a waiting thread checks for signals.
 _INTERRUPT_S = 0.25
 
@@ -54,9 +54,12 @@ class SyncClient:
         self._lock = threading.Lock()
         self._thread: _LoopThread | None = None
         self._closed = False
-        self.sessions = SyncSessions(self._client, self._run)
-        self.globals = SyncGlobals(self._client, self._run)
-        _clients.add(self)
+        self.status = self._sync(self._client.status)
+        self.list_sessions = self._sync(self._client.list_sessions)
+        self.drain, self.recycle = self._sync(self._client.drain), self._sync(self._client.recycle)
+        self.sessions = SyncSessions(self, self._client.sessions)
+        self.globals = SyncGlobals(self, self._client.globals)
+        forking.add(self)
 
     def execute(self, command: str, payload: object = None, **options: Unpack[CallOptions]) -> Any:
         """As `Client.execute`. Raises the same."""
@@ -101,7 +104,7 @@ class SyncClient:
         **options: Unpack[CallOptions],
     ) -> Generator[Any, None, None]:
         """As `Client.stream`: closing the generator cancels the call. Raises the same."""
-        stream, arguments = Stream(check_credit(credit)), encode_value((payload,))
+        stream, arguments = Stream(credit), encode_value((payload,))
 
         async def begin() -> Call:
             return self._client.start_encoded(command, arguments, stream=stream, **options)
@@ -122,22 +125,6 @@ class SyncClient:
             if self._thread is thread:
                 thread.post(lambda: call.cancel(hard=hard))
 
-    def status(self) -> dict[str, Any]:
-        """As `Client.status`."""
-        return self._run(self._client.status())
-
-    def list_sessions(self, *, after: str = "", limit: int = 100) -> dict[str, Any]:
-        """As `Client.list_sessions`."""
-        return self._run(self._client.list_sessions(after=after, limit=limit))
-
-    def drain(self, worker: str, on: bool = True) -> Any:
-        """As `Client.drain`."""
-        return self._run(self._client.drain(worker, on))
-
-    def recycle(self, worker: str) -> Any:
-        """As `Client.recycle`."""
-        return self._run(self._client.recycle(worker))
-
     def close(self) -> None:
         """Close the connections; calls of other threads raise PoolClosed. May be called twice."""
         with self._lock:
@@ -155,20 +142,27 @@ class SyncClient:
         **options: Unpack[CallOptions],
     ) -> CallFuture:
         """Start a call on the loop's thread, in the context of this one."""
-        thread, future = self._running(), CallFuture()
+        thread = self._running()
+        future = CallFuture(thread)
 
         def begin() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
             try:
-                call = self._client.start_encoded(command, arguments, keywords, **options)
-                future.began(call)
+                future.began(self._client.start_encoded(command, arguments, keywords, **options))
             except Exception as error:  # noqa: BLE001 - raised by the future
                 future.set_exception(error)
 
-        future.thread = thread
-        thread.post(begin)
+        if not thread.post(begin):
+            raise PoolClosed(_CLOSED)
         return future
+
+    def _sync(self, method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+        """The method for threads: it runs in the loop's thread, and its result is waited for."""
+
+        @wraps(method)
+        def call(*arguments: P.args, **keywords: P.kwargs) -> T:
+            return self._run(method(*arguments, **keywords))
+
+        return call
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -184,7 +178,7 @@ class SyncClient:
             return thread
         with self._lock:
             if self._closed:
-                raise PoolClosed("the client is closed")
+                raise PoolClosed(_CLOSED)
             if self._thread is None:
                 self._thread = _LoopThread()
             return self._thread
@@ -209,11 +203,11 @@ class SyncClient:
 class CallFuture(concurrent.futures.Future[Any]):
     """The future of a call that runs in the loop's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, thread: _LoopThread) -> None:
         super().__init__()
-        self.thread: _LoopThread | None = None
+        self._thread = thread
+        #: None until the loop's thread has begun it, and if it could not.
         self._call: Call | None = None
-        self._unwanted, self._hard = False, False
 
     def cancel(self) -> bool:
         """Cancel the call: if it waits, it never begins; if it runs, the command can see it."""
@@ -224,20 +218,15 @@ class CallFuture(concurrent.futures.Future[Any]):
 
     def cancel_call(self, *, hard: bool) -> None:
         """As `Call.cancel`, from any thread."""
-        assert self.thread is not None
-        self.thread.post(lambda: self._cancel(hard=hard))
+        self._thread.post(lambda: self._cancel(hard=hard))
 
     def began(self, call: Call) -> None:
         """Set the call; runs in the loop's thread."""
         self._call = call
         call.add_done_callback(self._over)
-        if self._unwanted:
-            call.cancel(hard=self._hard)
 
     def _cancel(self, *, hard: bool) -> None:
-        if self._call is None:
-            self._unwanted, self._hard = True, hard
-        else:
+        if self._call is not None:
             self._call.cancel(hard=hard)
 
     def _over(self, future: asyncio.Future[Any]) -> None:
@@ -256,10 +245,15 @@ class _LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name="pool", daemon=True)
         self._thread.start()
 
-    def post(self, work: Callable[[], object]) -> None:
-        """Call `work` in the loop's thread, in the context of this thread."""
-        with suppress(RuntimeError):  # it was closed
+    def post(self, work: Callable[[], object]) -> bool:
+        """Call `work` in the loop's thread, in the context of this thread, in the order of the
+        posts; False: the loop is closed.
+        """
+        try:
             self._loop.call_soon_threadsafe(work, context=copy_context())
+        except RuntimeError:
+            return False
+        return True
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in the loop's thread and return its result; an interrupt cancels it."""
@@ -267,7 +261,7 @@ class _LoopThread:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError:
             work.close()
-            raise PoolClosed("the client is closed") from None
+            raise PoolClosed(_CLOSED) from None
         try:
             return wait(future)
         except BaseException:
@@ -291,84 +285,17 @@ def wait(future: concurrent.futures.Future[T]) -> T:
 
 
 class SyncSessions:
-    """As `Sessions`."""
+    """As `Sessions`, for threads."""
 
-    def __init__(self, client: Client, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self._client, self._run = client, run
-
-    def create(
-        self,
-        id: str = "",
-        *,
-        data: Mapping[str, object] | None = None,
-        ttl_s: float | None = None,
-        affinity: Affinity | None = None,
-        worker: str = "",
-    ) -> SessionInfo:
-        """Create a session; `id` "" generates one."""
-        work = self._client.sessions.create(
-            id, data=data, ttl_s=ttl_s, affinity=affinity, worker=worker
-        )
-        return self._run(work)  # type: ignore[no-any-return]
-
-    def get(self, id: str, *, peek: bool = False) -> SessionInfo:
-        """The session with its data."""
-        return self._run(self._client.sessions.get(id, peek=peek))  # type: ignore[no-any-return]
-
-    def update(
-        self,
-        id: str,
-        *,
-        set: Mapping[str, object] | None = None,
-        delete: Iterable[str] = (),
-        ttl_s: float | None = None,
-        affinity: Affinity | None = None,
-        worker: str | None = None,
-    ) -> SessionInfo:
-        """Change values by name, and options."""
-        work = self._client.sessions.update(
-            id, set=set, delete=delete, ttl_s=ttl_s, affinity=affinity, worker=worker
-        )
-        return self._run(work)  # type: ignore[no-any-return]
-
-    def delete(self, id: str) -> None:
-        """End the session."""
-        self._run(self._client.sessions.delete(id))
-
-    def touch(self, id: str, ttl_s: float | None = None) -> None:
-        """Count a use; see `Sessions.touch`."""
-        self._run(self._client.sessions.touch(id, ttl_s))
-
-    def count(self, id: str, **by: int) -> Mapping[str, int]:
-        """Add to its counters."""
-        return self._run(self._client.sessions.count(id, **by))  # type: ignore[no-any-return]
+    def __init__(self, client: SyncClient, sessions: Sessions) -> None:
+        self.create, self.get = client._sync(sessions.create), client._sync(sessions.get)
+        self.update, self.delete = client._sync(sessions.update), client._sync(sessions.delete)
+        self.touch, self.count = client._sync(sessions.touch), client._sync(sessions.count)
 
 
 class SyncGlobals:
-    """As `Globals`."""
+    """As `Globals`, for threads."""
 
-    def __init__(self, client: Client, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        self._client, self._run = client, run
-
-    def get(self, *keys: str) -> Mapping[str, Any]:
-        """The globals among `keys` that exist; without keys all."""
-        return self._run(self._client.globals.get(*keys))  # type: ignore[no-any-return]
-
-    def set(self, **values: object) -> None:
-        """Set globals by name: `set(season="winter")`, or `set(**{"tax.it": 0.22})`."""
-        self._run(self._client.globals.set(**values))
-
-    def delete(self, *keys: str) -> None:
-        """Delete globals by name."""
-        self._run(self._client.globals.delete(*keys))
-
-
-_clients: WeakSet[SyncClient] = WeakSet()
-
-
-def _after_fork() -> None:
-    for client in list(_clients):
-        client._forked()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+    def __init__(self, client: SyncClient, globals: Globals) -> None:
+        self.get, self.set = client._sync(globals.get), client._sync(globals.set)
+        self.delete = client._sync(globals.delete)

@@ -62,13 +62,6 @@ def _check_text(name: str) -> None:
         name.encode()  # raises here for a lone surrogate, and not when the call is sent
 
 
-def check_credit(credit: int) -> int:
-    """The window of a stream. Raises: ValueError."""
-    if not 1 <= credit <= 1024:
-        raise ValueError(f"credit is {credit}, it must be 1 to 1024")
-    return credit
-
-
 def bounded(timeout_s: float) -> float:
     """The timeout, at most LONGEST_S: a value that timers accept."""
     return min(timeout_s, LONGEST_S)

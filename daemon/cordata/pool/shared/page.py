@@ -5,14 +5,13 @@ map it read-only. The child may be killed between any two stores, so `begin` fir
 of the call and then, in one aligned store of 8 bytes, that the call runs.
 
 ```
-  0  state     u64  STARTING READY LEAVING    40  begun     u64  calls begun; runs: begun != ended
-  8  drained   u64  worker: takes no calls    48  ended     u64
- 16  pid       u64                            56  failed    u64
- 24  start     u64  pid.start_of              64  waiting   u64  read but not begun
- 32  born      f64  monotonic seconds         72  client    u64  of the call that runs:
- 80  number    u64    on its connection       88  id        u64    the client's own
- 96  started   f64    monotonic seconds       104 deadline  f64
-112  paused    u64  worker: begin no call      120  command   u16 bytes, then the text
+  0  state     u64  STARTING READY LEAVING     8  drained   u64  worker: takes no calls
+ 16  begun     u64  calls begun               24  ended     u64  runs: begun != ended
+ 32  failed    u64                            40  waiting   u64  read but not begun
+ 48  client    u64  of the call that runs:    56  number    u64    on its connection
+ 64  id        u64    the client's own        72  started   f64    monotonic seconds
+ 80  deadline  f64                            88  paused    u64  worker: begin no call
+ 96  command   u16 bytes, then the text
 ```
 Before a worker kills a child because of a call, it sets `paused`, waits for SETTLE_S and reads the
 page again: if the same call still runs, no other one can begin before the signal arrives.
@@ -46,12 +45,12 @@ SETTLE_S = 0.001
 #: States of a child.
 STARTING, READY, LEAVING = 0, 1, 2
 
-_ALL = Struct("@QQQQdQQQQQQQdd")
+_ALL = Struct("@QQQQQQQQQdd")
 _COMMAND = Struct("@H")
 #: Offsets, in words of 8 bytes.
-_STATE, _DRAINED, _PID, _START, _BORN, _BEGUN, _ENDED, _FAILED, _WAITING = range(9)
-_CLIENT, _NUMBER, _ID, _STARTED, _DEADLINE, _PAUSED = range(9, 15)
-_COMMAND_AT = 120
+_STATE, _DRAINED, _BEGUN, _ENDED, _FAILED, _WAITING = range(6)
+_CLIENT, _NUMBER, _ID, _STARTED, _DEADLINE, _PAUSED = range(6, 12)
+_COMMAND_AT = 96
 #: A process that reads a mapped file that has shrunk gets SIGBUS.
 _SEALS = fcntl.F_SEAL_SHRINK
 
@@ -61,10 +60,6 @@ class Status(NamedTuple):
 
     state: int
     drained: int
-    pid: int
-    #: Start time of the process (pid.start_of), which identifies it together with the pid.
-    start: int
-    born: float
     begun: int
     ended: int
     failed: int
@@ -105,11 +100,6 @@ class StatusWriter:
         self._words.release()
         self._times.release()
         self._bytes.release()
-
-    def introduce(self, pid: int, start: int, born: float) -> None:
-        """Write which process the child is, and since when."""
-        words, self._times[_BORN] = self._words, born
-        words[_PID], words[_START] = pid, start
 
     @property
     def paused(self) -> bool:
