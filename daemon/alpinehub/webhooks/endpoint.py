@@ -40,7 +40,6 @@ class WebhookError(Exception):
         message: str,
         problems: list[Problem] | None = None,
         headers: tuple[tuple[bytes, bytes], ...] = (),
-        page: bytes = b"",
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -49,7 +48,7 @@ class WebhookError(Exception):
         self.problems = problems or []
         self.headers = headers
         #: HTML for a guest's browser, instead of the JSON.
-        self.page = page
+        self.page = b""
 
 
 _encode = msgspec.json.Encoder().encode

@@ -187,12 +187,32 @@ def title(answer: FormField) -> str:
     return line(answer.label or stem(answer.key).replace("_", " "))
 
 
-class Fields:
-    """The fields of one submission, and their targets."""
+T = TypeVar("T")
 
-    def __init__(self, answers: Sequence[FormField], mapping: FieldMapping) -> None:
+
+class FieldResolver:
+    """Reads the targets of one submission from its fields; collects problems and extra text."""
+
+    def __init__(
+        self,
+        answers: Sequence[FormField],
+        mapping: FieldMapping,
+        zone: tzinfo,
+        today: date | None = None,
+        *,
+        accept: bool = False,
+    ) -> None:
+        self.mapping = mapping
+        #: The hotel's time zone.
+        self.zone = zone
+        #: The hotel's local day on which it arrived; None: not known.
+        self.today = today
+        #: An operator accepts a stay that is in the past, or very long.
+        self.accept = accept
+        #: Reasons why there is no record: `missing:arrival`, `unreadable:adults`.
+        self.problems: list[str] = []
+        self._extra: list[str] = []
         self._answers = [a for a in answers if not is_ignored(a, mapping)]
-        self._mapping = mapping
         self._taken: set[int] = set()
         #: Targets for which two fields have different values.
         self.ambiguous: list[str] = []
@@ -216,6 +236,10 @@ class Fields:
             if number not in self._placed and self._answers[number].value.strip():
                 found = self._by_key if by_key else self._by_label
                 found.setdefault(by_key or by_label, []).append(number)
+        #: The number of adults is a default: the form has no field for it.
+        self.adults_assumed = False
+        #: The guest's language as the form or the CRM has it: `en-US`, `Deutsch`.
+        self.language = self.take_text("language")
 
     def _meaning(self, answer: FormField) -> tuple[str, str]:
         """The targets by key and by label. A vague key counts only without a label."""
@@ -233,9 +257,9 @@ class Fields:
         name = stem(answer.key)
         return sum(stem(other.key) == name for other in self._answers if not other.contact) == 1
 
-    def take(self, target: str) -> str:
+    def _take(self, target: str) -> str:
         """The form's value for a target; "" for none. Its fields count as used from then on."""
-        if target in self._mapping.fields:
+        if target in self.mapping.fields:
             numbers = self._mapped(target)
         else:
             numbers = self._named(target) or self._of_contact(target)
@@ -253,7 +277,7 @@ class Fields:
         """The first of its places with a value. If the form has none of these fields, because it
         was edited or is another form of the source: by name, or by the key without its suffix.
         """
-        places = self._mapping.fields[target]
+        places = self.mapping.fields[target]
         there = False
         for place in places:
             found = [n for n, answer in enumerate(self._answers) if is_at(answer, place)]
@@ -346,45 +370,9 @@ class Fields:
             for answer in self._answers
         )
 
-    def left(self) -> list[FormField]:
-        """The unused answers, without those of the CRM's contact."""
-        return [answer for _, answer in self._unused() if not answer.contact]
-
-
-T = TypeVar("T")
-
-
-class FieldResolver:
-    """Reads the targets of one submission, and collects problems and extra text."""
-
-    def __init__(
-        self,
-        fields: Fields,
-        mapping: FieldMapping,
-        zone: tzinfo,
-        today: date | None = None,
-        *,
-        accept: bool = False,
-    ) -> None:
-        self.fields = fields
-        self.mapping = mapping
-        #: Reasons why there is no record: `missing:arrival`, `unreadable:adults`.
-        self.problems: list[str] = []
-        self._extra: list[str] = []
-        #: The hotel's time zone.
-        self.zone = zone
-        #: The hotel's local day on which it arrived; None: not known.
-        self.today = today
-        #: An operator accepts a stay that is in the past, or very long.
-        self.accept = accept
-        #: The guest's language as the form or the CRM has it: `en-US`, `Deutsch`.
-        self.language = self.take_text("language")
-        #: The number of adults is a default: the form has no field for it.
-        self.adults_assumed = False
-
     def take_value(self, target: str) -> str:
         """Take the form's value for a target, translated by the mapping; "" for none."""
-        text = self.fields.take(target)
+        text = self._take(target)
         words = self.mapping.values.get(target)
         if text and words:
             known = {plain(word): meant for word, meant in words.items() if word != "*"}
@@ -419,10 +407,16 @@ class FieldResolver:
 
     def keep(self, target: str, text: str) -> None:
         """Add a text to `extra`, which the hotel sees."""
-        self._extra.append(f"{self.fields.titles.get(target) or target}: {line(text)}")
+        self._extra.append(f"{self.titles.get(target) or target}: {line(text)}")
 
     def rest(self) -> str:
-        """The text for `extra`: what `keep` collected and the unused answers, a line each."""
-        self.fields.take("privacy")
-        left = [f"{title(answer) or '-'}: {line(answer.value)}" for answer in self.fields.left()]
+        """The text for `extra`: what `keep` collected and the unused answers, a line each,
+        without those of the CRM's contact.
+        """
+        self._take("privacy")
+        left = [
+            f"{title(answer) or '-'}: {line(answer.value)}"
+            for _, answer in self._unused()
+            if not answer.contact
+        ]
         return "\n".join((*self._extra, *left))

@@ -227,7 +227,6 @@ _REQUIRED: dict[Status, tuple[str, ...]] = {
 class CheckedPayload(msgspec.Struct, frozen=True):
     """A valid payload."""
 
-    hotel_code: str
     #: The source's id of the reservation; None: each post is a new reservation.
     external_id: str | None
     data: ReservationData
@@ -257,7 +256,6 @@ def normalise(parsed: Parsed, *, is_clean: bool = False) -> CheckedPayload:
         raise invalid(problems)
     lacks = [] if status != "cancelled" else _missing(payload, _STAY) + _nameless(payload)
     return CheckedPayload(
-        payload.hotel_code or "",
         payload.external_id,
         _record(payload, parsed.utm, status, extra),
         lacks,

@@ -23,7 +23,7 @@ from alpinehub.reservations import MealPlan, ReservationData, Status
 from alpinehub.webhooks import form, google, wix
 from alpinehub.webhooks.days import read_day
 from alpinehub.webhooks.field_names import plain
-from alpinehub.webhooks.fields import FieldMapping, FieldResolver, Fields
+from alpinehub.webhooks.fields import FieldMapping, FieldResolver
 from alpinehub.webhooks.stay import guests_of, order_of, stay_of
 from alpinehub.webhooks.submission import FormShape, Submission, Unreadable, shape_of
 from alpinehub.webhooks.values import (
@@ -85,9 +85,9 @@ def reservation_data_of(resolver: FieldResolver, submission: Submission) -> Rese
     )
     data = _priced(resolver, data)
     extra = resolver.rest()
-    if resolver.adults_assumed and resolver.fields.has_number_left():
-        resolver.fields.ambiguous.append("adults")
-    resolver.problems += [f"ambiguous:{target}" for target in resolver.fields.ambiguous]
+    if resolver.adults_assumed and resolver.has_number_left():
+        resolver.ambiguous.append("adults")
+    resolver.problems += [f"ambiguous:{target}" for target in resolver.ambiguous]
     if resolver.problems:
         return None
     return msgspec.structs.replace(data, extra=extra)
@@ -108,7 +108,7 @@ def _names(resolver: FieldResolver) -> tuple[str, str]:
             resolver.keep("name", whole)
         return first, whole[:_MAX_NAME].rstrip()
     words = whole.split(" ")
-    if plain(resolver.fields.titles.get("name", "")).startswith(_SURNAME_FIRST):
+    if plain(resolver.titles.get("name", "")).startswith(_SURNAME_FIRST):
         words = words[1:] + words[:1]
     given, surname = " ".join(words[:-1]), words[-1]
     if len(given) > _MAX_NAME or len(surname) > _MAX_NAME:
@@ -127,7 +127,7 @@ def _contact(resolver: FieldResolver) -> tuple[str, str]:
         value = read(text) if text else None
         if text and value is None:
             unreadable[target] = text
-            value = read(line(resolver.fields.of_contact(target)))
+            value = read(line(resolver.of_contact(target)))
         found[target] = value or ""
     if any(found.values()):
         for target, text in unreadable.items():
@@ -264,13 +264,13 @@ def interpret(
     shape = shape_of(submission)
     zone = zone_of(hotel)
     resolver = FieldResolver(
-        Fields(submission.answers, mapping), mapping, zone, _today(received, zone), accept=accept
+        submission.answers, mapping, zone, _today(received, zone), accept=accept
     )
     external_id = submission.external_id or line(resolver.take_value("external_id"))[:128] or None
     data = reservation_data_of(resolver, submission)
     if data is None:
         return Unmapped(tuple(dict.fromkeys(resolver.problems)), external_id, shape)
-    return Mapped(data, external_id, shape, tuple(resolver.fields.remapped))
+    return Mapped(data, external_id, shape, tuple(resolver.remapped))
 
 
 def take_apart(received: Received) -> Submission:

@@ -148,7 +148,7 @@ def stay_of(resolver: FieldResolver) -> tuple[date, date] | None:
         return _stay_of_dates(resolver)
     nights = resolver.take_text("nights") if not departure else ""
     if not (arrival and (departure or nights)):
-        other = resolver.fields.other_day()
+        other = resolver.other_day()
         arrival, departure = arrival or other, departure or ("" if nights else other)
     texts = {"arrival": arrival, "departure": departure}
     order = order_of(resolver, texts)
@@ -215,7 +215,7 @@ def _order_of_words(resolver: FieldResolver) -> DateOrder | None:
         language = match[1].lower()
     if language and language != "en":
         return "dmy"
-    return "dmy" if not language and resolver.fields.has_word(_DAY_FIRST) else None
+    return "dmy" if not language and resolver.has_word(_DAY_FIRST) else None
 
 
 def _may_be_stay(resolver: FieldResolver, texts: Mapping[str, str], order: DateOrder) -> bool:
@@ -241,10 +241,10 @@ def _say_ambiguous(resolver: FieldResolver, texts: Mapping[str, str]) -> None:
 
 
 def _say_missing(resolver: FieldResolver, arrival: date | None, departure: date | None) -> None:
-    if resolver.problems or resolver.fields.ambiguous:
+    if resolver.problems or resolver.ambiguous:
         return
     if arrival is None and departure is None:
-        if resolver.fields.has_days():
+        if resolver.has_days():
             resolver.problems += ["ambiguous:arrival", "ambiguous:departure"]
         elif resolver.mapping.without_stay == "review":
             resolver.problems += ["missing:arrival", "missing:departure"]
@@ -313,12 +313,12 @@ def _adults(resolver: FieldResolver) -> tuple[int, list[Children]]:
         adults = found[0] if found else None
         if found and found[1] is not None:
             children.append(found[1])
-        elif found and resolver.fields.has_more_of("children"):
-            resolver.fields.ambiguous.append("adults")  # are the children among them?
+        elif found and resolver.has_more_of("children"):
+            resolver.ambiguous.append("adults")  # are the children among them?
     elif text := resolver.mapping.defaults.get("adults", ""):
         adults = read_count(text)
         resolver.adults_assumed = True
-    elif not resolver.fields.ambiguous:
+    elif not resolver.ambiguous:
         resolver.problems.append("missing:adults")
         return 0, children
     if adults is None or not 0 < adults <= _MAX_ADULTS:

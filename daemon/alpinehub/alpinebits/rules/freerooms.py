@@ -23,6 +23,7 @@ from alpinehub.alpinebits.rules.inbound_message import (
     UNABLE,
     InboundMessage,
     Problems,
+    any_overlap,
     count,
     day,
 )
@@ -152,7 +153,7 @@ class _Message:
         closings = [one.closing for one in self.entries]
         if closings != sorted(closings, reverse=True):
             self.problems.add(UNABLE, "closing seasons must stand before everything else")
-        if _overlap([one for one in self.entries if one.closing]):
+        if any_overlap((one.first, one.last) for one in self.entries if one.closing):
             self.problems.add(INVALID_DATES, "closing seasons overlap")
 
     def _remarks(self) -> Iterator[Finding]:
@@ -160,21 +161,12 @@ class _Message:
         for one in self.entries:
             if not one.closing:
                 by_key.setdefault(Key(one.category, one.room), []).append(one)
-        if any(_overlap(entries) for entries in by_key.values()):
+        if any(any_overlap((e.first, e.last) for e in entries) for entries in by_key.values()):
             text = "periods of one room or category overlap: the last one was taken"
             yield Finding(kind="advisory", text=text)
         if self.has_room_twice:
             text = "Count of one room is greater than 1: InvCode names a single room"
             yield Finding(kind="advisory", text=text)
-
-
-def _overlap(entries: list[Entry]) -> bool:
-    last = 0
-    for one in sorted(entries, key=lambda one: one.first):
-        if one.first <= last:
-            return True
-        last = one.last
-    return False
 
 
 def _read_counts(root: _Element) -> FreeRoomsMessage:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from alpinehub.alpinebits.outcome import INVALID_VALUE, Finding
@@ -49,6 +51,11 @@ _WORDS: Final[dict[str, str]] = {
     "out_of_order": "rooms out of order",
     "out_of_market": "rooms that are free but not bookable",
 }
+
+
+def any_overlap(spans: Iterable[tuple[int, int]]) -> bool:
+    """Whether two spans have a number in common; both bounds are included."""
+    return any(later[0] <= earlier[1] for earlier, later in pairwise(sorted(spans)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from alpinehub.alpinebits.rules.inbound_message import (
     UNABLE,
     InboundMessage,
     Problems,
+    any_overlap,
     check_texts,
     count,
     day,
@@ -218,12 +219,13 @@ class _PlanCheck:
             self._wrong("a Supplement without dates stands twice for one InvCode")
 
     def _check_overlaps(self, name: str, elements: Iterable[_Element]) -> None:
-        periods: dict[Subject, list[tuple[date, date]]] = {}
+        periods: dict[Subject, list[tuple[int, int]]] = {}
         for one in elements:
             first, last = days_of(one)
             if first is not None and last is not None:
-                periods.setdefault(subject(one), []).append((first, last))
-        if any(_overlap(some) for some in periods.values()):
+                days = (first.toordinal(), last.toordinal())
+                periods.setdefault(subject(one), []).append(days)
+        if any(map(any_overlap, periods.values())):
             self._add(INVALID_DATES, f"dates of one {name} overlap")
 
     def _check_booking_rule(self, rule: _Element) -> None:
@@ -293,7 +295,7 @@ class _PlanCheck:
                 brackets.append((youngest or 0, oldest or _MAX_CHILD_AGE + 1))
         if any(oldest <= youngest for youngest, oldest in brackets):
             self._wrong("MinAge of an AdditionalGuestAmount is not less than MaxAge")
-        elif _ages_overlap(brackets):
+        elif any_overlap((youngest, oldest - 1) for youngest, oldest in brackets):
             self._wrong("two AdditionalGuestAmounts of one Rate are for the same age")
 
     def _check_supplement(self, one: _Element) -> None:
@@ -409,26 +411,6 @@ class _PlanCheck:
 
     def _add(self, code: int, text: str) -> None:
         self._problems.add(code, f"RatePlan {self._at}: {text}")
-
-
-def _overlap(periods: Iterable[tuple[date, date]]) -> bool:
-    """Whether two periods have a day in common."""
-    end = date.min
-    for first, last in sorted(periods):
-        if first <= end:
-            return True
-        end = max(end, last)
-    return False
-
-
-def _ages_overlap(brackets: list[tuple[int, int]]) -> bool:
-    """Whether two brackets have an age in common; the upper bound is exclusive."""
-    end = 0
-    for youngest, oldest in sorted(brackets):
-        if youngest < end:
-            return True
-        end = max(end, oldest)
-    return False
 
 
 def _number(element: _Element, name: str) -> int | None:

@@ -22,20 +22,3 @@ SELECT source_id FROM reservation WHERE id = :id
 -- name: requests_lock
 SELECT id, hotel_id, source_id, customer_id, version, status, erased_at FROM reservation
 WHERE id = :id
-
--- name: requests_resend
--- The version waits again; a late acknowledgement of the earlier delivery does not count. What already
--- waits is neither changed nor returned; a cancellation of a request that the account never got is
--- left out. :account_id NULL: all accounts of the hotel.
-INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
-SELECT r.id, uh.account_id, r.version, r.hotel_id, :unique_id_type, 1
-FROM reservation r JOIN account_hotel uh ON uh.hotel_id = r.hotel_id
-WHERE r.id = :id AND (:account_id IS NULL OR uh.account_id = :account_id)
-  AND (:unique_id_type = 14 OR EXISTS (  -- as in waiting_delivery
-        SELECT 1 FROM delivery given
-        WHERE given.reservation_id = r.id AND given.account_id = uh.account_id
-            AND given.version < r.version AND given.last_sent_at IS NOT NULL))
-ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
-    first_sent_at = NULL, waiting = 1, acked_at = NULL, rejected_text = NULL, cancelled_at = NULL
-    WHERE delivery.waiting = 0
-RETURNING account_id, (SELECT name FROM account u WHERE u.id = account_id) AS account
