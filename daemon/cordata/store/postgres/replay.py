@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any
@@ -32,7 +32,6 @@ from cordata.errors import (
 from cordata.store.fence import Fence, require_newest
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import Busy, ConnectionLost, ServerError, connection_lost
-from cordata.store.postgres.result import Result
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
 from cordata.store.postgres.unit import Call, Request, UnitTx
 from cordata.store.postgres.unit_runner import Again, Resources, answer
@@ -186,24 +185,19 @@ class ReplayedTx(UnitTx):
         Raises: LeaseLost, TransactionStale, StoreUnavailable.
         """
         transaction = await self._held.begin("newest" if self._newest else "snapshot")
-        calls: list[Call] = []
-        if self._fence is not None:
-            calls.append(self._call("lease.lock", {}))
-        calls += [call for call, _ in self._reads]
+        fence = [self.call(self._queries.by_name["lease.lock"], {})] if self._fence else []
+        calls = [*fence, *(call for call, _ in self._reads)]
         if not calls:
             return
         self.deferred = []
-        reply = await answer(transaction, self, Request(calls, "results"))
+        reply = await answer(transaction, self, Request((), "count"), also=calls)
         if self.failed is not None:
             return
-        results: list[Result] = [*reply[0]]
+        found = reply[1]
         if self._fence is not None:
-            rows = results.pop(0).rows()
+            rows = found.pop(0)
             require_newest(self._fence, rows[0]["term"] if rows else None)
-        self._compare([result.rows() for result in results])
-
-    def _call(self, name: str, params: Mapping[str, Any]) -> Call:
-        return self.call(self._queries.by_name[name], params)
+        self._compare(found)
 
     def _compare(self, found: Sequence[Sequence[Row]]) -> None:
         """Raises: TransactionStale when a read before the first write has another result now."""

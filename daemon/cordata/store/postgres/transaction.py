@@ -151,7 +151,8 @@ class Transaction:
         self._settings = settings
         #: Fixed by the first statement.
         self.kind: Kind = kind
-        self._begun = False
+        #: Whether BEGIN was sent.
+        self.begun = False
         #: Statements of ours before those of the caller, since the last sync.
         self._own_statements = 0
         #: Statements of the caller since the last sync.
@@ -165,15 +166,15 @@ class Transaction:
 
     def send(self, sql: str, args: Sequence[object] = ()) -> None:
         """Queue a statement. Raises: as `Connection.send`."""
-        if not self._begun:
-            self._begun = True
+        if not self.begun:
+            self.begun = True
             self._own_statements += self._settings.send_begin(self.connection, self.kind)
         self.connection.send(sql, args)
         self._queued += 1
 
     def follow(self, before: Transaction) -> None:
         """Commit `before`, which only read on this connection, in the same round trip."""
-        if before._begun:
+        if before.begun:
             self.connection.send("COMMIT")
             self._own_statements += 1
 
@@ -198,7 +199,7 @@ class Transaction:
         Raises: InDoubt; ServerError when it was refused, or with the position of what was sent and
         failed; ConnectionLost.
         """
-        if not self._begun:
+        if not self.begun:
             return
         if self._queued and not self._xid and not self._reads:
             await self.sync()

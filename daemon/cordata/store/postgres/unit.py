@@ -38,11 +38,10 @@ class Request:
 
     __slots__ = ("calls", "wants")
 
-    def __init__(self, calls: Sequence[Call], wants: Literal["count", "rows", "results"]) -> None:
+    def __init__(self, calls: Sequence[Call], wants: Literal["count", "rows"]) -> None:
         #: One, or those of `execute_many`.
         self.calls = calls
-        #: "count": rows changed, by all together; "rows": those of the only one, as a list;
-        #: "results": one Result each (no unit asks that way).
+        #: "count": rows changed, by all together; "rows": those of the only one, as a list.
         self.wants = wants
 
     def __await__(self) -> Generator[Request, Any, Any]:
@@ -52,8 +51,6 @@ class Request:
         """The value for the unit, from the results of its calls."""
         if self.wants == "rows":
             return results[0].rows()
-        if self.wants == "results":
-            return results
         return sum([result.count for result in results])
 
 

@@ -45,7 +45,7 @@ from cordata.store.postgres.fault import (
     translate,
 )
 from cordata.store.postgres.pool import Pool
-from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcome
+from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
 from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx, find_unsendable
 from cordata.store.queries import Queries
 from cordata.store.tasks import StoreTasks, fail_future
@@ -259,11 +259,12 @@ class UnitRunner:
         resources = self._resources
         tx = UnitTx(resources.queries, resources.clock.now_us())
         async with resources.pool.connection(deadline) as connection:
-            transaction = Transaction(connection, resources.connector.settings, "snapshot")
+            kind: Kind = "newest" if newest else "snapshot"
+            transaction = Transaction(connection, resources.connector.settings, kind)
             limit = asyncio.timeout_at(deadline)
             try:
                 async with limit:
-                    run = _UnitRun(transaction, UnitCoroutine(unit, tx, fence), newest=newest)
+                    run = _UnitRun(transaction, UnitCoroutine(unit, tx, fence))
                     value = await run.to_end()
                     if entry is not None and entry.future.done():
                         raise Busy("the unit's caller was cancelled")
@@ -302,14 +303,10 @@ class UnitRunner:
 class _UnitRun:
     """One run of a unit in a transaction."""
 
-    def __init__(self, transaction: Transaction, coroutine: UnitCoroutine, *, newest: bool) -> None:
+    def __init__(self, transaction: Transaction, coroutine: UnitCoroutine) -> None:
         self._transaction = transaction
         self._coroutine = coroutine
         self._tx = coroutine.tx
-        #: Whether each statement sees the newest state; None: nothing was sent yet.
-        self._newest: bool | None = True if newest else None
-        if newest:
-            transaction.kind = "newest"
         #: Reads of the newest state before the first write, to be repeated after a lock.
         self._reads: list[tuple[Call, list[Row]]] = []
         self._wrote = False
@@ -371,7 +368,12 @@ class _UnitRun:
         for (_, before), rows in zip(self._reads, repeated, strict=False):
             if rows != before:
                 raise Again(Busy("what the unit had read has changed"), collided=True)
-        if self._newest and not newest and not self._wrote and request.wants == "rows":
+        if (
+            self._transaction.kind == "newest"
+            and not newest
+            and not self._wrote
+            and request.wants == "rows"
+        ):
             self._reads.append((request.calls[0], reply))
         return reply
 
@@ -382,11 +384,10 @@ class _UnitRun:
         Raises: _SeesSnapshot when the transaction has a snapshot already.
         """
         newest = any(call.query.newest for call in calls)
-        if self._newest is None and calls:
-            self._newest = newest
-            self._transaction.kind = "newest" if newest else "snapshot"
-        if newest and not self._newest:
-            raise _SeesSnapshot
+        if newest and self._transaction.kind == "snapshot":
+            if self._transaction.begun:
+                raise _SeesSnapshot
+            self._transaction.kind = "newest"
         return newest
 
 
