@@ -2,7 +2,7 @@
 
 up to 64 KiB .... in the event loop
 up to 256 KiB ... in a thread, so that the worker's other clients do not wait; so are all larger
-                  documents of a kind that is not `pooled`
+                  documents of a kind that no child reads
 above ........... one at a time, in a child of the pool if there is one: there it does not compete
                   for this worker's interpreter lock, and a crash does not end the worker
 """
@@ -90,15 +90,15 @@ async def read(call: Call, reader: Reader[T]) -> T:
         raise TransportError(400, "the field request is missing")
     if len(data) > reader.max_bytes:
         raise TransportError(413, "the document is too large")
-    if len(data) > POOL_BYTES and reader.pooled:
+    if len(data) > POOL_BYTES and reader.type is not None:
         async with limit_of(call.ctx).reading():
-            return await _read_in_the_pool(call, data, reader)
+            return await _read_in_the_pool(call, data, reader, reader.type)
     if len(data) > THREAD_BYTES:
         return await asyncio.to_thread(read_here, data, call.protocol, reader)
     return read_here(data, call.protocol, reader)
 
 
-async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T]) -> T:
+async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T], type: type[T]) -> T:
     payload: dict[str, Any] = {
         "document": data,
         "protocol": call.protocol.name,
@@ -121,7 +121,7 @@ async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T]) -> T:
         return await asyncio.to_thread(read_here, data, call.protocol, reader)
     if reading.message is None:
         raise TransportError(reading.status, reading.text)
-    return msgspec.msgpack.decode(reading.message, type=reader.type)
+    return msgspec.msgpack.decode(reading.message, type=type)
 
 
 def respond(call: Call, root: str, outcome: Outcome, inside: str = "") -> bytes:

@@ -26,7 +26,7 @@ from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Finding, Outcome, f
 from alpinehub.alpinebits.rules.inbound_message import InboundMessage
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.models import Hotel
-from cordata import Row, Store, Tx
+from cordata import Store, Tx
 
 DocumentKind = Literal["freerooms", "inventory", "info"]
 
@@ -110,12 +110,8 @@ async def _unknown_rooms(
     """
     if not room_types:
         return ()
-
-    async def look(tx: Tx) -> Row | None:
-        return await tx.fetch_one("document_get", hotel_id=hotel.id, kind="inventory")
-
-    known = await store.read(look)
-    codes = await asyncio.to_thread(_codes, known["body"]) if known is not None else room_types
+    known = await find_document(store, hotel.id, "inventory")
+    codes = await asyncio.to_thread(_codes, known.packed) if known.revision else room_types
     return (_UNKNOWN_ROOMS,) if codes and room_types - codes else ()
 
 

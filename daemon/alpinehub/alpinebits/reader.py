@@ -29,10 +29,9 @@ class Reader(Generic[T]):
     root: str
     #: Reads a document that conforms to its schema: pure, and the same in every process.
     read: Callable[[_Element], T]
-    #: The type of what is read; msgspec encodes it in one process and decodes it in another.
-    type: type[T]
-    #: It may be large, and is in `large.READERS`.
-    pooled: bool = False
+    #: If it may be large, the type of what is read: a child of the pool reads it (`large.READERS`),
+    #: and msgspec carries it from there. None: the worker reads it.
+    type: type[T] | None = None
     #: Largest document in bytes, and most tags in it.
     max_bytes: int = LARGE_BYTES
     max_markup: int = MAX_MARKUP

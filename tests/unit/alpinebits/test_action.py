@@ -96,7 +96,7 @@ def test_every_feature_of_the_table_is_one() -> None:
 
 
 def test_readers_of_large_documents_are_found_by_their_root() -> None:
-    assert all(name == reader.root and reader.pooled for name, reader in READERS.items())
+    assert all(name == reader.root and reader.type is not None for name, reader in READERS.items())
 
 
 def test_hotel_is_meant_by_its_code_else_by_a_name_that_only_one_has() -> None:

@@ -40,7 +40,7 @@ def _read(root: _Element) -> str:
 
 
 #: The EchoData, as received.
-ECHO = Reader(root="OTA_PingRQ", read=_read, type=str)
+ECHO = Reader(root="OTA_PingRQ", read=_read)
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -75,11 +75,16 @@ async def last_agreed(ctx: Context, account_id: int, version: str) -> Agreed:
 
     Raises: StoreUnavailable.
     """
+    known = await _stored(ctx, account_id)
+    return msgspec.json.decode(known.get(version, "{}"), type=dict[str, list[str]])
 
-    async def look(tx: Tx) -> Agreed:
+
+async def _stored(ctx: Context, account_id: int) -> dict[str, str]:
+    """Protocol version -> what both sides support of it, as JSON. Raises: StoreUnavailable."""
+
+    async def look(tx: Tx) -> dict[str, str]:
         rows = await tx.fetch_all("agreement_all", account_id=account_id)
-        found = [row["capabilities"] for row in rows if row["protocol"] == version]
-        return msgspec.json.decode(found[0], type=dict[str, list[str]]) if found else {}
+        return {row["protocol"]: row["capabilities"] for row in rows}
 
     return await ctx.store.read(look)
 
@@ -89,12 +94,7 @@ async def _store_agreed(ctx: Context, account_id: int, common: Common) -> None:
     with a handshake. Raises: StoreUnavailable.
     """
     agreed = {version: _encode(one).decode() for version, one in common.items()}
-
-    async def look(tx: Tx) -> dict[str, str]:
-        rows = await tx.fetch_all("agreement_all", account_id=account_id)
-        return {row["protocol"]: row["capabilities"] for row in rows}
-
-    known = await ctx.store.read(look)
+    known = await _stored(ctx, account_id)
     news = {version: text for version, text in agreed.items() if known.get(version) != text}
 
     async def unit(tx: Tx) -> None:

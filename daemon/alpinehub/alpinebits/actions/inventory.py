@@ -5,7 +5,6 @@ They are two documents of one form; each push replaces the document.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
@@ -50,17 +49,13 @@ async def receive_content(call: Call, *, action: str, kind: ContentKind) -> Resp
     raise lost_every_race()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContentRequest(InboundMessage):
-    """OTA_HotelDescriptiveInfoRQ: the hotel whose content is requested."""
-
-
-def _read(root: _Element) -> ContentRequest:
+def _read(root: _Element) -> InboundMessage:
+    """The hotel whose content is requested."""
     hotel = root[0][0]
-    return ContentRequest(hotel_code=hotel.get("HotelCode"), hotel_name=hotel.get("HotelName"))
+    return InboundMessage(hotel_code=hotel.get("HotelCode"), hotel_name=hotel.get("HotelName"))
 
 
-CONTENT_REQUEST = Reader(root="OTA_HotelDescriptiveInfoRQ", read=_read, type=ContentRequest)
+CONTENT_REQUEST = Reader(root="OTA_HotelDescriptiveInfoRQ", read=_read)
 
 
 async def send_content(call: Call, *, kind: ContentKind) -> ResponseBody:

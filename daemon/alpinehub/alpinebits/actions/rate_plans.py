@@ -199,7 +199,7 @@ def _read_request(root: _Element) -> BaseRatesRequest:
     )
 
 
-BASE_RATES_REQUEST = Reader(root="OTA_HotelRatePlanRQ", read=_read_request, type=BaseRatesRequest)
+BASE_RATES_REQUEST = Reader(root="OTA_HotelRatePlanRQ", read=_read_request)
 
 
 async def send_base_rates(call: Call) -> ResponseBody:

@@ -38,7 +38,7 @@ def _read(root: _Element) -> ReadRequest:
     )
 
 
-READ_REQUEST = Reader(root="OTA_ReadRQ", read=_read, type=ReadRequest)
+READ_REQUEST = Reader(root="OTA_ReadRQ", read=_read)
 
 
 async def read_requests(call: Call) -> ResponseBody:

@@ -41,28 +41,19 @@ class StatusUpdate:
     at: str
 
 
-@dataclass(frozen=True, slots=True)
-class StatusReport:
-    """All updates of a message, in their order."""
-
-    updates: tuple[StatusUpdate, ...]
-
-
-def _read(root: _Element) -> StatusReport:
-    return StatusReport(
-        tuple(
-            StatusUpdate(
-                kind=one[0].get("Type", ""),
-                id=one[0].get("ID", ""),
-                status=one.get("ResStatus", ""),
-                at=one.get("LastModifyDateTime") or one.get("CreateDateTime") or "",
-            )
-            for one in root.iter(tag("HotelReservation"))
+def _read(root: _Element) -> list[StatusUpdate]:
+    return [
+        StatusUpdate(
+            kind=one[0].get("Type", ""),
+            id=one[0].get("ID", ""),
+            status=one.get("ResStatus", ""),
+            at=one.get("LastModifyDateTime") or one.get("CreateDateTime") or "",
         )
-    )
+        for one in root.iter(tag("HotelReservation"))
+    ]
 
 
-STATUSES = Reader(root="OTA_HotelResNotifRQ", read=_read, type=StatusReport)
+STATUSES = Reader(root="OTA_HotelResNotifRQ", read=_read)
 
 
 async def update_statuses(call: Call) -> ResponseBody:
@@ -73,7 +64,7 @@ async def update_statuses(call: Call) -> ResponseBody:
     StoreUnavailable; then a part of the updates may be recorded, which is recognized when they come
     again.
     """
-    updates = (await read(call, STATUSES)).updates
+    updates = await read(call, STATUSES)
     hotels = {one.id: one for one in call.account.hotels if one.offers("status_update")}
     known: set[str] = set()
     for start in range(0, len(updates), STEP):

@@ -44,4 +44,4 @@ def _read(root: _Element) -> Acknowledgement:
     return Acknowledgement(accepted=accepted, rejected=rejected)
 
 
-REPORT = Reader(root="OTA_NotifReportRQ", read=_read, type=Acknowledgement, pooled=True)
+REPORT = Reader(root="OTA_NotifReportRQ", read=_read, type=Acknowledgement)

@@ -112,7 +112,6 @@ CONTENT = Reader(
     root="OTA_HotelDescriptiveContentNotifRQ",
     read=_read,
     type=ContentMessage,
-    pooled=True,
     max_bytes=INBOUND_BYTES,
     max_markup=INBOUND_MARKUP,
 )

@@ -80,4 +80,4 @@ def _ends_before_start(start: str, end: str) -> bool:
     return last < first or (last == first and alike and end < start)
 
 
-EVENTS = Reader(root="OTA_HotelPostEventNotifRQ", read=_read, type=EventsMessage, pooled=True)
+EVENTS = Reader(root="OTA_HotelPostEventNotifRQ", read=_read, type=EventsMessage)

@@ -245,7 +245,6 @@ AVAIL = Reader(
     root="OTA_HotelAvailNotifRQ",
     read=_read_avail,
     type=FreeRoomsMessage,
-    pooled=True,
     max_bytes=INBOUND_BYTES,
     max_markup=INBOUND_MARKUP,
 )
@@ -253,7 +252,6 @@ COUNTS = Reader(
     root="OTA_HotelInvCountNotifRQ",
     read=_read_counts,
     type=FreeRoomsMessage,
-    pooled=True,
     max_bytes=INBOUND_BYTES,
     max_markup=INBOUND_MARKUP,
 )

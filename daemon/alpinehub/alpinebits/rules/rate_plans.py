@@ -108,7 +108,6 @@ RATES = Reader(
     root="OTA_HotelRatePlanNotifRQ",
     read=_read,
     type=RatePlansMessage,
-    pooled=True,
     max_bytes=INBOUND_BYTES,
     max_markup=INBOUND_MARKUP,
 )
