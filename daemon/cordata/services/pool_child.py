@@ -20,7 +20,6 @@ from cordata.pool.shared.sessions import SessionStore
 from cordata.pool.shared.spec import ChildSpec, SessionLimits
 from cordata.pool.worker.control import ControlServer
 from cordata.pool.worker.keeper import Keeper
-from cordata.pool.worker.process import Exit
 from cordata.services.loop import background, pause
 
 log = logger("cordata.pool")
@@ -49,12 +48,8 @@ class PoolChildService:
         self.heartbeat = Heartbeat()
         self._config = config
         self._store = store
-        self._control: ControlServer | None = None
         places = [Place(spec.place.worker, number) for number in range(config.children)]
-        self._keepers = [
-            Keeper(replace(spec, place=place), config, on_death=self._report_death)
-            for place in places
-        ]
+        self._keepers = [Keeper(replace(spec, place=place), config) for place in places]
         #: Set when the first children are warm, or after `child_start_timeout_s`.
         self._settled = asyncio.Event()
         #: To be run in the intake layer.
@@ -98,7 +93,7 @@ class PoolChildService:
 
         Raises: CordataError when another process is this worker.
         """
-        control = self._control = ControlServer(
+        control = ControlServer(
             self._keepers[0].spec.place.worker,
             self._keepers,
             self._store,
@@ -120,10 +115,6 @@ class PoolChildService:
             async with background(self._settle(), control.run()), asyncio.TaskGroup() as group:
                 for keeper in self._keepers:
                     group.create_task(keeper.run(stop, tick=self.heartbeat.touch))
-
-    def _report_death(self, generation: int, end: Exit) -> None:
-        if self._control is not None:
-            self._control.report_death(generation, end)
 
     async def _settle(self) -> None:
         with contextlib.suppress(TimeoutError):

@@ -37,9 +37,8 @@ from cordata.pool.client.deadlines import Deadlines
 from cordata.pool.client.values import error_of, unpack
 from cordata.pool.shared import protocol
 from cordata.pool.shared.paths import Place
-from cordata.pool.shared.sessions import SessionStore
+from cordata.pool.shared.sessions import SessionStore, answer
 from cordata.pool.shared.spec import ChildSpec
-from cordata.pool.worker.session_answers import answer
 from cordata.services.pool_child import limits_of
 
 

@@ -267,8 +267,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
     spec = ChildSpec(
         place=Place(role.instance),
         pool=name,
-        pool_workers=config.pools[name].workers if name in config.pools else (),
-        other_workers=tuple(one for pool in config.pools.values() for one in pool.workers),
+        pools={one: of for of, pool in config.pools.items() for one in pool.workers},
         directory=os.fspath(pool_directory(config.paths.runtime, name)),
         path=tuple(sys.path),
         commands={command: task.at for command, task in commands.items()},

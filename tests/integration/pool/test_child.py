@@ -318,7 +318,7 @@ def test_strict_session_runs_at_its_worker_only(tmp_path: Path) -> None:
 
 
 def test_strict_session_of_another_pools_worker_may_run_here(tmp_path: Path) -> None:
-    with children(tmp_path, spec={"other_workers": ("7",)}) as pool:
+    with children(tmp_path, spec={"pools": {"7": "other"}}) as pool:
         peer = pool.connect()
         for worker, reason in (("7", None), ("8", "moved")):
             id = f"s-{worker}"

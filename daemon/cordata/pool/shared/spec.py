@@ -32,10 +32,8 @@ class ChildSpec(Struct, frozen=True, kw_only=True):
     place: Place
     generation: int = 0
     pool: str
-    #: The workers of a named pool.
-    pool_workers: tuple[str, ...] = ()
-    #: For the default pool: the workers of all named pools.
-    other_workers: tuple[str, ...] = ()
+    #: Worker -> its named pool. Those of the default pool are not in it.
+    pools: dict[str, str] = {}
     #: The directory of its socket: RUNTIME/pool/NAME.
     directory: str
     #: Pid of the worker: if the child has another parent, the worker died while the child started.
@@ -57,6 +55,4 @@ class ChildSpec(Struct, frozen=True, kw_only=True):
 
     def is_of_pool(self, worker: str) -> bool:
         """Whether the worker is one of this pool."""
-        if self.pool_workers:
-            return worker in self.pool_workers
-        return worker not in self.other_workers
+        return self.pools.get(worker, "default") == self.pool

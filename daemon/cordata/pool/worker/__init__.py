@@ -7,5 +7,4 @@ services/pool_child.py starts it in a worker.
 - spawning: how a child is started
 - output: what a child prints, on its way to the journal
 - control: the socket for requests of clients and operators
-- session_answers: operations on sessions and globals
 """

@@ -35,10 +35,9 @@ from cordata.pool.shared.protocol import (
     encode,
     from_control_client,
 )
-from cordata.pool.shared.sessions import SessionStore
+from cordata.pool.shared.sessions import SessionStore, answer
 from cordata.pool.worker.keeper import Keeper
 from cordata.pool.worker.process import Exit
-from cordata.pool.worker.session_answers import answer
 from cordata.pool.worker.spawning import make_directory
 
 log = logger("cordata.pool")
@@ -70,12 +69,13 @@ class ControlServer:
         self._cancel_grace_s = cancel_grace_s
         self._loop = asyncio.get_running_loop()
         self._connections: dict[int, socket.socket] = {}
-        self._drained = False
         #: Open requests (connection, number) for the death of a child, by its generation.
         self._waiting_deaths: dict[int, list[tuple[socket.socket, int]]] = {}
         self._requests: asyncio.Queue[tuple[socket.socket, SessionRequest | GlobalRequest]] = (
             asyncio.Queue(_MAX_WAITING)
         )
+        for keeper in keepers:
+            keeper.on_death = self._report_death
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -101,7 +101,7 @@ class ControlServer:
             group.create_task(self._serve_sessions())
             group.create_task(self._sweep())
 
-    def report_death(self, generation: int, end: Exit) -> None:
+    def _report_death(self, generation: int, end: Exit) -> None:
         """Answer the requests that wait for this child's death."""
         for sock, number in self._waiting_deaths.pop(generation, ()):
             self._send(sock, _death(number, end))
@@ -179,8 +179,7 @@ class ControlServer:
             if order.order == "recycle":
                 keeper.recycle()
             else:
-                self._drained = order.order == "drain"
-                keeper.drain(self._drained)
+                keeper.drain(order.order == "drain")
         log.info("order of an operator: %s", order.order)
         self._send(sock, Reply(order.number))
 
@@ -191,7 +190,7 @@ class ControlServer:
             worker=self._worker,
             pool=self._spec.pool,
             pid=os.getpid(),
-            drained=self._drained,
+            drained=keepers[0].drained,
             started=sum(keeper.started for keeper in keepers),
             crashed=sum(keeper.crashed for keeper in keepers),
             killed=sum(keeper.killed for keeper in keepers),

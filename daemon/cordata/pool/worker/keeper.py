@@ -58,18 +58,13 @@ _LINE = 300
 
 
 class Keeper:
-    """One child of a worker, and its spare. `on_death` is called for each child that died."""
+    """One child of a worker, and its spare."""
 
-    def __init__(
-        self,
-        spec: ChildSpec,
-        config: PoolConfig,
-        *,
-        on_death: Callable[[int, Exit], None] = lambda generation, end: None,
-    ) -> None:
+    def __init__(self, spec: ChildSpec, config: PoolConfig) -> None:
         self.spec = spec
         self._config = config
-        self._on_death = on_death
+        #: Called for each child that died, with its generation.
+        self.on_death: Callable[[int, Exit], None] = lambda generation, end: None
         # From a clock, so that no generation is used twice, also after the worker was killed.
         self._generations = count(int(clock.monotonic() * 1000))
         self.child: ChildProcess | None = None
@@ -81,7 +76,8 @@ class Keeper:
         #: No child or spare is started before this time (monotonic).
         self._start_at = 0.0
         self._failures = 0
-        self._drained = False
+        #: Whether clients may send no new calls to the child.
+        self.drained = False
         self._stopping = False
         self._wake = asyncio.Event()
         #: Set when the first child is warm.
@@ -104,8 +100,8 @@ class Keeper:
         self._wake.set()
 
     def drain(self, drained: bool) -> None:
-        """Set whether clients may send no new calls to the child."""
-        self._drained = drained
+        """Set `drained`."""
+        self.drained = drained
         for child in (self.child, self._spare):
             if child is not None:
                 child.set_drained(drained)
@@ -243,7 +239,7 @@ class Keeper:
             self._pause(now)
             return None
         self.started += 1
-        child.set_drained(self._drained)
+        child.set_drained(self.drained)
         log.debug(
             "child %d is started", child.pid, extra=self._extra(child, events.POOL_CHILD_STARTING)
         )
@@ -323,7 +319,7 @@ class Keeper:
         self.deaths[child.generation] = end
         while len(self.deaths) > _DEATHS:
             self.deaths.popitem(last=False)
-        self._on_death(child.generation, end)
+        self.on_death(child.generation, end)
         self._leaving.discard(child)
         if child is self.child:
             self._promote_spare()

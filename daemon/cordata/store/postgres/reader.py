@@ -30,8 +30,6 @@ _ATTEMPTS = 3
 #: The server ends a slow read itself; if it does not answer this much later, it is taken for
 #: dead.
 _GRACE_S = 1.0
-#: At most this many functions are remembered.
-_MAX_FUNCTIONS = 1000
 
 
 class Reader:
@@ -70,12 +68,9 @@ class Reader:
 
     async def _attempt(self, unit: Unit[Any], deadline: float) -> Any:
         connection = await self._resources.pool.acquire(deadline)
-        ended = False
         try:
             async with self._liveness.limit(deadline + _GRACE_S):
-                value = await self._run(connection, unit)
-                ended = True
-                return value
+                return await self._run(connection, unit)
         except StoreUnavailable:
             connection.close()
             raise
@@ -83,12 +78,11 @@ class Reader:
             connection.close()
             raise ReadTimeout(f"a read took longer than {self._timeout_s:g} s") from None
         except _Failed as failed:
-            ended = True
             raise failed.error from None
         finally:
-            if ended or not connection.busy:
+            if not connection.busy:
                 self._resources.pool.release(connection)
-            else:  # its caller was cancelled
+            else:  # its caller was cancelled, or it is lost
                 self._resources.tasks.start(self._clear(connection, deadline))
 
     async def _run(self, connection: Connection, unit: Unit[Any]) -> Any:
@@ -98,8 +92,7 @@ class Reader:
             done, value = await self._guard(tx, connection, lambda: self._one(connection, unit, tx))
             if done:
                 return value
-            if len(self._long) < _MAX_FUNCTIONS:
-                self._long.add(key)
+            self._long.add(key)
         tx = self._tx()
         return await self._guard(tx, connection, lambda: self._several(connection, unit, tx))
 
