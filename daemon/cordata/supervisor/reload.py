@@ -42,6 +42,9 @@ log = logger("cordata.server")
 
 #: What an application is made of; not its data, which the server itself changes.
 _SUFFIXES = (".py", ".sql", ".toml", ".html", ".j2", ".jinja")
+#: Python takes bytecode for that of any text of the same size and second: of two that are saved
+#: within a second it would serve the first. So none is written.
+_NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 #: How often the end of the server is looked for.
 _POLL_MS = 200
 _PACKAGES = Path(__file__).parents[2]
@@ -104,7 +107,7 @@ class Reloader:
         return 0
 
     def _restart(self) -> None:
-        argv = [sys.executable, "-P", "-c", _CHECK, *self._to_check]
+        argv = [sys.executable, "-P", "-B", "-c", _CHECK, *self._to_check]
         # Ctrl-C reaches only this process.
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, start_new_session=True, check=False)
         if done.returncode:
@@ -113,7 +116,9 @@ class Reloader:
             return
         self._stop()
         sockets = [("http", sock.fileno()) for sock in self._sockets]
-        self._pid = execute(Start(arguments=self._arguments, environment={}, sockets=sockets))
+        self._pid = execute(
+            Start(arguments=self._arguments, environment=_NO_BYTECODE, sockets=sockets)
+        )
 
     def _stop(self) -> None:
         """End the server in order. It bounds its stop itself."""

@@ -34,9 +34,12 @@ BROKEN = "WORD = 'two'\nraise LookupError('not today')\n"
 
 
 def write(path: Path, text: str) -> None:
-    """As an editor does: the file is never half there."""
+    """As an editor does: the file is never half there. Its time says that all is saved within one
+    second: Python would take bytecode of a text before for that of this one.
+    """
     new = path.with_suffix(".new")
     new.write_text(text)
+    os.utime(new, (path.stat().st_mtime,) * 2)
     new.replace(path)
 
 
@@ -69,7 +72,9 @@ def test_changed_code_serves_and_no_request_is_refused(tmp_path: Path) -> None:
     failures: list[Exception] = []
     answers: list[str] = []
     over = threading.Event()
-    with server(None, "--reload", "--config", config, app=None) as running:
+    environment = {"PYTHONDONTWRITEBYTECODE": ""}  # the usual, which `make` has changed
+    options = ("--reload", "--config", config)
+    with server(None, *options, app=None, environment=environment) as running:
         running.ready()
 
         def ask() -> None:
