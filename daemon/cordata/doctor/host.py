@@ -19,9 +19,10 @@ from functools import partial
 from pathlib import Path
 
 from cordata.config import Config
+from cordata.disk import space_of
 from cordata.doctor import judge
 from cordata.doctor.finding import Finding, failed, in_thread, ok, skipped
-from cordata.doctor.judge import File, Listener, Space
+from cordata.doctor.judge import File, Listener
 from cordata.network import find_problems, is_restricted
 from cordata.systemd import is_booted
 from cordata.systemd.systemctl import Unit, run_program, show_units
@@ -202,10 +203,10 @@ class Host:
         return await in_thread(self._disk)
 
     def _disk(self) -> list[Finding]:
-        state = _existing(self.config.paths.state)
-        found = [judge.judge_space(_space(state), fix=f"du -xh {state} | sort -h | tail")]
-        if _JOURNAL.is_dir() and _JOURNAL.stat().st_dev != state.stat().st_dev:
-            found.append(judge.judge_space(_space(_JOURNAL), fix="journalctl --vacuum-size=500M"))
+        space = space_of(self.config.paths.state)
+        found = [judge.judge_space(space, fix=f"du -xh {space.path} | sort -h | tail")]
+        if _JOURNAL.is_dir() and _JOURNAL.stat().st_dev != os.stat(space.path).st_dev:
+            found.append(judge.judge_space(space_of(_JOURNAL), fix="journalctl --vacuum-size=500M"))
         return found
 
     async def check_backup(self) -> list[Finding]:
@@ -301,21 +302,6 @@ def _may_read(status: os.stat_result, user: str) -> bool:
     if status.st_gid in os.getgrouplist(user, entry.pw_gid):
         return bool(status.st_mode & 0o040)
     return bool(status.st_mode & 0o004)
-
-
-def _space(path: Path) -> Space:
-    found = os.statvfs(path)
-    return Space(
-        path=str(path),
-        free_bytes=found.f_bavail * found.f_frsize,
-        total_bytes=found.f_blocks * found.f_frsize,
-        free_inodes=found.f_favail,
-        total_inodes=found.f_files,
-    )
-
-
-def _existing(path: Path) -> Path:
-    return next(one for one in (path, *path.parents) if one.exists())
 
 
 def _name(uid: int) -> str:

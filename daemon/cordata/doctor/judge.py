@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cordata.disk import Space
 from cordata.doctor.finding import Finding, failed, ok, skipped, warning
 from cordata.systemd.systemctl import Unit, span_s
 
@@ -252,18 +253,6 @@ def judge_clock(synchronized: str | None) -> Finding:
     return ok("clock", "synchronised")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
-    """The file system of a directory."""
-
-    path: str
-    free_bytes: int
-    total_bytes: int
-    free_inodes: int
-    #: 0 where a file system does not count them.
-    total_inodes: int
-
-
 def judge_space(space: Space, *, fix: str) -> Finding:
     """Commits fail when the disk is full: say so before."""
     text = f"{size(space.free_bytes)} of {size(space.total_bytes)} free for {space.path}"
@@ -286,7 +275,7 @@ def judge_backup(timer: Unit) -> Finding:
     if not state.startswith("enabled"):
         text = f"{BACKUP_TIMER} is {state or 'missing'}; other backups are not known here"
         fix = f"write the passphrase, then `systemctl enable --now {BACKUP_TIMER}`"
-        return skipped("backup", text, f"{fix}: docs/operate/backup.md")
+        return skipped("backup", text, f"{fix}; `systemctl cat {BACKUP_TIMER}` says more")
     if timer.get("ActiveState") != "active":
         text = f"{BACKUP_TIMER} is enabled, but {timer.get('ActiveState', 'not there')}"
         return warning("backup", text, f"systemctl start {BACKUP_TIMER}")

@@ -35,6 +35,26 @@ class GroupBacklog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrimaryState:
+    """The lease of the primary."""
+
+    holder: str
+    #: Grows with each change of the primary.
+    term: int
+    #: Seconds since the term began.
+    since_s: float
+    #: Whether it was given back, and nobody has taken it since.
+    released: bool
+    #: Whether the holder is a process of this host that has ended. Of another host it is not known.
+    gone: bool
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody leads, as far as it is known here."""
+        return not (self.released or self.gone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
     """All that waits, and for whom."""
 
@@ -44,11 +64,8 @@ class Backlog:
     mails: int
     #: Age of the oldest mail that waits; None: none waits.
     oldest_mail_s: float | None
-    #: Number of terms of the primary so far: it grows with each change of the primary.
-    term: int
-    #: Whether the lease of the primary is held: not given back, and its holder is not known to have
-    #: ended. Of a holder on another host that is not known.
-    has_primary: bool
+    #: None: there has been none yet.
+    primary: PrimaryState | None
 
 
 async def read_backlog(tx: Tx) -> Backlog:
@@ -91,10 +108,15 @@ async def read_backlog(tx: Tx) -> Backlog:
         blocked={row["subscription"]: row["count"] for row in await tx.fetch_all("status.blocked")},
         mails=mail["count"],
         oldest_mail_s=None if oldest_at is None else max(0.0, (now_us - oldest_at) / 1e6),
-        term=0 if lease is None else lease["term"],
-        has_primary=lease is not None
-        and lease["released_at"] is None
-        and not is_gone_here(lease["holder"]),
+        primary=None
+        if lease is None
+        else PrimaryState(
+            holder=lease["holder"],
+            term=lease["term"],
+            since_s=max(0.0, (now_us - lease["acquired_at"]) / 1e6),
+            released=lease["released_at"] is not None,
+            gone=is_gone_here(lease["holder"]),
+        ),
     )
 
 

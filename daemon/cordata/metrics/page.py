@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from cordata.disk import Space
 from cordata.metrics.backlog import Backlog
 from cordata.metrics.file import Reading
 from cordata.metrics.series import FAMILIES, Family
@@ -24,8 +25,8 @@ class Page:
     readings: Sequence[Reading]
     #: What waits in the store; None: it did not answer.
     backlog: Backlog | None
-    #: Free bytes and all bytes of the file system of the state directory.
-    disk: tuple[int, int]
+    #: Of the state directory.
+    disk: Space
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """Content type and text, in the format that the `Accept` header asks for.
@@ -71,11 +72,9 @@ class Page:
         yield _gauge("cordata_process_start_time_seconds", text, ["unit"], started)
 
     def _disk(self) -> Iterator[Metric]:
-        for name, text, count in zip(
-            ("free", "size"),
-            ("Bytes that the service may still write in", "Size of"),
-            self.disk,
-            strict=True,
+        for name, text, count in (
+            ("free", "Bytes that the service may still write to", self.disk.free_bytes),
+            ("size", "Size of", self.disk.total_bytes),
         ):
             text += " the file system of the state directory."
             yield _gauge(f"cordata_disk_{name}_bytes", text, [], [([], float(count))])
@@ -107,15 +106,20 @@ class Page:
         text = "Partitions of the subscription that wait for an operator."
         samples = [([name], float(count)) for name, count in backlog.blocked.items()]
         yield _gauge("cordata_subscription_blocked_partitions", text, ["subscription"], samples)
+        primary = backlog.primary
         for name, text, value in (
             ("mail_waiting", "Mails that wait, counted up to 10000.", backlog.mails),
             ("mail_oldest_seconds", "Age of the oldest mail that waits.", backlog.oldest_mail_s),
-            ("primary_term", "Number of the primary's term: grows with each change.", backlog.term),
+            (
+                "primary_term",
+                "Number of the primary's term: grows with each change.",
+                primary and primary.term,
+            ),
             (
                 "primary_up",
                 "1: the lease of the primary is held; 0: it was given back, or its holder, of this"
                 " host, has ended.",
-                backlog.has_primary,
+                primary and primary.is_held,
             ),
         ):
             yield _gauge(f"cordata_{name}", text, [], [([], float(value or 0))])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cordata import clock
+from cordata.disk import space_of
 from cordata.errors import CordataError
 from cordata.http.asgi import Message, Scope, send_error
 from cordata.metrics.backlog import Backlog, read_backlog
@@ -68,12 +68,11 @@ class MetricsPage:
 
     def _render(self, accept: str, backlog: Backlog | None) -> tuple[str, bytes]:
         remove_old(self._directory)
-        found = os.statvfs(self._state)
         page = Page(
             build=self._build,
             readings=read_all(self._directory),
             backlog=backlog,
-            disk=(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize),
+            disk=space_of(self._state),
         )
         return page.render(accept)
 

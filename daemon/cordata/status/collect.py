@@ -17,13 +17,13 @@ from cordata.command_context import connect
 from cordata.config import Config
 from cordata.context import Context
 from cordata.context_factory import metrics_directory, pool_directory
+from cordata.disk import space_of
 from cordata.doctor.finding import in_thread
-from cordata.doctor.judge import Space, judge_space
+from cordata.doctor.judge import judge_space
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.metrics.backlog import read_backlog
 from cordata.metrics.file import read_all
 from cordata.metrics.rate import handled_per_s, http_rate
-from cordata.pid import is_gone_here
 from cordata.process import Process, plain_name
 from cordata.status.snapshot import (
     AlertState,
@@ -32,7 +32,6 @@ from cordata.status.snapshot import (
     MailState,
     Part,
     PoolState,
-    PrimaryState,
     ProcessState,
     Snapshot,
     StoreState,
@@ -199,15 +198,7 @@ async def _disk(config: Config) -> Mapping[str, Any]:
 
 
 def _space(path: Path) -> DiskState:
-    path = next(one for one in (path, *path.parents) if one.exists())
-    found = os.statvfs(path)
-    space = Space(
-        path=str(path),
-        free_bytes=found.f_bavail * found.f_frsize,
-        total_bytes=found.f_blocks * found.f_frsize,
-        free_inodes=found.f_favail,
-        total_inodes=found.f_files,
-    )
+    space = space_of(path)
     return DiskState(
         path=space.path,
         free_bytes=space.free_bytes,
@@ -256,7 +247,6 @@ async def _rows(tx: Tx, config: Config) -> Mapping[str, Any]:
     def age_s(at_us: int) -> float:
         return max(0.0, (now_us - at_us) / 1e6)
 
-    lease = await tx.fetch_one("status.primary")
     processes = [Process.from_row(row) for row in await tx.fetch_all("process.all")]
     backlog = await read_backlog(tx)
     failed = await tx.fetch_one("status.failed_mail", since=now_us - _DAY_US)
@@ -264,15 +254,7 @@ async def _rows(tx: Tx, config: Config) -> Mapping[str, Any]:
     jobs = {row["job"]: row for row in await tx.fetch_all("status.jobs")}
     alerts = await tx.fetch_all("status.alerts", since=now_us - _DAY_US, limit=_ALERTS)
     return {
-        "primary": None
-        if lease is None
-        else PrimaryState(
-            holder=lease["holder"],
-            term=lease["term"],
-            since_s=age_s(lease["acquired_at"]),
-            released=lease["released_at"] is not None,
-            gone=is_gone_here(lease["holder"]),
-        ),
+        "primary": backlog.primary,
         "processes": [
             ProcessState(
                 name=plain_name(one.id).partition("@")[0],

@@ -106,7 +106,7 @@ def _runs(snapshot: Snapshot) -> bool:
     those that serve HTTP are known by what they count.
     """
     primary, host = snapshot.primary, snapshot.host
-    if primary and not primary.released and not primary.gone:
+    if primary and primary.is_held:
         if primary.holder.startswith(f"{host}/"):
             return True
     joined = any(one.alive and one.host == host for one in snapshot.processes)
@@ -124,7 +124,7 @@ def _store(snapshot: Snapshot) -> Iterator[Reason]:
         )
     if primary is None:
         yield _degraded("primary", "there has been no primary yet")
-    elif primary.released or primary.gone:
+    elif not primary.is_held:
         how = "has released its lease" if primary.released else "has ended"
         text = f"there is no primary: {primary.holder} {how}; `systemctl status primary`"
         yield _degraded("primary", text)

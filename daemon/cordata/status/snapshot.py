@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cordata.metrics.backlog import GroupBacklog
+from cordata.metrics.backlog import GroupBacklog, PrimaryState
 from cordata.metrics.rate import HttpRate
 
 #: What a reason or an error is about.
@@ -56,20 +56,6 @@ class ProcessState:
     pid: int
     #: Whether its lease is valid, and the process is not known to be gone.
     alive: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrimaryState:
-    """The lease of the primary."""
-
-    holder: str
-    term: int
-    #: Seconds since the term began.
-    since_s: float
-    #: Whether it was given back, and nobody has taken it since.
-    released: bool
-    #: Whether the holder is a process of this host that has ended.
-    gone: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ async def test_backlog_has_what_waits_by_group_and_state(state: Path) -> None:
     assert d.oldest_s is e.oldest_s is None
     assert a.absent_s == pytest.approx(now_s, abs=3600)
     assert found.mails == 6 and found.oldest_mail_s == pytest.approx(now_s, abs=3600)
-    assert found.term == 0 and not found.has_primary
+    assert found.primary is None
 
 
 async def test_primary_leads_until_it_gives_its_lease_back_or_its_process_ends(state: Path) -> None:
@@ -56,7 +56,8 @@ async def test_primary_leads_until_it_gives_its_lease_back_or_its_process_ends(s
             await store.run(
                 lambda tx: tx.execute("lease.take", holder=holder, acquired_at=tx.now_us)
             )
-            return (await store.read(read_backlog)).has_primary
+            found = (await store.read(read_backlog)).primary
+            return found is not None and found.is_held
 
         assert await lead(os.getpid())
         ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, check=True)
@@ -64,7 +65,8 @@ async def test_primary_leads_until_it_gives_its_lease_back_or_its_process_ends(s
         assert await lead(os.getpid())
         row = {"term": 3, "released_at": 1}
         assert await store.run(lambda tx: tx.execute("lease.release", **row)) == 1
-        assert not (await store.read(read_backlog)).has_primary
+        primary = (await store.read(read_backlog)).primary
+        assert primary is not None and primary.term == 3 and not primary.is_held
 
 
 async def test_counts_end_at_the_limit(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cordata.disk import Space
 from cordata.doctor import judge
 from cordata.doctor.finding import Finding
-from cordata.doctor.judge import File, Listener, Space
+from cordata.doctor.judge import File, Listener
 from cordata.systemd.systemctl import span_s
 
 GIB = 1 << 30

@@ -12,7 +12,8 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from cordata.metrics.backlog import Backlog, GroupBacklog
+from cordata.disk import Space
+from cordata.metrics.backlog import Backlog, GroupBacklog, PrimaryState
 from cordata.metrics.file import Reading, Series
 from cordata.metrics.page import Page
 from cordata.metrics.series import IN_FLIGHT, REQUEST_SECONDS, REQUESTS, SHORT
@@ -37,9 +38,10 @@ BACKLOG = Backlog(
     blocked={"a": 2, "b": 0},
     mails=7,
     oldest_mail_s=1.5,
-    term=9,
-    has_primary=True,
+    primary=PrimaryState(holder="a/1", term=9, since_s=1.0, released=False, gone=False),
 )
+
+DISK = Space(path="/a", free_bytes=3, total_bytes=40, free_inodes=1, total_inodes=2)
 
 
 def reading(unit: str, *, alive: bool = True, ended: bool = False) -> Reading:
@@ -79,9 +81,7 @@ def samples(page: Page, accept: str = "") -> dict[tuple[str, frozenset[Any]], fl
 
 
 def page(*readings: Reading, backlog: Backlog | None = BACKLOG) -> Page:
-    return Page(
-        build={"version": "1", "app": "a"}, readings=readings, backlog=backlog, disk=(3, 40)
-    )
+    return Page(build={"version": "1", "app": "a"}, readings=readings, backlog=backlog, disk=DISK)
 
 
 def key(name: str, **labels: str) -> tuple[str, frozenset[Any]]:

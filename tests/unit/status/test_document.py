@@ -8,14 +8,14 @@ from dataclasses import fields
 import pytest
 from tests.host.documents import text_of
 
-from cordata.metrics.backlog import GroupBacklog
+from cordata.metrics.backlog import GroupBacklog, PrimaryState
 from cordata.status import snapshot
 
 TABLE = dict(re.findall(r"^\| (`[^|]*`) \| (.*) \|$", text_of("operate/operate.md"), re.MULTILINE))
 RECORDS = {
     "units": snapshot.UnitState,
     "processes": snapshot.ProcessState,
-    "primary": snapshot.PrimaryState,
+    "primary": PrimaryState,
     "groups": GroupBacklog,
     "jobs": snapshot.JobState,
     "mail": snapshot.MailState,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cordata.metrics.backlog import GroupBacklog
+from cordata.metrics.backlog import GroupBacklog, PrimaryState
 from cordata.metrics.rate import HttpRate
 from cordata.status.judge import judge, worst
 from cordata.status.snapshot import (
@@ -15,7 +15,6 @@ from cordata.status.snapshot import (
     JobState,
     MailState,
     PoolState,
-    PrimaryState,
     ProcessState,
     Snapshot,
     StoreState,

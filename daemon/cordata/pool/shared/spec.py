@@ -55,4 +55,5 @@ class ChildSpec(Struct, frozen=True, kw_only=True):
 
     def is_of_pool(self, worker: str) -> bool:
         """Whether the worker is one of this pool."""
+        # DEFAULT_POOL of config.pool, which a child does not import.
         return self.pools.get(worker, "default") == self.pool

@@ -271,7 +271,7 @@ def _tiles(view: View) -> list[Tile]:
     workers = [unit.state for unit in snapshot.units if unit.unit.startswith("worker@")]
     running = sum(state in ("active", "reloading") for state in workers)
     primary, groups, mail = snapshot.primary, snapshot.groups, snapshot.mail
-    leads = primary is not None and not (primary.released or primary.gone)
+    leads = primary is not None and primary.is_held
     p99 = [one.p99_ms for one in snapshot.http if one.p99_ms is not None]
     errors = sum(one.errors_per_s for one in snapshot.http)
     oldest = [one.oldest_s for one in groups if one.oldest_s is not None]
