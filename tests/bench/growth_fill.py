@@ -114,7 +114,7 @@ def statements(
         sent = "CASE waits WHEN 0 THEN at END"
         yield (
             "delivery",
-            f"""SELECT id, {account}, 1, hotel_id, 14, waits, {sent}, {sent}, {sent}, 1 - waits
+            f"""SELECT id, {account}, 1, hotel_id, 14, waits, {sent}, 1 - waits, {sent}
             FROM history WHERE {account} IS NOT NULL ORDER BY n""",
         )
     steps = [("received", f"NULL{words['number']}", "1 = 1")] if received else []
@@ -144,7 +144,12 @@ def fill(
     every = statements(words, record=record, end_us=now_us, received=received, **wanted)
     for table, statement in every:
         begin = time.monotonic()
-        if columns := ", ".join(_COLUMNS.get(table, "").split()):
+        names = _COLUMNS.get(table, "").split()
+        if received:  # the tables of 0477494
+            names = [
+                {"sent_at": "first_sent_at", "ever_sent": "sent_count"}.get(n, n) for n in names
+            ]
+        if columns := ", ".join(names):
             statement = f"INSERT INTO {table} ({columns}) {statement}"
         run(statement)
         print(f"    {table}: {time.monotonic() - begin:.1f} s", flush=True)

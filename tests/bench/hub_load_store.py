@@ -41,7 +41,7 @@ _COLUMNS = {
     "inbox": "source_id external_id received_at headers body state reservation_id"
     " request_id outcome handled_at",
     "delivery": "reservation_id account_id version hotel_id unique_id_type waiting"
-    " first_sent_at last_sent_at acked_at sent_count",
+    " sent_at ever_sent acked_at",
     "reservation_event": "reservation_id version event account_id at request_id",
     "contact": "account_id hotel_id protocol client_id polled_at acked_at",
 }
@@ -222,7 +222,7 @@ class _Rows:
         trail: list[tuple[str, int | None, int]] = []
         for account_id in hotel.users:
             delivery = (unique_id, account_id, 1, hotel.hotel_id, 14)
-            sent = (1, None, None, None, 0) if waits else (0, at, at, at, 1)
+            sent = (1, None, 0, None) if waits else (0, at, 1, at)
             self._rows["delivery"].append((*delivery, *sent))
             if not waits:
                 steps = ("rendered", "delivered", "acknowledged")

@@ -107,7 +107,7 @@ def aged(story: Story) -> Agency:
         "reservation": ("created_at", "changed_at"),
         "reservation_version": ("created_at",),
         "contact": ("polled_at", "acked_at"),
-        "delivery": ("first_sent_at", "acked_at"),
+        "delivery": ("sent_at", "acked_at"),
     }
     changes = "".join(
         f"UPDATE {table} SET {', '.join(f'{name} = {name} - {us}' for name in names)};"

@@ -71,8 +71,10 @@ class Sent(Struct, frozen=True, kw_only=True):
     unique_id_type: int
     #: Validated in this protocol version for the first time.
     newly_validated: bool
-    #: When it was sent before, in microseconds since the epoch; None: never.
-    last_sent_at: int | None
+    #: Recorded as sent since it was made or resent.
+    is_recorded: bool
+    #: Sent before, perhaps before an operator resent it.
+    ever_sent: bool
 
 
 class UndeliverableVersion(Struct, frozen=True, kw_only=True):
@@ -124,7 +126,8 @@ def render_page(
             version=row["version"],
             unique_id_type=15 if row["res_status"] == "Cancelled" else 14,
             newly_validated=row["reservation_id"] not in validated_before,
-            last_sent_at=row["last_sent_at"],
+            is_recorded=row["sent_at"] is not None and row["ever_sent"] == 1,
+            ever_sent=row["ever_sent"] == 1,
         )
         for row in rows
         if row["reservation_id"] not in reasons
@@ -178,7 +181,8 @@ async def send_pages(
     size: int = PAGE,
     after_id: str = "",
 ) -> AsyncGenerator[Page, None]:
-    """Record each page as sent, with its history and alerts, and then yield it.
+    """Record each page as sent, with its history and alerts, and then yield it. What is recorded
+    already is not written again, so that a poll which repeats another one only reads.
 
     `since_us`: all created since then; None: all that wait, with ids after `after_id`. A page is
     empty if all of it is undeliverable. Raises: StoreUnavailable; then nothing of the page is
@@ -213,11 +217,13 @@ async def _record_page(
     sent: Sequence[Sent],
     undeliverable: Sequence[UndeliverableVersion],
 ) -> None:
+    new = [one for one in sent if one.newly_validated or not one.is_recorded]
+
     async def unit(tx: Tx) -> list[UndeliverableVersion]:
-        await _mark_sent(tx, recipient, sent)
+        await _mark_sent(tx, recipient, new)
         return await _mark_undeliverable(tx, recipient, undeliverable)
 
-    if sent or undeliverable:
+    if new or undeliverable:
         alert_undeliverable(ctx, hotel, recipient.protocol, await ctx.store.run(unit))
 
 
@@ -247,7 +253,7 @@ async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None
     validated = [_entry(one, "rendered", recipient) for one in sent if one.newly_validated]
     await history.add_once(tx, *validated)
     for row in rows:
-        if row["first_sent_at"] == tx.now_us:
+        if row["sent_at"] == tx.now_us:
             await history.add(tx, entry_of(row, "delivered", recipient))
 
 
@@ -257,7 +263,7 @@ def _encode_sent(sent: Sequence[Sent]) -> str:
 
 async def mark_unsent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None:
     """Undo the mark of versions that never left this machine, in the caller's unit of work."""
-    unsent = encode_list((one.reservation_id, one.version, one.last_sent_at) for one in sent)
+    unsent = encode_list((one.reservation_id, one.version) for one in sent if not one.ever_sent)
     await tx.execute("delivery_mark_unsent", account_id=recipient.account_id, unsent=unsent)
 
 

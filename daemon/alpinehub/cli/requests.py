@@ -110,7 +110,7 @@ def show_request(hub: Hub, id_: str, xml: str | None) -> None:
     show_record({name: value for name, value in found.items() if name not in tables}, json_=False)
     click.echo("\nguest:")
     show_record({k: v for k, v in found["data"].items() if v not in (None, "")}, json_=False)
-    states = ("account", "version", "state", "sent_count", "last_sent_at", "acked_at", "client_id")
+    states = ("account", "version", "state", "sent_at", "polled_at", "acked_at", "client_id")
     click.echo("\naccounts:")
     show_table(found["accounts"], (*states, "undeliverable_text", "rejected_text"))
     click.echo("\nhistory:")

@@ -180,15 +180,15 @@ def state_of(row: Row) -> str:
             return reason
     if row["undeliverable"]:
         return "undeliverable"
-    return "sent" if row["first_sent_at"] is not None else "waiting"
+    return "sent" if row["sent_at"] is not None else "waiting"
 
 
 def _delivery(row: Row) -> dict[str, Any]:
     names = (
         "account",
         "version",
-        "sent_count",
-        "last_sent_at",
+        "sent_at",
+        "polled_at",
         "acked_at",
         "undeliverable_code",
         "client_id",

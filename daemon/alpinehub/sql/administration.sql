@@ -97,7 +97,7 @@ WHERE r.hotel_id = :hotel_id AND r.erased_at IS NULL AND r.withdrawn_at IS NULL
         OR EXISTS (
             SELECT 1 FROM delivery given
             WHERE given.reservation_id = r.id AND given.account_id = :account_id
-                AND given.version < r.version AND given.last_sent_at IS NOT NULL))
+                AND given.version < r.version AND given.ever_sent = 1))
 ON CONFLICT (reservation_id, account_id, version) DO NOTHING
 
 -- name: list_sources

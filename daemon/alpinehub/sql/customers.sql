@@ -131,8 +131,8 @@ WHERE reservation_id IN :ids[text]
 ORDER BY reservation_id, version
 
 -- name: customer_deliveries
-SELECT d.reservation_id, d.version, u.name AS account, d.client_id, d.first_sent_at, d.last_sent_at,
-    d.acked_at, d.rejected_text
+SELECT d.reservation_id, d.version, u.name AS account, d.client_id, d.sent_at, d.acked_at,
+    d.rejected_text
 FROM delivery d JOIN account u ON u.id = d.account_id
 WHERE d.reservation_id IN :ids[text]
 ORDER BY d.reservation_id, d.version, u.name

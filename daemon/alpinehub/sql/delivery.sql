@@ -5,14 +5,14 @@
 -- plan: kept
 -- Waiting requests of an account, in the order of arrival, by a partial index: history costs nothing. A
 -- booking is Modify if the newest version that was sent to the account before was a booking.
-SELECT d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.last_sent_at,
+SELECT d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.sent_at, d.ever_sent,
        r.external_id, r.created_at,
        CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
            SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
            FROM delivery given JOIN reservation_version g
                ON g.reservation_id = given.reservation_id AND g.version = given.version
            WHERE given.reservation_id = d.reservation_id AND given.account_id = :account_id
-               AND given.version < d.version AND given.last_sent_at IS NOT NULL
+               AND given.version < d.version AND given.ever_sent = 1
            ORDER BY given.version DESC LIMIT 1), 'Reserved')
        ELSE v.res_status END AS res_status,
        v.data, v.created_at AS changed_at, s.name AS source
@@ -27,14 +27,14 @@ ORDER BY d.reservation_id LIMIT :limit
 -- All requests created since a time, acknowledged or not, in their newest version, if they wait, or if
 -- the account got them or may still get them. Without erased ones, cancellations of requests that it
 -- never got, and past stays that do not wait. :today is the hotel's.
-SELECT r.id AS reservation_id, r.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.last_sent_at,
+SELECT r.id AS reservation_id, r.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.sent_at, d.ever_sent,
        r.external_id, r.created_at,
        CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
            SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
            FROM delivery given JOIN reservation_version g
                ON g.reservation_id = given.reservation_id AND g.version = given.version
            WHERE given.reservation_id = r.id AND given.account_id = :account_id
-               AND given.version < r.version AND given.last_sent_at IS NOT NULL
+               AND given.version < r.version AND given.ever_sent = 1
            ORDER BY given.version DESC LIMIT 1), 'Reserved')
        ELSE v.res_status END AS res_status,
        v.data, v.created_at AS changed_at, s.name AS source
@@ -49,14 +49,14 @@ WHERE r.hotel_id = :hotel_id AND (r.created_at, r.id) > (:after_at, :after_id)
   AND (r.status <> 'cancelled' OR EXISTS (
         SELECT 1 FROM delivery given
         WHERE given.reservation_id = r.id AND given.account_id = :account_id
-            AND given.version < r.version AND given.last_sent_at IS NOT NULL))
+            AND given.version < r.version AND given.ever_sent = 1))
   AND (d.waiting = 1 OR (
         (r.ends_on IS NULL OR r.ends_on >= :today)
         AND (d.version IS NOT NULL OR r.changed_at >= coalesce(uh.from_at, 0))
         AND (r.withdrawn_at IS NULL OR EXISTS (
             SELECT 1 FROM delivery given
             WHERE given.reservation_id = r.id AND given.account_id = :account_id
-                AND given.version <= r.version AND given.last_sent_at IS NOT NULL))))
+                AND given.version <= r.version AND given.ever_sent = 1))))
 ORDER BY r.created_at, r.id LIMIT :limit
 
 -- name: delivery_mark_undeliverable

@@ -20,7 +20,7 @@ SELECT uh.account_id, uh.hotel_id, CASE WHEN coalesce(h.enabled_at, 0) > coalesc
             AND d.unique_id_type = 15 AND NOT EXISTS (
                 SELECT 1 FROM delivery given
                 WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
-                    AND given.version < d.version AND given.last_sent_at IS NOT NULL)) AS waiting,
+                    AND given.version < d.version AND given.ever_sent = 1)) AS waiting,
        (SELECT min(v.created_at)
         FROM (SELECT d.reservation_id, d.version FROM waiting_delivery d
               WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id
@@ -28,9 +28,9 @@ SELECT uh.account_id, uh.hotel_id, CASE WHEN coalesce(h.enabled_at, 0) > coalesc
               ORDER BY d.reservation_id LIMIT 20) AS w
         JOIN reservation_version v ON v.reservation_id = w.reservation_id
             AND v.version = w.version) AS oldest_at,
-       (SELECT d.first_sent_at FROM waiting_delivery d
+       (SELECT d.sent_at FROM waiting_delivery d
         WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id
-          AND d.first_sent_at IS NOT NULL
+          AND d.sent_at IS NOT NULL
         ORDER BY d.reservation_id LIMIT 1) AS sent_at
 FROM account_hotel uh
 JOIN hotel h ON h.id = uh.hotel_id

@@ -41,14 +41,14 @@ GROUP BY v.res_status, is_first
 -- sent or acknowledged that day are read, not the whole history.
 WITH touched AS (
     SELECT reservation_id, version FROM delivery
-    WHERE hotel_id = :hotel_id AND first_sent_at >= :from_at AND first_sent_at < :until_at
+    WHERE hotel_id = :hotel_id AND sent_at >= :from_at AND sent_at < :until_at
     UNION
     SELECT reservation_id, version FROM delivery
     WHERE hotel_id = :hotel_id AND acked_at >= :from_at AND acked_at < :until_at)
 SELECT count(CASE WHEN sent_at >= :from_at AND sent_at < :until_at THEN 1 END) AS delivered,
        count(CASE WHEN acked_at >= :from_at AND acked_at < :until_at THEN 1 END) AS acknowledged,
        count(CASE WHEN rejected_at >= :from_at AND rejected_at < :until_at THEN 1 END) AS rejected
-FROM (SELECT min(d.first_sent_at) AS sent_at,
+FROM (SELECT min(d.sent_at) AS sent_at,
              min(CASE WHEN d.rejected_text IS NULL THEN d.acked_at END) AS acked_at,
              min(CASE WHEN d.rejected_text IS NOT NULL THEN d.acked_at END) AS rejected_at
       FROM touched t JOIN delivery d

@@ -28,8 +28,8 @@ SELECT version, res_status, created_at, request_id FROM reservation_version
 WHERE reservation_id = :id ORDER BY version
 
 -- name: requests_deliveries
-SELECT d.reservation_id, d.account_id, u.name AS account, d.version, d.waiting, d.first_sent_at, d.last_sent_at,
-    d.acked_at, d.cancelled_at, d.sent_count, d.undeliverable_code, d.undeliverable_text, d.rejected_text,
+SELECT d.reservation_id, d.account_id, u.name AS account, d.version, d.waiting, d.sent_at, c.polled_at,
+    d.acked_at, d.cancelled_at, d.undeliverable_code, d.undeliverable_text, d.rejected_text,
     d.client_id, (d.rejected_text IS NOT NULL) AS rejected,
     (d.undeliverable_code IS NOT NULL OR d.undeliverable_text IS NOT NULL) AS undeliverable,
     (uh.account_id IS NULL) AS revoked,
@@ -37,9 +37,10 @@ SELECT d.reservation_id, d.account_id, u.name AS account, d.version, d.waiting, 
     (d.unique_id_type = 15 AND NOT EXISTS (  -- as in waiting_delivery
         SELECT 1 FROM delivery given
         WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
-            AND given.version < d.version AND given.last_sent_at IS NOT NULL)) AS unneeded
+            AND given.version < d.version AND given.ever_sent = 1)) AS unneeded
 FROM delivery d JOIN account u ON u.id = d.account_id
 LEFT JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
+LEFT JOIN contact c ON c.account_id = d.account_id AND c.hotel_id = d.hotel_id
 JOIN hotel h ON h.id = d.hotel_id
 WHERE d.reservation_id IN :ids[text] ORDER BY d.reservation_id, d.version, u.name
 
@@ -94,9 +95,9 @@ WHERE r.id = :id AND (CAST(:account_id AS BIGINT) IS NULL OR uh.account_id = CAS
   AND (CAST(:unique_id_type AS INTEGER) = 14 OR EXISTS (  -- as in waiting_delivery
         SELECT 1 FROM delivery given
         WHERE given.reservation_id = r.id AND given.account_id = uh.account_id
-            AND given.version < r.version AND given.last_sent_at IS NOT NULL))
+            AND given.version < r.version AND given.ever_sent = 1))
 ORDER BY uh.account_id
 ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
-    first_sent_at = NULL, waiting = 1, acked_at = NULL, rejected_text = NULL, cancelled_at = NULL
+    sent_at = NULL, waiting = 1, acked_at = NULL, rejected_text = NULL, cancelled_at = NULL
     WHERE delivery.waiting = 0
 RETURNING account_id, (SELECT name FROM account u WHERE u.id = account_id) AS account

@@ -64,7 +64,7 @@ async def test_page_is_recorded_as_sent_before_it_is_given_and_no_other(tmp_path
         pages = guest_requests.send_pages(hub.ctx, RECIPIENT, HOTEL)
         for expected in (3, 6, 7):
             await anext(pages)
-            sent = [row for row in hub.deliveries(U1).values() if row["first_sent_at"]]
+            sent = [row for row in hub.deliveries(U1).values() if row["sent_at"]]
             assert len(sent) == expected
         assert await anext(pages, None) is None
 
@@ -93,7 +93,7 @@ async def test_failure_in_the_middle_of_a_list_ends_it_before_its_end(tmp_path: 
         with pytest.raises(StoreUnavailable):
             await hub.post("u1", READ, read_rq("H1"))
         store.run = run  # type: ignore[method-assign]
-        sent = [name for (name, _), row in hub.deliveries(U1).items() if row["first_sent_at"]]
+        sent = [name for (name, _), row in hub.deliveries(U1).items() if row["sent_at"]]
         assert len(sent) == 6
         assert len(await hub.read("u1", "H1")) == 12
 

@@ -298,7 +298,6 @@ async def test_failure_is_told_as_a_transport_error(tmp_path: Path) -> None:
 async def test_store_that_is_away_is_told_with_a_time_to_try_again(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add(1, "a1")
-        await hub.read("u1", "H1")
 
         async def away(unit: object) -> object:
             from cordata import StoreUnavailable

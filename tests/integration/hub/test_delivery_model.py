@@ -318,8 +318,8 @@ class Play:
             (row["reservation_id"], row["name"], row["version"]): Row(
                 kind=row["unique_id_type"],
                 waiting=row["waiting"] == 1,
-                sent=row["first_sent_at"] is not None,
-                given=row["last_sent_at"] is not None,
+                sent=row["sent_at"] is not None,
+                given=row["ever_sent"] == 1,
                 acked=row["acked_at"] is not None,
                 withdrawn=row["cancelled_at"] is not None,
             )

@@ -84,7 +84,7 @@ async def plant(hub: Hub) -> list[str]:
     await hub.handle_events()
 
     async def unit(tx: Tx) -> None:
-        await raw(tx, "UPDATE delivery SET first_sent_at = 1, client_id = 'pms'")
+        await raw(tx, "UPDATE delivery SET sent_at = 1, client_id = 'pms'")
         for body in (
             b'{"data": {"field:email_1": "zwetschke.knoedel\\u0040planted.example"}}',
             b"name=Knoedel&email=ZWETSCHKE.knoedel%40planted.example",

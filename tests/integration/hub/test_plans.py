@@ -41,7 +41,7 @@ HOT = (
     ("monitoring_contacts", "delivery_waiting"),
     ("push_wake", "delivery_waiting"),
     ("push_waits", "delivery_waiting"),
-    ("report_deliveries", "delivery_sent (hotel_id=? AND first_sent_at>? AND first_sent_at<?)"),
+    ("report_deliveries", "delivery_sent (hotel_id=? AND sent_at>? AND sent_at<?)"),
     ("report_deliveries", "delivery_acked (hotel_id=? AND acked_at>? AND acked_at<?)"),
     ("requests_open", "delivery_waiting"),
     ("report_days", "COVERING INDEX reservation_created"),

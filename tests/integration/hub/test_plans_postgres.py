@@ -153,7 +153,7 @@ def _fill() -> str:
         SELECT {_ID}, 1, '', 'Requested', repeat('x', 300), '', n FROM generate_series(1, {ALL}) AS
         n; INSERT INTO delivery (reservation_id, account_id, version, hotel_id, unique_id_type,
         waiting,
-            first_sent_at, acked_at)
+            sent_at, acked_at)
         SELECT {_ID}, 1 + (n - 1) % {HOTELS}, 1, 1 + (n - 1) % {HOTELS}, 14,
             CASE WHEN {waits} THEN 1 ELSE 0 END, n, CASE WHEN {waits} THEN NULL ELSE n END
         FROM generate_series(1, {ALL}) AS n;

@@ -106,7 +106,7 @@ async def test_software_that_fetches_and_does_not_acknowledge_is_missed(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.post(BOOKING)
-        await write(hub, "UPDATE delivery SET first_sent_at = ?", hub.ctx.now_us())
+        await write(hub, "UPDATE delivery SET sent_at = ?", hub.ctx.now_us())
         later(hub, 25)
         await contact(hub, polled_at=hub.ctx.now_us())
         [(_, text)] = await passed(hub, alerts)
@@ -182,7 +182,7 @@ async def test_who_is_enabled_again_is_given_time(
         if came != "never":
             await contact(hub, polled_at=hub.ctx.now_us())
         if came == "fetched":
-            await write(hub, "UPDATE delivery SET first_sent_at = ?", hub.ctx.now_us())
+            await write(hub, "UPDATE delivery SET sent_at = ?", hub.ctx.now_us())
         await disable(hub.ctx.store, name, True)
         later(hub, 500)
         await disable(hub.ctx.store, name, False)

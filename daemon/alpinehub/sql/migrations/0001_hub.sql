@@ -193,14 +193,13 @@ CREATE TABLE delivery (
     hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
     unique_id_type INTEGER NOT NULL CHECK (unique_id_type IN (14, 15)),
     waiting INTEGER NOT NULL CHECK (waiting IN (0, 1)),
-    first_sent_at {bigint},
-    last_sent_at {bigint},
+    sent_at {bigint},                   -- first sent since it was made, or resent by an operator
+    ever_sent INTEGER NOT NULL DEFAULT 0 CHECK (ever_sent IN (0, 1)),
     acked_at {bigint},
     rejected_text TEXT,                 -- the hotel's reason for rejecting it
     undeliverable_text TEXT,            -- why the account's protocol cannot carry it, for people
     rendered TEXT,                      -- protocol and renderer revision in which it was found valid
-    client_id TEXT,                     -- X-AlpineBits-ClientID that fetched it last
-    sent_count INTEGER NOT NULL DEFAULT 0,
+    client_id TEXT,                     -- X-AlpineBits-ClientID that fetched it first
     undeliverable_code TEXT,            -- alpinehub.alpinebits.guest.UndeliverableCode
     undeliverable_at {bigint},            -- undeliverable since then
     cancelled_at {bigint},                -- an operator removed it from the list
@@ -211,7 +210,7 @@ CREATE INDEX delivery_waiting ON delivery (account_id, hotel_id, reservation_id)
 CREATE INDEX delivery_undeliverable ON delivery (hotel_id, reservation_id)
     WHERE waiting = 1 AND undeliverable_code IS NOT NULL;
 -- Versions that were sent or acknowledged on a day, for the daily report.
-CREATE INDEX delivery_sent ON delivery (hotel_id, first_sent_at) WHERE first_sent_at IS NOT NULL;
+CREATE INDEX delivery_sent ON delivery (hotel_id, sent_at) WHERE sent_at IS NOT NULL;
 CREATE INDEX delivery_acked ON delivery (hotel_id, acked_at) WHERE acked_at IS NOT NULL;
 -- The few cancellations that wait, to subtract those that the account does not get (waiting_delivery).
 CREATE INDEX delivery_cancelled ON delivery (account_id, hotel_id)
@@ -390,13 +389,13 @@ CREATE TABLE form_limit (
 -- What waits for an account: the newest version of a request, not acknowledged. A cancellation only
 -- if the request was sent to the account.
 CREATE VIEW waiting_delivery AS
-SELECT d.reservation_id, d.account_id, d.version, d.hotel_id, d.first_sent_at, d.last_sent_at,
+SELECT d.reservation_id, d.account_id, d.version, d.hotel_id, d.sent_at, d.ever_sent,
     d.rendered, d.undeliverable_code, d.undeliverable_text
 FROM delivery d
 WHERE d.waiting = 1 AND (d.unique_id_type = 14 OR EXISTS (
     SELECT 1 FROM delivery given
     WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
-        AND given.version < d.version AND given.last_sent_at IS NOT NULL));
+        AND given.version < d.version AND given.ever_sent = 1));
 
 -- What an account can still get: account and hotel are enabled, it reads the hotel, and its version
 -- of AlpineBits can carry the request. Retention does not delete a request that is in this view.

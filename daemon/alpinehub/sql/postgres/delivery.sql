@@ -13,11 +13,11 @@ WITH held AS MATERIALIZED (
         OFFSET 0 FOR NO KEY UPDATE) AS d
 )
 UPDATE delivery d SET
-    first_sent_at = COALESCE(d.first_sent_at, :now_us), last_sent_at = :now_us,
+    sent_at = COALESCE(d.sent_at, :now_us), ever_sent = 1,
     undeliverable_text = NULL, undeliverable_code = NULL, undeliverable_at = NULL, rendered = :rendered,
-    client_id = :client_id, sent_count = d.sent_count + 1
+    client_id = :client_id
 FROM held WHERE d.ctid = held.ctid
-RETURNING d.reservation_id, d.version, d.first_sent_at
+RETURNING d.reservation_id, d.version, d.sent_at
 
 -- name: delivery_add
 -- newest
@@ -32,9 +32,9 @@ CROSS JOIN LATERAL (
 ON CONFLICT (reservation_id, account_id, version) DO NOTHING
 
 -- name: delivery_mark_unsent
--- :unsent is [[reservation id, version, last_sent_at before], ...]: pushes that did not leave this
--- machine. An earlier delivery stays recorded.
-UPDATE delivery d SET last_sent_at = (j.value ->> 2)::bigint
+-- :unsent is [[reservation id, version], ...]: pushes that did not leave this machine, of what was
+-- never sent before.
+UPDATE delivery d SET ever_sent = 0
 FROM json_array_elements(:unsent::json) AS j (value)
 WHERE d.reservation_id = j.value ->> 0 AND d.version = (j.value ->> 1)::integer
   AND d.account_id = :account_id
@@ -49,7 +49,7 @@ WITH sent AS (
         SELECT * FROM delivery WHERE reservation_id = j.value ->> 1 AND account_id = :account_id
             AND unique_id_type = (j.value ->> 0)::integer OFFSET 0) AS d
     JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
-    WHERE d.first_sent_at IS NOT NULL
+    WHERE d.sent_at IS NOT NULL
     GROUP BY d.reservation_id, d.unique_id_type
 ), held AS MATERIALIZED (
     SELECT d.ctid
@@ -57,7 +57,7 @@ WITH sent AS (
     CROSS JOIN LATERAL (
         SELECT ctid, * FROM delivery WHERE reservation_id = sent.reservation_id AND account_id = :account_id
             AND version = sent.version
-            AND first_sent_at IS NOT NULL  -- looked at again once it is locked: it may be sent anew
+            AND sent_at IS NOT NULL  -- looked at again once it is locked: it may be sent anew
         OFFSET 0 FOR NO KEY UPDATE) AS d
 )
 UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0
@@ -74,7 +74,7 @@ WITH sent AS (
     CROSS JOIN LATERAL (
         SELECT * FROM delivery WHERE reservation_id = j.value ->> 0 AND account_id = :account_id OFFSET 0) AS d
     JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
-    WHERE d.first_sent_at IS NOT NULL
+    WHERE d.sent_at IS NOT NULL
     GROUP BY d.reservation_id
 )
 SELECT d.reservation_id, d.version, d.rejected_text
@@ -93,7 +93,7 @@ WITH sent AS (
     CROSS JOIN LATERAL (
         SELECT * FROM delivery WHERE reservation_id = j.value ->> 0 AND account_id = :account_id OFFSET 0) AS d
     JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
-    WHERE d.first_sent_at IS NOT NULL
+    WHERE d.sent_at IS NOT NULL
     GROUP BY d.reservation_id
 ), held AS MATERIALIZED (
     SELECT d.ctid, sent.rejected_text
@@ -101,7 +101,7 @@ WITH sent AS (
     CROSS JOIN LATERAL (
         SELECT ctid, * FROM delivery WHERE reservation_id = sent.reservation_id AND account_id = :account_id
             AND version = sent.version
-            AND first_sent_at IS NOT NULL  -- looked at again once it is locked: it may be sent anew
+            AND sent_at IS NOT NULL  -- looked at again once it is locked: it may be sent anew
         OFFSET 0 FOR NO KEY UPDATE) AS d
 )
 UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0,

@@ -3,13 +3,13 @@
 -- name: delivery_mark_sent
 -- :sent is [[reservation id, version, unique id type], ...]. Those that are not returned have no row yet.
 UPDATE delivery SET
-    first_sent_at = COALESCE(first_sent_at, :now_us), last_sent_at = :now_us,
+    sent_at = COALESCE(sent_at, :now_us), ever_sent = 1,
     undeliverable_text = NULL, undeliverable_code = NULL, undeliverable_at = NULL, rendered = :rendered,
-    client_id = :client_id, sent_count = sent_count + 1
+    client_id = :client_id
 FROM json_each(:sent) j
 WHERE delivery.reservation_id = j.value ->> 0 AND delivery.version = j.value ->> 1
   AND delivery.account_id = :account_id
-RETURNING reservation_id, version, first_sent_at
+RETURNING reservation_id, version, sent_at
 
 -- name: delivery_add
 -- :sent as in delivery_mark_sent. Rows for an account that got the hotel after the versions were made: they
@@ -22,9 +22,9 @@ WHERE true
 ON CONFLICT (reservation_id, account_id, version) DO NOTHING
 
 -- name: delivery_mark_unsent
--- :unsent is [[reservation id, version, last_sent_at before], ...]: pushes that did not leave this
--- machine. An earlier delivery stays recorded.
-UPDATE delivery SET last_sent_at = j.value ->> 2
+-- :unsent is [[reservation id, version], ...]: pushes that did not leave this machine, of what was
+-- never sent before.
+UPDATE delivery SET ever_sent = 0
 FROM json_each(:unsent) j
 WHERE delivery.reservation_id = j.value ->> 0 AND delivery.version = j.value ->> 1
   AND delivery.account_id = :account_id
@@ -37,7 +37,7 @@ FROM (SELECT d.reservation_id, max(d.version) AS version
       FROM json_each(:accepted) j
       JOIN delivery d ON d.reservation_id = j.value ->> 1 AND d.unique_id_type = j.value ->> 0
       JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
-      WHERE d.account_id = :account_id AND d.first_sent_at IS NOT NULL
+      WHERE d.account_id = :account_id AND d.sent_at IS NOT NULL
       GROUP BY d.reservation_id, d.unique_id_type) AS sent
 WHERE delivery.account_id = :account_id AND delivery.reservation_id = sent.reservation_id
   AND delivery.version = sent.version
@@ -59,7 +59,7 @@ FROM (SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS 
       FROM json_each(:rejected) j
       JOIN delivery d ON d.reservation_id = j.value ->> 0
       JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
-      WHERE d.account_id = :account_id AND d.first_sent_at IS NOT NULL
+      WHERE d.account_id = :account_id AND d.sent_at IS NOT NULL
       GROUP BY d.reservation_id) AS sent
 WHERE delivery.account_id = :account_id AND delivery.reservation_id = sent.reservation_id
   AND delivery.version = sent.version
