@@ -25,7 +25,7 @@ class Group(NamedTuple):
     """A consumer group as a program declares it."""
 
     name: str
-    #: Type of its events; "*": all.
+    #: Type of its events; "*": each type that some group reads from Redis (the relay).
     type: str
     #: Events of one key are handled one at a time, in their order.
     keyed: bool = False

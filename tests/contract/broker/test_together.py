@@ -167,7 +167,8 @@ async def test_event_of_a_transaction_that_began_before_its_group_reaches_it(bro
         if "sqlite" in type(one.store).__module__:
             pytest.skip("one process writes at a time")
         async with one.store.transaction() as tx:
-            await tx.fetch_all("messages")
+            await tx.publish("first", {})
+            await tx.fetch_all("messages")  # its snapshot is that of its first write
             registering = asyncio.create_task(two.register({"late": "other"}))
             await asyncio.sleep(0.3)
             event_id = await tx.publish("other", {})

@@ -16,7 +16,7 @@ from tests.integration.redis.stores import PREFIX, url_of
 from tests.processes import joined
 
 from cordata.broker import ClaimLimit, Message, Outcome, Queue
-from cordata.broker.group import RELAY, Group, register
+from cordata.broker.group import RELAY, Group, catch_up, register
 from cordata.broker.redis.address import parse_url
 from cordata.broker.redis.broker import RedisBroker
 from cordata.broker.redis.reconciler import Reconciler
@@ -104,7 +104,7 @@ class RedisParts:
             Group(name, type, name in self.keyed, _kind(name, keyed))
             for name, type in groups.items()
         ]
-        await register(self.store, [Group(RELAY, "*"), *wanted])
+        await catch_up(self.store, await register(self.store, [Group(RELAY, "*"), *wanted]))
 
     async def relay_all(self, name: str = "me") -> int:
         """Relay whatever is due."""

@@ -4,9 +4,10 @@
        │                 └─the store has another epoch by now─┐
        └─Redis unavailable, or refuses it ──────────────────> back in the queue
 
-The group gets every event. Events that no group reads from a stream, or with a priority, go to the
-store's groups at once. If a message was given back, its event may be in the stream already: it is
-added again with the mark `again`, so that consumers look up whether they have handled it.
+An event has such a message if some group reads its type from a stream. Those with a priority, and
+those that no group reads any more, go to the store's groups. If a message was given back, its event
+may be in the stream already: it is added again with the mark `again`, so that consumers look up
+whether they have handled it.
 
 The relay adds only to the copy of Redis's data that the store knows (run id and epoch), which the
 primary maintains: see reconciler.py.

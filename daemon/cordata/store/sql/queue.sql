@@ -20,21 +20,21 @@ SELECT type, keyed, broker, caught_up FROM consumer_group WHERE "group" = :group
 UPDATE consumer_group SET present_at = :now_us WHERE "group" IN :groups[text];
 
 -- name: queue.catch_up
--- Events published after `since` of which the group has neither a message nor a mark.
+-- Events published after `since` that the group has neither handled nor will get: there is no message of
+-- them for it, nor for the relay if it reads a stream, and they are in no stream.
 INSERT INTO message (event_id, "group", position, key, priority, state, next_at)
-SELECT e.id, g."group", e.position, CASE WHEN g.keyed THEN e.key END, e.priority,
+SELECT e.id, CASE g.broker WHEN 'redis' THEN 'redis' ELSE g."group" END, e.position,
+       CASE WHEN g.keyed THEN e.key END, e.priority,
        CASE WHEN e.due_at > :now_us THEN 'scheduled' ELSE 'ready' END, e.due_at
-FROM consumer_group AS g JOIN event AS e ON e.position > g.since AND g.type IN (e.type, '*')
-WHERE g."group" = :group AND g.broker = 'store' AND NOT EXISTS (
+FROM consumer_group AS g JOIN event AS e ON e.position > g.since AND e.type = g.type
+WHERE g."group" = :group AND NOT EXISTS (
         SELECT 1 FROM handled AS h WHERE h.event_id = e.id AND h."group" = g."group")
     AND NOT EXISTS (
         SELECT 1 FROM message AS m WHERE m.event_id = e.id AND m."group" = g."group")
-    -- The relay writes no marks: what it has relayed is in a stream, or was handled from there.
-    AND (g.type <> '*' OR NOT EXISTS (
-            SELECT 1 FROM redis_sent AS s WHERE s.event_id = e.id)
+    AND (g.broker <> 'redis' OR NOT EXISTS (
+            SELECT 1 FROM message AS m WHERE m.event_id = e.id AND m."group" = 'redis')
         AND NOT EXISTS (
-            SELECT 1 FROM handled AS h JOIN consumer_group AS r ON r."group" = h."group"
-            WHERE h.event_id = e.id AND r.broker = 'redis'))
+            SELECT 1 FROM redis_sent AS s WHERE s.event_id = e.id))
 ON CONFLICT DO NOTHING;
 
 -- name: queue.caught_up

@@ -37,7 +37,7 @@ CREATE TABLE event (
 -- not.
 CREATE TABLE consumer_group (
     "group"       {text} NOT NULL PRIMARY KEY,
-    -- Type of its events; '*': all types.
+    -- Type of its events; '*': every type that some group reads from Redis (the relay).
     type          {text} NOT NULL,
     -- Events of one key are handled one at a time, in their order.
     keyed         {boolean} NOT NULL DEFAULT {false},
@@ -104,7 +104,9 @@ CREATE INDEX message_key_claimed ON message ("group", key)
     INSERT INTO message (event_id, "group", position, key, priority, state, next_at)
     SELECT new.id, g."group", new.position, iif(g.keyed, new.key, NULL), new.priority,
            iif(new.due_at > new.created_at, 'scheduled', 'ready'), new.due_at
-    FROM consumer_group AS g WHERE g.type IN (new.type, '*') AND g.broker = 'store';
+    FROM consumer_group AS g WHERE g.type IN (new.type, '*') AND g.broker = 'store'
+        AND (g.type <> '*' OR EXISTS (
+            SELECT 1 FROM consumer_group AS r WHERE r.type = new.type AND r.broker = 'redis'));
 END;|}
 
 -- The marks: which events a group has handled. A mark commits with the effect, so that it happens

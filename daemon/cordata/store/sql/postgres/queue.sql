@@ -14,7 +14,9 @@ WITH e AS (
 INSERT INTO message (event_id, "group", position, key, priority, state, next_at)
 SELECT e.id, g."group", e.position, CASE WHEN g.keyed THEN e.key END, e.priority,
        CASE WHEN e.due_at > e.created_at THEN 'scheduled' ELSE 'ready' END, e.due_at
-FROM e JOIN consumer_group AS g ON g.type IN (e.type, '*') AND g.broker = 'store';
+FROM e JOIN consumer_group AS g ON g.type IN (e.type, '*') AND g.broker = 'store'
+    AND (g.type <> '*' OR EXISTS (
+        SELECT 1 FROM consumer_group AS r WHERE r.type = e.type AND r.broker = 'redis'));
 
 -- name: queue.last_position
 -- newest
