@@ -6,7 +6,7 @@ A message is always in one of these places, and a move commits to the new place 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from cordata.broker.message import Claimed, ClaimLimits, MessageId, Outcome, QueueDepth
@@ -23,8 +23,10 @@ class Broker(Protocol):
         """For STATUS=: the problem with the broker, except the store's own; "" for none."""
         return ""
 
-    async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
-        """Call `wake` when there may be new messages for these groups; runs until cancelled."""
+    async def listen(self, groups: Mapping[str, str], wake: Callable[[], None]) -> None:
+        """Call `wake` when there may be new messages for these groups (name -> event type); runs
+        until cancelled.
+        """
         ...
 
     async def settle_and_claim(

@@ -26,7 +26,7 @@ from cordata.broker.message import Claimed, ClaimLimits, Message, MessageId, Out
 from cordata.core.message_state import DIED, Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import Backoff
 from cordata.log import logger
-from cordata.store import CLAIMABLE_TOPIC, PUBLISHED_TOPIC, Row, Store, Tx, watch
+from cordata.store import CLAIMABLE_TOPIC, Row, Store, Tx, published_topic, watch
 
 log = logger("cordata.engine")
 
@@ -68,12 +68,11 @@ class Queue(Broker):
         #: Claims of this process in the store that it did not know of at the last renewal.
         self._unknown: frozenset[tuple[str, str, int]] = frozenset()
 
-    async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
+    async def listen(self, groups: Mapping[str, str], wake: Callable[[], None]) -> None:
         """As in Broker; without groups: only when messages are given back."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(watch(self._store, CLAIMABLE_TOPIC, wake))
-            if groups:
-                tasks.create_task(watch(self._store, PUBLISHED_TOPIC, wake))
+            for topic in (CLAIMABLE_TOPIC, *map(published_topic, set(groups.values()))):
+                tasks.create_task(watch(self._store, topic, wake))
 
     async def settle_and_claim(
         self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False

@@ -129,9 +129,10 @@ class ConsumerService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Handle messages until `stop`, then until none is held."""
+        types = {name: group.handler.type for name, group in self._groups.items()}
         async with (
             wake_on(self._wake, stop),
-            background(self._broker.listen(list(self._groups), self._on_messages)),
+            background(self._broker.listen(types, self._on_messages)),
             asyncio.TaskGroup() as tasks,
         ):
             self._sentinel = sentinel = Sentinel(tasks, self._log_ignored_cancellation)

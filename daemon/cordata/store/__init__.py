@@ -15,6 +15,7 @@ from cordata.store.tx import (
     Unit,
     UnitMisuse,
     new_id,
+    published_topic,
     published_types,
 )
 
@@ -41,6 +42,7 @@ __all__ = [
     "missing_file",
     "new_id",
     "open_store",
+    "published_topic",
     "published_types",
     "store_class",
     "watch",

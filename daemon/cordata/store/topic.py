@@ -84,8 +84,15 @@ class Topics(ABC):
         """Wake the waiters of these topics: in this process now, in others soon."""
         names = list(names)
         for name in names:
-            self.topic(name).wake()
+            self.wake(name)
         self._broadcast_soon(names)
+
+    def wake(self, name: str) -> None:
+        """Wake the waiters of a topic in this process. `a b` wakes those of `a`, too."""
+        self.topic(name).wake()
+        whole, _, part = name.partition(" ")
+        if part:
+            self.topic(whole).wake()
 
     def take_pending(self) -> list[str]:
         """The topics that are still to be broadcast: the caller does it, not the throttle."""

@@ -27,7 +27,7 @@ before_write: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
 
 #: The statement that writes an event and its messages. On PostgreSQL its count is that of messages.
 PUBLISH = "queue.publish"
-#: Wakes consumers and relays: an event was published.
+#: Wakes relays: an event was published. Consumers are woken by the topic of its type.
 PUBLISHED_TOPIC = "queue"
 #: Wakes consumers and relays: messages of older events can be claimed (again).
 CLAIMABLE_TOPIC = "message"
@@ -47,6 +47,11 @@ MISSING_HINT = (
 published_types: set[str] = set()
 
 _encode = msgspec.json.Encoder(decimal_format="string").encode
+
+
+def published_topic(type: str) -> str:
+    """The topic of the events of a type; it wakes waiters of PUBLISHED_TOPIC, too."""
+    return f"{PUBLISHED_TOPIC} {type}"
 
 
 class Row(Protocol):
@@ -182,7 +187,7 @@ class Tx(ABC):
         event has no messages does not wake them).
         """
         await self.write(PUBLISH, **event)
-        self.topics.add(PUBLISHED_TOPIC)
+        self.topics.add(published_topic(str(event["type"])))
 
     def _due_at(self, at: datetime | int | None, delay_s: float) -> int:
         if at is None:

@@ -14,7 +14,7 @@ from cordata.broker.group import Group, register
 from cordata.broker.inspection import delete_done
 from cordata.clock import to_us
 from cordata.errors import Conflict, PermanentError
-from cordata.store import Row, Store, Tx
+from cordata.store import PUBLISHED_TOPIC, Row, Store, Tx, published_topic
 
 
 async def events(store: Store) -> list[Row]:
@@ -139,6 +139,21 @@ async def test_consumer_is_woken_when_an_event_is_committed(opened: Opener) -> N
         async with one.transaction() as tx:
             await tx.publish("t", {})
         assert await two.wait("queue", 60.0) is True
+
+
+async def test_event_of_another_type_does_not_wake_a_consumer(opened: Opener) -> None:
+    """A relay is woken by each: it waits for no type."""
+    ours, others = published_topic("ours"), published_topic("others")
+    async with opened() as one, opened() as two:
+        await register(one, [Group("ours", "ours"), Group("others", "others")])
+        for batch in (False, True):
+            await one.run(lambda tx: tx.publish("others", {}), batch=batch)
+            for store in (one, two):
+                assert await store.wait(PUBLISHED_TOPIC, 60.0) is True
+                assert await store.wait(others, 60.0) is True
+                assert await store.wait(ours, 0.0) is False
+        await one.run(lambda tx: tx.publish("ours", {}))
+        assert await two.wait(ours, 60.0) is True
 
 
 async def test_consumer_is_not_woken_when_no_group_gets_the_event(opened: Opener) -> None:

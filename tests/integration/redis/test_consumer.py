@@ -189,7 +189,7 @@ async def test_depth_counts_what_moves_from_its_stream_to_the_store_meanwhile(
 async def listening(parts: RedisParts, redis: RedisServer) -> AsyncIterator[asyncio.Event]:
     """It waits for entries, and has read all; what is given is set when it is to read again."""
     ring, broker = asyncio.Event(), await parts.process()
-    listener = asyncio.create_task(broker.listen(["a"], ring.set))
+    listener = asyncio.create_task(broker.listen({"a": "thing.done"}, ring.set))
     async with asyncio.timeout(60):
         await ring.wait()
         assert await parts.claim("a") == []

@@ -96,7 +96,7 @@ class RedisBroker(Broker):
         except (BrokerUnavailable, ResponseError) as error:
             log.info("the primary makes groups in Redis later: %s", error)
 
-    async def listen(self, groups: Collection[str], wake: Callable[[], None]) -> None:
+    async def listen(self, groups: Mapping[str, str], wake: Callable[[], None]) -> None:
         """As in Broker."""
 
         def look() -> None:
@@ -104,7 +104,7 @@ class RedisBroker(Broker):
             wake()
 
         # Events for other groups are for the relays.
-        stored = [group for group in groups if not self._consumer.reads(group)]
+        stored = {name: type for name, type in groups.items() if not self._consumer.reads(name)}
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.listen(stored, look))
             tasks.create_task(self._consumer.listen(wake))

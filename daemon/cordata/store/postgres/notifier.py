@@ -139,4 +139,4 @@ class Notifier(Topics):
 
     def _on_notify(self, name: str, pid: int) -> None:
         if pid != self.pid:  # `Topics.notify` has woken the waiters of this process already
-            self.topic(name).wake()
+            self.wake(name)

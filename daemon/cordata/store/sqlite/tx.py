@@ -12,11 +12,11 @@ from cordata.store.queries import Queries, Query
 from cordata.store.sqlite.fault import as_statement_error, home, is_of_statement, translate
 from cordata.store.tx import (
     PUBLISH,
-    PUBLISHED_TOPIC,
     Row,
     Tx,
     UnitMisuse,
     foreign_await,
+    published_topic,
     wrong_count,
 )
 from cordata.unawaited import require_awaits
@@ -81,7 +81,7 @@ class SqliteTx(Tx):
         before = connection.total_changes
         await self.write(PUBLISH, **event)
         if connection.total_changes > before + 1:
-            self.topics.add(PUBLISHED_TOPIC)
+            self.topics.add(published_topic(str(event["type"])))
 
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """As in Tx."""

@@ -109,7 +109,7 @@ class WakeUps(Topics):
                 break
             names.update(data.split(_SEPARATOR))
         for name in names:
-            self.topic(name.decode("utf-8", "replace")).wake()
+            self.wake(name.decode("utf-8", "replace"))
 
     def close(self) -> None:
         """Send what is still to be sent, and unbind the socket."""
