@@ -36,10 +36,14 @@ class Group(NamedTuple):
 class Registered(NamedTuple):
     """The result of `register`, for `catch_up`."""
 
-    #: Groups that may lack events.
-    fresh: Sequence[str]
+    #: Groups that may lack events since they were registered first.
+    fresh: Sequence[str] = ()
+    #: Groups with another type than before: they may lack events after `position`.
+    changed: Sequence[str] = ()
+    #: That of the last event when they were registered.
+    position: int = 0
     #: The transaction that registered them; "": the store has one writer at a time.
-    xid: str
+    xid: str = ""
 
 
 async def register(store: Store, groups: Collection[Group]) -> Registered:
@@ -63,16 +67,18 @@ async def register(store: Store, groups: Collection[Group]) -> Registered:
             if before is None:
                 fresh.append(group.name)
                 continue
-            if not before["caught_up"] or before["broker"] != group.broker:
+            # One that moves to Redis lacks nothing: a transaction sees it there, or in the store.
+            if not before["caught_up"] or before["broker"] != group.broker == "store":
                 fresh.append(group.name)
             if bool(before["keyed"]) != group.keyed:
                 await tx.write("queue.rekey", group=group.name, keyed=group.keyed)
             if before["type"] != group.type:
                 changed.append((group, before["type"]))
-        return Registered(fresh, last["xid"]), changed
+        names = [group.name for group, _ in changed]
+        return Registered(fresh, names, last["position"], last["xid"]), changed
 
     if not groups:
-        return Registered((), "")
+        return Registered()
     registered, changed = await store.run(unit)
     for group, before in changed:
         log.warning(
@@ -84,16 +90,19 @@ async def register(store: Store, groups: Collection[Group]) -> Registered:
 
 
 async def catch_up(store: Store, registered: Registered) -> int:
-    """Add the events of older transactions to fresh groups. Returns the number of messages."""
-    if not registered.fresh:
+    """Add the events of older transactions to new and changed groups. Returns how many messages."""
+    if not registered.fresh and not registered.changed:
         return 0
     while registered.xid and await _older_writers(store, registered.xid):  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_S)
 
     async def unit(tx: Tx) -> int:
         count = 0
+        for group in registered.changed:
+            after = registered.position
+            count += await tx.execute("queue.catch_up", group=group, after=after, now_us=tx.now_us)
         for group in registered.fresh:
-            count += await tx.execute("queue.catch_up", group=group, now_us=tx.now_us)
+            count += await tx.execute("queue.catch_up", group=group, after=0, now_us=tx.now_us)
             await tx.write("queue.caught_up", group=group)
         if count:
             tx.notify(CLAIMABLE_TOPIC)

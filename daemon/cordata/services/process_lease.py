@@ -110,7 +110,7 @@ class ProcessLeaseService:
             self.error = None
             self.ready.set()
             return registered
-        return Registered((), "")
+        return Registered()
 
     async def _catch_up(self, registered: Registered) -> None:
         while True:

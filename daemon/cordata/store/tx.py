@@ -273,7 +273,10 @@ class Tx(ABC):
         return message_id
 
     def notify(self, topic: str) -> None:
-        """Wake the waiters of a topic, in every process, after the commit."""
+        """Wake the waiters of a topic, in every process, after the commit.
+
+        A topic `a b` wakes those of `a`, too.
+        """
         self.topics.add(topic)
 
 

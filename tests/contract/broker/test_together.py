@@ -174,3 +174,23 @@ async def test_event_of_a_transaction_that_began_before_its_group_reaches_it(bro
             event_id = await tx.publish("other", {})
         await registering
         assert [m.event_id for m in await two.claim("late")] == [event_id]
+
+
+async def test_event_of_a_transaction_that_began_before_its_group_changed_reaches_it(
+    broker: Open,
+) -> None:
+    """And none of its new type that was published before."""
+    async with AsyncExitStack() as stack:
+        one, two = await opened(stack, broker, 2)
+        if "sqlite" in type(one.store).__module__:
+            pytest.skip("one process writes at a time")
+        await two.register({"moving": "first"})
+        await publish(one.store, 1, type_="other")
+        async with one.store.transaction() as tx:
+            await tx.publish("unrelated", {})
+            await tx.fetch_all("messages")
+            registering = asyncio.create_task(two.register({"moving": "other"}))
+            await asyncio.sleep(0.3)
+            event_id = await tx.publish("other", {})
+        await registering
+        assert [m.event_id for m in await two.claim("moving")] == [event_id]

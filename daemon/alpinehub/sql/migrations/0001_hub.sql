@@ -199,7 +199,7 @@ CREATE TABLE delivery (
     rejected_text TEXT,                 -- the hotel's reason for rejecting it
     undeliverable_text TEXT,            -- why the account's protocol cannot carry it, for people
     rendered TEXT,                      -- protocol and renderer revision in which it was found valid
-    client_id TEXT,                     -- X-AlpineBits-ClientID that fetched it first
+    client_id TEXT,                     -- X-AlpineBits-ClientID that fetched it when it was recorded last
     undeliverable_code TEXT,            -- alpinehub.alpinebits.guest.UndeliverableCode
     undeliverable_at {bigint},            -- undeliverable since then
     cancelled_at {bigint},                -- an operator removed it from the list

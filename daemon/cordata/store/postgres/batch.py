@@ -444,7 +444,7 @@ class _Batch:
             topics |= member.tx.topics
             member.answer()
         if not self._made_messages:
-            topics = {topic for topic in topics if not topic.startswith(PUBLISHED_TOPIC)}
+            topics = {one for one in topics if one.partition(" ")[0] != PUBLISHED_TOPIC}
         if members:
             self._batcher.commits += 1
             self._batcher.units += len(members)

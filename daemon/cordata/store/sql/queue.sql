@@ -10,7 +10,8 @@ INSERT INTO consumer_group ("group", type, keyed, broker, since, registered_at, 
 VALUES (:group, :type, :keyed, :broker, :since, :now_us, :now_us)
 ON CONFLICT ("group") DO UPDATE SET
     type = excluded.type, keyed = excluded.keyed, broker = excluded.broker,
-    caught_up = consumer_group.caught_up AND consumer_group.broker = excluded.broker,
+    caught_up = consumer_group.caught_up
+        AND (consumer_group.broker = excluded.broker OR excluded.broker = 'redis'),
     present_at = excluded.present_at;
 
 -- name: queue.group
@@ -20,13 +21,13 @@ SELECT type, keyed, broker, caught_up FROM consumer_group WHERE "group" = :group
 UPDATE consumer_group SET present_at = :now_us WHERE "group" IN :groups[text];
 
 -- name: queue.catch_up
--- Events published after `since` that the group has neither handled nor will get: there is no message of
--- them for it, nor for the relay if it reads a stream, and they are in no stream.
+-- Events published after `since`, and after :after, that the group has neither handled nor will get:
+-- there is no message of them for it, nor for the relay if it reads a stream, and they are in no stream.
 INSERT INTO message (event_id, "group", position, key, priority, state, next_at)
-SELECT e.id, CASE g.broker WHEN 'redis' THEN 'redis' ELSE g."group" END, e.position,
-       CASE WHEN g.keyed THEN e.key END, e.priority,
+SELECT e.id, g."group", e.position, CASE WHEN g.keyed THEN e.key END, e.priority,
        CASE WHEN e.due_at > :now_us THEN 'scheduled' ELSE 'ready' END, e.due_at
-FROM consumer_group AS g JOIN event AS e ON e.position > g.since AND e.type = g.type
+FROM consumer_group AS g
+JOIN event AS e ON e.position > g.since AND e.position > :after AND e.type = g.type
 WHERE g."group" = :group AND NOT EXISTS (
         SELECT 1 FROM handled AS h WHERE h.event_id = e.id AND h."group" = g."group")
     AND NOT EXISTS (
