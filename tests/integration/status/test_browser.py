@@ -66,8 +66,7 @@ def browser(tmp_path: Path) -> Iterator[Chromium]:
 def log_in(browser: Chromium, page: Page) -> None:
     """By keyboard."""
     browser.go(page.url)
-    if browser.ask("document.activeElement.id") != "token":  # it gets the focus by itself, later
-        focus(browser, 'one.id === "token"')
+    browser.until('document.activeElement.id === "token"')  # `autofocus`: with its first frame
     browser.write(page.token)
     browser.loads(lambda: browser.press("Enter"))
     assert browser.ask("location.pathname") == "/"
