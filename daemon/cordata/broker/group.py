@@ -68,7 +68,8 @@ async def register(store: Store, groups: Collection[Group]) -> Registered:
                 fresh.append(group.name)
                 continue
             # One that moves to Redis lacks nothing: a transaction sees it there, or in the store.
-            if not before["caught_up"] or before["broker"] != group.broker == "store":
+            is_back = group.broker == "store" and before["broker"] != "store"
+            if is_back or not before["caught_up"]:
                 fresh.append(group.name)
             if bool(before["keyed"]) != group.keyed:
                 await tx.write("queue.rekey", group=group.name, keyed=group.keyed)

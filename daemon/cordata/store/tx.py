@@ -168,7 +168,7 @@ class Tx(ABC):
             heads.setdefault("request_id", request_id)
         if traceparent := trace.carried(request_id):
             heads.setdefault(trace.HEADER, traceparent)
-        await self._write_event(
+        may_have_messages = await self._write_event(
             event_id=event_id,
             type=type,
             key=key,
@@ -178,16 +178,16 @@ class Tx(ABC):
             due_at=self._due_at(at, delay_s),
             created_at=self.now_us,
         )
+        if may_have_messages:
+            self.topics.add(published_topic(type))
         if type not in published_types and len(published_types) < 1000:
             published_types.add(type)
         return event_id
 
-    async def _write_event(self, **event: object) -> None:
-        """Write a row of `event`, and wake consumers after the commit (a store that knows that the
-        event has no messages does not wake them).
-        """
+    async def _write_event(self, **event: object) -> bool:
+        """Write a row of `event`, and its messages. False: there are none, so wake nobody."""
         await self.write(PUBLISH, **event)
-        self.topics.add(published_topic(str(event["type"])))
+        return True
 
     def _due_at(self, at: datetime | int | None, delay_s: float) -> int:
         if at is None:

@@ -156,6 +156,21 @@ async def test_event_of_another_type_does_not_wake_a_consumer(opened: Opener) ->
         assert await two.wait(ours, 60.0) is True
 
 
+@pytest.mark.parametrize("batch", [False, True])
+async def test_other_topics_of_a_unit_are_woken_when_no_group_gets_its_event(
+    opened: Opener, batch: bool
+) -> None:
+    """Also one whose name begins as that of the published events."""
+
+    async def unit(tx: Tx) -> None:
+        await tx.publish("t", {})
+        tx.notify(f"{PUBLISHED_TOPIC}_is_full")
+
+    async with opened() as one, opened() as two:
+        await one.run(unit, batch=batch)
+        assert await two.wait(f"{PUBLISHED_TOPIC}_is_full", 60.0) is True
+
+
 async def test_consumer_is_not_woken_when_no_group_gets_the_event(opened: Opener) -> None:
     async with opened() as store:
         await store.run(lambda tx: tx.publish("t", {}), batch=True)

@@ -38,7 +38,7 @@ from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx, fi
 from cordata.store.postgres.unit_runner import GRACE_S, Entry, Resources, UnitRunner
 from cordata.store.queries import Query
 from cordata.store.tasks import own_error
-from cordata.store.tx import PUBLISH, PUBLISHED_TOPIC
+from cordata.store.tx import PUBLISH, published_topic
 
 log = logger("cordata.store")
 
@@ -444,7 +444,7 @@ class _Batch:
             topics |= member.tx.topics
             member.answer()
         if not self._made_messages:
-            topics = {one for one in topics if one.partition(" ")[0] != PUBLISHED_TOPIC}
+            topics = {one for one in topics if not one.startswith(published_topic(""))}
         if members:
             self._batcher.commits += 1
             self._batcher.units += len(members)

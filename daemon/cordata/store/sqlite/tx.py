@@ -16,7 +16,6 @@ from cordata.store.tx import (
     Tx,
     UnitMisuse,
     foreign_await,
-    published_topic,
     wrong_count,
 )
 from cordata.unawaited import require_awaits
@@ -75,13 +74,12 @@ class SqliteTx(Tx):
         """As in Tx; at once."""
         self._run(self._all.insert(table, columns), columns)
 
-    async def _write_event(self, **event: object) -> None:
+    async def _write_event(self, **event: object) -> bool:
         """As in Tx. A trigger adds the messages, and only `total_changes` counts these rows."""
         connection = self._cursor.connection
         before = connection.total_changes
         await self.write(PUBLISH, **event)
-        if connection.total_changes > before + 1:
-            self.topics.add(published_topic(str(event["type"])))
+        return connection.total_changes > before + 1
 
     async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
         """As in Tx."""
