@@ -35,6 +35,26 @@ async def test_transaction_commits_at_its_end_when_it_awaited_other_things(
         assert await balance(other, "a") == 2
 
 
+async def test_statements_take_turns_when_a_body_starts_several_at_once(opened: Opener) -> None:
+    async with opened() as store, opened() as other:
+        held = asyncio.create_task(hold_briefly(other))
+        await asyncio.sleep(0.05)
+        async with store.transaction() as tx:
+            await asyncio.gather(
+                *(tx.execute("account.add", id=f"{n}", balance=n) for n in range(20))
+            )
+        await held
+        rows = await store.read(lambda tx: tx.fetch_all("account.all"))
+        assert len(rows) == 21
+
+
+async def hold_briefly(store: Store) -> None:
+    """Makes the first write of another transaction wait, on SQLite."""
+    async with store.transaction() as tx:
+        await tx.execute("account.add", id="held", balance=0)
+        await asyncio.sleep(0.2)
+
+
 async def test_transaction_leaves_nothing_when_its_body_raises(opened: Opener) -> None:
     async with opened() as store:
         with pytest.raises(LookupError):

@@ -11,7 +11,7 @@ from tests.integration.postgres.parts import opened, until
 from tests.raw import raw
 from tests.servers.postgres import PostgresServer
 
-from cordata.errors import Conflict, PermanentError, TransactionStale
+from cordata.errors import Conflict, PermanentError, TransactionStale, TransientError
 from cordata.store import Row, Store, Tx
 
 
@@ -176,14 +176,40 @@ async def test_reads_that_nobody_waits_for_leave_the_pool_whole(database: str) -
         assert await balance(store, "a") == 0
 
 
-async def test_statements_take_turns_when_a_body_starts_several_at_once(database: str) -> None:
-    async with opened(database) as store:
-        async with store.transaction() as tx:
-            await asyncio.gather(
-                *(tx.execute("account.add", id=f"{n}", balance=n) for n in range(20))
-            )
-        rows = await store.read(lambda tx: tx.fetch_all("account.all"))
-        assert len(rows) == 20
+async def test_nothing_is_committed_when_a_statement_was_cancelled(database: str) -> None:
+    async with opened(database) as one, opened(database) as two:
+        await add_account(one, "a")
+        await add_account(one, "b")
+        async with two.transaction() as holder:
+            await holder.execute("account.change", id="a", amount=1)
+            with pytest.raises(TransientError, match="cancelled"):
+                async with one.transaction() as tx:
+                    await tx.execute("account.change", id="b", amount=1)
+                    with pytest.raises(TimeoutError):
+                        async with asyncio.timeout(0.1):
+                            await tx.execute("account.change", id="a", amount=1)
+                    with pytest.raises(TransientError, match="cancelled"):
+                        await tx.fetch_one("account.get", id="b")
+        assert await balance(one, "a") == 1 and await balance(one, "b") == 0
+
+
+async def test_nothing_is_committed_when_it_is_cancelled_before_the_commit(database: str) -> None:
+    async with opened(database) as one, opened(database) as two:
+        await add_account(one, "a")
+        await add_account(one, "b")
+
+        async def change_both() -> None:
+            async with one.transaction() as tx:
+                await tx.execute("account.change", id="b", amount=1)
+                await tx.write("account.change", id="a", amount=1)
+
+        async with two.transaction() as holder:
+            await holder.execute("account.change", id="a", amount=1)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await change_both()
+        assert await balance(one, "a") == 1 and await balance(one, "b") == 0
+        assert one.stats().state == "ok"
 
 
 async def test_error_names_no_value_when_the_server_quotes_one(database: str) -> None:

@@ -28,6 +28,7 @@ from cordata.errors import (
     CordataError,
     TransactionStale,
     TransactionTimeout,
+    TransientError,
 )
 from cordata.store.fence import Fence, require_newest
 from cordata.store.postgres.connection import Connection
@@ -121,15 +122,27 @@ class ReplayedTx(UnitTx):
         async with self._one_at_a_time:
             if self.failed is not None:
                 raise self.failed
-            deferred, self.deferred = self.deferred, []
-            await self._begin_for([*deferred, *request.calls])
-            if not deferred and not request.calls:
-                return 0
-            reply = await self._answer(deferred, request)
-            if self.failed is not None:
-                reply = await self._replay_until_it_stands((deferred, request))
-            self._answered.append((deferred, request, reply))
-            return reply
+            try:
+                return await self._ask(request)
+            except asyncio.CancelledError:
+                # Its results are still to come, and what it changed is not known.
+                if self.failed is None:
+                    self.failed = TransientError(
+                        "a statement was cancelled, which ends its transaction",
+                        hint="put the timeout around the whole transaction",
+                    )
+                raise
+
+    async def _ask(self, request: Request) -> Any:
+        deferred, self.deferred = self.deferred, []
+        await self._begin_for([*deferred, *request.calls])
+        if not deferred and not request.calls:
+            return 0
+        reply = await self._answer(deferred, request)
+        if self.failed is not None:
+            reply = await self._replay_until_it_stands((deferred, request))
+        self._answered.append((deferred, request, reply))
+        return reply
 
     async def _read_before(self, request: Request) -> list[Row]:
         """Rows of a query before the first write."""

@@ -51,7 +51,7 @@ class Access:
 class TransactionTx(Tx):
     """The Tx of `Store.transaction()`."""
 
-    __slots__ = ("_access", "_fence", "_reads", "_timer", "_writing")
+    __slots__ = ("_access", "_beginning", "_fence", "_reads", "_timer", "_writing")
 
     def __init__(self, access: Access, fence: Fence | None) -> None:
         super().__init__(clock.now_us())
@@ -59,6 +59,8 @@ class TransactionTx(Tx):
         self._fence = fence
         #: The Tx that writes, from the first write to the end.
         self._writing: SqliteTx | None = None
+        #: Held during the first write: a body may start several statements at once.
+        self._beginning = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         #: Reads before the first write, to be repeated with it: name, parameters, rows.
         self._reads: list[tuple[str, dict[str, Any], list[Row]]] = []
@@ -113,14 +115,15 @@ class TransactionTx(Tx):
             raise failed
 
     async def _for_writing(self) -> SqliteTx:
-        if self.failed is not None:
-            raise self.failed
-        if self._writing is None:
-            try:
-                self._writing = await self._begin()
-            except CordataError as error:
-                self.failed = error
-                raise
+        async with self._beginning:
+            if self.failed is not None:
+                raise self.failed
+            if self._writing is None:
+                try:
+                    self._writing = await self._begin()
+                except CordataError as error:
+                    self.failed = error
+                    raise
         return self._writing
 
     async def _begin(self) -> SqliteTx:
