@@ -34,9 +34,9 @@ async def add(tx: Tx, *entries: HistoryEntry) -> None:
         await tx.insert("reservation_event", **_columns(tx, entry))
 
 
-async def add_once(tx: Tx, *entries: HistoryEntry) -> int:
-    """Append the entries whose detail is not stored yet. Returns how many."""
-    return await tx.execute_many("history_add_once", [_columns(tx, entry) for entry in entries])
+async def add_once(tx: Tx, entry: HistoryEntry) -> bool:
+    """Append an entry, unless one with the same detail is stored already. Returns whether."""
+    return await tx.execute("history_add_once", **_columns(tx, entry)) > 0
 
 
 def _columns(tx: Tx, entry: HistoryEntry) -> dict[str, str | int | None]:

@@ -120,7 +120,7 @@ def statements(
     steps = [("received", f"NULL{words['number']}", "1 = 1")] if received else []
     for account in ("account_1", "account_2"):
         known = f"waits = 0 AND {account} IS NOT NULL"
-        steps += [(event, account, known) for event in ("rendered", "delivered", "acknowledged")]
+        steps += [(event, account, known) for event in ("delivered", "acknowledged")]
     for event, account, condition in steps:
         yield (
             "reservation_event",

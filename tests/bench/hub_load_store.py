@@ -225,7 +225,7 @@ class _Rows:
             sent = (1, None, 0, None) if waits else (0, at, 1, at)
             self._rows["delivery"].append((*delivery, *sent))
             if not waits:
-                steps = ("rendered", "delivered", "acknowledged")
+                steps = ("delivered", "acknowledged")
                 trail += [(step, account_id, at) for step in steps]
         events = ((unique_id, 1, *one, f"request-{number}") for one in trail)
         self._rows["reservation_event"].extend(events)

@@ -185,7 +185,7 @@ def test_trail_tells_all_that_became_of_each_lead(story: Story) -> None:
     for user, got in story.got.items():
         for id_ in got:
             said = "rejected" if (user, id_) == (LAGO, refused) else "acknowledged"
-            for event in ("rendered", "delivered", said):
+            for event in ("delivered", said):
                 assert events[id_, user.name, event] == 1, (id_, user, event)
     dateless = {id_ for id_ in story.got[CRM] if id_ not in story.got[PMS]}
     assert dateless and all(events[id_, PMS.name, "undeliverable"] == 1 for id_ in dateless)

@@ -250,8 +250,6 @@ async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None
             "delivery_add", account_id=recipient.account_id, sent=_encode_sent(missing)
         )
         rows += await mark(missing)
-    validated = [_entry(one, "rendered", recipient) for one in sent if one.newly_validated]
-    await history.add_once(tx, *validated)
     for row in rows:
         if row["sent_at"] == tx.now_us:
             await history.add(tx, entry_of(row, "delivered", recipient))
@@ -285,22 +283,20 @@ async def _mark_undeliverable(
             undeliverable_text=one.text,
             now_us=tx.now_us,
         )
-        entry = _entry(one, "undeliverable", recipient, code=one.code.value, text=one.text)
+        entry = HistoryEntry(
+            reservation_id=one.reservation_id,
+            version=one.version,
+            event="undeliverable",
+            account_id=recipient.account_id,
+            detail={
+                "protocol": recipient.protocol.name,
+                "code": one.code.value,
+                "text": one.text,
+            },
+        )
         if not changed or await history.add_once(tx, entry):
             new.append(one)
     return new
-
-
-def _entry(
-    one: Sent | UndeliverableVersion, event: str, recipient: Recipient, **detail: str
-) -> HistoryEntry:
-    return HistoryEntry(
-        reservation_id=one.reservation_id,
-        version=one.version,
-        event=event,
-        account_id=recipient.account_id,
-        detail={"protocol": recipient.protocol.name, **detail},
-    )
 
 
 def entry_of(row: Row, event: str, recipient: Recipient, **detail: str) -> HistoryEntry:

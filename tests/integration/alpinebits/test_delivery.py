@@ -239,7 +239,7 @@ async def test_refusal_after_an_acknowledgement_is_an_event_and_an_alert(
         assert (row["rejected_text"], row["acked_at"]) == ("no room", acked_at)
         rows = hub.db.execute("SELECT event FROM reservation_event ORDER BY id")
         assert [row["event"] for row in rows] == [
-            *("rendered", "delivered", "acknowledged", "rejected"),
+            *("delivered", "acknowledged", "rejected"),
         ]
     alerts = [r.getMessage() for r in caplog.records if hasattr(r, "ALERT")]
     assert alerts == [REFUSED]

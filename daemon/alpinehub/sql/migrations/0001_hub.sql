@@ -222,7 +222,7 @@ CREATE TABLE reservation_event (
     reservation_id {text} NOT NULL{ REFERENCES reservation (id)|},
     version INTEGER NOT NULL,
     event TEXT NOT NULL,                -- by an account: delivered, acknowledged, rejected; ...
-    account_id {bigint} REFERENCES account (id),
+    account_id {bigint}{ REFERENCES account (id)|},  -- as in delivery
     at {bigint} NOT NULL,
     request_id TEXT NOT NULL,
     -- Further data of the event: JSON, nothing that a guest wrote.
