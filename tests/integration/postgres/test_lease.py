@@ -129,44 +129,6 @@ async def test_lease_is_held_when_the_holder_is_idle_for_long(database: str) -> 
         await other.release()
 
 
-async def test_lock_is_given_back_when_whoever_stood_by_does_not_ask_any_more(
-    database: str,
-) -> None:
-    async with opened(database) as one, opened(database) as two, opened(database) as three:
-        first, second, third = (store.lease(holder="x") for store in (one, two, three))
-        assert await taken(first)
-        assert not await taken(second)  # stands in the queue from now on
-        await first.release()
-        assert not await taken(third)
-        await until(lambda: taken(third))
-        assert not second.held and not await taken(second)
-        await third.release()
-        await until(lambda: taken(second))
-        await second.release()
-
-
-async def test_standby_asks_once_however_often_it_is_polled(
-    postgres: PostgresServer, database: str
-) -> None:
-    name = database.rpartition("/")[2]
-    ask = (
-        "SELECT pid, query_start FROM pg_stat_activity"
-        f" WHERE datname = '{name}' AND query LIKE 'SELECT pg_advisory_lock%' AND state = 'active'"
-    )
-    async with opened(database) as one, opened(database) as two:
-        lease, other = one.lease(holder="one"), two.lease(holder="two")
-        assert await taken(lease) and not await taken(other)
-        await until(lambda: len(postgres.execute(ask)) == 1)
-        before = postgres.execute(ask)
-        for _ in range(20):
-            assert not await taken(other)
-            await asyncio.sleep(0.1)
-        assert postgres.execute(ask) == before  # one statement, waiting all the time
-        await lease.release()
-        await until(lambda: taken(other))
-        await other.release()
-
-
 async def test_takeover_waits_for_what_the_old_term_has_under_way(
     postgres: PostgresServer, database: str
 ) -> None:

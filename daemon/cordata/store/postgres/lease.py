@@ -3,7 +3,7 @@
     holder      proves its session every second; has the lease for 5 s after it sent the last
                 successful proof
     server      ends a session that sends nothing for 7 s, and its lock with it
-    standby     waits in the server's queue for the lock
+    standby     looks several times a second whether the lock is free ([primary] standby_poll_s)
 
     clock of the holder   sent ──────────────5 s─────────────> the lease has ended
     clock of the server      received ─────────────7 s────────────────> ends the session, its lock
@@ -19,10 +19,6 @@ for clocks of different speed, and for work that the holder has begun. A write t
 refused because of its term.
 
     nothing --try_acquire--> locked --term taken--> held --lost, released--> nothing
-       |  ^                    ^  |
-       v  |10 s                |  | not taken soon: given back
-      in the queue ------------+  v
-                                nothing
 """
 
 from __future__ import annotations
@@ -47,25 +43,14 @@ PROVE_S = 1.0
 TRUST_S = 5.0
 #: The server ends a session that sends nothing for this long, by the server's clock.
 SILENT_S = 7.0
-#: lock_not_available: the queue was too long.
-_NOT_AVAILABLE = "55P03"
 #: Limit of one answer; then the session is closed.
 _ANSWER_S = 4.0
-#: Longest wait in the queue at a time: a waiting statement blocks vacuum.
-_QUEUE_S = 10.0
-#: A lock that came from the queue is given back if no caller asks for the lease within this time.
-_ASKED_WITHIN_S = 1.0
-#: How much later than the news that the lease is free the lock may come from the queue.
-_GRANT_S = 0.02
 _KEY = "hashtextextended('cordata lease primary', 0)"
 _LOCK = f"SELECT pg_try_advisory_lock({_KEY}) AS locked"
-_WAIT = f"SELECT pg_advisory_lock({_KEY})"
 _UNLOCK = f"SELECT pg_advisory_unlock({_KEY})"
-#: The last four end the session of a host that died while the server was sending to it, or while it
-#: waited in the queue.
+#: The last four end the session of a host that died while the server was sending to it.
 _WATCHED = (
     f"SELECT set_config('idle_session_timeout', '{SILENT_S * 1000:.0f}', false),"
-    f" set_config('lock_timeout', '{_QUEUE_S * 1000:.0f}', false),"
     f" set_config('tcp_user_timeout', '{SILENT_S * 1000:.0f}', false),"
     " set_config('tcp_keepalives_idle', '3', false),"
     " set_config('tcp_keepalives_interval', '2', false),"
@@ -94,7 +79,7 @@ class SessionLease(Lease):
         self._schema = schema
         self._tasks = tasks
         self._holder = holder
-        #: The session that waits for the lock or has it.
+        #: The session that has the lock, or asks for it.
         self._session: Connection | None = None
         self._locked = False
         self._fence: Fence | None = None
@@ -102,13 +87,9 @@ class SessionLease(Lease):
         self._deadline = 0.0
         #: Held while the state changes.
         self._busy = asyncio.Lock()
-        #: Set to end the background task.
+        #: Sends the proofs while the lock is held, until `_stop` is set.
+        self._proving: asyncio.Future[None] | None = None
         self._stop = asyncio.Event()
-        #: Set when the lock came from the queue; set when a caller has asked for the lease.
-        self._came = asyncio.Event()
-        self._asked = asyncio.Event()
-        #: The background task: it waits in the queue, then sends the proofs.
-        self._background: asyncio.Future[None] | None = None
 
     @property
     def held(self) -> bool:
@@ -130,7 +111,6 @@ class SessionLease(Lease):
                 await self._let_go()
             if not self._locked and not await self._lock():
                 return None
-            self._asked.set()
             try:
                 await self._schema.bootstrap()
                 taken: Fence = await self._runner.run_now(
@@ -170,58 +150,36 @@ class SessionLease(Lease):
                 await self._let_go()
 
     async def _lock(self) -> bool:
-        """Take the lock if it is free; else let the session wait for it in the queue."""
-        if self._background is not None and not self._background.done():
-            try:  # the caller may know that the lease is free a moment before the lock comes
-                async with asyncio.timeout(_GRANT_S):
-                    await self._came.wait()
-            except TimeoutError:
-                pass
-            return self._locked
-        if self._session is None or self._session.lost:
-            self._session = await self._connect()
-        session = self._session
+        """Take the lock, if it is free."""
+        session, statements = self._session, [_LOCK]
+        if session is None or session.lost:
+            session = self._session = await self._connect()
+            statements = [_WATCHED, _LOCK]
         try:
             async with asyncio.timeout(_ANSWER_S):
                 sent = clock.monotonic()
-                session.send(_WATCHED)
-                session.send(_LOCK)
-                locked = (await session.sync())[1].rows()[0]["locked"]
+                for statement in statements:
+                    session.send(statement)
+                self._locked = (await session.sync())[-1].rows()[0]["locked"]
         except (TimeoutError, ConnectionLost, ServerError) as error:
             session.close()
             raise connection_lost(f"the lease's session: {error or 'no answer'}") from None
         except BaseException:
             session.close()
             raise
-        self._stop.clear()
-        self._asked.clear()
-        self._came.clear()
-        if locked:
-            self._locked, self._deadline = True, trusted_until(sent)
-        self._background = self._tasks.start(self._take_and_renew(session))
-        return bool(locked)
+        if self._locked:
+            self._deadline = trusted_until(sent)
+            self._stop.clear()
+            self._proving = self._tasks.start(self._keep_proving(session))
+        return self._locked
 
-    async def _take_and_renew(self, session: Connection) -> None:
-        """Wait in the queue for the lock, then prove the session as long as it is held."""
+    async def _keep_proving(self, session: Connection) -> None:
+        """Prove the session until the stop; close it when that fails."""
         try:
-            if not self._locked:
-                await session.execute(_WAIT)
-                self._deadline = trusted_until(await _prove(session))
-                self._locked = True
-                self._came.set()
-            due = clock.monotonic() + _ASKED_WITHIN_S
             while not await self._is_stopped(PROVE_S):
-                if not self._asked.is_set() and clock.monotonic() >= due:
-                    break  # the caller that waited has gone
                 self._deadline = trusted_until(await _prove(session))
-            else:
-                return
-        except ServerError as error:
-            if error.fault.sqlstate == _NOT_AVAILABLE:
-                return  # it waits in the queue again at the next try
-        except (TimeoutError, ConnectionLost):
-            pass
-        session.close()
+        except (TimeoutError, ConnectionLost, ServerError):
+            session.close()
 
     async def _is_stopped(self, timeout_s: float) -> bool:
         """Wait for the stop; False after the timeout."""
@@ -236,15 +194,13 @@ class SessionLease(Lease):
         """Unlock and close the session. If that fails, the server unlocks at the session's end."""
         locked, self._locked, self._fence = self._locked, False, None
         self._stop.set()
-        background, self._background = self._background, None
+        proving, self._proving = self._proving, None
         session, self._session = self._session, None
         if session is None:
             return
         try:
-            if not locked:
-                session.close()  # this also ends a wait in the queue
-            if background is not None:
-                await background
+            if proving is not None:
+                await proving
             if locked:
                 async with asyncio.timeout(_ANSWER_S):
                     await session.execute(_UNLOCK)
