@@ -36,8 +36,14 @@ from cordata.dbcopy import sqlite
 from cordata.dbcopy.side import Row, Side, Table
 from cordata.errors import CordataError
 from cordata.store import Chain, check_url, dialect_of
-from cordata.store.migrate import COPYING, RUNTIME, MigrationId, SchemaError, load, pending
-from cordata.store.queries import sql_folder
+from cordata.store.migrate import (
+    COPYING,
+    MigrationId,
+    SchemaError,
+    bootstrap_script,
+    load,
+    pending,
+)
 from cordata.store.sqlite.connection import database_path
 from cordata.store.sqlite.fault import translate
 
@@ -190,10 +196,9 @@ def _prepare(source: Side, target: Side, chains: Sequence[Chain], dialect: str) 
             f"{target.name} is in use: it has tables ({', '.join(sorted(tables)[:3])}, ...)",
             hint="name an empty database, or a file that does not exist; move an old one aside",
         )
-    bootstrap = (sql_folder(RUNTIME.package, dialect) / "bootstrap.sql").read_text("utf-8")
     now_us = clock.now_us()
     with target.transaction():
-        target.migrate(bootstrap, load(chains, dialect), now_us)
+        target.migrate(bootstrap_script(dialect), load(chains, dialect), now_us)
         target.run_script(f"CREATE TABLE {_STATE} (source TEXT NOT NULL, again TEXT NOT NULL);")
         values = (source.name, json.dumps(target.relax()))
         target.fetch(f"INSERT INTO {_STATE} (source, again) VALUES (?, ?)", values)

@@ -11,8 +11,8 @@ import psycopg
 from psycopg.rows import dict_row
 
 from cordata.store import Queries
-from cordata.store.migrate import RUNTIME, load
-from cordata.store.queries import Query, sql_folder
+from cordata.store.migrate import RUNTIME, bootstrap_script, load
+from cordata.store.queries import Query
 
 QUERIES = {dialect: Queries.load([], dialect).by_name for dialect in ("postgres", "sqlite")}
 Rows = list[dict[str, Any]]
@@ -20,8 +20,7 @@ Rows = list[dict[str, Any]]
 
 def scripts(dialect: str) -> list[str]:
     """What makes an empty database one of the runtime's."""
-    bootstrap = sql_folder(RUNTIME.package, dialect) / "bootstrap.sql"
-    return [bootstrap.read_text(), *(m.script for m in load([RUNTIME], dialect))]
+    return [bootstrap_script(dialect), *(m.script for m in load([RUNTIME], dialect))]
 
 
 def embedded() -> sqlite3.Connection:

@@ -16,8 +16,7 @@ from tests.servers.postgres import PostgresServer
 from alpinehub.app import app
 from cordata.context_factory import chains_of
 from cordata.store import Queries
-from cordata.store.migrate import load
-from cordata.store.queries import sql_folder
+from cordata.store.migrate import bootstrap_script, load
 
 Database = psycopg.Connection[dict[str, Any]]
 
@@ -122,9 +121,8 @@ def filled(postgres: PostgresServer) -> Iterator[Database]:
 
 def create(database: Database) -> None:
     """The tables, empty."""
-    bootstrap = sql_folder("cordata.store.sql", "postgres") / "bootstrap.sql"
     scripts = [m.script for m in load(chains_of(app), "postgres")]
-    for script in (bootstrap.read_text(), *scripts):
+    for script in (bootstrap_script("postgres"), *scripts):
         database.execute(script.encode())
 
 

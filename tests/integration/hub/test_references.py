@@ -12,8 +12,7 @@ from tests.servers.postgres import PostgresServer
 
 from alpinehub.app import app
 from cordata.context_factory import chains_of
-from cordata.store.migrate import RUNTIME, load
-from cordata.store.queries import sql_folder
+from cordata.store.migrate import bootstrap_script, load
 
 #: What PostgreSQL leaves unchecked, since nothing can break it (0001_hub.sql): rows that come with
 #: what hotel software and guests do.
@@ -43,8 +42,7 @@ UNCHECKED = {
 
 
 def scripts(dialect: str) -> list[str]:
-    bootstrap = sql_folder(RUNTIME.package, dialect) / "bootstrap.sql"
-    return [bootstrap.read_text(), *(m.script for m in load(chains_of(app), dialect))]
+    return [bootstrap_script(dialect), *(m.script for m in load(chains_of(app), dialect))]
 
 
 def test_both_stores_check_the_references_that_something_could_break(

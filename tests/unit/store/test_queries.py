@@ -91,6 +91,16 @@ def test_list_is_spelt_as_the_dialect_wants_it() -> None:
     )
 
 
+def test_words_and_choices_in_braces_are_those_of_the_dialect() -> None:
+    text = "-- name: q\nSELECT CAST(:a AS {bigint}), '{}' FROM t{ INDEXED BY i|} ORDER BY {|c, }id"
+    for dialect, sql in (
+        ("sqlite", "SELECT CAST(? AS INTEGER), '{}' FROM t INDEXED BY i ORDER BY id"),
+        ("postgres", "SELECT CAST($1 AS BIGINT), '{}' FROM t ORDER BY c, id"),
+    ):
+        (query,) = parse(text, "x.sql", [], dialect)
+        assert query.sql == sql
+
+
 def test_row_is_repeated_only_where_the_statement_says_so() -> None:
     text = "INSERT INTO a (b, c) SELECT b, c::int FROM (VALUES :row(b, c)) AS n (b, c) OFFSET 0"
     (query,) = parse(f"-- name: a\n{text}", "a.sql", [], "postgres")

@@ -7,10 +7,10 @@ from typing import Any
 
 from cordata.errors import ConfigError, CordataError, StoreUnavailable
 from cordata.store.fence import Fence, require_newest
-from cordata.store.migrate import RUNTIME, Migration, SchemaError
+from cordata.store.migrate import Migration, SchemaError, bootstrap_script
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError, connection_lost, translate
-from cordata.store.queries import Queries, split, sql_folder
+from cordata.store.queries import Queries, split
 
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))"
 #: While a statement waits for a table's lock, all later users of the table wait behind it. So it
@@ -33,7 +33,7 @@ class Migrator:
 
     async def bootstrap(self) -> None:
         """Create the tables that come before all migrations, if they are missing."""
-        script = (sql_folder(RUNTIME.package, "postgres") / "bootstrap.sql").read_text("utf-8")
+        script = bootstrap_script("postgres")
         await self._in_transaction("bootstrap", lambda connection: connection.run_script(script))
 
     async def apply_one(self, migration: Migration, fence: Fence | None) -> bool:

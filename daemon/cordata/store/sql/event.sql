@@ -37,3 +37,25 @@ WHERE position > :after AND position <= :until ORDER BY position LIMIT :limit;
 -- name: event.of_all_back
 SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
 WHERE position < :before ORDER BY position DESC LIMIT :limit;
+
+-- name: event.of_category
+SELECT position, stream, version, type, payload, headers, created_at
+FROM stored_event{ INDEXED BY stored_event_category|}
+WHERE category = :category AND position > :after AND position <= :until
+ORDER BY {|category, }position LIMIT :limit;
+
+-- name: event.of_category_back
+SELECT position, stream, version, type, payload, headers, created_at
+FROM stored_event{ INDEXED BY stored_event_category|}
+WHERE category = :category AND position < :before
+ORDER BY {|category DESC, }position DESC LIMIT :limit;
+
+-- name: event.of_partitions
+-- The events of some partitions of a subscription.
+SELECT position, stream, version, type, payload, headers, created_at,
+       bucket % CAST(:partitions AS INTEGER) AS partition
+FROM stored_event{ INDEXED BY stored_event_category|}
+WHERE category = :category AND position > :after AND position <= :until
+    AND bucket % CAST(:partitions AS INTEGER) {IN (SELECT value FROM json_each(:wanted))
+        |= ANY (ARRAY(SELECT json_array_elements_text(:wanted::json)::integer))}
+ORDER BY {|category, }position LIMIT :limit;

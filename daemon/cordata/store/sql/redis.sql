@@ -10,6 +10,25 @@ ON CONFLICT (id) DO UPDATE SET
     run_id = excluded.run_id, epoch = excluded.epoch, recheck_to = excluded.recheck_to,
     recovered_at = excluded.recovered_at;
 
+-- name: redis.lock_server
+-- newest
+-- Locks the row until the end of the transaction.
+SELECT run_id, epoch FROM redis_server{| FOR SHARE};
+
+-- name: redis.add_sent
+-- `entries`: JSON list of [type, entry, event id].
+INSERT INTO redis_sent (type, entry, event_id)
+SELECT e.value ->> 0, CAST(e.value ->> 1 AS BIGINT), e.value ->> 2
+FROM {json_each(:entries) AS e|json_array_elements(:entries::json) AS e (value)} WHERE true
+ON CONFLICT (type, entry) DO UPDATE SET event_id = excluded.event_id;
+
+-- name: redis.mark
+-- `events`: JSON list of [event id, group].
+INSERT INTO handled (event_id, "group", attempts, handled_at)
+SELECT e.value ->> 0, e.value ->> 1, 1, :now_us
+FROM {json_each(:events) AS e|json_array_elements(:events::json) AS e (value)} WHERE true
+ON CONFLICT DO NOTHING;
+
 -- name: redis.groups
 -- The groups that read streams.
 SELECT "group", type FROM consumer_group WHERE broker = 'redis';

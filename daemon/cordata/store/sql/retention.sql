@@ -33,3 +33,12 @@ DELETE FROM message WHERE (event_id, "group") IN (
     WHERE m.state IN ('ready', 'scheduled') AND NOT EXISTS (
         SELECT 1 FROM consumer_group AS g WHERE g."group" = m."group")
     LIMIT :limit);
+
+-- name: retention.idempotency
+DELETE FROM idempotency WHERE (scope, key) IN (
+    SELECT scope, key FROM idempotency WHERE created_at < :before ORDER BY created_at LIMIT :limit);
+
+-- name: retention.mail
+DELETE FROM mail WHERE id IN (
+    SELECT id FROM mail
+    WHERE state IN ('sent', 'failed') AND created_at < :before ORDER BY created_at LIMIT :limit);

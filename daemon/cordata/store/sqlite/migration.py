@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 from cordata import clock
 from cordata.store.fence import Fence, require_newest
-from cordata.store.migrate import RUNTIME, Migration, SchemaError
-from cordata.store.queries import sql_folder
+from cordata.store.migrate import Migration, SchemaError, bootstrap_script
 from cordata.store.sqlite.fault import is_busy, is_storage
 
 _NO_FOREIGN_KEYS = re.compile(r"^--[ \t]*foreign_keys:[ \t]*off[ \t]*$", re.MULTILINE)
@@ -21,9 +20,8 @@ _NO_FOREIGN_KEYS = re.compile(r"^--[ \t]*foreign_keys:[ \t]*off[ \t]*$", re.MULT
 
 def bootstrap(connection: sqlite3.Connection) -> None:
     """Create the tables that come before all migrations, if they are missing. In a thread."""
-    path = sql_folder(RUNTIME.package, "sqlite") / "bootstrap.sql"
     connection.execute("BEGIN IMMEDIATE")
-    for statement in statements(path.read_text("utf-8")):
+    for statement in statements(bootstrap_script("sqlite")):
         connection.execute(statement)
     connection.execute("COMMIT")
 

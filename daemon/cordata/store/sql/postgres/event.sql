@@ -13,23 +13,3 @@ SELECT CASE WHEN given.is_called THEN given.last_value ELSE 0 END AS position,
             AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
             AND l.mode = 'RowExclusiveLock' AND l.granted AND given.last_value > 0) AS in_flight
 FROM stored_event_position_seq AS given;
-
--- name: event.of_category
-SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
-WHERE category = :category AND position > :after AND position <= :until
-ORDER BY category, position LIMIT :limit;
-
--- name: event.of_category_back
-SELECT position, stream, version, type, payload, headers, created_at FROM stored_event
-WHERE category = :category AND position < :before
-ORDER BY category DESC, position DESC LIMIT :limit;
-
--- name: event.of_partitions
--- The events of some partitions of a subscription.
-SELECT position, stream, version, type, payload, headers, created_at,
-       bucket % :partitions::integer AS partition
-FROM stored_event
-WHERE category = :category AND position > :after AND position <= :until
-    AND bucket % :partitions::integer
-        = ANY (ARRAY(SELECT json_array_elements_text(:wanted::json)::integer))
-ORDER BY category, position LIMIT :limit;
