@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextvars import Context
+from copy import copy
 from typing import Any, TypeVar
 
 from cordata.errors import CordataError, StoreUnavailable
@@ -102,6 +103,4 @@ def fail_future(future: asyncio.Future[Any], error: BaseException) -> None:
 
 def own_error(error: CordataError) -> CordataError:
     """A copy of an error, one for each caller: a raised error object keeps its traceback."""
-    if isinstance(error, StoreUnavailable):
-        return type(error)(str(error), retry_after_s=error.retry_after_s, hint=error.hint)
-    return type(error)(str(error), hint=error.hint)
+    return copy(error)

@@ -90,6 +90,28 @@ async def test_conflict_names_the_constraint_when_a_key_exists(opened: Opener) -
         assert await balance(store, "a") == 0
 
 
+@pytest.mark.parametrize("batch", [False, True])
+async def test_only_the_unit_fails_whose_reference_is_missing_at_the_commit(
+    opened: Opener, batch: bool
+) -> None:
+    async with opened() as store:
+        await add_account(store, "a")
+
+        async def promise(number: int) -> None:
+            async def unit(tx: Tx) -> None:
+                await tx.write("promise.add", account_id="b" if number == 3 else "a")
+
+            await store.run(unit, batch=batch)
+
+        results = await asyncio.gather(*map(promise, range(6)), return_exceptions=True)
+        assert [n for n, result in enumerate(results) if result is not None] == [3]
+        assert isinstance(results[3], Conflict)
+        with pytest.raises(Conflict):
+            async with store.transaction() as tx:
+                await tx.write("promise.add", account_id="b")
+        assert store.stats().state == "ok"
+
+
 async def test_unit_fails_with_its_statement_when_it_swallows_the_error(opened: Opener) -> None:
     async with opened() as store:
         await add_account(store, "a")

@@ -238,7 +238,8 @@ class WriteConnection:
     async def commit(self) -> None:
         """Commit and give the lock back. Cancelling has no effect. After an error: `roll_back`.
 
-        In the thread, so that a disk that stalls does not stall the loop. Raises: StoreUnavailable.
+        In the thread, so that a disk that stalls does not stall the loop. Raises: StoreUnavailable;
+        Conflict.
         """
 
         def commit() -> None:
@@ -302,10 +303,12 @@ class WriteConnection:
         return SqliteTx(self._cursor, self._queries, clock.now_us())
 
     def execute(self, statement: str) -> None:
-        """Run a statement of the store's own. Raises: StoreUnavailable."""
+        """Run a statement of the store's own. Raises: StoreUnavailable; Conflict, at a COMMIT."""
         assert self._cursor is not None
         try:
             self._cursor.execute(statement)
+        except sqlite3.IntegrityError as error:  # of a reference that is checked at the COMMIT
+            raise translate(error, statement) from error
         except sqlite3.Error as error:
             raise self._database.unavailable(error, statement) from error
 

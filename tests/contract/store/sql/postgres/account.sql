@@ -1,89 +1,12 @@
--- name: account.add
-INSERT INTO account (id, balance) VALUES (:id, :balance);
-
--- name: account.add_once
-INSERT INTO account (id, balance) VALUES (:id, :balance) ON CONFLICT DO NOTHING;
-
--- name: account.change
-UPDATE account SET balance = balance + :amount WHERE id = :id;
-
--- name: account.get
-SELECT id, balance FROM account WHERE id = :id;
-
--- name: account.get_to_change
--- newest
-SELECT id, balance FROM account WHERE id = :id FOR UPDATE;
-
--- name: account.all
-SELECT id, balance FROM account ORDER BY id COLLATE "C";
-
--- name: account.take
-UPDATE account SET balance = balance - :amount WHERE id = :id RETURNING balance;
-
--- name: entry.add
-INSERT INTO entry (account_id, amount, note) VALUES (:account_id, :amount, :note);
-
--- name: entry.add_to_account
--- Nothing where there is no such account.
-INSERT INTO entry (account_id, amount, note)
-WITH new (account_id, amount, note) AS (VALUES :row(account_id, amount, note))
-SELECT a.id, CAST(new.amount AS BIGINT), new.note
-FROM new JOIN account a ON a.id = new.account_id;
-
--- name: entry.count
-SELECT count(*) AS count FROM entry;
-
--- name: entry.notes
-SELECT note FROM entry ORDER BY note COLLATE "C";
-
--- name: event.rows
-SELECT id, type, key, priority, payload, headers, due_at, created_at
-FROM event ORDER BY position;
-
--- name: mail.mails
-SELECT message_id, "to", subject, text, html, state FROM mail ORDER BY id;
-
--- name: forever
-WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT (x + 1) % 1000 FROM n) SELECT count(*) FROM n;
-
--- name: slow
-WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 1000000)
-SELECT count(*) AS count FROM n;
-
--- name: pause
-WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 50000)
-SELECT count(*) AS count FROM n;
+-- What only PostgreSQL has.
 
 -- name: sleep
--- Only on PostgreSQL.
 SELECT pg_sleep(:seconds) IS NOT NULL AS slept;
 
--- name: rude.rollback
-ROLLBACK;
-
 -- name: entry.count_of
--- Only on PostgreSQL: a function that a test defines, and it only reads.
+-- A function that a test defines, and it only reads.
 SELECT count_of(:account_id) AS count;
 
 -- name: entry.take_note
--- Only on PostgreSQL: a function that a test defines, and it writes.
+-- A function that a test defines, and it writes.
 SELECT take_note(:note) AS id;
-
--- name: lost.add
-INSERT INTO lost (id) VALUES (:id);
-
--- name: account.lost
-SELECT colour FROM account WHERE id = :id;
-
--- name: account.misspelt
-SELEKT id FROM account;
-
--- name: account.set
-UPDATE account SET balance = :balance WHERE id = :id;
-
--- name: account.get_to_share
--- newest
-SELECT id, balance FROM account WHERE id = :id FOR SHARE;
-
--- name: account.set_from
-UPDATE account SET balance = :new WHERE id = :id AND balance = :old;

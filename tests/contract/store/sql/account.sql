@@ -11,7 +11,8 @@ UPDATE account SET balance = balance + :amount WHERE id = :id;
 SELECT id, balance FROM account WHERE id = :id;
 
 -- name: account.get_to_change
-SELECT id, balance FROM account WHERE id = :id;
+-- newest
+SELECT id, balance FROM account WHERE id = :id{| FOR UPDATE};
 
 -- name: account.all
 SELECT id, balance FROM account ORDER BY id;
@@ -43,7 +44,7 @@ FROM event ORDER BY position;
 SELECT message_id, "to", subject, text, html, state FROM mail ORDER BY id;
 
 -- name: forever
-WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n;
+WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT {x + 1|(x + 1) % 1000} FROM n) SELECT count(*) FROM n;
 
 -- name: slow
 -- Some ten million steps: far over what a read may take on the loop.
@@ -71,7 +72,11 @@ SELEKT id FROM account;
 UPDATE account SET balance = :balance WHERE id = :id;
 
 -- name: account.get_to_share
-SELECT id, balance FROM account WHERE id = :id;
+-- newest
+SELECT id, balance FROM account WHERE id = :id{| FOR SHARE};
 
 -- name: account.set_from
 UPDATE account SET balance = :new WHERE id = :id AND balance = :old;
+
+-- name: promise.add
+INSERT INTO promise (account_id) VALUES (:account_id);
