@@ -2,7 +2,7 @@
 
     ok --storage error--> full | unavailable --a write commits--> ok
 
-While it is not ok, every write is refused at once, except for one attempt per pause.
+While it is not ok, every write is refused at once; only `HealthProbe` tries one from time to time.
 """
 
 from __future__ import annotations
@@ -38,26 +38,15 @@ class Health:
         #: Called with the seconds of each COMMIT.
         self.on_commit: OnCommit = lambda seconds: None
         self._hint: str | None = None
-        self._pause_s = _PAUSE_S
-        self._next_deadline = 0.0
+        #: Seconds between attempts.
+        self.pause_s = _PAUSE_S
         #: When it became ok or not ok. At first: long ago, so that a failure at the start is not
         #: taken for flapping.
         self._since = float("-inf")
 
-    @property
-    def pause_s(self) -> float:
-        """Seconds between attempts."""
-        return self._pause_s
-
-    def error_or_attempt(self, *, now: float | None = None) -> StoreUnavailable | None:
-        """The error for a write now. None: try it; if the store is not ok, it is the attempt of
-        this pause.
-        """
+    def error(self) -> StoreUnavailable | None:
+        """The error for a write now; None: the store is ok."""
         if self.state == "ok":
-            return None
-        now = monotonic() if now is None else now
-        if now >= self._next_deadline:
-            self._next_deadline = now + self._pause_s
             return None
         kind = StoreFull if self.state == "full" else StoreUnavailable
         return kind(self.reason, hint=self._hint)
@@ -67,8 +56,7 @@ class Health:
         now = monotonic() if now is None else now
         if self.state == "ok":
             flaps = now - self._since < _STEADY_S
-            self._pause_s = min(self._pause_s * 2, _PAUSE_MAX_S) if flaps else _PAUSE_S
-        self._next_deadline = now + self._pause_s
+            self.pause_s = min(self.pause_s * 2, _PAUSE_MAX_S) if flaps else _PAUSE_S
         state = "full" if isinstance(error, StoreFull) else "unavailable"
         if state == self.state:
             return

@@ -62,20 +62,20 @@ def test_message_is_cut_when_sqlite_quotes_a_whole_column() -> None:
     assert len(str(translate(fault(sqlite3.SQLITE_ERROR, "x" * 10_000), "q"))) < 400
 
 
-def test_health_lets_one_attempt_through_when_a_write_failed() -> None:
+def test_health_refuses_each_write_until_one_succeeds() -> None:
     changes: list[tuple[str, str]] = []
     health = Health(lambda state: changes.append((state, health.reason)))
-    assert health.error_or_attempt() is None
+    assert health.error() is None
     health.failed(StoreFull("no room"))
-    refusals = [health.error_or_attempt() for _ in range(3)]
+    refusals = [health.error() for _ in range(3)]
     assert all(isinstance(refusal, StoreFull) for refusal in refusals)
     assert len({id(refusal) for refusal in refusals}) == 3
     health.failed(StoreFull("no room"))
     health.failed(StoreUnavailable("broken"))
-    assert type(health.error_or_attempt()) is StoreUnavailable
+    assert type(health.error()) is StoreUnavailable
     health.succeeded()
     health.succeeded()
-    assert health.error_or_attempt() is None
+    assert health.error() is None
     assert changes == [("full", "no room"), ("unavailable", "broken"), ("ok", "")]
 
 
@@ -97,8 +97,6 @@ def test_pause_is_short_again_when_the_store_was_well_for_a_while() -> None:
     assert health.pause_s == 4.0
     health.failed(StoreFull("no room"), now=100.0)
     assert health.pause_s == first
-    assert health.error_or_attempt(now=100.0 + first - 0.01) is not None
-    assert health.error_or_attempt(now=100.0 + first) is None
 
 
 def test_pause_stays_when_the_first_write_ever_fails_or_the_reason_changes() -> None:

@@ -48,7 +48,7 @@ class Reader:
     async def read(self, unit: Unit[T]) -> T:
         """A unit on a snapshot. Raises: ReadTimeout, StoreUnavailable, its own errors."""
         health = self._resources.health
-        if health.state == "unavailable" and (refusal := health.error_or_attempt()) is not None:
+        if health.state == "unavailable" and (refusal := health.error()) is not None:
             raise refusal
         deadline = self._loop.time() + self._timeout_s
         for attempt in range(1, _ATTEMPTS + 1):

@@ -178,7 +178,7 @@ class ReplayedTx(UnitTx):
     async def _begin(self) -> None:
         """Take a slot and a connection and begin."""
         try:
-            if (refusal := self._resources.health.error_or_attempt()) is not None:
+            if (refusal := self._resources.health.error()) is not None:
                 raise refusal
             if (pause := before_write.get()) is not None:
                 await pause()

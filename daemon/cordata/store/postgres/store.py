@@ -106,11 +106,11 @@ class PostgresStore(Store):
                 "run() inside a transaction() might wait for it for ever",
                 hint="use the transaction's own tx",
             )
-        if (refusal := self._health.error_or_attempt()) is not None:
+        if (refusal := self._health.error()) is not None:
             raise refusal
         if self.waiting >= self._config.max_waiting:
             raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
-        entry = Entry(unit, fence, attempt_allowed=self._health.state != "ok")
+        entry = Entry(unit, fence)
         if batch and fence is None and before_write.get() is None:
             self._batcher.start(entry)
         else:

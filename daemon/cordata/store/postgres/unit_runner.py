@@ -137,14 +137,12 @@ class Resources:
 class Entry:
     """A unit of work, and the future of its caller."""
 
-    __slots__ = ("attempt_allowed", "context", "fence", "future", "since", "unit")
+    __slots__ = ("context", "fence", "future", "since", "unit")
 
-    def __init__(self, unit: Unit[Any], fence: Fence | None, *, attempt_allowed: bool) -> None:
-        """`attempt_allowed`: it is the one attempt per pause while the store is not ok."""
+    def __init__(self, unit: Unit[Any], fence: Fence | None) -> None:
         loop = asyncio.get_running_loop()
         self.unit = unit
         self.fence = fence
-        self.attempt_allowed = attempt_allowed
         self.context = copy_context()
         self.future: asyncio.Future[Any] = loop.create_future()
         #: Loop time of its arrival.
@@ -212,7 +210,7 @@ class UnitRunner:
             return StoreUnavailable("the store is closed")
         if entry.since < self._loop.time() - self._timeout_s:
             return Busy(f"no commit within {self._timeout_s:g} s", retry_after_s=1.0)
-        return None if entry.attempt_allowed else self._resources.health.error_or_attempt()
+        return self._resources.health.error()
 
     async def run_now(
         self, unit: Unit[Any], fence: Fence | None = None, entry: Entry | None = None

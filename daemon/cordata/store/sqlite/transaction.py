@@ -128,7 +128,7 @@ class TransactionTx(Tx):
 
     async def _begin(self) -> SqliteTx:
         access = self._access
-        refusal = access.health.error_or_attempt()
+        refusal = access.health.error()
         if refusal is not None:
             raise refusal
         await access.connection.begin()

@@ -87,7 +87,7 @@ class Writer:
 
         Cancelling is safe: the unit is skipped if it has not begun, and runs wholly if it has.
         """
-        refusal = self._health.error_or_attempt()
+        refusal = self._health.error()
         if refusal is not None:
             raise refusal
         if len(self._queue) >= self._max_waiting:
