@@ -17,7 +17,6 @@ RUNTIME = "cordata.store.sql"
 #: several, without a round trip each, on SQLite.
 STORES_OWN = {
     "sqlite": {
-        "store.probe",
         "queue.claim",
         "queue.claimed",
         "queue.mark_done",

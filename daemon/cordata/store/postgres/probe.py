@@ -11,19 +11,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from cordata.errors import PermanentError, StoreUnavailable
-from cordata.store.postgres.fault import ConnectionLost, ServerError, ServerFull, server_unreachable
-from cordata.store.postgres.transaction import Transaction
-from cordata.store.postgres.unit import UnitTx
-from cordata.store.postgres.unit_runner import Again, Resources
+from cordata.errors import CordataError, PermanentError, StoreUnavailable
+from cordata.store.postgres.fault import ServerFull
+from cordata.store.postgres.unit_runner import Resources, UnitRunner
 
-#: Needs the same as a unit: a server that accepts writes, and disk space (256 KiB). The temporary
-#: table is rolled back, so nothing remains of it.
-_WRITE = (
-    "CREATE TEMPORARY TABLE cordata_probe ON COMMIT DROP AS"
-    " SELECT repeat('x', 1000) AS filler FROM generate_series(1, 256)"
-)
-_LIMIT_S = 5.0
 #: Longer than nearly every read takes.
 _ASK_AFTER_S = 2.0
 
@@ -31,7 +22,8 @@ _ASK_AFTER_S = 2.0
 class WriteProbe:
     """The test write of a HealthProbe."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, runner: UnitRunner, resources: Resources) -> None:
+        self._runner = runner
         self._resources = resources
         self._busy = False
 
@@ -42,30 +34,14 @@ class WriteProbe:
             self._resources.tasks.start(self._probe())
 
     async def _probe(self) -> None:
-        resources = self._resources
-        deadline = asyncio.get_running_loop().time() + _LIMIT_S
         try:
-            async with resources.pool.connection(deadline) as connection:
-                transaction = Transaction(connection, resources.connector.settings, "newest")
-                try:
-                    async with asyncio.timeout_at(deadline):
-                        transaction.send(_WRITE)
-                        await transaction.sync()
-                except TimeoutError:
-                    connection.close()
-                    raise server_unreachable(f"no answer within {_LIMIT_S:g} s") from None
-                finally:
-                    await transaction.roll_back()
-        except (StoreUnavailable, ConnectionLost, ServerError) as error:
-            judged = resources.judge(error, UnitTx(resources.queries, 0))
-            if isinstance(judged, Again):
-                judged = judged.error
-            if not isinstance(judged, PermanentError):  # for example no right to make a table
-                resources.failed(judged)
-                return
+            await self._runner.run_now(lambda tx: tx.execute("store.probe"))
+        except PermanentError:  # for example no right to make a table
+            self._resources.health.succeeded()
+        except CordataError:
+            pass  # the health has it
         finally:
             self._busy = False
-        resources.health.succeeded()
 
 
 class _Wait:

@@ -64,7 +64,7 @@ class PostgresStore(Store):
         self._reader = Reader(self._resources, config)
         #: Limit of open transactions; some connections are always left for units and reads.
         self._slots = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
-        self._probe = HealthProbe(self._health, WriteProbe(self._resources).start)
+        self._probe = HealthProbe(self._health, WriteProbe(self._runner, self._resources).start)
         self._notifier = Notifier(self._connector)
         #: Sessions of leases; closed with the store, also while they wait for their lock.
         self._sessions: list[Connection] = []

@@ -13,6 +13,11 @@ SELECT component, number, name, digest FROM migration ORDER BY component COLLATE
 -- name: migration.done
 SELECT 1 AS found FROM migration WHERE component = :component AND number = :number;
 
+-- name: store.probe
+-- Needs the same as a unit: a server that accepts writes, and disk space (256 KiB).
+CREATE TEMPORARY TABLE cordata_probe ON COMMIT DROP AS
+SELECT repeat('x', 1000) AS filler FROM generate_series(1, 256);
+
 -- name: migration.add
 INSERT INTO migration (component, number, name, digest, applied_at)
 VALUES (:component, :number, :name, :digest, :applied_at);
