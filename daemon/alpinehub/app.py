@@ -7,7 +7,7 @@ from alpinehub.alpinebits.call import CONVERT_LARGE, READ_LARGE
 from alpinehub.api import alpinebits, api
 from alpinehub.customers.duplicates import merge_duplicates
 from alpinehub.hotels import is_time_zone, list_hotels
-from alpinehub.inbox.processing import process_stale, settle
+from alpinehub.inbox.processing import settle_or_review
 from alpinehub.monitoring import watch
 from alpinehub.push import delivery, schedule, target
 from alpinehub.report.job import RENDER, due_portfolio, due_reports, send_portfolio, send_report
@@ -97,7 +97,7 @@ async def unknown_time_zones(ctx: Context) -> list[str]:
 @app.on("inbox.received", concurrency=INTERPRETED_AT_ONCE)
 async def process_submission(event: Event, ctx: EventContext) -> None:
     """Interpret a stored submission: a reservation, or an entry of the review list."""
-    await settle(ctx, event.payload["inbox_id"])
+    await settle_or_review(ctx, event.payload["inbox_id"])
 
 
 @app.on("push.wanted", concurrency=WAKES_AT_ONCE)
@@ -134,12 +134,6 @@ async def check_clients(ctx: Context) -> None:
 async def sweep_pushes(ctx: Context) -> None:
     """Push waiting guest requests that have no push.due event."""
     await delivery.sweep(ctx)
-
-
-@app.every(seconds=60)
-async def process_stale_inbox(ctx: Context) -> None:
-    """Interpret submissions that no event has processed."""
-    await process_stale(ctx)
 
 
 @app.every(seconds=60)

@@ -28,7 +28,7 @@ PASSWORD = "a password of the oracle"
 #: Headers of an answer that mean something to whoever gets it.
 _HEADERS = ("content-type", "location", "retry-after", "www-authenticate", "allow")
 #: What takes its time by itself, by the name of its function.
-_PERIODIC = ("process_stale_inbox", "fold_counts", "merge_customers", "check_clients")
+_PERIODIC = ("fold_counts", "merge_customers", "check_clients")
 _DAILY = ("retain",)
 _ID = re.compile(r"\b[0-9a-f]{32}\b")
 _REFERENCE = re.compile(r"&#x([0-9A-F]{2,6});")

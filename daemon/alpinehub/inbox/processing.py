@@ -28,36 +28,29 @@ from alpinehub.webhooks.interpretation import (
     take_apart,
 )
 from alpinehub.webhooks.submission import FormField, Unreadable
-from cordata import Conflict, Context, Row, StoreUnavailable, TransientError, Tx
+from cordata import Conflict, Context, EventContext, Row, StoreUnavailable, TransientError, Tx
+from cordata.errors import AlreadySeen, ClaimLost
 
 #: States of a row that is not settled.
 OPEN = ("received", "review")
-#: Microseconds after which a row that is still `received` is stale.
-_STALE_US = 600_000_000
-_STEP = 200
 #: Microseconds in which the same fields sent twice are one submission: a double click, a reload.
 _SAME_US = 600_000_000
 
 
-async def process_stale(ctx: Context) -> None:
-    """Settle stale rows, as when their event did not come in time.
+async def settle_or_review(ctx: EventContext, inbox_id: int) -> None:
+    """Settle a row; one that cannot be interpreted at all goes to the review list.
 
-    A row that cannot be interpreted at all goes to the review list.
+    Raises: TransientError, AlreadySeen, ClaimLost.
     """
-    before = ctx.now_us() - _STALE_US
-    rows = await ctx.store.read(lambda tx: tx.fetch_all("inbox_stale", before=before, limit=_STEP))
-    for row in rows:
-        try:
-            await settle(ctx, row["id"])
-        except StoreUnavailable:
-            raise
-        except TransientError as error:  # the next pass tries again
-            ctx.log.warning("submission %d of the inbox is tried again later: %s", row["id"], error)
-        except Exception:  # one row must not stop the others
-            text = f"submission {row['id']} of the inbox cannot be interpreted"
-            ctx.log.warning("%s", text, exc_info=True)
-            ctx.alert("inbox-failed", f"{text}: `alpinehub inbox show {row['id']}`")
-            await ctx.run(partial(_send_to_review, inbox_id=row["id"]))
+    try:
+        await settle(ctx, inbox_id)
+    except (TransientError, AlreadySeen, ClaimLost):
+        raise
+    except Exception:  # an error in the row, or of the hub: a person decides
+        text = f"submission {inbox_id} of the inbox cannot be interpreted"
+        ctx.log.warning("%s", text, exc_info=True)
+        ctx.alert("inbox-failed", f"{text}: `alpinehub inbox show {inbox_id}`")
+        await ctx.run(partial(_send_to_review, inbox_id=inbox_id))
 
 
 async def _send_to_review(tx: Tx, *, inbox_id: int) -> None:

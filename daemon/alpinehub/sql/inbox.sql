@@ -21,11 +21,6 @@ SET state = :state, outcome = :outcome, error = :error, reservation_id = :reserv
     external_id = :external_id, form_id = :form_id, handled_at = :now
 WHERE id = :id
 
--- name: inbox_stale
-SELECT id FROM inbox
-WHERE state IN ('received', 'review') AND state = 'received' AND received_at < :before
-ORDER BY id LIMIT :limit
-
 -- name: inbox_forms
 -- plan: kept
 SELECT id, shape, fields, first_seen_at, last_seen_at FROM form

@@ -63,7 +63,6 @@ HOT = (
     ("inbox_list", "inbox USING INTEGER PRIMARY KEY"),
     ("inbox_window", "inbox USING INTEGER PRIMARY KEY"),
     ("inbox_list_open", "inbox_open (state=? AND id<?)"),
-    ("inbox_stale", "inbox_open (state=?"),
     ("inbox_newer", "inbox_reservation"),
     ("add_to_hours", "INTEGER PRIMARY KEY"),
     ("forget_changes", "INTEGER PRIMARY KEY"),

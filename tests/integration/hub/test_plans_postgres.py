@@ -325,7 +325,6 @@ def test_review_list_costs_what_waits_and_the_inbox_what_is_shown(
         "inbox_list": (600, {**every, "state": None, "window": 1000}),
         "inbox_window": (100, {**every, "window": 1000}),
         "inbox_undeliverable": (40, every),
-        "inbox_stale": (40, {"before": 2**62, "limit": 200}),
         "inbox_newer": (20, {"id": 1}),
         "inbox_open": (20, {"id": 407}),
         "inbox_lock": (30, {"id": 407}),

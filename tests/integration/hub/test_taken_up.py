@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from tests.integration.hub.material import open_hub
 from tests.raw import raw
 
 from alpinehub.inbox import processing
-from alpinehub.inbox.processing import process_stale
 from alpinehub.webhooks import interpretation
 from cordata import Tx
 from cordata.errors import TransactionTimeout
@@ -66,22 +66,31 @@ async def test_submission_is_a_request_when_its_worker_was_killed_after_the_answ
 
 
 @on_each_store
-async def test_submission_is_taken_up_when_no_event_ever_comes_for_it(tmp_path: Path) -> None:
+async def test_submission_waits_for_a_replay_when_its_interpretation_kills_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No periodic task interprets it: it would kill the primary, and the next one, without end."""
     async with open_lenient(tmp_path) as hub:
         assert hub.harness is not None
         await post_wix(hub)
 
-        async def lose(tx: Tx) -> None:
-            await raw(tx, "DELETE FROM message")
+        async def die_too_often(tx: Tx) -> None:
+            await raw(tx, "UPDATE message SET state = 'dead', dead_at = 1")
 
-        await hub.ctx.run(lose)
-        await process_stale(hub.ctx)
-        assert await hub.one("SELECT state FROM inbox") == "received", "its event may still come"
-        hub.harness.advance(seconds=601)
-        await process_stale(hub.ctx)
+        def deadly(*_: Any, **options: Any) -> Any:
+            raise SystemExit("interpreted again")
+
+        await hub.ctx.run(die_too_often)
+        right = interpretation.interpret
+        monkeypatch.setattr(processing, "interpret", deadly)
+        hub.harness.advance(hours=1)
+        for task in hub.harness.app.periodics:
+            await hub.harness.run_periodic(task.name)
+        assert await hub.one("SELECT state FROM inbox") == "received"
+        monkeypatch.setattr(processing, "interpret", right)
+        assert await hub.harness.replay_dead_letters() == 1
+        await hub.handle_events()
         assert await hub.one("SELECT state FROM inbox") == "mapped"
-        await process_stale(hub.ctx)
-        assert await hub.one("SELECT count(*) FROM reservation") == 1
 
 
 async def test_submission_waits_for_a_person_when_interpretation_fails(
@@ -99,13 +108,13 @@ async def test_submission_waits_for_a_person_when_interpretation_fails(
             return right(received, *more, **options)
 
         monkeypatch.setattr(processing, "interpret", wrong)
-        hub.harness.advance(seconds=601)
-        await process_stale(hub.ctx)
+        await hub.handle_events()
         rows = await hub.rows("SELECT state, error FROM inbox ORDER BY id")
         assert [(row["state"], row["error"]) for row in rows] == [
             ("mapped", None),
             ("review", "handler_failed"),
         ]
+        assert await hub.one("SELECT count(*) FROM message") == 0
         details, told = (r for r in caplog.records if r.levelno >= logging.WARNING)
         assert details.levelno == logging.WARNING and details.exc_info  # one alert, not two
         assert told.__dict__["ALERT"] == "inbox-failed" and "submission 2 " in told.getMessage()
@@ -113,7 +122,7 @@ async def test_submission_waits_for_a_person_when_interpretation_fails(
         assert await processing.settle(hub.ctx, 2) == "mapped"
 
 
-async def test_submission_is_taken_up_later_when_it_failed_for_now(
+async def test_submission_is_interpreted_by_a_later_attempt_when_it_failed_for_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_lenient(tmp_path) as hub:
@@ -124,6 +133,7 @@ async def test_submission_is_taken_up_later_when_it_failed_for_now(
 
         def busy(received: Any, *more: Any, **options: Any) -> Any:
             if b"s-2" not in received.body:
+                monkeypatch.setattr(processing, "interpret", right)
                 raise TransactionTimeout("somebody else held it for too long")
             return right(received, *more, **options)
 
@@ -131,11 +141,9 @@ async def test_submission_is_taken_up_later_when_it_failed_for_now(
             return [row["state"] for row in await hub.rows("SELECT state FROM inbox ORDER BY id")]
 
         monkeypatch.setattr(processing, "interpret", busy)
-        hub.harness.advance(seconds=601)
-        await process_stale(hub.ctx)
+        await hub.harness.drain(raising=False)
         assert await states() == ["received", "mapped"]
-        monkeypatch.setattr(processing, "interpret", right)
-        await process_stale(hub.ctx)
+        await hub.harness.drain(within=timedelta(hours=1))
         assert await states() == ["mapped", "mapped"]
 
 
