@@ -33,7 +33,7 @@ T = TypeVar("T")
 READ_LARGE, CONVERT_LARGE = "read_message", "convert_content"
 THREAD_BYTES, POOL_BYTES = 64 * 1024, 256 * 1024
 #: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s; after this time the document is
-#: read in this process.
+#: processed in this process.
 POOL_TIMEOUT_S = 8.0
 
 #: Errors of one message that are logged; the response has more of them.
@@ -104,24 +104,33 @@ async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T], type: ty
         "protocol": call.protocol.name,
         "root": reader.root,
     }
-    try:
-        reading = await in_the_pool(
-            call.ctx, READ_LARGE, payload, timeout_s=POOL_TIMEOUT_S, type=Reading
-        )
-    except ChildCrashed:  # read in this process, the document would probably crash the worker
-        raise TransportError(500, "the request cannot be read") from None
-    except CommandPoisoned:
-        raise TransportError(
-            503, "large requests cannot be read at the moment; try again"
-        ) from None
-    except PoolError as error:
-        _log.warning(
-            "a large %s is read in the worker, not by the pool (%s)", reader.root, error.code
-        )
+    reading = await in_a_child(call, READ_LARGE, payload, type=Reading, what=reader.root)
+    if reading is None:
         return await asyncio.to_thread(read_here, data, call.protocol, reader)
     if reading.message is None:
         raise TransportError(reading.status, reading.text)
     return msgspec.msgpack.decode(reading.message, type=type)
+
+
+async def in_a_child(
+    call: Call, command: str, payload: object, *, type: type[T], what: str
+) -> T | None:
+    """The result of a command of `large.py`; None: the pool cannot run it now, the caller has to.
+
+    `what`: the name of the document, for the log. Raises: TransportError if the command killed its
+    child: it would probably kill this worker, too.
+    """
+    try:
+        return await in_the_pool(call.ctx, command, payload, timeout_s=POOL_TIMEOUT_S, type=type)
+    except ChildCrashed:
+        raise TransportError(500, "the request cannot be processed") from None
+    except CommandPoisoned:
+        text = "large documents cannot be processed at the moment; try again"
+        raise TransportError(503, text) from None
+    except PoolError as error:
+        text = "a large %s is processed in the worker, not by the pool (%s)"
+        _log.warning(text, what, error.code)
+        return None
 
 
 def respond(call: Call, root: str, outcome: Outcome, inside: str = "") -> bytes:

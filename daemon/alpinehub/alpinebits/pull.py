@@ -10,13 +10,12 @@ import asyncio
 import logging
 from typing import Final
 
-from alpinehub.alpinebits.call import CONVERT_LARGE, POOL_BYTES, POOL_TIMEOUT_S, Call, respond
+from alpinehub.alpinebits.call import CONVERT_LARGE, POOL_BYTES, Call, in_a_child, respond
 from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.large import Converted, StoredContent, convert
 from alpinehub.alpinebits.outcome import Outcome, failed
 from alpinehub.models import Hotel
-from alpinehub.pooled import in_the_pool
-from cordata import PoolError, fields
+from cordata import fields
 
 SYSTEM_ERROR: Final = 448
 
@@ -29,6 +28,7 @@ async def respond_with(
     """A response with `content`, the XML that follows its Success, in the client's version.
 
     If the version cannot carry the content at all, the response is an error, and an alert is sent.
+    Raises: TransportError if large content cannot be converted (500), or not now (503).
     """
     stored = StoredContent(
         response=response,
@@ -52,14 +52,9 @@ async def _convert(call: Call, stored: StoredContent) -> Converted:
     if len(stored.content) <= POOL_BYTES:
         return await asyncio.to_thread(convert, stored)
     async with limit_of(call.ctx).reading():
-        try:
-            return await in_the_pool(
-                call.ctx, CONVERT_LARGE, stored, timeout_s=POOL_TIMEOUT_S, type=Converted
-            )
-        except PoolError as error:
-            _log.warning(
-                "a large %s is converted in the worker, not by the pool (%s)",
-                stored.response,
-                error.code,
-            )
+        converted = await in_a_child(
+            call, CONVERT_LARGE, stored, type=Converted, what=stored.response
+        )
+        if converted is None:
             return await asyncio.to_thread(convert, stored)
+        return converted

@@ -1,4 +1,4 @@
-"""A pool whose children die of every large message."""
+"""A pool whose children die of every large message, and of all large stored data."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 import signal
 from typing import Any
 
-from alpinehub.alpinebits.call import READ_LARGE
+from alpinehub.alpinebits.call import CONVERT_LARGE, READ_LARGE
 from cordata import App
 
 app = App("deadly")
-app.command(READ_LARGE, at=f"{__name__}:die")
+for command in (READ_LARGE, CONVERT_LARGE):
+    app.command(command, at=f"{__name__}:die")
 
 
 def die(payload: Any, session: Any) -> None:

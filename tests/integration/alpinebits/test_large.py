@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.contract.pool.running import running
-from tests.integration.alpinebits.hub import Hub, notif_report_rq, open_hub
+from tests.integration.alpinebits.hub import Hub, notif_report_rq, open_hub, open_worker
+from tests.integration.alpinebits.test_inventory import BASIC, content_rq, info_rq
 
 from alpinehub.alpinebits import call
 from alpinehub.alpinebits.call import POOL_BYTES
@@ -67,7 +69,7 @@ async def test_large_acknowledgement_is_read_here_when_there_is_no_pool(
         assert await hub.read("u1", "H1") == []
     told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert told == [
-        "a large OTA_NotifReportRQ is read in the worker, not by the pool (unavailable)"
+        "a large OTA_NotifReportRQ is processed in the worker, not by the pool (unavailable)"
     ]
 
 
@@ -84,3 +86,21 @@ async def test_document_that_kills_is_not_read_here(tmp_path: Path) -> None:
             assert await hub.read("u1", "H1") == ["a1"]
         with SyncClient(path) as pool:
             assert pool.status()["workers"][0]["crashed"] == 3
+
+
+@pytest.mark.usefixtures("patient")
+async def test_stored_content_that_kills_is_not_converted_here(tmp_path: Path) -> None:
+    before, rooms, after = re.split("<GuestRooms>|</GuestRooms>", BASIC)
+    many = "".join(rooms.replace('"DZ"', f'"D{number}"') for number in range(COUNT // 4))
+    document = content_rq(f"{before}<GuestRooms>{many}</GuestRooms>{after}")
+    folder, action = tmp_path / "hub", "OTA_HotelDescriptiveInfo:Inventory"
+    folder.mkdir()
+    async with open_hub(folder) as hub:
+        answer = await hub.post("u1", "OTA_HotelDescriptiveContentNotif:Inventory", document)
+        assert "<Success" in answer.text
+        assert len((await hub.post("u1", action, info_rq())).content) > POOL_BYTES
+    with running(tmp_path, app="tests.integration.alpinebits.deadly:app", workers=1) as path:
+        async with open_worker(folder, path) as hub:
+            answers = [await hub.post("u1", action, info_rq()) for _ in range(2)]
+            assert [one.status_code for one in answers] == [500, 503]
+            assert all(one.text.startswith("ERROR:") for one in answers)
