@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, proxy
 import msgspec
 
 from alpinehub.models import Account, Hotel, OldSecret, Options, Settings, Source
-from cordata import Context, Row, Store, Tx
+from cordata import Context, CordataError, Row, Store, Tx
 
 #: Seconds for which a look-up uses the cache unchecked; a change must be effective within 2 s.
 TRUST_S = 1.0
@@ -48,20 +48,35 @@ class Directory:
         self._store = proxy(store)
         self._snapshot = Snapshot(revision=-1)
         self._trusted_until = 0.0
-        self._asking = asyncio.Lock()
+        #: Of the read that is under way: what it raises, or None.
+        self._reading: asyncio.Future[CordataError | None] | None = None
 
     async def snapshot(self) -> Snapshot:
         """The snapshot, checked against the store when the last check is too old.
 
-        Raises: StoreUnavailable, for without the store nothing can be taken anyway.
+        Calls at the same time share one read, and its failure. Raises: StoreUnavailable, for
+        without the store nothing can be taken anyway.
         """
-        if monotonic() >= self._trusted_until:
-            async with self._asking:
-                if monotonic() >= self._trusted_until:
-                    asked = monotonic()
-                    self._snapshot = await self._store.read(self._refresh)
-                    self._trusted_until = asked + TRUST_S
+        called = monotonic()
+        while called >= self._trusted_until:  # a read that began long before may miss a change
+            if self._reading is None:
+                await self._read()
+            elif error := await asyncio.shield(self._reading):
+                raise error
         return self._snapshot
+
+    async def _read(self) -> None:
+        self._reading = reading = asyncio.get_running_loop().create_future()
+        error, asked = None, monotonic()
+        try:
+            self._snapshot = await self._store.read(self._refresh)
+            self._trusted_until = asked + TRUST_S
+        except CordataError as raised:
+            error = raised
+            raise
+        finally:  # if this call is cancelled, the next one reads
+            self._reading = None
+            reading.set_result(error)
 
     async def _refresh(self, tx: Tx) -> Snapshot:
         row = await tx.fetch_one("directory_revision")
