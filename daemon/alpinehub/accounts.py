@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
@@ -37,8 +38,17 @@ async def add_account(
 
 async def list_accounts(store: Store) -> list[dict[str, object]]:
     """All logins with the codes of their hotels."""
-    rows = await store.read(lambda tx: tx.fetch_all("list_accounts"))
-    return [dict(row) for row in rows]
+
+    async def unit(tx: Tx) -> list[dict[str, object]]:
+        hotels: defaultdict[int, list[str]] = defaultdict(list)
+        for row in await tx.fetch_all("list_account_hotels"):
+            hotels[row["account_id"]].append(row["code"])
+        return [
+            {**row, "hotels": " ".join(hotels[row["id"]]) or None}
+            for row in await tx.fetch_all("list_accounts")
+        ]
+
+    return await store.read(unit)
 
 
 async def set_password(store: Store, name: str, password: str, *, keep_s: int = 0) -> None:
@@ -106,7 +116,9 @@ async def _grant(tx: Tx, account_id: int, hotel_id: int, *, from_now: bool) -> N
     when it begins, so also a version whose lock it waited for. A unit of work would not.
     """
     ids = {"account_id": account_id, "hotel_id": hotel_id}
-    hotel = await tx.fetch_one("lock_hotel", hotel_id=hotel_id)
+    # Until the end of the unit the hotel gets no other source: adding one locks this row, too, by
+    # its foreign key.
+    hotel = await tx.fetch_one("hotel_zone", hotel_id=hotel_id, lock=True)
     assert hotel is not None  # hotels are never deleted
     await tx.execute("lock_sources", hotel_id=hotel_id)
     from_at = tx.now_us if from_now else None

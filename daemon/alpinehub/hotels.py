@@ -150,7 +150,8 @@ async def change_hotel(store: Store, code: str, change: HotelChange) -> None:
 
     async def unit(tx: Tx) -> None:
         await require_hotel(tx, code)
-        row = await tx.fetch_one("lock_hotel_settings", code=code)
+        # Locked, because columns that are not changed are written again.
+        row = await tx.fetch_one("show_hotel", code=code, lock=True)
         assert row is not None  # hotels are never deleted
         columns = {name: change.columns.get(name, row[name]) for name in _COLUMNS}
         columns["report_email"] = columns["report_email"] or None

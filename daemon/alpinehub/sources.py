@@ -167,7 +167,8 @@ async def set_options(store: Store, hotel: str, name: str, options: Mapping[str,
 
     async def unit(tx: Tx) -> None:
         source_id = (await require_source(tx, hotel, name))["id"]
-        source = await tx.fetch_one("lock_options", id=source_id)
+        # Locked, because options that are not changed are written again.
+        source = await tx.fetch_one("source_options", id=source_id, lock=True)
         assert source is not None  # sources are never deleted
         written = write_options(source["kind"], options, source["options"])
         await tx.execute("set_options", id=source_id, options=written)

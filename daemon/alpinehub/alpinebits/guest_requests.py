@@ -261,8 +261,13 @@ def _encode_sent(sent: Sequence[Sent]) -> str:
 
 async def mark_unsent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None:
     """Undo the mark of versions that never left this machine, in the caller's unit of work."""
-    unsent = encode_list((one.reservation_id, one.version) for one in sent if not one.ever_sent)
-    await tx.execute("delivery_mark_unsent", account_id=recipient.account_id, unsent=unsent)
+    account_id = recipient.account_id
+    unsent = [
+        {"account_id": account_id, "reservation_id": one.reservation_id, "version": one.version}
+        for one in sent
+        if not one.ever_sent
+    ]
+    await tx.execute_many("delivery_mark_unsent", unsent)
 
 
 async def _mark_undeliverable(

@@ -38,7 +38,7 @@ async def _export(store: Store, customer: Customer) -> Document:
         linked = {one["id"] for rows in inbox.values() for one in rows}
         ids = encode_list(id_ for id_ in traces.inbox if id_ not in linked)
         own = {row["id"] for row in requests}
-        others = encode_list(one for one in traces.versions if one[0] not in own)
+        old = await tx.fetch_all("customer_versions_at", ids=encode_list(traces.versions))
         return {
             "customer": _plain(customer, leave=("hotel_id", "region", "phone_due")),
             "hashes": hashed,
@@ -54,9 +54,7 @@ async def _export(store: Store, customer: Customer) -> Document:
             ],
             "elsewhere": {
                 "inbox": [_plain(row) for row in await tx.fetch_all("customer_inbox_at", ids=ids)],
-                "versions": [
-                    _plain(row) for row in await tx.fetch_all("customer_versions_at", ids=others)
-                ],
+                "versions": [_plain(row) for row in old if row["reservation_id"] not in own],
                 "mails": len(traces.mails),
             },
         }

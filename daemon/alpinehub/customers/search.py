@@ -69,8 +69,8 @@ def _with_numbers(rows: Iterable[Row]) -> list[Customer]:
 async def _ids_by_number(store: Store, phone: str, hotels: Iterable[Row]) -> list[int]:
     """The ids of customers with this number, in any way of writing."""
     regions = {row["id"]: row["region"] for row in hotels}
-    tails = encode_list((id_, tail_of(phone)) for id_ in regions)
-    rows = await store.read(lambda tx: tx.fetch_all("customer_by_tails", tails=tails))
+    tail = tail_of(phone)
+    rows = await store.read(lambda tx: tx.fetch_all("customer_by_tail", tail=tail))
 
     def compare() -> list[int]:
         numbers = {id_: e164(phone, region) or phone for id_, region in regions.items()}

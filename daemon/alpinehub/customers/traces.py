@@ -155,8 +155,8 @@ class Traces:
 
     #: Ids of submissions.
     inbox: list[int] = field(default_factory=list)
-    #: Reservation and version.
-    versions: list[tuple[str, int]] = field(default_factory=list)
+    #: Ids of versions.
+    versions: list[int] = field(default_factory=list)
     #: Id, subject, text and HTML without the personal data.
     mails: list[tuple[int, str, str, str | None]] = field(default_factory=list)
 
@@ -190,11 +190,9 @@ def _find_in_inbox(rows: Sequence[Row], groups: Mapping[int, GroupMatcher]) -> l
     return found
 
 
-def _find_in_versions(
-    rows: Sequence[Row], groups: Mapping[int, GroupMatcher]
-) -> list[tuple[str, int]]:
+def _find_in_versions(rows: Sequence[Row], groups: Mapping[int, GroupMatcher]) -> list[int]:
     return [
-        (row["reservation_id"], row["version"])
+        row["id"]
         for row in rows
         if (group := groups.get(row["hotel_id"])) and group.is_named_in(row["data"].lower())
     ]

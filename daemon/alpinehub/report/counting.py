@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -76,12 +75,9 @@ async def read_missed_day(tx: Tx, hotel: Subject, day: date) -> MissedDay:
     bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
     [hours] = await tx.fetch_all("report_hours", **bounds)
     [sent] = await tx.fetch_all("report_deliveries", **bounds)
-    [received] = await tx.fetch_all(
-        "report_days", hotel_id=hotel.id, bounds=json.dumps([[from_at, until_at]])
-    )
     return MissedDay(
         day=day,
-        received=received["count"],
+        received=await _received(tx, hotel, day),
         **hours,
         **sent,
     )
@@ -113,7 +109,12 @@ async def _days(tx: Tx, hotel: Subject, last: date) -> tuple[DayCount, ...]:
     first = max(last.toordinal() - DAYS + 1, 1)
     days = [date.fromordinal(number) for number in range(first, last.toordinal() + 1)]
     days = [day for day in days if day.year >= 1970]
-    bounds = json.dumps([day_bounds(day, hotel.time_zone) for day in days])
-    rows = await tx.fetch_all("report_days", hotel_id=hotel.id, bounds=bounds)
-    counts = {int(row["number"]): int(row["count"]) for row in rows}
-    return tuple(DayCount(day=day, received=counts.get(at, 0)) for at, day in enumerate(days))
+    return tuple([DayCount(day=day, received=await _received(tx, hotel, day)) for day in days])
+
+
+async def _received(tx: Tx, hotel: Subject, day: date) -> int:
+    from_at, until_at = day_bounds(day, hotel.time_zone)
+    [row] = await tx.fetch_all(
+        "report_received", hotel_id=hotel.id, from_at=from_at, until_at=until_at
+    )
+    return int(row["count"])

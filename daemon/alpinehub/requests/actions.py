@@ -140,9 +140,7 @@ async def cancel_at_hotel(store: Store, request_id: str, *, by: str) -> ActionRe
 
 async def _hold(tx: Tx, request_id: str) -> Row:
     """The reservation; it and the grants of its hotel are locked until the end of the unit."""
-    row = await tx.fetch_one("requests_lock_source", id=request_id)
-    if row is not None:
-        row = await tx.fetch_one("requests_lock", id=request_id)
+    row = await tx.fetch_one("requests_hold", id=request_id, lock=True)
     if row is None:
         raise unknown(request_id)
     return row

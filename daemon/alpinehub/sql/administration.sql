@@ -31,6 +31,9 @@ WHERE id = :id
 -- name: get_hotel
 SELECT id, code, disabled_at FROM hotel WHERE code = :code
 
+-- name: hotel_zone
+SELECT id, time_zone FROM hotel WHERE id = :hotel_id
+
 -- name: lock_sources
 -- newest
 -- Until the end of the unit of work no reservation is added or changed: a unit that does so first locks
@@ -52,6 +55,13 @@ INSERT INTO account (name, password, created_at, changed_at)
 VALUES (:name, :password, :now, :now)
 ON CONFLICT (name) DO NOTHING
 RETURNING id
+
+-- name: list_accounts
+SELECT id, name, created_at, changed_at, disabled_at FROM account ORDER BY name
+
+-- name: list_account_hotels
+SELECT uh.account_id, h.code FROM account_hotel uh JOIN hotel h ON h.id = uh.hotel_id
+ORDER BY h.code
 
 -- name: get_account
 SELECT id, name, disabled_at FROM account WHERE name = :name
@@ -141,6 +151,9 @@ SET secret = :secret, fingerprint = :fingerprint, changed_at = :now, before_unti
     secret_before = CASE WHEN CAST(:until AS BIGINT) IS NULL THEN NULL ELSE secret END,
     fingerprint_before = CASE WHEN CAST(:until AS BIGINT) IS NULL THEN NULL ELSE fingerprint END
 WHERE id = :id
+
+-- name: source_options
+SELECT kind, options FROM source WHERE id = :id
 
 -- name: set_options
 UPDATE source SET options = :options WHERE id = :id

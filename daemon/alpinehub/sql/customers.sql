@@ -107,6 +107,17 @@ SELECT id, code, region, settings FROM hotel
 -- name: customer_ids_by_email
 SELECT c.id FROM hotel h JOIN customer c ON c.hotel_id = h.id AND c.email = :email
 
+-- name: customer_by_tail
+-- The customers of all hotels whose number ends with these digits.
+SELECT c.id, c.phone, c.country, c.hotel_id
+FROM hotel h JOIN customer c ON c.hotel_id = h.id AND c.phone_tail = :tail
+
+-- name: customer_ids_by_name
+-- Reads all customers: the only query that does.
+SELECT id FROM customer
+WHERE lower(first_name) LIKE lower(:pattern) ESCAPE '\' OR lower(last_name) LIKE lower(:pattern) ESCAPE '\'
+ORDER BY id DESC LIMIT :limit
+
 -- name: customer_read
 -- phone_e164: set by its reader (search.py).
 SELECT c.id, h.code AS hotel, c.hotel_id, h.region, c.email, c.phone, NULL AS phone_e164,
@@ -128,6 +139,11 @@ ORDER BY r.id
 -- name: customer_versions
 SELECT reservation_id, version, res_status, created_at, request_id, data FROM reservation_version
 WHERE reservation_id IN :ids[text]
+ORDER BY reservation_id, version
+
+-- name: customer_versions_at
+SELECT reservation_id, version, res_status, created_at, request_id, data FROM reservation_version
+WHERE id IN :ids[bigint]
 ORDER BY reservation_id, version
 
 -- name: customer_deliveries
@@ -171,7 +187,7 @@ FROM (SELECT id FROM reservation_version WHERE id > :after ORDER BY id LIMIT :li
 
 -- name: customer_scan_versions
 -- Versions that are not the newest; the newest belongs to the customer of its reservation.
-SELECT v.reservation_id, v.version, v.data, r.hotel_id
+SELECT v.id, v.data, r.hotel_id
 FROM reservation_version v JOIN reservation r ON r.id = v.reservation_id AND r.version > v.version
 WHERE v.id > :after AND v.id <= :last
 ORDER BY v.id

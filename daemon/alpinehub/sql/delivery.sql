@@ -65,3 +65,8 @@ UPDATE delivery
 SET undeliverable_code = :undeliverable_code, undeliverable_text = :undeliverable_text, undeliverable_at = coalesce(undeliverable_at, :now_us),
     rendered = NULL
 WHERE reservation_id = :reservation_id AND account_id = :account_id AND version = :version
+
+-- name: delivery_mark_unsent
+-- A push that did not leave this machine, of a version that was never sent before.
+UPDATE delivery SET ever_sent = 0
+WHERE reservation_id = :reservation_id AND account_id = :account_id AND version = :version

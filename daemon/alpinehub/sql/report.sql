@@ -28,6 +28,11 @@ FROM (SELECT coalesce(sum(duplicates), 0) AS duplicates, coalesce(sum(errors), 0
       FROM hotel_hour
       WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at) AS h
 
+-- name: report_received
+-- New reservations of a day, from the index alone.
+SELECT count(*) AS count FROM reservation
+WHERE hotel_id = :hotel_id AND created_at >= :from_at AND created_at < :until_at
+
 -- name: report_versions
 -- Versions of the day by ResStatus; the first one of a reservation is counted apart from later ones.
 SELECT v.res_status, CASE WHEN v.version = 1 THEN 1 ELSE 0 END AS is_first, count(*) AS count

@@ -13,6 +13,13 @@ FROM reservation r JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.s
 WHERE r.hotel_id = :hotel_id AND (r.created_at, r.id) < (:before_at, :before_id)
 ORDER BY r.created_at DESC, r.id DESC LIMIT :limit
 
+-- name: requests_hold
+-- To be read with a lock. That of the source excludes grants (lock_sources), and is taken first, as by a
+-- unit that makes a version: by the foreign key of the inbox.
+SELECT r.id, r.hotel_id, r.source_id, r.customer_id, r.version, r.status, r.erased_at
+FROM source s JOIN reservation r ON r.source_id = s.id
+WHERE r.id = :id
+
 -- name: requests_when
 SELECT created_at FROM reservation WHERE id = :id
 

@@ -92,7 +92,7 @@ async def _record(
 ) -> set[str]:
     """Record updates; returns the ids that are guest requests of these hotels."""
     ids = encode_list(sorted({one.id for one in updates}))
-    rows = await tx.fetch_all("status_find", ids=ids, account_id=recipient.account_id)
+    rows = await tx.fetch_all("status_find", ids=ids, account_id=recipient.account_id, lock=True)
     found = {row["reservation_id"]: row for row in rows if row["hotel_id"] in hotels}
     for name, row in found.items():
         zone = hotels[row["hotel_id"]].time_zone

@@ -27,25 +27,3 @@ CROSS JOIN LATERAL (
     SELECT * FROM customer
     WHERE hotel_id = (j.value ->> 0)::bigint AND phone_tail = j.value ->> 1 OFFSET 0) AS c
 GROUP BY c.hotel_id, c.phone_tail, c.phone, c.country
-
--- name: customer_by_tails
--- :tails is [[hotel, last digits], ...].
-SELECT c.id, c.phone, c.country, c.hotel_id
-FROM json_array_elements(:tails::json) AS j (value)
-CROSS JOIN LATERAL (
-    SELECT * FROM customer
-    WHERE hotel_id = (j.value ->> 0)::bigint AND phone_tail = j.value ->> 1 OFFSET 0) AS c
-
--- name: customer_ids_by_name
--- Reads all customers: the only query that does.
-SELECT id FROM customer
-WHERE first_name ILIKE :pattern ESCAPE '\' OR last_name ILIKE :pattern ESCAPE '\'
-ORDER BY id DESC LIMIT :limit
-
--- name: customer_versions_at
--- :ids is [[reservation, version], ...].
-SELECT v.reservation_id, v.version, v.res_status, v.created_at, v.request_id, v.data
-FROM json_array_elements(:ids::json) AS j (value)
-JOIN reservation_version v ON v.reservation_id = j.value ->> 0
-    AND v.version = (j.value ->> 1)::bigint
-ORDER BY v.reservation_id, v.version

@@ -31,14 +31,6 @@ CROSS JOIN LATERAL (
     SELECT * FROM reservation WHERE id = j.value ->> 0 OFFSET 0 FOR SHARE) AS r
 ON CONFLICT (reservation_id, account_id, version) DO NOTHING
 
--- name: delivery_mark_unsent
--- :unsent is [[reservation id, version], ...]: pushes that did not leave this machine, of what was
--- never sent before.
-UPDATE delivery d SET ever_sent = 0
-FROM json_array_elements(:unsent::json) AS j (value)
-WHERE d.reservation_id = j.value ->> 0 AND d.version = (j.value ->> 1)::integer
-  AND d.account_id = :account_id
-
 -- name: delivery_acknowledge
 -- :accepted is [[unique id type, reservation id], ...]. Each acknowledges, for this account, the
 -- newest version of that type and id that was sent to it, and none that was not.

@@ -25,11 +25,3 @@ WHERE r.hotel_id = :hotel_id AND r.created_at >= :from_at AND r.created_at < :un
       AND (o.created_at, o.id) < (r.created_at, r.id)
       AND (ov.data::json ->> 'arrival') = (v.data::json ->> 'arrival')
       AND (ov.data::json ->> 'departure') IS NOT DISTINCT FROM (v.data::json ->> 'departure'))
-
--- name: report_days
--- Number of new reservations on each of some local days, from the index alone.
-SELECT j.key - 1 AS number,
-       (SELECT count(*) FROM reservation r
-        WHERE r.hotel_id = :hotel_id
-          AND r.created_at >= CAST(j.value ->> 0 AS BIGINT) AND r.created_at < CAST(j.value ->> 1 AS BIGINT)) AS count
-FROM json_array_elements(CAST(:bounds AS json)) WITH ORDINALITY AS j (value, key)

@@ -15,17 +15,3 @@ FROM (SELECT DISTINCT reservation_id AS id FROM open WHERE reservation_id < :bef
 JOIN reservation r ON r.id = o.id
 JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
 ORDER BY r.id DESC
-
--- name: requests_lock_source
--- newest
--- The lock that the inbox's foreign key takes when a version is made: see lock_sources.
-SELECT s.id FROM source s JOIN reservation r ON r.source_id = s.id WHERE r.id = :id
-FOR KEY SHARE OF s
-
--- name: requests_lock
--- newest
--- Without a join: after it has waited for a unit that makes a version, a join by the version would
--- look for the old number and return no row.
-SELECT id, hotel_id, source_id, customer_id, version, status, erased_at FROM reservation
-WHERE id = :id
-FOR NO KEY UPDATE

@@ -17,22 +17,3 @@ SELECT c.hotel_id, c.phone_tail, c.phone, c.country, count(*) AS customers,
 FROM json_each(:tails) j
 JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone_tail = j.value ->> 1
 GROUP BY c.hotel_id, c.phone_tail, c.phone, c.country
-
--- name: customer_by_tails
--- :tails is [[hotel, last digits], ...].
-SELECT c.id, c.phone, c.country, c.hotel_id
-FROM json_each(:tails) j
-JOIN customer c ON c.hotel_id = j.value ->> 0 AND c.phone_tail = j.value ->> 1
-
--- name: customer_ids_by_name
--- Reads all customers: the only query that does.
-SELECT id FROM customer
-WHERE first_name LIKE :pattern ESCAPE '\' OR last_name LIKE :pattern ESCAPE '\'
-ORDER BY id DESC LIMIT :limit
-
--- name: customer_versions_at
--- :ids is [[reservation, version], ...].
-SELECT v.reservation_id, v.version, v.res_status, v.created_at, v.request_id, v.data
-FROM json_each(:ids) j
-JOIN reservation_version v ON v.reservation_id = j.value ->> 0 AND v.version = j.value ->> 1
-ORDER BY v.reservation_id, v.version

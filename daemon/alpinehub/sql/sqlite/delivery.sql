@@ -21,14 +21,6 @@ FROM json_each(:sent) j JOIN reservation r ON r.id = j.value ->> 0
 WHERE true
 ON CONFLICT (reservation_id, account_id, version) DO NOTHING
 
--- name: delivery_mark_unsent
--- :unsent is [[reservation id, version], ...]: pushes that did not leave this machine, of what was
--- never sent before.
-UPDATE delivery SET ever_sent = 0
-FROM json_each(:unsent) j
-WHERE delivery.reservation_id = j.value ->> 0 AND delivery.version = j.value ->> 1
-  AND delivery.account_id = :account_id
-
 -- name: delivery_acknowledge
 -- :accepted is [[unique id type, reservation id], ...]. Each acknowledges, for this account, the
 -- newest version of that type and id that was sent to it, and none that was not.

@@ -25,11 +25,3 @@ WHERE r.hotel_id = :hotel_id AND r.created_at >= :from_at AND r.created_at < :un
       AND (o.created_at, o.id) < (r.created_at, r.id)
       AND (ov.data ->> '$.arrival') = (v.data ->> '$.arrival')
       AND (ov.data ->> '$.departure') IS (v.data ->> '$.departure'))
-
--- name: report_days
--- Number of new reservations on each of some local days, from the index alone.
-SELECT j.key AS number,
-       (SELECT count(*) FROM reservation r
-        WHERE r.hotel_id = :hotel_id
-          AND r.created_at >= j.value ->> 0 AND r.created_at < j.value ->> 1) AS count
-FROM json_each(:bounds) j

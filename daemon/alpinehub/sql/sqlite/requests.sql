@@ -15,10 +15,3 @@ FROM (SELECT DISTINCT reservation_id AS id FROM open WHERE reservation_id < :bef
 JOIN reservation r ON r.id = o.id
 JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
 ORDER BY r.id DESC
-
--- name: requests_lock_source
-SELECT source_id FROM reservation WHERE id = :id
-
--- name: requests_lock
-SELECT id, hotel_id, source_id, customer_id, version, status, erased_at FROM reservation
-WHERE id = :id
