@@ -155,8 +155,10 @@ def fill(
         print(f"    {table}: {time.monotonic() - begin:.1f} s", flush=True)
     for party in parties:
         for account in party.users:
-            contact = f"{account}, {party.hotel_id}, '2022-10', 'load', {now_us}, {now_us}"
+            contact = f"{account}, {party.hotel_id}, {now_us}, {now_us}"
             columns = ", ".join(_COLUMNS["contact"].split())
+            if received:
+                columns, contact = f"{columns}, protocol", f"{contact}, ''"
             run(f"INSERT INTO contact ({columns}) VALUES ({contact})")
 
 

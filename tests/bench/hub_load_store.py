@@ -43,7 +43,7 @@ _COLUMNS = {
     "delivery": "reservation_id account_id version hotel_id unique_id_type waiting"
     " sent_at ever_sent acked_at",
     "reservation_event": "reservation_id version event account_id at request_id",
-    "contact": "account_id hotel_id protocol client_id polled_at acked_at",
+    "contact": "account_id hotel_id polled_at acked_at",
 }
 
 
@@ -237,7 +237,7 @@ class _Rows:
     def add_contacts(self, hotel: Party, now_us: int) -> None:
         """Its software came just now."""
         for account_id in hotel.users:
-            contact = (account_id, hotel.hotel_id, "2022-10", "load", now_us, now_us)
+            contact = (account_id, hotel.hotel_id, now_us, now_us)
             self._rows["contact"].append(contact)
 
 

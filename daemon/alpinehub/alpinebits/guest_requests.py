@@ -358,15 +358,11 @@ async def note_poll(ctx: Context, recipient: Recipient, hotel_id: int) -> None:
 async def note_contact(
     tx: Tx, recipient: Recipient, hotel_id: int, *, polled: bool = False, acked: bool = False
 ) -> None:
-    """Record a client account's last contact, protocol version and client id, in the caller's unit
-    of work.
-    """
+    """Record a client account's last contact, in the caller's unit of work."""
     await tx.write(
         "contact_note",
         account_id=recipient.account_id,
         hotel_id=hotel_id,
-        protocol=recipient.protocol.name,
-        client_id=recipient.client_id or None,
         polled_at=tx.now_us if polled else None,
         acked_at=tx.now_us if acked else None,
     )

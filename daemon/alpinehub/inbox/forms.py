@@ -17,8 +17,8 @@ _HOUR_US = 3_600_000_000
 _encode = msgspec.json.Encoder().encode
 
 
-async def see_form(ctx: Context, row: Row, shape: FormShape) -> int | None:
-    """Store a shape if it is new; returns its id, None if the form has too many of them.
+async def see_form(ctx: Context, row: Row, shape: FormShape) -> None:
+    """Store a shape if it is new, unless the form has too many of them.
 
     The alert is sent before the shape is stored, so that a crash does not lose it.
     """
@@ -30,19 +30,19 @@ async def see_form(ctx: Context, row: Row, shape: FormShape) -> int | None:
         at: int = row["received_at"]
         if at - same["last_seen_at"] > _HOUR_US:
             await ctx.store.run(lambda tx: tx.execute("inbox_form_seen", id=same["id"], at=at))
-        return int(same["id"])
+        return
     if len(known) >= MAX_SHAPES:
-        return None
+        return
     if changed := form_change(shape.names, [_names(one["fields"]) for one in known]):
         _alert(ctx, row, changed)
-    return await ctx.store.run(lambda tx: _add(tx, row, shape))
+    await ctx.store.run(lambda tx: _add(tx, row, shape))
 
 
-async def _add(tx: Tx, row: Row, shape: FormShape) -> int | None:
+async def _add(tx: Tx, row: Row, shape: FormShape) -> None:
     row_count = await tx.fetch_one("inbox_form_count", source_id=row["source_id"])
     if row_count is None or row_count["known"] >= MAX_OF_SOURCE:
-        return None
-    added = await tx.fetch_one(
+        return
+    await tx.execute(
         "inbox_form_add",
         source_id=row["source_id"],
         form_key=shape.form_key,
@@ -50,7 +50,6 @@ async def _add(tx: Tx, row: Row, shape: FormShape) -> int | None:
         fields=_encode(shape.fields).decode(),
         at=row["received_at"],
     )
-    return None if added is None else int(added["id"])
 
 
 def _names(fields: str) -> frozenset[str]:

@@ -72,16 +72,10 @@ async def settle(
     if row is None or row["kind"] not in mappings.OF_KIND or not can_settle(row["state"], force):
         return None
     found, mapping = interpreted(row, accept=bool(accepted_by))
-    form_id = None
     if not isinstance(found, Ignored) and found.shape is not None:
-        form_id = await see_form(ctx, row, found.shape)
+        await see_form(ctx, row, found.shape)
     settling = _Settling(
-        row=row,
-        found=found,
-        mapping=mapping,
-        form_id=form_id,
-        force=force,
-        accepted_by=accepted_by,
+        row=row, found=found, mapping=mapping, force=force, accepted_by=accepted_by
     )
     for _ in range(RUNS):
         try:
@@ -147,7 +141,6 @@ class _Settling(Struct, frozen=True, kw_only=True):
     row: Row
     found: Mapped | Unmapped | Ignored
     mapping: FieldMapping
-    form_id: int | None
     force: bool
     accepted_by: str
 
@@ -191,7 +184,7 @@ class _Settling(Struct, frozen=True, kw_only=True):
         )
 
     async def _write(self, tx: Tx, state: str, **said: str | None) -> str:
-        await _write(tx, self.row["id"], state, form_id=self.form_id, **said)
+        await _write(tx, self.row["id"], state, **said)
         return state
 
     async def _note(self, tx: Tx, result: StoreResult, found: Mapped) -> None:
@@ -257,7 +250,6 @@ async def _write(
     error: str | None = None,
     reservation_id: str | None = None,
     external_id: str | None = None,
-    form_id: int | None = None,
 ) -> None:
     await tx.write(
         "inbox_settle",
@@ -267,7 +259,6 @@ async def _write(
         error=error,
         reservation_id=reservation_id,
         external_id=external_id,
-        form_id=form_id,
         now=tx.now_us,
     )
 

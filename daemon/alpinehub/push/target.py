@@ -97,7 +97,6 @@ async def set_target(
             secret=sealed,
             protocol=protocol,
             gzip=int(gzip),
-            now_us=tx.now_us,
         )
         await tx.execute("bump_directory")
         await wake(tx, account_id=account_id, force=True)

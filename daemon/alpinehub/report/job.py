@@ -71,13 +71,7 @@ async def send_report(ctx: Context, scope: str, period: str) -> None:
         if report is not None:
             await _send(tx, to, report, figures.days, message_id(hotel, day))
         for one in (*(missed.day for missed in figures.missed), day):
-            await tx.execute(
-                "note_report",
-                day=one.isoformat(),
-                hotel_id=hotel.id,
-                recipients=len(to),
-                now_us=tx.now_us,
-            )
+            await tx.execute("note_report", day=one.isoformat(), hotel_id=hotel.id)
 
     await ctx.store.run(unit)
     if not to:

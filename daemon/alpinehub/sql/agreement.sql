@@ -4,15 +4,13 @@
 SELECT protocol, capabilities FROM handshake WHERE account_id = :account_id
 
 -- name: agreement_set
-INSERT INTO handshake (account_id, protocol, capabilities, at)
-VALUES (:account_id, :protocol, :capabilities, :now_us)
-ON CONFLICT (account_id, protocol) DO UPDATE SET
-    capabilities = excluded.capabilities, at = excluded.at
+INSERT INTO handshake (account_id, protocol, capabilities)
+VALUES (:account_id, :protocol, :capabilities)
+ON CONFLICT (account_id, protocol) DO UPDATE SET capabilities = excluded.capabilities
 
 -- name: contact_note
-INSERT INTO contact (account_id, hotel_id, protocol, client_id, polled_at, acked_at)
-VALUES (:account_id, :hotel_id, :protocol, :client_id, :polled_at, :acked_at)
+INSERT INTO contact (account_id, hotel_id, polled_at, acked_at)
+VALUES (:account_id, :hotel_id, :polled_at, :acked_at)
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET
-    protocol = excluded.protocol, client_id = excluded.client_id,
     polled_at = coalesce(excluded.polled_at, contact.polled_at),
     acked_at = coalesce(excluded.acked_at, contact.acked_at)

@@ -9,7 +9,7 @@ RETURNING id
 -- plan: kept
 -- A submission with all data needed to interpret it.
 SELECT i.id, i.source_id, i.external_id, i.received_at, i.headers, i.body, i.state, i.outcome,
-    i.error, i.reservation_id, i.form_id, i.handled_at, i.request_id, s.kind, s.name AS source,
+    i.error, i.reservation_id, i.handled_at, i.request_id, s.kind, s.name AS source,
     s.mapping, s.options, h.id AS hotel_id, h.code AS hotel, h.name AS hotel_name, h.time_zone,
     h.language, h.region
 FROM inbox i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id
@@ -18,7 +18,7 @@ WHERE i.id = :id
 -- name: inbox_settle
 UPDATE inbox
 SET state = :state, outcome = :outcome, error = :error, reservation_id = :reservation_id,
-    external_id = :external_id, form_id = :form_id, handled_at = :now
+    external_id = :external_id, handled_at = :now
 WHERE id = :id
 
 -- name: inbox_forms
@@ -33,7 +33,6 @@ SELECT count(*) AS known FROM form WHERE source_id = :source_id
 INSERT INTO form (source_id, form_key, shape, fields, first_seen_at, last_seen_at)
 VALUES (:source_id, :form_key, :shape, :fields, :at, :at)
 ON CONFLICT (source_id, form_key, shape) DO UPDATE SET last_seen_at = excluded.last_seen_at
-RETURNING id
 
 -- name: inbox_form_seen
 UPDATE form SET last_seen_at = :at WHERE id = :id

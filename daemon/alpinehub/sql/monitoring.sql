@@ -2,8 +2,7 @@
 
 -- name: monitoring_note
 -- Hotel software that never polled has no row yet.
-INSERT INTO contact (account_id, hotel_id, protocol, stale_at)
-VALUES (:account_id, :hotel_id, '', :stale_at)
+INSERT INTO contact (account_id, hotel_id, stale_at) VALUES (:account_id, :hotel_id, :stale_at)
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET stale_at = excluded.stale_at
 
 -- name: monitoring_contacts
@@ -11,7 +10,7 @@ ON CONFLICT (account_id, hotel_id) DO UPDATE SET stale_at = excluded.stale_at
 -- waiting version, not of its request, which may be older; the first 20 that wait are enough for it.
 SELECT uh.account_id, uh.hotel_id, CASE WHEN coalesce(h.enabled_at, 0) > coalesce(u.enabled_at, 0) THEN h.enabled_at
             ELSE coalesce(u.enabled_at, 0) END AS enabled_at,
-       c.polled_at, c.acked_at, c.stale_at,
+       c.polled_at, c.stale_at,
        CASE WHEN p.account_id IS NULL THEN 0 ELSE 1 END AS is_pushed,
        (SELECT count(*) FROM delivery d  -- as in waiting_delivery, by two indexes and few rows
         WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1)

@@ -50,12 +50,11 @@ SET due_at = :due_at, failures = :failures, last_error = :last_error,
 WHERE account_id = :account_id AND hotel_id = :hotel_id
 
 -- name: push_set_target
-INSERT INTO push_target (account_id, url, login, secret, protocol, gzip, changed_at)
-VALUES (:account_id, :url, :login, :secret, :protocol, :gzip, :now_us)
+INSERT INTO push_target (account_id, url, login, secret, protocol, gzip)
+VALUES (:account_id, :url, :login, :secret, :protocol, :gzip)
 ON CONFLICT (account_id) DO UPDATE SET
     url = excluded.url, login = excluded.login, secret = excluded.secret,
-    protocol = excluded.protocol, gzip = excluded.gzip, changed_at = excluded.changed_at,
-    disabled_at = NULL
+    protocol = excluded.protocol, gzip = excluded.gzip, disabled_at = NULL
 
 -- name: push_set_disabled
 UPDATE push_target SET disabled_at = :disabled_at WHERE account_id = :account_id

@@ -80,8 +80,7 @@ GROUP BY u.id, u.name, c.polled_at, c.acked_at, p.pushed_at, p.failures ORDER BY
 SELECT hotel_id, day FROM daily_report WHERE day >= :first_day
 
 -- name: note_report
-INSERT INTO daily_report (day, hotel_id, recipients, made_at)
-VALUES (:day, :hotel_id, :recipients, :now_us)
+INSERT INTO daily_report (day, hotel_id) VALUES (:day, :hotel_id)
 ON CONFLICT (day, hotel_id) DO NOTHING
 
 -- name: report_hours

@@ -56,8 +56,8 @@ async def contact(hub: Hub, **times: int | None) -> None:
     values = {"polled_at": None, "acked_at": None, **times}
     await write(
         hub,
-        "INSERT INTO contact (account_id, hotel_id, protocol, polled_at, acked_at)"
-        " SELECT u.id, h.id, '2024-10', CAST(? AS BIGINT), CAST(? AS BIGINT)"
+        "INSERT INTO contact (account_id, hotel_id, polled_at, acked_at)"
+        " SELECT u.id, h.id, CAST(? AS BIGINT), CAST(? AS BIGINT)"
         " FROM account u, hotel h WHERE true"
         " ON CONFLICT (account_id, hotel_id) DO UPDATE SET polled_at = excluded.polled_at",
         *values.values(),
@@ -117,8 +117,8 @@ async def test_software_that_is_brought_everything_is_missed_by_what_waits(
     tmp_path: Path, alerts: Alerts
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        target = "INSERT INTO push_target (account_id, url, login, secret, protocol, gzip,"
-        await write(hub, f"{target} changed_at) VALUES (1, '', '', ?, '2024-10', 0, 0)", b"")
+        target = "INSERT INTO push_target (account_id, url, login, secret, protocol, gzip)"
+        await write(hub, f"{target} VALUES (1, '', '', ?, '2024-10', 0)", b"")
         await contact(hub, polled_at=hub.ctx.now_us())
         later(hub, 25)
         assert await passed(hub, alerts) == []

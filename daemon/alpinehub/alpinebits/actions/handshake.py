@@ -100,11 +100,7 @@ async def _store_agreed(ctx: Context, account_id: int, common: Common) -> None:
     async def unit(tx: Tx) -> None:
         for version, text in sorted(news.items()):
             await tx.write(
-                "agreement_set",
-                account_id=account_id,
-                protocol=version,
-                capabilities=text,
-                now_us=tx.now_us,
+                "agreement_set", account_id=account_id, protocol=version, capabilities=text
             )
 
     if news:

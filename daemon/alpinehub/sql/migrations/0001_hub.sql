@@ -170,7 +170,6 @@ CREATE TABLE inbox (
     request_id TEXT NOT NULL,
     -- The result: new, changed, duplicate, test, spam. NULL: not interpreted yet.
     outcome TEXT,
-    form_id {bigint},                     -- the shape that the form had
     handled_at {bigint}                   -- when state and outcome were decided
 ){strict};
 CREATE INDEX inbox_open ON inbox (state, id) WHERE state IN ('received', 'review');
@@ -270,8 +269,6 @@ CREATE TABLE hour_change (
 CREATE TABLE daily_report (
     day {text} NOT NULL,      -- the hotel's local day, YYYY-MM-DD
     hotel_id {bigint} NOT NULL REFERENCES hotel (id),
-    recipients INTEGER NOT NULL,        -- how many; 0: none were configured
-    made_at {bigint} NOT NULL,
     PRIMARY KEY (day, hotel_id)
 ){keyed};
 
@@ -291,8 +288,6 @@ CREATE TABLE form (
 CREATE TABLE contact (
     account_id {bigint} NOT NULL{ REFERENCES account (id)|},
     hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
-    protocol {text} NOT NULL, -- of the last contact
-    client_id TEXT,
     polled_at {bigint},
     acked_at {bigint},
     stale_at {bigint},                    -- when the operator was alerted that it does not poll
@@ -304,7 +299,6 @@ CREATE TABLE handshake (
     account_id {bigint} NOT NULL{ REFERENCES account (id)|},
     protocol {text} NOT NULL,
     capabilities TEXT NOT NULL,         -- JSON {action: [support, ...]}
-    at {bigint} NOT NULL,
     PRIMARY KEY (account_id, protocol)
 ){keyed};
 
@@ -316,7 +310,6 @@ CREATE TABLE push_target (
     secret {bytes} NOT NULL,              -- sealed with the master key
     protocol {text} NOT NULL,
     gzip INTEGER NOT NULL CHECK (gzip IN (0, 1)), -- bodies are sent compressed
-    changed_at {bigint} NOT NULL,
     disabled_at {bigint}
 ){keyed};
 
