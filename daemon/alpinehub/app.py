@@ -10,7 +10,7 @@ from alpinehub.hotels import is_time_zone, list_hotels
 from alpinehub.inbox.processing import settle_or_review
 from alpinehub.monitoring import watch
 from alpinehub.push import delivery, schedule, target
-from alpinehub.report.job import RENDER, due_portfolio, due_reports, send_portfolio, send_report
+from alpinehub.report.job import due_portfolio, due_reports, send_portfolio, send_report
 from alpinehub.settings import HubSettings
 from alpinehub.sources import describe_closed, sealed_elsewhere
 from alpinehub.webhooks import form, form_limit, generic, google, wix
@@ -26,7 +26,6 @@ PUSHED_AT_ONCE = 64
 app = App("alpinehub")
 app.migrations("alpinehub.sql")
 app.queries("alpinehub.sql")
-app.command(RENDER, at="alpinehub.report.writing:render")
 app.command(READ_LARGE, at="alpinehub.alpinebits.large:read_large")
 app.command(CONVERT_LARGE, at="alpinehub.alpinebits.large:convert_large")
 

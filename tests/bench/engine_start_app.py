@@ -16,7 +16,7 @@ NOTES = "BENCH_NOTES"
 
 app = App("bench")
 # A child and the pool start, too, as the hub's do; what they import is as little as the hub's.
-app.command("render_report", at="alpinehub.report.writing:render")
+app.command("read_message", at="alpinehub.alpinebits.large:read_large")
 
 
 @app.on("bench.start", concurrency=16)

@@ -14,7 +14,6 @@ from tests.host.package import Packages, install
 
 from cordata import events
 
-STORE = "/var/lib/cordata/cordata.db"
 WORKERS = [f"worker@{n}.service" for n in range(4)]
 _APP = """
     import mmap
@@ -49,6 +48,10 @@ _DECLARED = """
     app = App("pooled")
     for name in ("echo", "whoami", "nest", "leave_one_behind", "make_code"):
         app.command(name, at=f"pooled_commands:{name}")
+
+    @app.job("ask")
+    async def ask(ctx, scope, period):
+        await ctx.pool.execute("echo", period, timeout=30)
 """
 #: Calls until it is told to end; prints how many, the longest, and each error.
 _CALLER = """
@@ -107,33 +110,25 @@ def children(host: Host) -> dict[str, int]:
     }
 
 
+def calls(host: Host) -> int:
+    """How many the children have run."""
+    return sum(child["calls"] for one in status(host)["workers"] for child in one["children"])
+
+
 def call(host: Host, *arguments: str) -> Any:
     return json.loads(host.run("cordata", "call", *arguments).stdout)
-
-
-def test_daily_report_is_rendered_by_the_pool_when_its_timer_elapses(hub: Host) -> None:
-    wait_for(lambda: len(children(hub)) == 4, what="the hub's children")
-    edit = 's/^\\[alpinehub\\]$/&\\nreport_to = ["boss@example.com"]/'
-    hub.run("sed", "-i", edit, "/etc/cordata/conf.d/alpinehub.toml")
-    age = f"UPDATE hotel SET created_at = created_at - {2 * 86_400_000_000}"
-    hub.sh(f'sqlite3 {STORE} ".timeout 5000" "{age}"')
-    cursor = hub.cursor()
-    hub.systemctl("stop", "daily-report.timer")
-    hub.sh("touch -d '2 days ago' /var/lib/systemd/timers/stamp-daily-report.timer")
-    hub.systemctl("start", "daily-report.timer")
-    ran = ["UNIT=daily-report.service", "JOB_TYPE=start", "JOB_RESULT=done"]
-    wait_for(lambda: hub.journal(*ran, since=cursor), what="the job")
-    mails = int(hub.sh(f"sqlite3 -readonly {STORE} 'SELECT count(*) FROM mail'"))
-    calls = [child["calls"] for one in status(hub)["workers"] for child in one["children"]]
-    assert mails in (1, 2) and sum(calls) == mails
-    said = hub.journal("_SYSTEMD_UNIT=daily-report.service", since=cursor)
-    assert [entry["MESSAGE"] for entry in said if int(entry["PRIORITY"]) <= 4] == []
 
 
 def test_children_live_in_the_control_groups_of_their_workers(pooled: Host) -> None:
     for name, pid in children(pooled).items():
         assert f"worker@{name}.service" in pooled.sh(f"cat /proc/{pid}/cgroup")
     assert call(pooled, "echo", "--json", '{"a": [1, 2]}') == {"a": [1, 2]}
+
+
+def test_job_calls_the_pool_under_the_units_rules(pooled: Host) -> None:
+    before = calls(pooled)
+    pooled.systemctl("start", "job@ask")
+    assert calls(pooled) == before + 1
 
 
 def test_nested_call_is_refused_under_the_units_rules_when_no_child_is_free(pooled: Host) -> None:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from time import monotonic
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Struct
@@ -23,9 +25,14 @@ from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.reader import Reader, Reading, read_here
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.models import Account
-from alpinehub.pooled import in_the_pool
 from cordata import Context, PoolError, fields
-from cordata.errors import ChildCrashed, CommandPoisoned
+from cordata.errors import (
+    ChildCrashed,
+    CommandPoisoned,
+    DeadlineExceeded,
+    PoolUnavailable,
+    QueueTimeout,
+)
 
 T = TypeVar("T")
 
@@ -35,6 +42,10 @@ THREAD_BYTES, POOL_BYTES = 64 * 1024, 256 * 1024
 #: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s; after this time the document is
 #: processed in this process.
 POOL_TIMEOUT_S = 8.0
+#: Seconds without calls after the pool did not answer in time, so that not every call waits.
+_AWAY_S = 60.0
+#: Pool client -> monotonic time until which the pool is not called.
+_away_until: WeakKeyDictionary[object, float] = WeakKeyDictionary()
 
 #: Errors of one message that are logged; the response has more of them.
 _LOGGED = 5
@@ -121,7 +132,7 @@ async def in_a_child(
     child: it would probably kill this worker, too.
     """
     try:
-        return await in_the_pool(call.ctx, command, payload, timeout_s=POOL_TIMEOUT_S, type=type)
+        return await _in_the_pool(call.ctx, command, payload, type=type)
     except ChildCrashed:
         raise TransportError(500, "the request cannot be processed") from None
     except CommandPoisoned:
@@ -131,6 +142,21 @@ async def in_a_child(
         text = "a large %s is processed in the worker, not by the pool (%s)"
         _log.warning(text, what, error.code)
         return None
+
+
+async def _in_the_pool(ctx: Context, command: str, payload: object, *, type: type[T]) -> T:
+    """The result of a command, which is idempotent. Raises: PoolError."""
+    pool = ctx.pool
+    if monotonic() < _away_until.get(pool, 0.0):
+        raise PoolUnavailable("it did not answer a moment ago")
+    try:
+        result: T = await pool.execute(
+            command, payload, timeout=POOL_TIMEOUT_S, idempotent=True, type=type
+        )
+    except (PoolUnavailable, DeadlineExceeded, QueueTimeout):
+        _away_until[pool] = monotonic() + _AWAY_S
+        raise
+    return result
 
 
 def respond(call: Call, root: str, outcome: Outcome, inside: str = "") -> bytes:

@@ -9,23 +9,18 @@ from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from alpinehub.hotels import addresses_of
-from alpinehub.pooled import in_the_pool
 from alpinehub.report.chart import png
 from alpinehub.report.counting import read_figures, read_hotels, read_missed_day
 from alpinehub.report.day import MAX_DAYS, due_days
 from alpinehub.report.figures import DayCount, Figures, MissedDay, Subject
 from alpinehub.report.portfolio import Portfolio, read_portfolio, write_portfolio
 from alpinehub.report.writing import PICTURE, Report, write
-from cordata import Context, InlineImage, PermanentError, PoolError, Tx, from_us
+from cordata import Context, InlineImage, PermanentError, Tx, from_us
 
 #: Days whose bounds can be computed.
 _YEARS = range(1970, 9999)
 #: If more are due for a hotel, only the last is sent, with the other days in a table.
 MAX_REPORTS = 2
-#: Name of the command `alpinehub.report.writing.render`.
-RENDER = "render_report"
-#: Rendering takes milliseconds: the rest is for a pool that is busy or starts.
-RENDER_TIMEOUT_S = 10.0
 
 
 async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
@@ -65,7 +60,7 @@ async def send_report(ctx: Context, scope: str, period: str) -> None:
     figures = replace(figures, missed=await _read_missed(ctx, figures.hotel, figures.day))
     hotel, day = figures.hotel, figures.day
     to = addresses_of(hotel.report_email, *ctx.settings["alpinehub"].report_to)
-    report = await render(ctx, figures) if to else None
+    report = write(figures) if to else None
 
     async def unit(tx: Tx) -> None:
         if report is not None:
@@ -76,22 +71,6 @@ async def send_report(ctx: Context, scope: str, period: str) -> None:
     await ctx.store.run(unit)
     if not to:
         ctx.log.info("no daily report of %s for hotel %s: it has no recipients", period, scope)
-
-
-async def render(ctx: Context, figures: Figures, *, timeout_s: float = RENDER_TIMEOUT_S) -> Report:
-    """Render a report in a child of the pool, or in this process if the pool fails, so that it is
-    not late.
-
-    Raises: what the templates raise.
-    """
-    try:
-        return await in_the_pool(ctx, RENDER, figures, timeout_s=timeout_s, type=Report)
-    except PoolError as error:  # only its code: the message may quote personal data
-        ctx.log.warning(
-            "daily report of %s for hotel %s: the pool failed (%s), rendering in this process",
-            *(figures.day, figures.hotel.code, error.code),
-        )
-    return write(figures)
 
 
 async def _read_missed(ctx: Context, hotel: Subject, day: date) -> tuple[MissedDay, ...]:

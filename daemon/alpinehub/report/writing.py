@@ -34,11 +34,6 @@ class Report:
     html: str
 
 
-def render(payload: Any, session: Any) -> Report:
-    """The command `render_report`: `write`, in a child of the pool."""
-    return write(msgspec.convert(payload, Figures))
-
-
 def write(figures: Figures, *, picture: bool = True) -> Report:
     """The report in the hotel's language and time zone.
 
@@ -161,7 +156,7 @@ def plain(text: object) -> str:
 @cache
 def templates() -> Environment:
     """The templates of all reports."""
-    # Imported here: only the process that renders needs jinja2, in most cases a child.
+    # Imported here: only the process that renders needs jinja2.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     found = Environment(

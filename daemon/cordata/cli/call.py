@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     epilog="""Examples:
 
 \b
-  cordata call render_report --json '{"hotel": "DEMO"}'
+  cordata call render --json '{"room": "7"}'
   cordata call validate --file push.json --timeout 5 --idempotent
   jq .order basket.json | cordata call price --file - --session 3f2a
   cordata call export --json '{"year": 2026}' --stream

@@ -11,6 +11,7 @@ import pytest
 from tests.contract.pool.running import running
 from tests.integration.alpinebits.hub import Hub, notif_report_rq, open_hub, open_worker
 from tests.integration.alpinebits.test_inventory import BASIC, content_rq, info_rq
+from tests.integration.cli.command import python
 
 from alpinehub.alpinebits import call
 from alpinehub.alpinebits.call import POOL_BYTES
@@ -104,3 +105,11 @@ async def test_stored_content_that_kills_is_not_converted_here(tmp_path: Path) -
             answers = [await hub.post("u1", action, info_rq()) for _ in range(2)]
             assert [one.status_code for one in answers] == [500, 503]
             assert all(one.text.startswith("ERROR:") for one in answers)
+
+
+def test_module_of_the_commands_imports_neither_store_nor_xml() -> None:
+    code = "import sys, alpinehub.alpinebits.large; print(*sys.modules)"
+    imported = set(python("-c", code).stdout.split())
+    assert "alpinehub.alpinebits.grammar" in imported
+    heavy = {"jinja2", "lxml", "sqlite3", "asyncio", "cordata.store", "cordata.app", "starlette"}
+    assert not heavy & imported

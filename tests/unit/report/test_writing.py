@@ -13,7 +13,7 @@ from tests.unit.report.golden import HOSTILE, check_golden, check_harmless
 from alpinehub.report.figures import DayCount, Figures, SourceCount, Subject, Waiting
 from alpinehub.report.job import message_id
 from alpinehub.report.texts import words_in
-from alpinehub.report.writing import render, to_json, write
+from alpinehub.report.writing import to_json, write
 
 HOTEL = Subject(
     id=7,
@@ -138,10 +138,6 @@ def test_json_holds_every_figure() -> None:
     assert told["day"] == "2026-01-02"
     assert told["waiting"][0]["count"] == 4
     assert (told["requests"], told["rejected"]) == (3, 15)
-
-
-def test_report_is_the_same_when_its_figures_were_json_meanwhile() -> None:
-    assert render(json.loads(to_json(FIGURES)), None) == write(FIGURES)
 
 
 def test_message_id_is_the_hotels_and_the_days() -> None:
