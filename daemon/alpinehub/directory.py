@@ -120,8 +120,7 @@ async def read_snapshot(tx: Tx, revision: int) -> Snapshot:
 
 
 def _hotel(row: Row) -> Hotel:
-    """A hotel; with default settings if its own cannot be read, so that other hotels still work."""
-    settings = _decoded(row["settings"], Settings, f"the settings of hotel {row['code']}")
+    settings = settings_of(row["settings"], row["code"])
     return Hotel(**{**row, "settings": settings, "pushed": bool(row["pushed"])})
 
 
@@ -156,6 +155,13 @@ def source_of(row: Row, hotel: Hotel) -> Source:
         before=before,
         options=options_of(row["options"], row["name"]),
     )
+
+
+def settings_of(text: str | None, code: str) -> Settings:
+    """The settings of a hotel as they are stored; the defaults if they cannot be read, so that
+    other hotels still work.
+    """
+    return _decoded(text, Settings, f"the settings of hotel {code}")
 
 
 def options_of(text: str | None, name: str) -> Options:

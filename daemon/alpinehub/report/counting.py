@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING
 
-import msgspec
-
-from alpinehub.models import Settings
+from alpinehub.directory import settings_of
 from alpinehub.report.day import day_bounds
 from alpinehub.report.figures import DayCount, Figures, MissedDay, SourceCount, Subject, Waiting
-
-if TYPE_CHECKING:
-    from cordata import Row, Tx
+from cordata import Row, Tx
 
 #: Days of the chart.
 DAYS = 30
@@ -28,13 +23,8 @@ async def read_hotels(tx: Tx) -> list[Subject]:
 
 def _subject(row: Row) -> Subject:
     fields = dict(row)
-    if text := fields.pop("settings"):
-        try:
-            chosen = msgspec.json.decode(text, type=Settings).report_language
-        except msgspec.DecodeError:  # directory.py logs it
-            chosen = ""
-        fields["language"] = chosen or fields["language"]
-    return Subject(**fields)
+    settings = settings_of(fields.pop("settings"), row["code"])
+    return Subject(**{**fields, "language": settings.report_language or row["language"]})
 
 
 async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
