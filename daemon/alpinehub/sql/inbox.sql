@@ -89,3 +89,10 @@ ORDER BY d.undeliverable_at DESC LIMIT :limit
 -- Unless it was settled meanwhile.
 UPDATE inbox SET state = 'rejected', error = :reason, handled_at = :now
 WHERE id = :id AND state IN ('received', 'review')
+
+-- name: inbox_lock
+-- newest
+-- Locks the row, so that no other process settles it, and its source, so that the hotel is not granted
+-- to an account meanwhile (lock_sources).
+SELECT i.state FROM inbox i JOIN source s ON s.id = i.source_id WHERE i.id = :id
+{|FOR NO KEY UPDATE OF i FOR KEY SHARE OF s}

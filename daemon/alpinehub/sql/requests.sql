@@ -108,3 +108,19 @@ ON CONFLICT (reservation_id, account_id, version) DO UPDATE SET
     sent_at = NULL, waiting = 1, acked_at = NULL, rejected_text = NULL, cancelled_at = NULL
     WHERE delivery.waiting = 0
 RETURNING account_id, (SELECT name FROM account u WHERE u.id = account_id) AS account
+
+-- name: requests_open
+-- Waiting requests, by the index delivery_waiting: they may be much older than the newest requests.
+-- :undeliverable 1: only those that cannot be sent. :account_id, :hotel_id NULL: of all.
+WITH open AS MATERIALIZED (
+    SELECT w.reservation_id FROM delivery AS w{ INDEXED BY delivery_waiting|}
+    WHERE w.waiting = 1 AND (CAST(:hotel_id AS BIGINT) IS NULL OR w.hotel_id = :hotel_id)
+      AND (CAST(:account_id AS BIGINT) IS NULL OR w.account_id = :account_id)
+      AND (CAST(:undeliverable AS INTEGER) = 0 OR w.undeliverable_code IS NOT NULL OR w.undeliverable_text IS NOT NULL))
+SELECT r.id, h.code AS hotel, s.name AS source, r.status, r.version, r.created_at, r.changed_at,
+    r.hotel_status
+FROM (SELECT DISTINCT reservation_id AS id FROM open WHERE reservation_id < :before_id
+      ORDER BY reservation_id DESC LIMIT :limit) o
+JOIN reservation r ON r.id = o.id
+JOIN hotel h ON h.id = r.hotel_id JOIN source s ON s.id = r.source_id
+ORDER BY r.id DESC

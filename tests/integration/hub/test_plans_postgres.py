@@ -202,7 +202,8 @@ def buffers(text: str) -> int:
 
 
 def test_every_statement_is_understood(filled: Database) -> None:
-    for query in QUERIES.values():
+    # PREPARE takes no CREATE; tests/integration/postgres runs it.
+    for query in (query for name, query in QUERIES.items() if name != "store.probe"):
         with RawCursor(filled) as cursor:
             cursor.execute(f"PREPARE understood AS {query.sql}".encode())
         # Not prepared in its turn: psycopg would have all forgotten at the next rollback.

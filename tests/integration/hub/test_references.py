@@ -36,6 +36,7 @@ UNCHECKED = {
     ("rate_plan", "hotel_id"),
     ("reservation", "hotel_id"),
     ("reservation", "source_id"),
+    ("reservation_event", "account_id"),
     ("reservation_event", "reservation_id"),
     ("reservation_version", "reservation_id"),
 }
