@@ -232,7 +232,8 @@ class Client:
         found: list[dict[str, Any]] = []
         for path in list(self._dispatcher().workers.values()):
             with suppress(OSError):
-                answer = await self._answer(path, protocol.StatusRequest(number=0), deadline)
+                asked = self._dispatcher().control.ask(path, protocol.StatusRequest(number=0))
+                answer = await _answer(asked, deadline)
                 found.append({**asdict(answer), "children": [*map(asdict, answer.children)]})
         found.sort(key=lambda one: (one["pool"], len(one["worker"]), one["worker"]))
         if not found:
@@ -268,17 +269,19 @@ class Client:
         while True:
             for path in self._dispatcher().workers.values():
                 try:
-                    reply: protocol.Reply = await self._answer(path, request, deadline)
-                except ConnectionError:
-                    if not may_repeat(request):
-                        text = "the worker went away; the change may have been made"
-                        raise PoolRestarted(text) from None
+                    asked = self._dispatcher().control.ask(path, request)
                 except OSError:
-                    continue
-                else:
-                    for session in reply.sessions:
-                        self._dispatcher().remember(session.id, session.worker, session.affinity)
-                    return reply
+                    continue  # nothing was sent
+                try:
+                    reply: protocol.Reply = await _answer(asked, deadline)
+                except ConnectionError:
+                    if may_repeat(request):
+                        continue
+                    text = "the worker went away; the change may have been made"
+                    raise PoolRestarted(text) from None
+                for session in reply.sessions:
+                    self._dispatcher().remember(session.id, session.worker, session.affinity)
+                return reply
             left_s = deadline - monotonic()
             if left_s <= 0:
                 problem = self._dispatcher().problem or f"there is no worker below {self._path}"
@@ -290,7 +293,8 @@ class Client:
             if name == worker:
                 request = protocol.WorkerOrder(number=0, order=order)
                 try:
-                    await self._answer(path, request, self._control_deadline())
+                    asked = self._dispatcher().control.ask(path, request)
+                    await _answer(asked, self._control_deadline())
                 except OSError as error:
                     raise PoolUnavailable(f"worker {worker} is not connected: {error}") from None
                 return {"worker": worker}
@@ -299,20 +303,6 @@ class Client:
     def _control_deadline(self) -> float:
         """When a request to a worker ends that names no timeout."""
         return monotonic() + bounded(self._default_timeout_s(self._config))
-
-    async def _answer(
-        self, path: Path, request: protocol.FromControlClient, deadline: float
-    ) -> Any:
-        """The worker's answer. Raises: OSError when it cannot be reached; the error it answers."""
-        asked = self._dispatcher().control.ask(path, request)
-        try:
-            async with asyncio.timeout(max(0.0, deadline - monotonic())):
-                answer = await asked
-        except TimeoutError:
-            raise DeadlineExceeded("the worker did not answer before the deadline") from None
-        if isinstance(answer, protocol.Failure):
-            raise error_of(answer)
-        return answer
 
     def _dispatcher(self) -> Dispatcher:
         runner = self._runner
@@ -344,6 +334,18 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+async def _answer(asked: asyncio.Future[Any], deadline: float) -> Any:
+    """The worker's answer. Raises: ConnectionError when it goes away; the error it answers."""
+    try:
+        async with asyncio.timeout(max(0.0, deadline - monotonic())):
+            answer = await asked
+    except TimeoutError:
+        raise DeadlineExceeded("the worker did not answer before the deadline") from None
+    if isinstance(answer, protocol.Failure):
+        raise error_of(answer)
+    return answer
 
 
 async def _items(items: Iterable[object] | AsyncIterable[object]) -> AsyncGenerator[object, None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -247,6 +248,20 @@ async def test_calls_wait_for_workers_and_are_unavailable_at_their_deadline(
                 client.start("echo")
             with pool.worker():
                 assert await asyncio.gather(*early) == [0, 1]
+
+
+async def test_change_is_made_by_a_worker_that_lives_when_others_left_their_sockets(
+    tmp_path: Path,
+) -> None:
+    """As workers leave them that are killed."""
+    with workers(tmp_path) as pool, pool.worker("0"):
+        for name in range(1, 9):  # one of them at least is listed before worker 0
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
+                left.bind(str(pool.path / "default" / f"{name}.control.sock"))
+        async with Client(pool.path, timeout=60.0) as client:
+            await client.sessions.create("guest")
+            assert await client.sessions.count("guest", asked=1) == {"asked": 1}
+            await client.globals.set(season="winter")
 
 
 async def test_killed_worker_takes_its_child_along_and_the_next_one_runs_what_waits(
