@@ -12,6 +12,7 @@ from typing import Any
 
 from cordata.errors import ProtocolError
 from cordata.pool.client.connection import MAX_TAKEN, connect
+from cordata.pool.client.values import error_of
 from cordata.pool.shared import protocol
 
 
@@ -24,8 +25,9 @@ class ControlClient:
     def ask(self, path: Path, request: protocol.FromControlClient) -> asyncio.Future[Any]:
         """Send a request to the worker at `path`; returns the future of the answer, a packet.
 
-        The future raises ConnectionError when the worker goes away before it answers. Raises:
-        OSError when nothing could be sent.
+        The future raises ConnectionError when the worker goes away before it answers, and the
+        worker's error when it refuses one of the requests on the connection. Raises: OSError when
+        nothing could be sent.
         """
         connection = self._connections.get(path)
         if connection is None or connection.closed:
@@ -61,7 +63,7 @@ class _Connection:
         future = self._asked[self._number] = self._loop.create_future()
         return future
 
-    def close(self, *, forked: bool = False) -> None:
+    def close(self, *, forked: bool = False, error: Exception | None = None) -> None:
         if self.closed:
             return
         self.closed = True
@@ -71,7 +73,7 @@ class _Connection:
         asked, self._asked = self._asked, {}
         for future in asked.values():
             if not future.done() and not forked:
-                future.set_exception(ConnectionError("the worker is gone"))
+                future.set_exception(error or ConnectionError("the worker is gone"))
                 future.exception()  # marks it as seen: it may not be awaited any more
 
     def _readable(self) -> None:
@@ -89,6 +91,9 @@ class _Connection:
                 continue
             except (OSError, ProtocolError):
                 self.close()
+                return
+            if isinstance(packet, protocol.Failure) and packet.number == 0:
+                self.close(error=error_of(packet))
                 return
             future = self._asked.pop(packet.number, None)
             if future is not None and not future.done():

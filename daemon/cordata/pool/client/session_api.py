@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from msgspec import Raw
 
+from cordata.errors import ProtocolError
 from cordata.pool.client.values import decode_values, encode_value
 from cordata.pool.shared.protocol import (
+    MAX_TTL_S,
     Affinity,
     GlobalRequest,
     Reply,
     SessionRequest,
     SessionState,
     check_names,
+    encode,
+    from_control_client,
 )
 
 Ask = Callable[[SessionRequest | GlobalRequest], Awaitable[Reply]]
+R = TypeVar("R", SessionRequest, GlobalRequest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +60,8 @@ class Sessions:
     """Data that outlives a call: a session ends when it was not used for its `ttl_s`.
 
     A call names its session; its command reads and changes it without a round trip. All of these
-    raise PoolUnavailable, PoolRestarted (a change that may have been made) and DeadlineExceeded.
+    raise PoolUnavailable, PoolRestarted (a change that may have been made), DeadlineExceeded, and
+    for arguments that no worker accepts ValueError, TypeError and FrameTooLarge.
     """
 
     def __init__(self, ask: Ask) -> None:
@@ -130,7 +136,7 @@ class Sessions:
     async def page(self, after: str, limit: int) -> list[SessionState]:
         """Sessions by id, without their data; for operators."""
         request = SessionRequest(number=0, operation="page", after=after, limit=limit)
-        return (await self._ask(request)).sessions
+        return (await self._ask(_checked(request))).sessions
 
     async def _one(self, request: SessionRequest) -> SessionInfo:
         return info_of((await self._ask(_checked(request))).sessions[0])
@@ -144,21 +150,20 @@ class Globals:
 
     async def get(self, *keys: str) -> Mapping[str, Any]:
         """The globals among `keys` that exist; without keys all."""
-        check_names(keys)
         request = GlobalRequest(number=0, operation="get", keys=list(keys))
-        return decode_values((await self._ask(request)).values)
+        return decode_values((await self._ask(_checked(request))).values)
 
     async def set(self, **values: object) -> None:
         """Set globals by name: `set(season="winter")`, or `set(**{"tax.it": 0.22})`. Raises:
         SessionQuotaExceeded.
         """
-        check_names([*values])
-        await self._ask(GlobalRequest(number=0, operation="change", set=_values(values)))
+        request = GlobalRequest(number=0, operation="change", set=_values(values))
+        await self._ask(_checked(request))
 
     async def delete(self, *keys: str) -> None:
         """Delete globals by name."""
-        check_names(keys)
-        await self._ask(GlobalRequest(number=0, operation="change", delete=list(keys)))
+        request = GlobalRequest(number=0, operation="change", delete=list(keys))
+        await self._ask(_checked(request))
 
 
 def may_repeat(request: SessionRequest | GlobalRequest) -> bool:
@@ -170,10 +175,21 @@ def _values(data: Mapping[str, object]) -> dict[str, Raw]:
     return {key: encode_value(value) for key, value in data.items()}
 
 
-def _checked(request: SessionRequest) -> SessionRequest:
-    """Raises: ValueError for a name that is too long, TypeError for one that is not a str."""
-    names = (request.session, request.worker or "", *request.set, *request.delete, *request.count)
-    check_names(names)
+def _checked(request: R) -> R:
+    """The request. Raises: ValueError if a worker would refuse it, TypeError for a name that is not
+    a str.
+    """
+    if isinstance(request, GlobalRequest):
+        check_names((*request.set, *request.delete, *request.keys))
+    else:
+        check_names((request.session, request.worker or "", request.after))
+        check_names((*request.set, *request.delete, *request.count))
+        if request.ttl_s is not None and not 0.0 <= request.ttl_s <= MAX_TTL_S:
+            raise ValueError(f"ttl_s is {request.ttl_s}, it must be 0 to {MAX_TTL_S:.0f}")
+    try:
+        from_control_client.decode(encode(request))
+    except ProtocolError as error:
+        raise ValueError(f"invalid {request.operation} request: {error}") from None
     return request
 
 

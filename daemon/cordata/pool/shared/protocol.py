@@ -45,6 +45,8 @@ NO_KEYWORDS: Final = Raw(b"\x80")
 INLINE_BYTES = 65_536
 #: Characters of a name: of a command, session, worker, request, counter, value or global.
 MAX_NAME = 200
+#: Longest lifetime of a session.
+MAX_TTL_S = 1e9
 #: Entries of one map or list that a peer sends.
 MAX_ENTRIES = 65_536
 #: Bytes of a packet before its messages, at most.
@@ -57,7 +59,7 @@ _FLAGS = socket.MSG_CMSG_CLOEXEC
 
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, Meta(max_length=MAX_NAME)]
-Seconds = Annotated[float, Meta(ge=0.0, le=1e9)]
+Seconds = Annotated[float, Meta(ge=0.0, le=MAX_TTL_S)]
 Values = Annotated[dict[Name, Raw], Meta(max_length=MAX_ENTRIES)]
 Counts = Annotated[dict[Name, int], Meta(max_length=MAX_ENTRIES)]
 Names = Annotated[list[Name], Meta(max_length=MAX_ENTRIES)]

@@ -30,6 +30,7 @@ from cordata.errors import (
     PoolSaturated,
     PoolUnavailable,
     QueueTimeout,
+    SessionNotFound,
 )
 from cordata.pool import Call, Client, SyncClient
 from cordata.pool.shared.protocol import CommandOptions
@@ -262,6 +263,23 @@ async def test_change_is_made_by_a_worker_that_lives_when_others_left_their_sock
             await client.sessions.create("guest")
             assert await client.sessions.count("guest", asked=1) == {"asked": 1}
             await client.globals.set(season="winter")
+
+
+async def test_request_that_the_worker_refuses_fails_with_the_reason(one: Workers) -> None:
+    async with Client(one.path, timeout=60.0) as client:
+        for ttl_s in (-1.0, 2e9):
+            with pytest.raises(ValueError, match="ttl_s"):
+                await client.sessions.create("refused", ttl_s=ttl_s)
+            with pytest.raises(ValueError, match="ttl_s"):
+                await client.sessions.touch("refused", ttl_s=ttl_s)
+        with pytest.raises(ValueError):
+            await client.list_sessions(limit=0)
+        with pytest.raises(ValueError):
+            await client.globals.set(**{str(number): None for number in range(70_000)})
+        with pytest.raises(FrameTooLarge):
+            await client.sessions.create("refused", data={"blob": bytes(17_000_000)})
+        with pytest.raises(SessionNotFound):
+            await client.sessions.get("refused")
 
 
 async def test_killed_worker_takes_its_child_along_and_the_next_one_runs_what_waits(
