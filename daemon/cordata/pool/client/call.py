@@ -132,7 +132,9 @@ class Call(Struct, eq=False):
         A waiting call never runs. A running command can see it, and may go on; with `hard` its
         child is killed and replaced if it does not end within the pool's `cancel_grace_s`.
         """
-        if not self.done():
+        if self.done():
+            self.error()  # marks it as seen: it is no longer of interest
+        else:
             self.runner.cancel(self, hard=hard)
             self.fail(CallCancelled("the caller cancelled the call"))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -59,6 +60,22 @@ async def test_submit_calls_with_arguments_and_map_gives_results_in_order(one: W
             assert await anext(values) == 1
         with pytest.raises(CommandFailed, match="positional"):
             await client.submit("add", 1, 2, 3)
+
+
+async def test_map_raises_the_first_error_and_logs_none_when_several_calls_fail(
+    one: Workers, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Client(one.path, timeout=60.0) as client:
+
+        async def items() -> AsyncIterator[str]:
+            for _ in range(3):
+                yield "no number"
+            await client.execute("echo")  # behind them, so they have failed
+
+        with pytest.raises(CommandFailed):
+            await anext(client.map("add", items()))
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_sync_submit_gives_a_future_and_map_the_results(one: Workers, tmp_path: Path) -> None:
