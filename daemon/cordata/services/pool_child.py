@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from cordata.config.pool import PoolConfig
 from cordata.heartbeat import Heartbeat
-from cordata.log import logger
+from cordata.log import LogThrottle, logger
 from cordata.pool.shared.paths import Place
 from cordata.pool.shared.sessions import SessionStore
 from cordata.pool.shared.spec import ChildSpec, SessionLimits
@@ -23,6 +23,9 @@ from cordata.pool.worker.keeper import Keeper
 from cordata.services.loop import background, pause
 
 log = logger("cordata.pool")
+
+#: Between attempts to create the control socket.
+_LISTEN_AGAIN_S = 1.0
 
 
 class PoolChildGate:
@@ -100,16 +103,19 @@ class PoolChildService:
             cancel_grace_s=lambda: self._config.cancel_grace_s,
         )
         with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(control.listening())
-            except OSError as error:
-                log.warning(
-                    "this worker has no pool child: its sockets cannot be created: %s", error
-                )
+            throttle = LogThrottle()
+            while not stop.is_set():
+                self.heartbeat.touch()
+                try:
+                    stack.enter_context(control.listening())
+                    break
+                except OSError as error:
+                    if throttle.is_due(str(error)):
+                        text = "this worker has no pool child: its sockets cannot be created: %s"
+                        log.warning(text, error)
                 self._settled.set()
-                while not stop.is_set():
-                    self.heartbeat.touch()
-                    await pause(stop, 1.0)
+                await pause(stop, _LISTEN_AGAIN_S)
+            else:
                 return
             stack.callback(self._store.close)
             async with background(self._settle(), control.run()), asyncio.TaskGroup() as group:

@@ -138,11 +138,15 @@ def test_worker_without_commands_has_no_child(tmp_path: Path) -> None:
         assert worker.stop()[0] == 0
 
 
-def test_worker_whose_directory_cannot_be_made_serves_without_children(tmp_path: Path) -> None:
+def test_worker_serves_without_children_when_their_directory_cannot_be_made_yet(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "pool").write_text("a file")
-    with worker_of(tmp_path) as worker:
+    with worker_of(tmp_path) as worker, SyncClient(tmp_path / "run" / "pool") as client:
         worker.until_ready()
         assert children_of(worker.process.pid) == []
+        (tmp_path / "run" / "pool").unlink()
+        assert client.execute("echo", 1) == 1
         code, log = worker.stop()
         assert (code, log.count("has no pool child")) == (0, 1)
