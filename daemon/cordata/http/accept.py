@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cordata import clock
-from cordata.log import logger
+from cordata.log import LogThrottle, logger
 
 log = logger("cordata.http")
 
@@ -51,6 +51,7 @@ class Acceptor:
         self._make_room = make_room
         self._is_our_turn = is_our_turn
         self._deferred = 0
+        self._log_throttle = LogThrottle()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listening = False
         self._resume_timer: asyncio.TimerHandle | None = None
@@ -107,7 +108,8 @@ class Acceptor:
             return  # another worker was first, or the client has left
         except OSError as error:
             # The connections stay in the queue, where another worker may accept them.
-            log.error("cannot accept connections for now: %s", error)
+            if self._log_throttle.is_due(str(error)):
+                log.error("cannot accept connections for now: %s", error)
             self._pause(_PAUSE_S)
             return
         connection.setblocking(False)
