@@ -242,26 +242,30 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="pool", daemon=True)
+        #: Taken to post: what was posted before `close` is run. Reentrant, because the garbage
+        #: collector may end a stream, which posts, at any point.
+        self._lock = threading.RLock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._main, name="pool", daemon=True)
         self._thread.start()
 
     def post(self, work: Callable[[], object]) -> bool:
         """Call `work` in the loop's thread, in the context of this thread, in the order of the
         posts; False: the loop is closed.
         """
-        try:
+        with self._lock:
+            if self._closed:
+                return False
             self._loop.call_soon_threadsafe(work, context=copy_context())
-        except RuntimeError:
-            return False
-        return True
+            return True
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in the loop's thread and return its result; an interrupt cancels it."""
-        try:
+        with self._lock:
+            if self._closed:
+                work.close()
+                raise PoolClosed(_CLOSED)
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:
-            work.close()
-            raise PoolClosed(_CLOSED) from None
         try:
             return wait(future)
         except BaseException:
@@ -269,8 +273,16 @@ class _LoopThread:
             raise
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        """Return when all that was posted has ended; the client is closed before."""
+        with self._lock:
+            self._closed = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+    def _main(self) -> None:
+        self._loop.run_forever()
+        while tasks := asyncio.all_tasks(self._loop):
+            self._loop.run_until_complete(asyncio.wait(tasks))
         self._loop.close()
 
 

@@ -397,6 +397,30 @@ async def test_closed_client_ends_its_calls(one: Workers) -> None:
         assert await other.execute("echo", 1, timeout=60.0) == 1
 
 
+def test_threads_that_wait_for_a_worker_end_when_another_one_closes_the_client(
+    tmp_path: Path,
+) -> None:
+    client, errors = SyncClient(tmp_path, timeout=600.0), list[Exception]()
+    started = threading.Barrier(9)
+
+    def ask() -> None:
+        started.wait()
+        try:
+            client.sessions.get("guest")
+        except PoolError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    assert client.status() == {"workers": []}
+    client.close()
+    for thread in threads:
+        thread.join(20.0)
+    assert [type(error) for error in errors] == [PoolClosed] * 8
+
+
 async def test_slow_reader_of_a_stream_holds_up_the_command_and_nobody_else(
     tmp_path: Path,
 ) -> None:
