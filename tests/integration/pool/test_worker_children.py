@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import resource
@@ -13,9 +14,20 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.integration.pool.children import CLIENT, COMMANDS, Peer, Pool, alive, children, until
+from tests.integration.pool.children import (
+    CLIENT,
+    COMMANDS,
+    PATIENCE_S,
+    Peer,
+    Pool,
+    alive,
+    children,
+    spec_of,
+    until,
+)
 
 from cordata import events
+from cordata.config.pool import PoolConfig
 from cordata.errors import CordataError
 from cordata.pool.shared.protocol import (
     Cancel,
@@ -28,6 +40,8 @@ from cordata.pool.shared.protocol import (
     SessionRequest,
     WorkerOrder,
 )
+from cordata.pool.worker.keeper import Keeper
+from cordata.pool.worker.spawning import make_directory
 
 
 def running(pool: Pool, command: str, *arguments: object, **fields: object) -> Peer:
@@ -232,6 +246,25 @@ def test_child_is_replaced_by_a_warm_one_without_a_gap(
         replaced = [r for r in caplog.records if "is replaced by" in r.getMessage()]
         assert replaced[0].__dict__["MESSAGE_ID"] == events.POOL_CHILD_RECYCLED
         assert ("asked for" if limit == "order" else limit) in replaced[0].getMessage()
+
+
+async def test_worker_sleeps_when_the_child_to_be_replaced_still_starts(tmp_path: Path) -> None:
+    spec, stop, passes = spec_of(tmp_path), asyncio.Event(), 0
+
+    def tick() -> None:
+        nonlocal passes
+        passes += 1
+
+    make_directory(Path(spec.directory))
+    keeper = Keeper(spec, PoolConfig())
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        group.create_task(keeper.run(stop, tick=tick))
+        while keeper.child is None:
+            await asyncio.sleep(0)
+        keeper.recycle()
+        await keeper.warmed.wait()
+        assert passes < 20
+        stop.set()
 
 
 def test_spare_takes_over_from_a_child_that_dies(tmp_path: Path, tickets: Path) -> None:

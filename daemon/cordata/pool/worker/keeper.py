@@ -154,12 +154,18 @@ class Keeper:
         """Check each child, then start what is missing."""
         for child in (child for child in self._all() if not child.killed):
             self._check(child, now)
-        if self._stopping or now < self._start_at:
+        if now < self._start_at or not self._missing():
             return
         if self.child is None:
             self.child = self._start(now)
-        elif self._due and self._spare is None and self.up:
+        else:
             self._spare = self._start(now, spare=True)
+
+    def _missing(self) -> bool:
+        """Whether the child is to be started, or a spare that replaces it."""
+        if self._stopping:
+            return False
+        return self.child is None or bool(self._due and self._spare is None and self.up)
 
     def _check(self, child: ChildProcess, now: float) -> None:
         action = self._due_action(child, now)
@@ -213,7 +219,7 @@ class Keeper:
     async def _sleep(self) -> None:
         now = clock.monotonic()
         waits = [_LOOK_S]
-        if not self._stopping and (self.child is None or (self._due and self._spare is None)):
+        if self._missing():
             waits.append(self._start_at - now)
         for status in (child.status() for child in self._all() if not child.killed):
             if status.running and status.deadline:
