@@ -179,7 +179,7 @@ class Pool:
         return peer
 
     def page(self, name: ChildName | None = None) -> Status:
-        reader = StatusReader(self.directory / (name or self.name()).status)
+        reader = StatusReader.open(self.directory / (name or self.name()).status)
         try:
             return reader.read()
         finally:

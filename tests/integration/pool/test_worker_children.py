@@ -41,6 +41,7 @@ from cordata.pool.shared.protocol import (
     WorkerOrder,
 )
 from cordata.pool.worker.keeper import Keeper
+from cordata.pool.worker.process import ChildProcess
 from cordata.pool.worker.spawning import make_directory
 
 
@@ -254,14 +255,12 @@ async def test_worker_sleeps_when_the_child_to_be_replaced_still_starts(tmp_path
     def tick() -> None:
         nonlocal passes
         passes += 1
+        asyncio.get_running_loop().call_soon(keeper.recycle)  # after this pass
 
     make_directory(Path(spec.directory))
     keeper = Keeper(spec, PoolConfig())
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         group.create_task(keeper.run(stop, tick=tick))
-        while keeper.child is None:
-            await asyncio.sleep(0)
-        keeper.recycle()
         await keeper.warmed.wait()
         assert passes < 20
         stop.set()
@@ -370,6 +369,39 @@ def test_child_for_which_the_machine_lacks_something_is_tried_again(tmp_path: Pa
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         until(lambda: pool.status().start_error == "" and pool.names() != [])
+
+
+async def test_start_leaves_nothing_behind_when_it_runs_out_of_descriptors_at_any_point(
+    tmp_path: Path,
+) -> None:
+    spec = spec_of(tmp_path)
+    directory = Path(spec.directory)
+    make_directory(directory)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before, failures = held(), 0
+    for limit in range(3, soft):
+        child = None
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))  # what is open stays
+            child = ChildProcess(
+                spec, spare=False, on_message=lambda *_: None, on_exit=lambda *_: None
+            )
+        except OSError:
+            failures += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            if child is not None:
+                child.destroy()
+        assert (held(), list(directory.iterdir())) == (before, []), f"at a limit of {limit}"
+        if child is not None:
+            break
+    assert failures > 10
+
+
+def held() -> tuple[list[str], str]:
+    """The descriptors and child processes of this process."""
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
+    return sorted(os.listdir("/proc/self/fd")), children
 
 
 def test_children_warm_up_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_new_page_takes_no_calls(file: Path) -> None:
-    reader = StatusReader(file)
+    reader = StatusReader.open(file)
     assert not reader.takes_calls and not reader.read().running
     assert (reader.in_flight, reader.busy_since) == (0, 0.0)
 
@@ -34,7 +34,7 @@ def test_page_tells_the_call_that_runs_and_the_last_one() -> None:
     shared = memoryview(bytearray(page.SIZE))
     writer = StatusWriter(shared)
     writer.set_state(page.READY)
-    reader = _reader(shared)
+    reader = StatusReader(shared)
     assert reader.takes_calls
     for number, command in enumerate(("short", "short", "é" * 200, "", "short"), 1):
         writer.begin(9, number, 100 + number, command, 10.5, 70.5)
@@ -64,10 +64,10 @@ def test_page_never_says_begun_when_the_writer_died_before_it_said_so(stores: in
     # The order of `begin`: client, number, id, started, deadline, then begun.
     for at in (48, 56, 64, 72, 80, 16)[:stores]:
         torn[at : at + 8] = after[at : at + 8]
-    found = _reader(memoryview(torn)).read()
+    found = StatusReader(memoryview(torn)).read()
     assert found.running == (stores == 6)
     if found.running:
-        assert found == _reader(memoryview(after)).read()
+        assert found == StatusReader(memoryview(after)).read()
 
 
 class Words:
@@ -143,15 +143,3 @@ def test_names_of_files_tell_the_child() -> None:
         "",
     ):
         assert parse(other) is None
-
-
-def _reader(shared: memoryview) -> StatusReader:
-    file = os.memfd_create("test")
-    os.ftruncate(file, page.SIZE)
-    reader = StatusReader(Path(f"/proc/self/fd/{file}"))
-    os.close(file)
-    for part in (reader._times, reader._words, reader._bytes):
-        part.release()
-    reader._bytes = shared
-    reader._words, reader._times = shared.cast("Q"), shared.cast("d")
-    return reader

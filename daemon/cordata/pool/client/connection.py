@@ -63,7 +63,7 @@ class Connection:
         self._max_bytes = MAX_TAKEN
         #: Number of the last call that was sent.
         self._number = 0
-        status = StatusReader(address.status)
+        status = StatusReader.open(address.status)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._socket.setblocking(False)

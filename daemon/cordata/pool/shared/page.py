@@ -141,26 +141,28 @@ class StatusWriter:
 class StatusReader:
     """The status page for clients and the worker: properties for the scheduler, `read` for all."""
 
-    __slots__ = ("_bytes", "_map", "_times", "_words")
+    __slots__ = ("_bytes", "_times", "_words")
 
-    def __init__(self, path: Path) -> None:
-        """Raises: OSError."""
+    def __init__(self, page: mmap.mmap | memoryview) -> None:
+        self._bytes = memoryview(page)
+        self._words, self._times = self._bytes.cast("Q"), self._bytes.cast("d")
+
+    @staticmethod
+    def open(path: Path) -> StatusReader:
+        """Map the page at `path`; `close` unmaps it. Raises: OSError."""
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._map = mmap.mmap(file, SIZE, prot=mmap.PROT_READ)
+            return StatusReader(mmap.mmap(file, SIZE, prot=mmap.PROT_READ))
         except ValueError as error:  # an empty file
             raise OSError(f"not a status page: {error}") from None
         finally:
             os.close(file)
-        self._bytes = memoryview(self._map)
-        self._words, self._times = self._bytes.cast("Q"), self._bytes.cast("d")
 
     def close(self) -> None:
-        """Release the memory."""
+        """Release the memory: a page without other users is unmapped."""
         self._words.release()
         self._times.release()
         self._bytes.release()
-        self._map.close()
 
     @property
     def takes_calls(self) -> bool:

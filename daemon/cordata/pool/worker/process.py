@@ -22,7 +22,7 @@ from cordata import clock
 from cordata.config.pool import PoolConfig
 from cordata.errors import ProtocolError
 from cordata.pool.shared import page
-from cordata.pool.shared.page import Status, StatusReader
+from cordata.pool.shared.page import Status
 from cordata.pool.shared.protocol import (
     ChildToWorker,
     Packet,
@@ -133,7 +133,6 @@ class ChildProcess:
         self.start_error = ""
         self._reason = ""
         self._on_message, self._on_exit = on_message, on_exit
-        self._reader = StatusReader(self._spawned.files.status_path())
         self._output = WorkerOutput(
             spec.place.worker, self.pid, running=lambda: self.status().call_id
         )
@@ -144,7 +143,7 @@ class ChildProcess:
 
     def status(self) -> Status:
         """The current content of its status page."""
-        return self._reader.read()
+        return self._spawned.reader.read()
 
     def rss_bytes(self) -> int:
         """Resident memory, from the second field of proc_pid_statm(5); 0 if the process is gone."""
@@ -156,11 +155,11 @@ class ChildProcess:
 
     def publish(self) -> None:
         """Let clients connect: the child is warm."""
-        self._spawned.files.publish()
+        self._spawned.publish()
 
     def set_drained(self, drained: bool) -> None:
         """Set whether clients may send it no new calls."""
-        page.set_drained(self._spawned.status, drained)
+        page.set_drained(self._spawned.page, drained)
 
     def send(self, packet: Packet) -> None:
         """Send by the channel. A failure is ignored: an exit or a missing Pong follows."""
@@ -186,12 +185,12 @@ class ChildProcess:
         """Let no other call begin until `resume`, so that the child is killed only in the call
         for which the worker decided it. Blocks for SETTLE_S.
         """
-        page.set_paused(self._spawned.status, True)
+        page.set_paused(self._spawned.page, True)
         time.sleep(page.SETTLE_S)
 
     def resume(self) -> None:
         """Let calls begin again."""
-        page.set_paused(self._spawned.status, False)
+        page.set_paused(self._spawned.page, False)
 
     def kill(self, reason: str) -> None:
         """Kill the child and the processes that it started, if they are still in its group."""
@@ -206,7 +205,7 @@ class ChildProcess:
         self.kill("stop")
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)  # not by the pidfd, which is non-blocking
-        self._close()
+        self._spawned.ends.close()
 
     def receive(self) -> None:
         """Read all messages that are there; called by the loop, and before a kill is decided."""
@@ -236,7 +235,7 @@ class ChildProcess:
         reason = self._reason or ("stop" if self.leaving and code == 0 else "")
         lines = self._output.tail.lines(self.status().call_id)
         end = Exit(code, killed_by, reason, lines, self.status())
-        self._close()
+        self._spawned.ends.close()
         self._on_exit(self, end)
 
     def _wrote(self, *, times: int = 1) -> None:
@@ -253,7 +252,3 @@ class ChildProcess:
     def _remove_readers(self) -> None:
         for file in (self._spawned.pidfd, self._spawned.output, self._spawned.channel):
             self._loop.remove_reader(file)
-
-    def _close(self) -> None:
-        self._reader.close()
-        self._spawned.close()

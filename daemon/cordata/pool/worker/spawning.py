@@ -10,14 +10,15 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import json
 from msgspec.structs import replace
 
-from cordata.pool.shared import page
-from cordata.pool.shared.paths import ChildName, Place, parse, socket_address
+from cordata.pool.shared.page import SIZE, StatusReader
+from cordata.pool.shared.paths import ChildAddress, ChildName, Place, parse, socket_address
 from cordata.pool.shared.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
 
 #: Variables that a child does not get: they are between worker and systemd, or lead to secrets.
@@ -29,53 +30,9 @@ _WITHHELD = (
 _PARKED = 16
 #: Connections that may wait while a command runs.
 _BACKLOG = 1024
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 #: Of sockets, status pages and their directory, whose group may call.
 _SOCKET_MODE, _STATUS_MODE, _DIRECTORY_MODE = 0o660, 0o640, 0o750
-
-
-class ChildFiles:
-    """The socket and the status page of one child, hidden until it takes calls."""
-
-    def __init__(self, directory: Path, name: ChildName) -> None:
-        """Create both. Raises: OSError."""
-        self._directory, self._name = directory, name
-        hidden = directory / f".{name.status}"
-        self.status = os.open(
-            hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _STATUS_MODE
-        )
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            os.fchmod(self.status, _STATUS_MODE)  # regardless of the umask
-            os.ftruncate(self.status, page.SIZE)
-            path = directory / f".{name.socket}"
-            with socket_address(path) as address:
-                self.listener.bind(address)
-            path.chmod(_SOCKET_MODE)
-            self.listener.listen(_BACKLOG)
-        except BaseException:
-            self.close()
-            self.remove()
-            raise
-
-    def status_path(self) -> Path:
-        """Path of the status page until `publish`."""
-        return self._directory / f".{self._name.status}"
-
-    def publish(self) -> None:
-        """Let clients connect. The status page first: clients open it when they see the socket."""
-        for name in (self._name.status, self._name.socket):
-            (self._directory / f".{name}").rename(self._directory / name)
-
-    def close(self) -> None:
-        """Close the worker's descriptors; the child has copies."""
-        os.close(self.status)
-        self.listener.close()
-
-    def remove(self) -> None:
-        """Remove both files, so that no client connects any more."""
-        for name in (self._name.socket, self._name.status):
-            for file in (self._directory / name, self._directory / f".{name}"):
-                file.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,17 +46,18 @@ class Spawned:
     output: int
     #: Socket for Ping, Pong, Stop and so on, non-blocking.
     channel: socket.socket
-    #: Its status page, writable.
-    status: mmap.mmap
-    files: ChildFiles
+    #: Its status page, writable, and what reads it.
+    page: mmap.mmap
+    reader: StatusReader
+    #: Its socket and status page; hidden until `publish`.
+    address: ChildAddress
+    #: Closes the worker's ends, and removes both files.
+    ends: ExitStack
 
-    def close(self) -> None:
-        """Close the worker's ends, and remove the files."""
-        os.close(self.pidfd)
-        os.close(self.output)
-        self.channel.close()
-        self.status.close()
-        self.files.remove()
+    def publish(self) -> None:
+        """Let clients connect. The status page first: clients open it when they see the socket."""
+        for file in (self.address.status, self.address.socket):
+            _hidden(file).rename(file)
 
 
 def make_directory(directory: Path) -> None:
@@ -124,40 +82,68 @@ def spawn(spec: ChildSpec) -> Spawned:
     The child is killed when the calling thread ends, so call this in the main thread. Raises:
     OSError.
     """
-    files = ChildFiles(Path(spec.directory), ChildName(spec.place, spec.generation))
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    try:
-        with (
-            _spec_file(replace(spec, parent=os.getpid())) as spec_fd,
-            contextlib.ExitStack() as stack,
-        ):
-            status = mmap.mmap(files.status, page.SIZE)
-            parked = []
-            for fd in (writing, theirs.fileno(), spec_fd, files.status, files.listener.fileno()):
-                parked.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PARKED))
-                stack.callback(os.close, parked[-1])
-            pid = _start(spec.place, *parked)
-        pidfd = os.pidfd_open(pid)
-    except BaseException:
-        ours.close()
-        os.close(reading)
-        files.remove()
-        raise
-    finally:
-        theirs.close()
-        os.close(writing)
-        files.close()
-    ours.setblocking(False)
-    os.set_blocking(reading, False)
-    return Spawned(
-        pid=pid,
-        pidfd=pidfd,
-        output=reading,
-        channel=ours,
-        status=status,
-        files=files,
-    )
+    name = ChildName(spec.place, spec.generation)
+    address = ChildAddress(Path(spec.directory), spec.pool, name)
+    with ExitStack() as ours, ExitStack() as theirs:
+        ours.callback(_remove, address)
+        file = os.open(_hidden(address.status), _NEW, _STATUS_MODE)
+        theirs.callback(os.close, file)
+        os.fchmod(file, _STATUS_MODE)  # regardless of the umask
+        os.ftruncate(file, SIZE)
+        page = ours.enter_context(mmap.mmap(file, SIZE))
+        reader = StatusReader(page)
+        ours.callback(reader.close)
+        listener = theirs.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        _listen(listener, _hidden(address.socket))
+        channel, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.enter_context(channel)
+        theirs.enter_context(far)
+        channel.setblocking(False)
+        output, writing = os.pipe2(os.O_CLOEXEC)
+        ours.callback(os.close, output)
+        theirs.callback(os.close, writing)
+        os.set_blocking(output, False)
+        spec_file = theirs.enter_context(_spec_file(replace(spec, parent=os.getpid())))
+        parked = []
+        for fd in (writing, far.fileno(), spec_file, file, listener.fileno()):
+            parked.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PARKED))
+            theirs.callback(os.close, parked[-1])
+        pid = _start(spec.place, *parked)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        ours.callback(os.close, pidfd)
+        return Spawned(
+            pid=pid,
+            pidfd=pidfd,
+            output=output,
+            channel=channel,
+            page=page,
+            reader=reader,
+            address=address,
+            ends=ours.pop_all(),
+        )
+
+
+def _hidden(file: Path) -> Path:
+    return file.with_name(f".{file.name}")
+
+
+def _remove(address: ChildAddress) -> None:
+    """Remove both files, so that no client connects any more."""
+    for file in (address.socket, address.status):
+        file.unlink(missing_ok=True)
+        _hidden(file).unlink(missing_ok=True)
+
+
+def _listen(listener: socket.socket, path: Path) -> None:
+    with socket_address(path) as address:
+        listener.bind(address)
+    path.chmod(_SOCKET_MODE)
+    listener.listen(_BACKLOG)
 
 
 @contextlib.contextmanager
