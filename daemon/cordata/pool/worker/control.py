@@ -69,13 +69,9 @@ class ControlServer:
         self._cancel_grace_s = cancel_grace_s
         self._loop = asyncio.get_running_loop()
         self._connections: dict[int, socket.socket] = {}
-        #: Open requests (connection, number) for the death of a child, by its generation.
-        self._waiting_deaths: dict[int, list[tuple[socket.socket, int]]] = {}
         self._requests: asyncio.Queue[tuple[socket.socket, SessionRequest | GlobalRequest]] = (
             asyncio.Queue(_MAX_WAITING)
         )
-        for keeper in keepers:
-            keeper.on_death = self._report_death
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -100,11 +96,6 @@ class ControlServer:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._serve_sessions())
             group.create_task(self._sweep())
-
-    def _report_death(self, generation: int, end: Exit) -> None:
-        """Answer the requests that wait for this child's death."""
-        for sock, number in self._waiting_deaths.pop(generation, ()):
-            self._send(sock, _death(number, end))
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -157,13 +148,12 @@ class ControlServer:
 
     def _answer_death(self, sock: socket.socket, asked: DeathRequest) -> None:
         for keeper in self._keepers:
-            if (end := keeper.deaths.get(asked.generation)) is not None:
-                self._send(sock, _death(asked.number, end))
+            if (death := keeper.death(asked.generation)) is not None:
+                death.add_done_callback(
+                    lambda death: self._send(sock, _death(asked.number, death.result()))
+                )
                 return
-        if not any(keeper.knows(asked.generation) for keeper in self._keepers):
-            self._send(sock, Death(asked.number, known=False))
-            return
-        self._waiting_deaths.setdefault(asked.generation, []).append((sock, asked.number))
+        self._send(sock, Death(asked.number, known=False))
 
     def _kill(self, asked: KillRequest) -> None:
         for keeper in self._keepers:

@@ -63,8 +63,6 @@ class Keeper:
     def __init__(self, spec: ChildSpec, config: PoolConfig) -> None:
         self.spec = spec
         self._config = config
-        #: Called for each child that died, with its generation.
-        self.on_death: Callable[[int, Exit], None] = lambda generation, end: None
         # From a clock, so that no generation is used twice, also after the worker was killed.
         self._generations = count(int(clock.monotonic() * 1000))
         self.child: ChildProcess | None = None
@@ -83,7 +81,7 @@ class Keeper:
         #: Set when the first child is warm.
         self.warmed = asyncio.Event()
         #: How children ended, by generation; the last _DEATHS ones.
-        self.deaths: OrderedDict[int, Exit] = OrderedDict()
+        self._deaths: OrderedDict[int, asyncio.Future[Exit]] = OrderedDict()
         self.started = self.crashed = self.killed = 0
         #: Why the last child did not start; "": it started.
         self.start_error = ""
@@ -112,9 +110,12 @@ class Keeper:
             self._due = "asked for"
             self._wake.set()
 
-    def knows(self, generation: int) -> bool:
-        """Whether a child of this generation is alive."""
-        return any(child.generation == generation for child in self._all())
+    def death(self, generation: int) -> asyncio.Future[Exit] | None:
+        """How the child of this generation ended, when it has; None: there was no such child, or
+        many have ended since.
+        """
+        living = {child.generation: child.death for child in self._all()}
+        return living.get(generation) or self._deaths.get(generation)
 
     def kill_call(self, generation: int, client: int, number: int) -> bool:
         """Kill the child if it still runs this call; returns whether it did."""
@@ -322,10 +323,10 @@ class Keeper:
             self.crashed += 1
         elif end.reason != "stop":
             self.killed += 1
-        self.deaths[child.generation] = end
-        while len(self.deaths) > _DEATHS:
-            self.deaths.popitem(last=False)
-        self.on_death(child.generation, end)
+        child.death.set_result(end)
+        self._deaths[child.generation] = child.death
+        while len(self._deaths) > _DEATHS:
+            self._deaths.popitem(last=False)
         self._leaving.discard(child)
         if child is self.child:
             self._promote_spare()

@@ -137,6 +137,8 @@ class ChildProcess:
             spec.place.worker, self.pid, running=lambda: self.status().call_id
         )
         self._loop = asyncio.get_running_loop()
+        #: How it ended, when it has.
+        self.death: asyncio.Future[Exit] = self._loop.create_future()
         self._loop.add_reader(self._spawned.pidfd, self._reap)
         self._loop.add_reader(self._spawned.output, self._wrote)
         self._loop.add_reader(self._spawned.channel, self.receive)
