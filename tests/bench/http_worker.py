@@ -17,19 +17,17 @@ import uvloop
 
 from cordata.config.sections import HttpConfig
 from cordata.http import HttpServer
-from cordata.services.http import HttpService
 
 
 async def serve(listener: socket.socket) -> None:
     from tests.bench.http_app import app
 
     server = HttpServer(app, [listener], HttpConfig(), counts_path=Path(sys.argv[3]))
-    service = HttpService(server)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    signal.signal(signal.SIGUSR1, lambda *_: print(os.getpid(), service.status(), flush=True))
-    await service.run(stop)
+    signal.signal(signal.SIGUSR1, lambda *_: print(os.getpid(), server.status(), flush=True))
+    await server.run(stop)
 
 
 def main() -> None:

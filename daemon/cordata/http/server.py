@@ -1,17 +1,20 @@
-"""HttpServer: accepts connections for an ASGI application, enforces deadlines, and drains."""
+"""HttpServer: accepts connections for an ASGI application, enforces deadlines, and drains.
+
+It is a service of the worker, in the intake layer: the first to stop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
 import socket
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cordata import clock
 from cordata.config.sections import HttpConfig
+from cordata.heartbeat import Heartbeat
 from cordata.http.accept import Acceptor, ConnectionCounts
 from cordata.http.asgi import AsgiApp, Lifespan, LifespanFailed
 from cordata.http.connection import Connection
@@ -23,8 +26,6 @@ from cordata.metrics.process import HttpMetrics
 
 log = logger("cordata.http")
 
-#: Seconds that `requests_per_s` looks back.
-_RATE_SPAN_S = 5
 #: Share of all connections (one in ...) that is evicted at once, so that scanning all of them is
 #: rarely needed.
 _EVICTED_SHARE = 20
@@ -33,6 +34,8 @@ _EVICTION_LOGGED_EVERY_S = 60.0
 
 class HttpServer:
     """Serves until `stop` is set; see `run`."""
+
+    name = "http"
 
     def __init__(
         self,
@@ -45,15 +48,23 @@ class HttpServer:
         logged_segments: Mapping[str, int] | None = None,
         error_texts: Mapping[str, str] | None = None,
         metrics: HttpMetrics | None = None,
+        before: Callable[[], Awaitable[None]] | None = None,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
         """`app_state` is the lifespan state: every request gets a copy as `scope["state"]`.
 
         `counts_path` is a file that all workers on these sockets share, so that they take even
         shares of the connections. `logged_segments`: see `access_log.loggable_path`. `error_texts`:
         how the server's own errors of paths below a prefix begin (`App.mount`). `metrics`: where
-        requests are counted. The sockets listen already, and the caller closes them. Raises:
-        ConfigError for an invalid entry of `trusted_proxies`.
+        requests are counted. `before` is awaited before a connection is accepted. `heartbeat`: the
+        one of the service that runs this server. The sockets listen already, and the caller closes
+        them. Raises: ConfigError for an invalid entry of `trusted_proxies`.
         """
+        self._before = before
+        #: Set when connections are accepted.
+        self.ready = asyncio.Event()
+        #: Touched at least once a second.
+        self.heartbeat = heartbeat or Heartbeat(max_age_s=10.0)
         self.state = ServerState(
             app,
             config,
@@ -73,22 +84,18 @@ class HttpServer:
         )
         #: Set when the server runs: the sweep, and connections that are being set up.
         self._tasks: asyncio.TaskGroup
-        self._samples: deque[tuple[float, int]] = deque(maxlen=32)
+        #: Time and number of requests at the last `status`.
+        self._counted = clock.monotonic(), 0
         self._eviction_logged_at = -_EVICTION_LOGGED_EVERY_S
 
-    async def run(
-        self,
-        stop: asyncio.Event,
-        *,
-        ready: asyncio.Event | None = None,
-        tick: Callable[[], None] | None = None,
-    ) -> None:
+    async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then drain: no accepts, `Connection: close` for `drain_s`, idle
         connections closed, requests in flight answered, the application's lifespan ended.
 
-        `ready` is set when connections are accepted; `tick` is called at least once a second.
         Cancelling cuts the requests in flight off. Raises: LifespanFailed.
         """
+        if self._before is not None:
+            await self._before()
         self.state.loop = asyncio.get_running_loop()
         lifespan = Lifespan(self.state.app, self.state.app_state)
         failure: LifespanFailed | None = None
@@ -96,7 +103,7 @@ class HttpServer:
             life = group.create_task(lifespan.run())
             try:
                 await lifespan.startup()
-                await self._serve(stop, ready, tick)
+                await self._serve(stop)
                 await lifespan.shutdown()
             except LifespanFailed as error:
                 failure = error  # raised below: not as one of a group
@@ -107,19 +114,13 @@ class HttpServer:
         if failure is not None:
             raise failure
 
-    async def _serve(
-        self,
-        stop: asyncio.Event,
-        ready: asyncio.Event | None,
-        tick: Callable[[], None] | None,
-    ) -> None:
+    async def _serve(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            sweeper = tasks.create_task(self._sweep_always(tick))
+            sweeper = tasks.create_task(self._sweep_always())
             self._acceptor.open()
             try:
-                if ready is not None:
-                    ready.set()
+                self.ready.set()
                 await stop.wait()
                 await self._drain()
             finally:  # before the group ends, so that no task is added to it any more
@@ -156,12 +157,12 @@ class HttpServer:
             connection.reload()
         self._acceptor.resume()
 
-    @property
-    def requests_per_s(self) -> float:
-        """Requests per second over the last five seconds, refused ones included."""
-        now, done = clock.monotonic(), self.state.served + self.state.refused
-        began, before = self._samples[0] if self._samples else (now, done)
-        return (done - before) / (now - began) if now > began else 0.0
+    def status(self) -> str:
+        """For STATUS=: `12 req/s; 3 in flight`; the rate since the last call, with refused ones."""
+        began, before = self._counted
+        now, done = self._counted = clock.monotonic(), self.state.served + self.state.refused
+        rate = (done - before) / (now - began) if now > began else 0.0
+        return f"{rate:.0f} req/s; {self.state.in_flight} in flight"
 
     # Connections
 
@@ -231,7 +232,7 @@ class HttpServer:
     # Time
 
     def sweep(self, now: float | None = None) -> None:
-        """One pass: update Date line and rate, and end everything overdue at `now` (loop time)."""
+        """One pass: update the Date line, and end everything overdue at `now` (loop time)."""
         state = self.state
         if now is None:
             now = state.loop.time()
@@ -241,24 +242,15 @@ class HttpServer:
         for task in [task for task, deadline in state.abandoned.items() if now >= deadline]:
             del state.abandoned[task]
             task.cancel()
-        self._sample()
         state.log.sweep(now)
         self._acceptor.resume()
         if self._counts is not None and not state.draining:
             self._counts.heartbeat()
 
-    def _sample(self) -> None:
-        now = clock.monotonic()
-        if not self._samples or now - self._samples[-1][0] >= 0.5:
-            self._samples.append((now, self.state.served + self.state.refused))
-        while now - self._samples[0][0] > _RATE_SPAN_S:
-            self._samples.popleft()
-
-    async def _sweep_always(self, tick: Callable[[], None] | None) -> None:
+    async def _sweep_always(self) -> None:
         while True:
             self.sweep()
-            if tick is not None:
-                tick()
+            self.heartbeat.touch()
             await asyncio.sleep(self._sweep_interval_s())
 
     def _sweep_interval_s(self) -> float:

@@ -60,8 +60,14 @@ class LocalHttpService:
             try:
                 with _listening(self._listen, self._lock) as sock:
                     if sock is not None:
-                        server = HttpServer(self._app, [sock], self._limits, {"stop": stop})
-                        await server.run(stop, tick=self.heartbeat.touch)
+                        server = HttpServer(
+                            self._app,
+                            [sock],
+                            self._limits,
+                            {"stop": stop},
+                            heartbeat=self.heartbeat,
+                        )
+                        await server.run(stop)
             except OSError as error:
                 text = f"{self._listen}: {error.strerror}"
                 if self._log_throttle.is_due(text):

@@ -21,9 +21,9 @@ def import_all(config: str | Path | None, app: str | None) -> None:
     import systemd.daemon
     import uvloop
 
+    import cordata.http
     import cordata.network
     import cordata.services.consumer
-    import cordata.services.http
     import cordata.services.idle_exit
     import cordata.services.process_lease
     import cordata.services.unhandled_event

@@ -41,8 +41,8 @@ from cordata.wiring.role import Role, alerting, cut_off_of, metrics_of, reload_o
 
 if TYPE_CHECKING:
     from cordata.broker import Broker
+    from cordata.http import HttpServer
     from cordata.process import ProcessLease
-    from cordata.services.http import HttpService
     from cordata.services.pool_child import PoolChildService
     from cordata.services.process_lease import ProcessLeaseService
     from cordata.services.subscription import SubscriptionService
@@ -73,7 +73,7 @@ async def run_worker(role: Role) -> int:
             with ExitStack() as stack:
                 http = None
                 if sockets:
-                    http = _http_service(role, sockets, ctx, unavailable, metrics)
+                    http = _http_server(role, sockets, ctx, unavailable, metrics)
                     intake.append(http)
                 membership: list[Service] = []
                 if "engine" in settings.services:
@@ -195,15 +195,14 @@ def _metrics_services(role: Role, ctx: Context) -> list[Service]:
     return [LocalHttpService("metrics", page, listen, lock=directory / "lock")]
 
 
-def _http_service(
+def _http_server(
     role: Role,
     sockets: list[socket.socket],
     ctx: Context,
     unavailable: UnavailableService,
     metrics: ProcessMetrics | None,
-) -> HttpService:
+) -> HttpServer:
     from cordata.http import HttpServer, compose
-    from cordata.services.http import HttpService
 
     mounts = _mounts(role)
     server = HttpServer(
@@ -221,11 +220,12 @@ def _http_service(
             mount.prefix: mount.error_text for mount in mounts if mount.error_text is not None
         },
         metrics=metrics.http() if metrics is not None else None,
+        before=unavailable.release,
     )
     if metrics is not None:
         metrics.watch(IN_FLIGHT.series(), lambda: server.state.in_flight)
         metrics.watch(CONNECTIONS.series(), lambda: server.state.connection_count)
-    return HttpService(server, before=unavailable.release)
+    return server
 
 
 def _mounts(role: Role) -> list[Mount]:
@@ -282,7 +282,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
     return PoolChildService(spec, pool, SessionStore(sessions, limits))
 
 
-def _pass_on(http: HttpService | None, child: PoolChildService | None, config: Config) -> None:
+def _pass_on(http: HttpServer | None, child: PoolChildService | None, config: Config) -> None:
     """Pass a reloaded configuration to the parts of this role that use it. Raises: ConfigError."""
     if http is not None:
         http.reload(config.http)

@@ -28,12 +28,12 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_a_worker_imports_nothing_heavy_before_it_needs_it() -> None:
-    found = modules_after("import cordata.cli.role, cordata.wiring.worker, cordata.services.http")
+    found = modules_after("import cordata.cli.role, cordata.wiring.worker, cordata.http")
     assert found.isdisjoint(HEAVY), found & set(HEAVY)
 
 
 def test_the_hub_brings_no_library_into_a_worker_before_it_is_used() -> None:
-    found = modules_after("import alpinehub.app, cordata.wiring.worker, cordata.services.http")
+    found = modules_after("import alpinehub.app, cordata.wiring.worker, cordata.http")
     assert "alpinehub.webhooks.wix" in found
     heavy = {"lxml", "jinja2", "phonenumbers", "nacl", "psycopg", "rich", "starlette", "anyio"}
     heavy |= {"aiosmtplib", "smtplib", "email.message", "http.client", "tempfile"}

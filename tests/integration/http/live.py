@@ -13,16 +13,15 @@ from tests.unit.http.wire import Answer, parse_answers
 
 from cordata.config.sections import HttpConfig
 from cordata.http import AsgiApp, HttpServer
-from cordata.services.http import HttpService
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Live:
-    """A running service."""
+    """A running server."""
 
-    def __init__(self, service: HttpService, sockets: list[socket.socket]) -> None:
-        self.service = service
+    def __init__(self, server: HttpServer, sockets: list[socket.socket]) -> None:
+        self.server = server
         self.sockets = sockets
         self.stop = asyncio.Event()
 
@@ -53,7 +52,7 @@ class Live:
     async def quiet(self) -> None:
         """Until no connection and no request is left."""
         async with asyncio.timeout(60):
-            while self.service.server.state.connection_count or self.service.server.state.in_flight:  # noqa: ASYNC110
+            while self.server.state.connection_count or self.server.state.in_flight:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
 
@@ -80,23 +79,23 @@ async def live(
     unix: Path | None = None,
     state: dict[str, Any] | None = None,
 ) -> AsyncIterator[Live]:
-    """A service that runs until the block ends; its drain leaves nothing behind."""
+    """A server that runs until the block ends; its drain leaves nothing behind."""
     errors: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     with listening(unix) as sockets:
-        service = HttpService(HttpServer(app, sockets, config or HttpConfig(drain_s=0), state))
-        server = Live(service, sockets)
+        server = HttpServer(app, sockets, config or HttpConfig(drain_s=0), state)
+        running = Live(server, sockets)
         async with asyncio.TaskGroup() as group:
-            run = group.create_task(service.run(server.stop))
-            await service.ready.wait()
+            run = group.create_task(server.run(running.stop))
+            await server.ready.wait()
             try:
-                yield server
+                yield running
             finally:
-                server.stop.set()
+                running.stop.set()
                 async with asyncio.timeout(60):
                     await run
     assert not errors, errors
-    assert service.server.state.connection_count == 0 and service.server.state.in_flight == 0
+    assert server.state.connection_count == 0 and server.state.in_flight == 0
 
 
 async def read_head(reader: asyncio.StreamReader) -> bytes:

@@ -19,7 +19,6 @@ from tests.unit.http.wire import Recorder
 
 from cordata.config.sections import HttpConfig
 from cordata.http import HttpServer
-from cordata.services.http import HttpService
 
 SAMPLE = Path(__file__).resolve().parents[3] / "packaging/examples/nginx.conf"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin")
@@ -115,7 +114,7 @@ async def test_requests_pass_tls_and_the_unix_socket(tmp_path: Path) -> None:
             assert (answer.status_code, answer.content) == (200, body)
         for _ in range(20):
             assert (await ask(client, "GET", "/")).status_code == 200
-        assert server.service.server.state.connection_count == 1  # kept alive
+        assert server.server.state.connection_count == 1  # kept alive
         assert (await ask(client, "POST", "/", content=b"x" * 3_000_000)).status_code == 413
     scope = app.seen[0].scope
     assert scope["scheme"] == "https" and scope["client"] == ("127.0.0.1", 0)
@@ -151,12 +150,12 @@ async def test_requests_meet_no_error_while_workers_are_replaced(tmp_path: Path)
         assert (await ask(client, "GET", "/1")).status_code == 200
         server.stop.set()
         async with asyncio.timeout(60):
-            while server.service.server.state.connection_count:  # noqa: ASYNC110
+            while server.server.state.connection_count:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(ask(client, "GET", "/2"))
             await asyncio.sleep(0.1)
-            successor = HttpService(HttpServer(app, server.sockets, HttpConfig(drain_s=0)))
+            successor = HttpServer(app, server.sockets, HttpConfig(drain_s=0))
             stop = asyncio.Event()
             run = group.create_task(successor.run(stop))
             assert (await waiting).status_code == 200

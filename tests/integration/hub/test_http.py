@@ -34,10 +34,10 @@ async def serve(hub: Hub) -> AsyncIterator[httpx.AsyncClient]:
             state,
             error_texts={one.prefix: one.error_text for one in app.mounts if one.error_text},
         )
-        stop, ready = asyncio.Event(), asyncio.Event()
+        stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(server.run(stop, ready=ready))
-            await ready.wait()
+            group.create_task(server.run(stop))
+            await server.ready.wait()
             try:
                 async with httpx.AsyncClient(
                     base_url=f"http://{host}:{port}", timeout=60

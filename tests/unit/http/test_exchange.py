@@ -329,9 +329,9 @@ async def test_application_is_not_called_when_the_server_is_cancelled_in_the_tur
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
         called.append(scope["path"])
 
-    server, ready = HttpServer(http_only(handle), [], CONFIG), asyncio.Event()
-    run = asyncio.ensure_future(server.run(asyncio.Event(), ready=ready))
-    await ready.wait()
+    server = HttpServer(http_only(handle), [], CONFIG)
+    run = asyncio.ensure_future(server.run(asyncio.Event()))
+    await server.ready.wait()
     wire = connect(server)
     run.cancel()
     await wire.feed(GET)

@@ -189,10 +189,10 @@ async def serving(app: AsgiApp, config: HttpConfig) -> AsyncIterator[HttpServer]
     errors: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     server = HttpServer(app, [], config)
-    stop, ready = asyncio.Event(), asyncio.Event()
+    stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        run = group.create_task(server.run(stop, ready=ready))
-        await ready.wait()
+        run = group.create_task(server.run(stop))
+        await server.ready.wait()
         server.state.loop = StillLoop(server.state.loop)  # type: ignore[assignment]
         try:
             yield server
