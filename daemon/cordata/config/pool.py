@@ -51,11 +51,11 @@ class PoolConfig:
     affinity: Literal["hint", "strict_queue", "strict_fail"] = "hint"
     #: Sessions at most.
     max_sessions: Annotated[int, Meta(ge=1, le=100_000_000)] = 100_000
-    #: One session's data plus 64 bytes for each name; below max_frame_bytes, as it is one frame.
+    #: One session's data plus 64 bytes for each name.
     max_session_bytes: Annotated[int, Meta(ge=1, le=2**30)] = 1_048_576
     #: All sessions' data.
     max_sessions_bytes: Annotated[int, Meta(ge=1, le=2**40)] = 268_435_456
-    #: Globals, which all sessions share; at most one frame: a new child receives them in one.
+    #: Globals, which all sessions share.
     max_globals_bytes: Annotated[int, Meta(ge=1, le=2**30)] = 16_777_216
     #: A command that killed this many children in a row is refused ...
     poison_limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 3

@@ -117,9 +117,6 @@ def pool_problems(
     pool: PoolConfig, pools: Mapping[str, PoolConfig]
 ) -> Iterator[tuple[str, str, str]]:
     """Problems that concern [pool] and the sections [pool.NAME] together: (section, key, text)."""
-    if pool.max_session_bytes >= pool.max_frame_bytes:
-        text = f"must be less than max_frame_bytes ({pool.max_frame_bytes})"
-        yield "pool", "max_session_bytes", text
     for key in ("workers", "commands"):
         if getattr(pool, key):
             yield "pool", key, "belongs into a section [pool.NAME]"

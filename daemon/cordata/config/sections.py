@@ -47,7 +47,7 @@ class HttpConfig:
     max_connections: Annotated[int, Meta(ge=1, le=100_000)] = 1000
     #: Method, target and version together; above it 414.
     max_request_line_bytes: Annotated[int, Meta(ge=64, le=16_000)] = 8192
-    #: All header lines together; above it 431. http-parser refuses more than 80 KiB.
+    #: All header lines together; above it 431.
     max_header_bytes: Annotated[int, Meta(ge=256, le=65_536)] = 32768
     #: Header lines; above it 431.
     max_headers: Annotated[int, Meta(ge=1, le=10_000)] = 100

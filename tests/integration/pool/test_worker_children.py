@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec import Raw, msgpack
 from tests.integration.pool.children import (
     CLIENT,
     COMMANDS,
@@ -441,6 +442,16 @@ def test_control_socket_answers_while_the_child_computes(tmp_path: Path) -> None
         assert [one.id for one in pool.ask(SessionRequest(3, "page")).sessions] == ["s"]
         assert pool.child().state == "busy"
         os.kill(pool.child().pid, signal.SIGKILL)
+
+
+def test_session_may_be_larger_than_a_message_of_a_client(tmp_path: Path) -> None:
+    part = Raw(msgpack.encode(bytes(60_000)))
+    with children(tmp_path, spec={"max_frame_bytes": 100_000}) as pool:
+        pool.ask(SessionRequest(1, "create", "s"))
+        for number in range(3):
+            pool.ask(SessionRequest(2, "update", "s", set={str(number): part}))
+        [session] = pool.ask(SessionRequest(3, "get", "s")).sessions
+        assert session.data == dict.fromkeys("012", part)
 
 
 def test_question_about_a_child_that_lives_is_answered_when_it_dies(tmp_path: Path) -> None:

@@ -66,7 +66,6 @@ def test_pools_are_shown_and_read_again_the_same(tmp_path: Path) -> None:
             "[pool]\nmax_frame_bytes = 100",
             "[pool] max_frame_bytes: must be a whole number from 1024 to",
         ),
-        ("[pool]\nmax_session_bytes = 16777216", "[pool] max_session_bytes: must be less than"),
         ("[pool]\nhealth_timeout_s = 31", "[pool] health_timeout_s: must not be more than"),
         ("[pool]\nrestart_min_s = 11", "[pool] restart_min_s: must not be more than"),
         ("[pool]\nretries = -1", "[pool] retries: must be a whole number from 0 to 100, not -1"),

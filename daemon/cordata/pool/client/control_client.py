@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from cordata.errors import ProtocolError
+from cordata.errors import FrameTooLarge, ProtocolError
 from cordata.pool.client.connection import MAX_TAKEN, connect
 from cordata.pool.client.values import error_of
 from cordata.pool.shared import protocol
@@ -89,6 +89,9 @@ class _Connection:
                 return
             except ConnectionResetError:
                 continue
+            except FrameTooLarge as error:
+                self.close(error=error)
+                return
             except (OSError, ProtocolError):
                 self.close()
                 return
