@@ -26,8 +26,7 @@ class ControlClient:
         """Send a request to the worker at `path`; returns the future of the answer, a packet.
 
         The future raises ConnectionError when the worker goes away before it answers, and the
-        worker's error when it refuses one of the requests on the connection. Raises: OSError when
-        nothing could be sent.
+        worker's error when it refuses the request. Raises: OSError when nothing could be sent.
         """
         connection = self._connections.get(path)
         if connection is None or connection.closed:
@@ -46,7 +45,8 @@ class _Connection:
         self.closed = False
         self._loop = asyncio.get_running_loop()
         self._number = 0
-        self._asked: dict[int, asyncio.Future[Any]] = {}
+        #: Open requests, by number: the future of the answer, and the size in bytes.
+        self._asked: dict[int, tuple[asyncio.Future[Any], int]] = {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         try:
@@ -59,11 +59,13 @@ class _Connection:
     def ask(self, request: protocol.FromControlClient) -> asyncio.Future[Any]:
         self._number += 1
         request.number = self._number
-        protocol.send(self._socket, protocol.encode(request))
-        future = self._asked[self._number] = self._loop.create_future()
+        data = protocol.encode(request)
+        protocol.send(self._socket, data)
+        future = self._loop.create_future()
+        self._asked[self._number] = future, len(data)
         return future
 
-    def close(self, *, forked: bool = False, error: Exception | None = None) -> None:
+    def close(self, *, forked: bool = False) -> None:
         if self.closed:
             return
         self.closed = True
@@ -71,10 +73,17 @@ class _Connection:
             self._loop.remove_reader(self._socket)
         self._socket.close()
         asked, self._asked = self._asked, {}
-        for future in asked.values():
-            if not future.done() and not forked:
-                future.set_exception(error or ConnectionError("the worker is gone"))
-                future.exception()  # marks it as seen: it may not be awaited any more
+        for future, _ in asked.values():
+            if not forked:
+                _fail(future, ConnectionError("the worker is gone"))
+
+    def _refused(self, error: Exception) -> None:
+        """The worker refused a request, does not say which one, and closes the connection."""
+        limit = error.limit_bytes if isinstance(error, FrameTooLarge) else 0
+        for future, size in self._asked.values():
+            if size > limit:
+                _fail(future, error)
+        self.close()
 
     def _readable(self) -> None:
         while not self.closed:
@@ -89,15 +98,18 @@ class _Connection:
                 return
             except ConnectionResetError:
                 continue
-            except FrameTooLarge as error:
-                self.close(error=error)
-                return
-            except (OSError, ProtocolError):
+            except (OSError, ProtocolError, FrameTooLarge):
                 self.close()
                 return
             if isinstance(packet, protocol.Failure) and packet.number == 0:
-                self.close(error=error_of(packet))
+                self._refused(error_of(packet))
                 return
-            future = self._asked.pop(packet.number, None)
+            future, _ = self._asked.pop(packet.number, (None, 0))
             if future is not None and not future.done():
                 future.set_result(packet)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # marks it as seen: it may not be awaited any more

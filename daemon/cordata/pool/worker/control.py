@@ -125,7 +125,8 @@ class ControlServer:
         except BlockingIOError:
             return
         except (ProtocolError, FrameTooLarge) as error:
-            self._send(sock, Failure(0, error.code, str(error)))
+            limits = error.data if isinstance(error, FrameTooLarge) else {}
+            self._send(sock, Failure(0, error.code, str(error), limits))
             self._close(sock)
         except OSError:
             self._close(sock)

@@ -293,10 +293,24 @@ async def test_request_that_the_worker_refuses_fails_with_the_reason(one: Worker
             await client.list_sessions(limit=0)
         with pytest.raises(ValueError):
             await client.globals.set(**{str(number): None for number in range(70_000)})
-        with pytest.raises(FrameTooLarge):
+        with pytest.raises(FrameTooLarge) as caught:
             await client.sessions.create("refused", data={"blob": bytes(17_000_000)})
+        assert caught.value.length_bytes > 17_000_000
         with pytest.raises(SessionNotFound):
             await client.sessions.get("refused")
+
+
+async def test_request_that_is_too_large_fails_no_other_one(one: Workers) -> None:
+    async with Client(one.path, timeout=60.0) as client:
+        await client.sessions.create("guest")
+        blob = bytes(17_000_000)
+        refused, *found = await asyncio.gather(
+            client.sessions.create("large", data={"blob": blob}),
+            *(client.sessions.get("guest") for _ in range(500)),
+            return_exceptions=True,
+        )
+        assert isinstance(refused, FrameTooLarge)
+        assert {getattr(one, "id", one) for one in found} == {"guest"}
 
 
 async def test_killed_worker_takes_its_child_along_and_the_next_one_runs_what_waits(
