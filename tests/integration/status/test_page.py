@@ -78,6 +78,13 @@ def test_page_without_token_or_session_is_a_login(tmp_path: Path) -> None:
         assert page.token not in page.server.log
 
 
+def test_session_is_found_when_other_programs_of_the_host_have_cookies(tmp_path: Path) -> None:
+    with status_page(tmp_path) as page:
+        page.log_in()
+        for other in ('prefs={"a":1}', "path=/", "flag", 'quoted="a', "other-cordata-status=a"):
+            assert page.ask("/", cookie=f"{other}; {page.cookie}; {other}")[0] == 200, other
+
+
 def test_page_shows_what_the_command_prints_and_no_personal_data(tmp_path: Path) -> None:
     mail = '[mail]\nhost = "127.0.0.1"\nport = 9\n[store]\nurl = "sqlite:"\n'
     with status_page(tmp_path, text=mail) as page:

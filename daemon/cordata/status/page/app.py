@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -101,12 +100,17 @@ class Request:
 
     @property
     def cookie(self) -> str:
-        """The cookie of the session; "" if there is none."""
-        try:
-            found = SimpleCookie(self.headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return ""
-        return found.value if found is not None else ""
+        """The cookie of the session; "" if there is none.
+
+        Not by SimpleCookie, which drops the ones beside a malformed one: browsers send those of
+        every program on this host, whatever its port.
+        """
+        text: str = self.headers.get("cookie", "")
+        for one in text.split(";"):
+            name, _, value = one.strip().partition("=")
+            if name == COOKIE:
+                return value
+        return ""
 
     @property
     def is_from_here(self) -> bool:
