@@ -103,16 +103,17 @@ def append(
     """Append one event to a stream, or many with --lines. PAYLOAD is a JSON object, or - to read it
     from stdin; without PAYLOAD it is empty.
 
-    A line has "type" and optionally "payload" and "headers". Lines are appended in transactions of
-    100: after an error, the earlier ones are committed; the stream's version shows how many.
+    A line has "type" and optionally "payload" and "headers"; --header adds one to every line that
+    does not have it. Lines are appended in transactions of 100: after an error, the earlier ones
+    are committed; the stream's version shows how many.
     """
 
     if lines == (type_ is not None):
         raise click.UsageError("either TYPE or --lines")
     if lines:
-        act = _append_lines(stream, expected=expected)
+        act = _append_lines(stream, _headers(headers), expected=expected)
     else:
-        act = _append_one(stream, type_ or "", payload, headers, expected=expected)
+        act = _append_one(stream, type_ or "", payload, _headers(headers), expected=expected)
     return operator.carry_out("appended", act)
 
 
@@ -299,7 +300,12 @@ def _line_of(event: StoredEvent, *, payload: bool, json_: bool) -> str:
 
 
 def _append_one(
-    stream: str, type: str, payload: str | None, headers: Iterable[str], *, expected: int | None
+    stream: str,
+    type: str,
+    payload: str | None,
+    headers: Mapping[str, str],
+    *,
+    expected: int | None,
 ) -> Callable[[Context, Counter], Awaitable[CommandResult]]:
     """Read the payload; returns the function that appends the event. Raises: click.UsageError."""
     if payload is None and _is_fed():
@@ -307,7 +313,7 @@ def _append_one(
     text = sys.stdin.read() if payload == "-" else payload or "{}"
     from cordata.eventstore import NewEvent
 
-    event = NewEvent(type=type, payload=_object(text), headers=_headers(headers))
+    event = NewEvent(type=type, payload=_object(text), headers=headers)
 
     async def act(ctx: Context, counter: Counter) -> CommandResult:
         version = await _append(ctx, stream, [event], expected)
@@ -317,13 +323,13 @@ def _append_one(
 
 
 def _append_lines(
-    stream: str, *, expected: int | None
+    stream: str, headers: Mapping[str, str], *, expected: int | None
 ) -> Callable[[Context, Counter], Awaitable[CommandResult]]:
     """Returns the function that appends the lines of stdin, _BATCH events per transaction."""
 
     async def act(ctx: Context, counter: Counter) -> CommandResult:
         lines = _Lines()
-        new = (_event(line) for line in lines)
+        new = (_event(line, headers) for line in lines)
         count, version, at = 0, 0, expected
         while batch := list(islice(new, _BATCH)):
             # From the second transaction on, another process must not have appended in between.
@@ -382,13 +388,13 @@ def _done(count: int, stream: str, version: int) -> CommandResult:
     return CommandResult(count=count, more={"version": version}, note=note)
 
 
-def _event(line: Mapping[str, Any]) -> NewEvent:
+def _event(line: Mapping[str, Any], common: Mapping[str, str]) -> NewEvent:
     from cordata.eventstore import NewEvent
 
     payload, headers = line.get("payload", {}), line.get("headers", {})
     if not (isinstance(payload, dict) and isinstance(headers, dict)):
         raise click.UsageError("payload and headers of a line must be JSON objects")
-    return NewEvent(type=str(line.get("type", "")), payload=payload, headers=headers)
+    return NewEvent(type=str(line.get("type", "")), payload=payload, headers={**common, **headers})
 
 
 def _object(text: str, where: str = "") -> Mapping[str, Any]:

@@ -130,6 +130,20 @@ def test_lines_are_appended_in_order_up_to_the_first_mistake(tmp_path: Path) -> 
     assert numbers == [*range(250), *range(100)]
 
 
+def test_header_is_added_to_each_line_when_it_is_an_option(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    lines = '{"type": "x"}\n{"type": "x", "headers": {"by": "line", "n": "1"}}\n'
+    options = ("--lines", "--header", "by=option", "--header", "import=7")
+    assert run(config, "events", "append", "account-7", *options, given=lines).returncode == 0
+    headers = [one["headers"] for one in told(config, "events", "read")["items"]]
+    assert headers == [
+        {"by": "option", "import": "7"},
+        {"by": "line", "import": "7", "n": "1"},
+    ]
+    wrong = run(config, "events", "append", "account-7", "--lines", "--header", "by", given=lines)
+    assert wrong.returncode == 2 and "is not NAME=VALUE" in wrong.stderr
+
+
 def test_events_are_narrowed_down(tmp_path: Path) -> None:
     config = prepared(tmp_path)
     for stream, type_ in (("account-1", "a"), ("room-1", "b"), ("account-2", "b")):
