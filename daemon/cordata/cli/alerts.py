@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cordata.cli.operator import Operator, operator_options
-from cordata.cli.options import config_option, debug_option, limit_option
+from cordata.cli.options import config_option, debug_option, ids_argument, limit_option
 from cordata.terminal import show_page, show_record
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def show(operator: Operator, fingerprint: str) -> int:
 
 Exit codes: 0 done, 1 a named alert does not exist.""",
 )
-@click.argument("fingerprints", metavar="[ALERT]...", nargs=-1)
+@ids_argument("fingerprints", "ALERT")
 @click.option("--all", "all_", is_flag=True, help="All alerts.")
 @operator_options
 def clear(operator: Operator, fingerprints: tuple[str, ...], all_: bool) -> int:

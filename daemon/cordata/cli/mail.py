@@ -15,7 +15,14 @@ from cordata.cli.operator import (
     state_dir_option,
     with_state_dir,
 )
-from cordata.cli.options import Choice, choosing, config_option, debug_option, paging
+from cordata.cli.options import (
+    Choice,
+    choosing,
+    config_option,
+    debug_option,
+    ids_argument,
+    paging,
+)
 from cordata.core.number import parse_number
 from cordata.errors import ConfigError, CordataError
 from cordata.terminal import Counter, show_page, show_record
@@ -124,7 +131,7 @@ def show(operator: Operator, number: int) -> int:
 
 Exit codes: 0 done, 1 a named mail is neither pending nor failed.""",
 )
-@click.argument("numbers", metavar="[MAIL]...", nargs=-1, type=click.IntRange(1, _LARGEST_ID))
+@ids_argument("numbers", "MAIL", click.IntRange(1, _LARGEST_ID))
 @choosing("since", "before", "all")
 @operator_options
 def retry(operator: Operator, numbers: tuple[int, ...], choice: Choice) -> int:
@@ -149,8 +156,8 @@ def retry(operator: Operator, numbers: tuple[int, ...], choice: Choice) -> int:
                 tx.notify(MAIL_TOPIC)
                 count = await tx.execute("mail.retry_failed", now_us=tx.now_us, **bounds)
                 return CommandResult(count=count)
-            missing = list(map(str, await retry_mails(tx, list(dict.fromkeys(numbers)))))
-            return CommandResult(count=len(set(numbers)) - len(missing), missing=missing)
+            missing = list(map(str, await retry_mails(tx, numbers)))
+            return CommandResult(count=len(numbers) - len(missing), missing=missing)
 
         return await ctx.store.run(unit)
 

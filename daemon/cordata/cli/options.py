@@ -52,6 +52,17 @@ def paging(function: F) -> F:
     return function
 
 
+def ids_argument(name: str, metavar: str, type: click.IntRange | None = None) -> Callable[[F], F]:
+    """Add an argument for any number of ids. An id that is given twice is passed once: the second
+    time, there would be nothing to do for it.
+    """
+
+    def once(ctx: click.Context, parameter: click.Parameter, given: tuple[Any, ...]) -> Any:
+        return tuple(dict.fromkeys(given))
+
+    return click.argument(name, metavar=f"[{metavar}]...", nargs=-1, type=type, callback=once)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """The events or dead letters that a command is to act on, as its options choose them."""
@@ -95,7 +106,7 @@ _STATES = ("pending", "relayed", "dead", "done")
 _TIME: dict[str, Any] = {"callback": moment, "metavar": "TIME"}
 #: The option behind each field of a Choice.
 _CHOICES: dict[str, Callable[..., Any]] = {
-    "event_ids": click.argument("event_ids", metavar="[EVENT]...", nargs=-1),
+    "event_ids": ids_argument("event_ids", "EVENT"),
     "event_id": click.option("--id", "event_id", metavar="EVENT", help="Only this event."),
     "state": click.option("--state", type=click.Choice(_STATES), help="Only in this state."),
     "type": click.option("--type", metavar="TYPE", help="Only of this event type."),

@@ -241,6 +241,17 @@ def test_what_is_not_there_is_exit_1(tmp_path: Path) -> None:
         assert cordata(*command.split(), "x", "--config", str(config)).returncode == 1
 
 
+def test_id_is_acted_on_once_when_it_is_given_twice(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    assert cordata("migrate", "--config", str(config)).returncode == 0
+    known_groups(config)
+    (event,) = published(config, 1)
+    assert told(config, "outbox", "replay", event, event)["count"] == 1
+    for command in ("outbox retry", "dlq replay", "dlq drop --yes", "alerts clear"):
+        done = cordata(*command.split(), "x", "x", "--json", "--config", str(config))
+        assert done.returncode == 1 and json.loads(done.stdout)["missing"] == ["x"], done
+
+
 def test_store_of_a_foreground_server_is_found_by_its_directory(tmp_path: Path) -> None:
     data, name = tmp_path / "data", "tests.integration.cli.mending:app"
     (data / "run").mkdir(parents=True)
