@@ -36,6 +36,8 @@ _PROPERTIES = (
 _SLICE = "cordata.slice"
 _JOURNAL = Path("/var/log/journal")
 _LISTENING = "0A"
+#: Flags of a socket in /proc/net/unix that listens: SO_ACCEPTCON.
+_ACCEPTS = "00010000"
 _NO_SYSTEMD = "systemd does not run here: `cordata server` needs no units"
 #: At most this many files of the state directory are looked at.
 _FILES = 1000
@@ -150,6 +152,9 @@ class Host:
         for address in judge.listen_addresses(unit):
             if address.startswith("/"):
                 is_there, others = await in_thread(Path(address).is_socket), []
+            elif address.startswith("@"):
+                others = await in_thread(partial(find_abstract_listeners, address))
+                is_there = bool(others)
             else:
                 port = int(address.rpartition(":")[2])
                 others = await in_thread(partial(find_listeners, port))
@@ -235,6 +240,17 @@ def find_listeners(port: int) -> list[Listener]:
                 if words[3] == _LISTENING and int(at, 16) == port:
                     address = f"{_address(host)}:{port}"
                     found.append(Listener(address=address, process=_process_of(words[9])))
+    return found
+
+
+def find_abstract_listeners(name: str) -> list[Listener]:
+    """What listens on the unix socket "@name", which has no file (unix(7), abstract)."""
+    found = []
+    with open("/proc/net/unix") as file:
+        for line in file:
+            words = line.rstrip("\n").split(maxsplit=7)
+            if words[3] == _ACCEPTS and words[7:] == [name]:
+                found.append(Listener(address=name, process=_process_of(words[6])))
     return found
 
 

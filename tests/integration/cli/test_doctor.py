@@ -20,7 +20,8 @@ from tests.integration.mail.smtp_server import Mailbox, smtp_server
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
-from cordata.doctor.host import find_listeners
+from cordata.config import Config
+from cordata.doctor.host import Host, find_listeners
 
 KEY = "5e" * 32
 MAIL = '[mail]\nhost = "127.0.0.1"\nport = {}\nsecurity = "{}"\n[alert]\nto = ["ops@example.com"]\n'
@@ -295,6 +296,24 @@ def test_listener_on_a_port_is_found_with_its_process() -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
         port = taken.getsockname()[1]
         assert [one.address for one in find_listeners(port)] == [f"[::1]:{port}"]
+
+
+def test_socket_is_found_when_its_address_is_abstract() -> None:
+    name = f"@cordata-test-{os.getpid()}"
+    unit = {"Id": "http.socket", "LoadState": "loaded", "Listen": f"{name} (Stream)"}
+    target = {"Id": "cordata.target", "LoadState": "loaded", "UnitFileState": "enabled"}
+
+    def about(state: str) -> tuple[str, str]:
+        units = [unit | {"ActiveState": state, "Result": "resources"}, target]
+        [found] = asyncio.run(Host(config=Config(), files=[], units=units).check_sockets())
+        return found.state, found.text
+
+    assert about("active") == ("failed", f"nothing listens on {name} any more")
+    with socket.socket(socket.AF_UNIX) as taken:
+        taken.bind(name.replace("@", "\0"))
+        taken.listen()
+        assert about("active") == ("ok", f"http.socket listens on {name}")
+        assert about("failed")[1].endswith(f"listens on {name}, which http.socket needs")
 
 
 def members(path: Path) -> dict[str, str]:
