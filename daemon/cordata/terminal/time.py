@@ -10,6 +10,8 @@ from msgspec import Struct
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DURATION = re.compile(r"([0-9]{1,8})([smhdw])")
+#: 100 years: databases store microseconds in 64 bits.
+_LONGEST = timedelta(days=36_500)
 
 
 class Moment(Struct, frozen=True):
@@ -56,4 +58,5 @@ def duration(ctx: click.Context, parameter: click.Parameter, value: str) -> int:
 
 def _parsed(text: str) -> timedelta | None:
     match = _DURATION.fullmatch(text)
-    return timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
+    found = timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
+    return found if found is not None and found <= _LONGEST else None

@@ -207,6 +207,7 @@ def test_pages_follow_each_other(tmp_path: Path) -> None:
     "arguments",
     [
         ("outbox", "list", "--since", "soon"),
+        ("mail", "list", "--since", "99999999w"),
         ("outbox", "list", "--after", "here"),
         ("outbox", "list", "--limit", "0"),
         ("outbox", "retry"),
