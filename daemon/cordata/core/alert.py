@@ -181,7 +181,8 @@ def text_of(groups: Sequence[AlertGroup], pace: AlertPace) -> str:
         parts.append(f"{len(groups) - MAX_KINDS} more kinds: cordata alerts list")
     parts.append(
         f"Alerts of the same kind within {pace.cooldown_us / 1e6:g} s are counted and reported "
-        f"later. At most {pace.max_per_hour} mails are sent an hour.\n"
+        f"later. In an hour the primary sends at most {pace.max_per_hour} mails, and each host "
+        f"as many about urgent alerts.\n"
         f"For details: cordata alerts list; cordata alerts show {groups[0].fingerprint}"
     )
     return "\n\n".join(parts) + "\n"

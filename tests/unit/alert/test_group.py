@@ -138,6 +138,7 @@ def test_text_tells_counts_and_moments_of_each_kind() -> None:
     text = text_of([many, group("second", at=20)], PACE)
     assert "14 times, 1970-01-01 00:00:10 UTC to 1970-01-01 00:01:10 UTC, last at host" in text
     assert "once, 1970-01-01 00:00:20 UTC" in text
+    assert "at most 12 mails, and each host as many about urgent alerts" in text
     assert subject_of([many]) == "[host worker@0] first went wrong"
     assert subject_of([many, many]) == "2 alerts: first went wrong"
 
