@@ -117,7 +117,8 @@ def test_nothing_fails_when_the_packages_are_upgraded_and_when_they_are_downgrad
         assert not set(pids(demo).values()) & set(former.values())
         assert demo.props("http.socket", "InvocationID") == socket
         for unit in ALL:
-            assert demo.props(unit, "ActiveState")["ActiveState"] == "active"
+            state = demo.props(unit, "ActiveState", "ProtectSystem", "NeedDaemonReload")
+            assert set(state.values()) == {"active", "strict", "no"}, unit
         # What the administrator disabled stays so.
         assert demo.systemctl("is-enabled", "daily-report.timer", check=False) == "disabled"
         check_stored(demo, acknowledged)

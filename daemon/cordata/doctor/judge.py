@@ -84,7 +84,7 @@ def _judge_files(unit: Unit) -> Iterator[Finding]:
         return
     if load != "loaded":
         reason = re.sub(r'^org\.freedesktop\S+ "?|"$', "", unit.get("LoadError", "")) or load
-        files = unit.get("DropInPaths", "") or "its drop-ins"
+        files = " ".join(drop_ins(unit)) or "its drop-ins"
         fix = f"`systemctl cat {name}` shows it; correct or remove {files}, then"
         if load == "not-found":
             fix = "apt install --reinstall cordata, then"
@@ -97,7 +97,7 @@ def _judge_files(unit: Unit) -> Iterator[Finding]:
         for key, wanted in (("NonBlocking", "yes"), ("Type", "notify-reload")):
             if unit.get(key, wanted) != wanted:
                 text = f"{name} has {key}={unit[key]}; workers need {key}={wanted}"
-                fix = f"remove {key}= from {unit.get('DropInPaths') or 'the unit'}, then"
+                fix = f"remove {key}= from {' '.join(drop_ins(unit)) or 'the unit'}, then"
                 yield failed("units", text, f"{fix} `systemctl daemon-reload`")
 
 

@@ -11,6 +11,8 @@ from cordata.doctor.judge import File, Listener
 from cordata.systemd.systemctl import span_s
 
 GIB = 1 << 30
+#: A drop-in of the package, which nobody is to correct or remove.
+PACKAGED = "/usr/lib/systemd/system/worker@.service.d/00-hardening.conf"
 
 
 def states(*findings: Finding | None) -> list[str]:
@@ -47,7 +49,7 @@ def test_systemd_is_judged_by_its_number(version: str, state: str) -> None:
 
 
 def test_units_are_one_line_with_their_drop_ins_when_all_is_well() -> None:
-    [found] = judge.judge_units(host(worker={"DropInPaths": "/etc/a.conf /etc/b.conf"}))
+    [found] = judge.judge_units(host(worker={"DropInPaths": f"{PACKAGED} /etc/a.conf /etc/b.conf"}))
     assert found.state == "ok"
     assert found.text == "5 units; drop-ins: /etc/a.conf, /etc/b.conf"
 
@@ -80,14 +82,19 @@ def test_units_are_skipped_when_none_is_installed() -> None:
             {
                 "LoadState": "bad-setting",
                 "LoadError": 'org.freedesktop.systemd1.BadUnitSetting "Bad."',
-                "DropInPaths": "/etc/x.conf",
+                "DropInPaths": f"{PACKAGED} /etc/x.conf",
             },
             "failed",
             "correct or remove /etc/x.conf",
         ),
         ("worker", {"NeedDaemonReload": "yes"}, "warning", "systemctl daemon-reload"),
         ("worker", {"NonBlocking": "no"}, "failed", "remove NonBlocking="),
-        ("worker", {"Type": "notify", "DropInPaths": "/etc/x.conf"}, "failed", "from /etc/x.conf"),
+        (
+            "worker",
+            {"Type": "notify", "DropInPaths": f"{PACKAGED} /etc/x.conf"},
+            "failed",
+            "from /etc/x.conf",
+        ),
         (
             "primary",
             {"ActiveState": "failed", "Result": "exit-code"},
