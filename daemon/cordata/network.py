@@ -41,7 +41,6 @@ _LOCAL = "localhost"
 _SECTIONS = {
     "worker@.service": ("store", "broker", "mail", "metrics", "status", "trace", "network"),
     "primary.service": ("store", "broker", "mail", "network"),
-    "daily-report.service": ("store", "mail", "network"),
     "job@.service": ("store", "mail", "network"),
     "alert@.service": ("mail",),
     "cordata-backup.service": ("store",),

@@ -10,8 +10,8 @@ from tests.host.machine import CHECKOUT, Host, wait_for
 
 #: An instance of each template that nothing else uses.
 UNITS = [
-    *("worker@9.service", "primary.service", "daily-report.service", "job@try.service"),
-    *("alert@try.service", "cordata-backup.service"),
+    *("worker@9.service", "primary.service", "job@try.service", "alert@try.service"),
+    "cordata-backup.service",
 ]
 #: Two addresses of this host that are not loopback ones: one that is allowed, and another.
 ALLOWED, OTHER = "10.99.0.2", "10.99.0.1"

@@ -64,7 +64,7 @@ def test_report_reaches_the_mail_server_once_when_the_timer_was_missed(
     age(host, 2)
     host.sh(f"touch -d '2 days ago' {STAMP}")
     unsent = f"sqlite3 -readonly {STORE} \"SELECT count(*) FROM mail WHERE state <> 'sent'\""
-    ran = ["UNIT=daily-report.service", "JOB_TYPE=start", "JOB_RESULT=done"]
+    ran = ["UNIT=job@daily-report.service", "JOB_TYPE=start", "JOB_RESULT=done"]
     for _ in range(2):
         host.reboot()
         wait_for(lambda: host.journal(*ran), what="the job")
@@ -194,7 +194,8 @@ def test_report_timer_is_at_eight_when_systemd_reads_it(hub: Host) -> None:
 
 
 def test_reports_are_made_without_the_timer_when_the_store_was_away(hub: Host) -> None:
-    unit, drop_ins = "daily-report.service", "/run/systemd/system/daily-report.service.d"
+    unit = "job@daily-report.service"
+    drop_ins = f"/run/systemd/system/{unit}.d"
     away = 's,^\\[store\\]$,&\\nurl = "postgresql://127.0.0.1:1/nobody",'
     # The file is elsewhere, without the drop-in beside it.
     away += '; s,^# import = .*,import = "alpinehub.app:app",'

@@ -95,7 +95,7 @@ def test_worker_that_is_stopped_is_not_missed(measured: Host) -> None:
 
 
 def test_job_is_counted_by_its_own_process(measured: Host) -> None:
-    measured.systemctl("start", "daily-report")
+    measured.systemctl("start", "job@daily-report")
     names = {s.labels.get("job_name") for s in scrape(measured).samples}
     assert "daily-report" in names
 

@@ -38,8 +38,8 @@ from cordata.vault import MASTER_KEY, Vault
 
 #: Units whose processes use the store, and the socket that starts one of them.
 _UNITS = (
-    *("http.socket", "primary.service", "worker@*.service"),
-    *("job@*.service", "daily-report.service", "cordata-backup.service"),
+    *("http.socket", "primary.service", "worker@*.service", "job@*.service"),
+    "cordata-backup.service",
 )
 _USER = "cordata"
 

@@ -17,7 +17,7 @@ from cordata.errors import CordataError
 SLICE = "cordata.slice"
 #: Units of the package, as patterns.
 UNITS = (
-    *("worker@*.service", "primary.service", "job@*.service", "alert@*.service", "daily-report.*"),
+    *("worker@*.service", "primary.service", "job@*.service", "alert@*.service"),
     *("cordata-backup.*", "http.socket", "workers.target", "cordata.target"),
 )
 #: Longest wait for new entries, so that Ctrl-C is noticed where a signal does not end the wait.

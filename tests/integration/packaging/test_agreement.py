@@ -141,11 +141,12 @@ def test_services_keep_the_contract_of_the_units() -> None:
         assert (service.get("RestartPreventExitStatus") == ["78"]) == lasting, path.name
 
 
-def test_report_unit_tries_again_what_passes_and_makes_the_summary_whatever_fails() -> None:
-    unit = (ROOT / "units/daily-report.service").read_text()
-    said = dict(re.findall(r"^(\w+)=(.*)$", unit, re.M))
+def test_unit_of_the_report_tries_again_what_passes_and_makes_the_summary_whatever_fails() -> None:
+    said = dict(re.findall(r"^(\w+)=(.*)$", (ROOT / "units/job@.service").read_text(), re.M))
+    [drop_in] = (ROOT / "units/job@daily-report.service.d").iterdir()
     # Of several ExecStart= lines none runs after one that failed.
-    assert re.findall(r"^ExecStart=\S+ (.*)$", unit, re.M) == ["job daily-report portfolio-report"]
+    command = "/usr/bin/cordata job daily-report portfolio-report"
+    assert re.findall(r"^ExecStart=(.*)$", drop_in.read_text(), re.M) == ["", command]
     never = {int(code) for code in said["RestartPreventExitStatus"].split()}
     assert said["Restart"] == "on-failure" and never == {exit_codes.FAILED, 2, exit_codes.CONFIG}
     assert int(said["SuccessExitStatus"]) == exit_codes.BUSY and exit_codes.UNAVAILABLE not in never

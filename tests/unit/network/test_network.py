@@ -11,7 +11,7 @@ from cordata.network import Reach, drop_in_text, hosts_of, reach_of
 
 POSTGRES = '[store]\nurl = "postgresql://cordata@db1.example.org,10.0.0.7:5433/hub"\n'
 RESTRICTED = "[network]\nallow = []\n"
-ALL = ("worker@", "primary", "daily-report", "job@", "alert@", "cordata-backup")
+ALL = ("worker@", "primary", "job@", "alert@", "cordata-backup")
 KNOWN = {"db1.example.org": ["10.0.0.6", "fd00::6"], "localhost": ["127.0.0.1", "::1"]}
 
 
@@ -29,11 +29,11 @@ def resolve(host: str) -> list[str]:
     ("text", "units", "hosts"),
     [
         (RESTRICTED, ALL, ()),
-        ("", ("worker@", "primary", "daily-report", "job@"), ("any",)),
+        ("", ("worker@", "primary", "job@"), ("any",)),
         ("", ("alert@", "cordata-backup"), ()),
         (
             POSTGRES + RESTRICTED,
-            ("worker@", "primary", "daily-report", "job@", "cordata-backup"),
+            ("worker@", "primary", "job@", "cordata-backup"),
             ("10.0.0.7", "db1.example.org"),
         ),
         (POSTGRES, ("alert@",), ()),
@@ -45,7 +45,7 @@ def resolve(host: str) -> list[str]:
         ),
         (
             '[mail]\nhost = "[fd00::25]"\n' + RESTRICTED,
-            ("worker@", "primary", "daily-report", "job@", "alert@"),
+            ("worker@", "primary", "job@", "alert@"),
             ("fd00::25",),
         ),
         ('[broker]\nurl = "redis://cache:6380/0"\n' + RESTRICTED, ("worker@",), ("cache",)),
