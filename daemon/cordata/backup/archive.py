@@ -61,20 +61,6 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedMigration:
-    """One migration of the store, as it was applied."""
-
-    component: str
-    number: int
-    name: str
-    digest: str
-
-    def migration_id(self) -> MigrationId:
-        """The same as the store knows it."""
-        return MigrationId(self.component, self.number, self.name, self.digest)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What a backup is a copy of, and made with."""
 
@@ -94,7 +80,8 @@ class Manifest:
     #: PostgreSQL: major version of pg_dump, and the schema that holds the tables.
     pg_dump: int = 0
     schema: str = ""
-    migrations: tuple[AppliedMigration, ...] = ()
+    #: As they were applied to the store.
+    migrations: tuple[MigrationId, ...] = ()
     #: A keyed hash that tells a right master-key from a wrong one; empty: there was none.
     master_key: str = ""
     #: By path within the directory.

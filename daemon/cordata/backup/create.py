@@ -13,14 +13,7 @@ from pathlib import Path
 
 from cordata import __version__
 from cordata.backup import archive, sqlite
-from cordata.backup.archive import (
-    CONFIGURATION,
-    CREDENTIALS,
-    STORE,
-    AppliedMigration,
-    Draw,
-    Manifest,
-)
+from cordata.backup.archive import CONFIGURATION, CREDENTIALS, STORE, Draw, Manifest
 from cordata.backup.owner import acting_as_owner
 from cordata.backup.sealed import seal
 from cordata.config import DEFAULT_FILE, Config, Document
@@ -97,10 +90,7 @@ def _copy_store(config: Config, password: str | None, directory: Path, draw: Dra
         database=database,
         pg_dump=pg_dump,
         schema=schema,
-        migrations=tuple(
-            AppliedMigration(component=a.component, number=a.number, name=a.name, digest=a.digest)
-            for a in applied
-        ),
+        migrations=tuple(applied),
     )
 
 

@@ -135,9 +135,8 @@ def _check_versions(host: Host, manifest: Manifest) -> None:
             hint="set [store] url to a store of the same kind; `cordata db copy` copies it to the"
             " other one",
         )
-    applied = [one.migration_id() for one in manifest.migrations]
     try:
-        _, newer = pending(load(host.chains, dialect), applied)
+        _, newer = pending(load(host.chains, dialect), manifest.migrations)
     except ConfigError as error:
         raise type(error)(
             f"this program (cordata {__version__}) cannot run the backup's schema"
@@ -152,7 +151,8 @@ def _check_versions(host: Host, manifest: Manifest) -> None:
             hint=f"install the version that made the backup (cordata {manifest.cordata},"
             f" {manifest.application or 'no application'}), or a newer one",
         )
-    foreign = {one.component for one in applied} - {chain.component for chain in host.chains}
+    known = {chain.component for chain in host.chains}
+    foreign = {one.component for one in manifest.migrations} - known
     if foreign:
         raise CordataError(
             f"the backup has tables of {', '.join(sorted(foreign))}, which the application here"
