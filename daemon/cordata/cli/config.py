@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cordata.cli.operator import run_in
-from cordata.cli.options import shared
+from cordata.cli.options import app_option, config_option, traceback_option
 
 if TYPE_CHECKING:
     from cordata.app_loader import Loaded
@@ -27,8 +27,10 @@ def config() -> None:
   cordata config check
   cordata config check --config ./cordata.toml && systemctl reload 'worker@*'"""
 )
-@shared
-def check(config: str | None, app: str | None, debug: bool) -> int:
+@config_option
+@app_option
+@traceback_option
+def check(config: str | None, app: str | None) -> int:
     """Check the file, the application and what it registers. Exit code 78: all problems are named.
 
     Warns of problems that the application finds in the store, for example secrets of the hub that
@@ -77,8 +79,10 @@ def _check_store(loaded: Loaded) -> None:
   cordata config show
   cordata config show | grep -v '# default'""",
 )
-@shared
-def show(config: str | None, app: str | None, debug: bool) -> int:
+@config_option
+@app_option
+@traceback_option
+def show(config: str | None, app: str | None) -> int:
     """Print the effective value of every setting; defaults are marked, secrets masked."""
     from cordata.app_loader import load
     from cordata.config.show import lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cordata.cli.options import shared
+from cordata.cli.options import config_option, traceback_option
 
 
 @click.group()
@@ -27,8 +27,9 @@ def credentials() -> None:
     default="master-key",
     metavar="[master-key|status-token]",
 )
-@shared
-def init(name: str, config: str | None, app: str | None, debug: bool) -> int:
+@config_option
+@traceback_option
+def init(name: str, config: str | None) -> int:
     """Create a credential of random digits if it is missing: the master key (default), or the token
     that opens the status page. It is never replaced.
     """
@@ -46,8 +47,9 @@ def init(name: str, config: str | None, app: str | None, debug: bool) -> int:
 
 
 @credentials.command("list", epilog="Example: cordata credentials list")
-@shared
-def list_(config: str | None, app: str | None, debug: bool) -> int:
+@config_option
+@traceback_option
+def list_(config: str | None) -> int:
     """List the names of the existing credentials."""
     from cordata.app_loader import load_runtime
     from cordata.systemd import Credentials

@@ -19,9 +19,9 @@ from cordata.cli.options import (
     Choice,
     choosing,
     config_option,
-    debug_option,
     ids_argument,
     paging,
+    traceback_option,
 )
 from cordata.core.number import parse_number
 from cordata.errors import ConfigError, CordataError
@@ -177,8 +177,8 @@ Exit codes: 0 the mail server accepted it, 1 it did not.""",
 @click.argument("recipient", metavar="ADDRESS")
 @state_dir_option
 @config_option
-@debug_option
-def test(recipient: str, state_dir: str | None, config: str | None, debug: bool) -> int:
+@traceback_option
+def test(recipient: str, state_dir: str | None, config: str | None) -> int:
     """Send a mail to ADDRESS as the primary does, but at once and without the store.
 
     It shows that host, port, security, login and sender of [mail] are right. Run it as root, which

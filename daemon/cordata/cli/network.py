@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from cordata.cli.options import config_option, debug_option
+from cordata.cli.options import config_option, traceback_option
 from cordata.terminal import show_json
 
 
@@ -27,8 +27,8 @@ Exit codes: 0 done, 1 nothing was changed, 78 the configuration cannot be used."
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 @config_option
-@debug_option
-def restrict(json_: bool, config: str | None, debug: bool) -> None:
+@traceback_option
+def restrict(json_: bool, config: str | None) -> None:
     """Restrict each unit to the hosts that the settings name; run it as root.
 
     Writes a drop-in of systemd for each unit: packets to and from other addresses are dropped, and
@@ -67,8 +67,8 @@ def restrict(json_: bool, config: str | None, debug: bool) -> None:
 
 Exit codes: 0 done, 1 failed.""",
 )
-@debug_option
-def open_(debug: bool) -> None:
+@traceback_option
+def open_() -> None:
     """Let all units connect to any address again, from their next start on; run it as root."""
     from cordata.network import open_all
 

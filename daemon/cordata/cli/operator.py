@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cordata import exit_codes
-from cordata.cli.options import config_option, debug_option
+from cordata.cli.options import config_option, traceback_option
 from cordata.terminal import Counter, Interrupted, show_json
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _OPTIONS = (
     click.option("--json", "json_", is_flag=True, help="Print JSON."),
     state_dir_option,
     config_option,
-    debug_option,
+    traceback_option,
 )
 
 
@@ -51,12 +51,11 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """The options of one call: --json, --state-dir, --config, --debug."""
+    """The options of one call: --json, --state-dir, --config."""
 
     json: bool
     state_dir: str | None
     config: str | None
-    debug: bool
 
     def run(self, act: Callable[[Context], Awaitable[T]]) -> T:
         """Open the store, await `act`, close the store; the application is not imported.
@@ -124,10 +123,8 @@ def operator_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --json, --state-dir, --config and --debug; the command receives them as `operator`."""
 
     @functools.wraps(function)
-    def packed(
-        *, json_: bool, state_dir: str | None, config: str | None, debug: bool, **given: Any
-    ) -> Any:
-        made = Operator(json=json_, state_dir=state_dir, config=config, debug=debug)
+    def packed(*, json_: bool, state_dir: str | None, config: str | None, **given: Any) -> Any:
+        made = Operator(json=json_, state_dir=state_dir, config=config)
         return function(operator=made, **given)
 
     decorated: Callable[..., Any] = packed

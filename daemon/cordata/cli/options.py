@@ -26,6 +26,10 @@ app_option = click.option(
     "--app", metavar="MODULE:APP", help="Application instead of [app] import."
 )
 debug_option = click.option("--debug", is_flag=True, help="Log everything; show tracebacks.")
+#: For commands without a log. It passes nothing: `run_command` finds it among the arguments.
+traceback_option = click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show tracebacks."
+)
 _SHARED = (config_option, app_option, debug_option)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from cordata.cli.options import debug_option
+from cordata.cli.options import traceback_option
 from cordata.terminal import show_json
 
 
@@ -28,8 +28,8 @@ Exit codes: 0 done, 1 not all of it was done.""",
 )
 @click.argument("count", metavar="N", type=click.IntRange(1, 256))
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-@debug_option
-def workers(count: int, json_: bool, debug: bool) -> None:
+@traceback_option
+def workers(count: int, json_: bool) -> None:
     """Make N the number of workers of this host: worker@0 to worker@N-1; run it as root.
 
     Starts those that are missing; stops the others, which finish what they have begun. It lasts:
@@ -60,8 +60,8 @@ Exit codes: 0 done, 1 not drained, or not started again."""
 )
 @click.argument("worker", metavar="worker@N")
 @click.option("--undo", is_flag=True, help="Start it again.")
-@debug_option
-def drain(worker: str, undo: bool, debug: bool) -> None:
+@traceback_option
+def drain(worker: str, undo: bool) -> None:
     """Take a worker out of service: it finishes what it has begun and ends; run it as root.
 
     Others serve meanwhile; the last one cannot be drained. It starts again with --undo, with
