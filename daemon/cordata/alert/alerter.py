@@ -121,30 +121,19 @@ class Alerter:
         """Raises: _NotSent."""
         # An e-mail library and an event loop: 80 ms, not before an alert is due.
         import asyncio
-        from email.utils import make_msgid
 
-        from cordata.mail.message import address, mime_message
-        from cordata.mail.smtp import MailRejected, SmtpUnavailable, send
+        from cordata.mail.message import address
+        from cordata.mail.smtp import MailRejected, SmtpUnavailable, send_now
 
-        host, to = socket.gethostname(), recipients_of(self._config)
-        subject, body = compose(cause, text, counted, self._config, host)
+        to = recipients_of(self._config)
+        subject, body = compose(cause, text, counted, self._config, socket.gethostname())
         try:
-            message = mime_message(
-                message_id=make_msgid(domain=host),
-                sender=self._mail.sender,
-                to=to,
-                subject=subject,
-                text=body,
-                html=None,
-                date=clock.now(),
-            )
-            sender, bare = address(self._mail.sender), [address(one) for one in to]
             refused = asyncio.run(
-                send(self._mail, self._login, sender=sender, recipients=bare, message=message)
+                send_now(self._mail, self._login, to=to, subject=subject, text=body)
             )
         except (SmtpUnavailable, MailRejected, PermanentError, ValueError, OSError) as error:
             raise _NotSent(f"{self._mail.host}:{self._mail.port}: {error}") from error
-        if len(refused) == len(set(bare)):
+        if len(refused) == len({address(one) for one in to}):
             codes = ", ".join(map(str, sorted(set(refused.values()))))
             raise _NotSent(f"{self._mail.host}:{self._mail.port}: all recipients refused: {codes}")
 

@@ -196,33 +196,21 @@ def test(recipient: str, state_dir: str | None, config: str | None) -> int:
 async def _send_test(config: Config, recipient: str) -> None:
     """Raises: CordataError when the mail server does not accept the mail."""
     import socket
-    from email.utils import make_msgid
 
-    from cordata import clock
     from cordata.context_factory import smtp_login
-    from cordata.mail.message import address, mime_message
-    from cordata.mail.smtp import MailRejected, SmtpUnavailable, next_step, send
+    from cordata.mail.smtp import MailRejected, SmtpUnavailable, next_step, send_now
 
     if not config.mail.host:
         raise ConfigError("no mail server is configured", hint='[mail] host = "..."')
     host = socket.gethostname()
     where = f"{config.mail.host}:{config.mail.port}"
-    message = mime_message(
-        message_id=make_msgid(domain=host),
-        sender=config.mail.sender,
-        to=[recipient],
-        subject=f"Test mail from {host}",
-        text=f"`cordata mail test` on {host} sent this mail.\n",
-        html=None,
-        date=clock.now(),
-    )
     try:
-        refused = await send(
+        refused = await send_now(
             config.mail,
             smtp_login(config),
-            sender=address(config.mail.sender),
-            recipients=[address(recipient)],
-            message=message,
+            to=[recipient],
+            subject=f"Test mail from {host}",
+            text=f"`cordata mail test` on {host} sent this mail.\n",
         )
     except SmtpUnavailable as error:
         raise CordataError(f"{where}: {error}", hint=next_step(str(error))) from None

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
+from email.utils import make_msgid
 from typing import TYPE_CHECKING
 
+from cordata import clock
 from cordata.config.sections import MailConfig
+from cordata.mail.message import address, mime_message
 
 if TYPE_CHECKING:
     from aiosmtplib import SMTP
@@ -80,15 +83,28 @@ async def disconnect(client: SMTP) -> None:
         client.close()
 
 
-async def send(
+async def send_now(
     config: MailConfig,
     login: tuple[str, str] | None,
     *,
-    sender: str,
-    recipients: Sequence[str],
-    message: bytes,
+    to: Sequence[str],
+    subject: str,
+    text: str,
 ) -> dict[str, int]:
-    """`deliver` over a new connection, closed at the end."""
+    """`deliver` a mail of this program over a connection of its own, without the store.
+
+    Raises: as `deliver`; PermanentError when [mail] sender or one of `to` is not an address.
+    """
+    message = mime_message(
+        message_id=make_msgid(domain=socket.gethostname()),
+        sender=config.sender,
+        to=to,
+        subject=subject,
+        text=text,
+        html=None,
+        date=clock.now(),
+    )
+    sender, recipients = address(config.sender), [address(one) for one in to]
     client = await connect(config, login)
     try:
         return await deliver(
