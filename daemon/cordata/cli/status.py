@@ -13,6 +13,7 @@ import click
 
 from cordata.cli.operator import Operator, operator_options
 from cordata.terminal import printable, show_json
+from cordata.terminal.output import draw_table, show_drawing
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 EXIT_CODES = {"healthy": 0, "degraded": 1, "down": 2}
 _COLOURS = {"healthy": "green", "degraded": "yellow", "down": "red"}
 _REDRAW_S = 2.0
-#: Wide enough for every line where there is no terminal.
-_NO_WRAP_WIDTH = 1000
 
 
 @click.command(
@@ -84,7 +83,7 @@ async def _show(look: Look, *, json: bool) -> int:
     if json:
         show_json(document(snapshot, reasons))
     else:
-        _print(screen(snapshot, reasons))
+        show_drawing(screen(snapshot, reasons))
     return EXIT_CODES[worst(reasons)]
 
 
@@ -98,18 +97,6 @@ async def _watch(look: Look) -> None:
             snapshot = await look()
             live.update(screen(snapshot, judge(snapshot)), refresh=True)
             await asyncio.sleep(_REDRAW_S)
-
-
-def _print(page: Group) -> None:
-    from rich.console import Console
-
-    if sys.stdout.isatty():
-        Console(highlight=False).print(page)
-        return
-    console = Console(width=_NO_WRAP_WIDTH, force_terminal=False, color_system=None)
-    with console.capture() as captured:
-        console.print(page)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def screen(snapshot: Snapshot, reasons: Sequence[Reason]) -> Group:
@@ -134,13 +121,8 @@ def screen(snapshot: Snapshot, reasons: Sequence[Reason]) -> Group:
 
 
 def _drawn(table: Table) -> Any:
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for number, head in enumerate(table.heads):
-        right = all(isinstance(row[number], int) for row in table.rows)
-        drawn.add_column(head, justify="right" if right else "left", no_wrap=number == 0)
-    for row in table.rows:
-        drawn.add_row(*(Text(printable(str(value))) for value in row))
-    return drawn
+    """The table, as rich draws it; numbers are aligned."""
+    columns = range(len(table.heads))
+    right = {one for one in columns if all(isinstance(row[one], int) for row in table.rows)}
+    rows = ([printable(str(value)) for value in row] for row in table.rows)
+    return draw_table(table.heads, rows, whole={0, *right}, right=right)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
 #: Without a terminal, lines are never wrapped.
@@ -81,25 +82,37 @@ def show_table(
     """Print rows as a table. Without rows, print nothing, or with `heads_alone` only the heads."""
     if not (rows or heads_alone):
         return
+    # Ids and numbers can be copied from a narrow terminal in one piece.
+    whole, right = {0}, set()
+    for number, column in enumerate(columns):
+        values = [row[column] for row in rows if row[column] is not None]
+        if values and all(type(value) in (int, float) for value in values):
+            whole.add(number)
+            if not _is_moment(column, values[0]):
+                right.add(number)
+    heads = [column.removesuffix("_at").replace("_", " ").upper() for column in columns]
+    texts = ([_text(column, row[column]) for column in columns] for row in rows)
+    show_drawing(draw_table(heads, texts, whole=whole, right=right))
+
+
+def draw_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    whole: Collection[int],
+    right: Collection[int],
+) -> Table:
+    """A table of printable text; `whole`: columns that are not wrapped, `right`: aligned there."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for number, column in enumerate(columns):
-        head = column.removesuffix("_at").replace("_", " ").upper()
-        values = [row[column] for row in rows if row[column] is not None]
-        numbers = bool(values) and all(type(value) in (int, float) for value in values)
-        moments = _is_moment(column, values[0]) if values else False
-        table.add_column(
-            head,
-            justify="right" if numbers and not moments else "left",
-            overflow="fold",
-            # Ids and numbers can be copied from a narrow terminal in one piece.
-            no_wrap=number == 0 or numbers,
-        )
+    for number, head in enumerate(heads):
+        justify: Literal["left", "right"] = "right" if number in right else "left"
+        table.add_column(head, justify=justify, overflow="fold", no_wrap=number in whole)
     for row in rows:
-        table.add_row(*(Text(_text(column, row[column])) for column in columns))
-    _print(table)
+        table.add_row(*map(Text, row))
+    return table
 
 
 def show_record(fields: Mapping[str, Any], *, json_: bool) -> None:
@@ -122,19 +135,19 @@ def show_record(fields: Mapping[str, Any], *, json_: bool) -> None:
     for name, value in fields.items():
         label = name.replace("_", " ")
         if isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
-            _print(lines)
+            show_drawing(lines)
             lines = grid()
             click.echo(label)
             show_table(value, list(value[0]))
         elif name in ("payload", "headers"):
             text = json.dumps(_plain(name, value), indent=2, ensure_ascii=False)
-            _print(lines)
+            show_drawing(lines)
             lines = grid()
             click.echo(label)
             click.echo("\n".join(f"  {printable(line)}" for line in text.splitlines()))
         else:
             lines.add_row(label, Text(_text(name, value) or "-"))
-    _print(lines)
+    show_drawing(lines)
 
 
 def printable(text: str) -> str:
@@ -146,20 +159,17 @@ def printable(text: str) -> str:
     )
 
 
-def _print(table: Table) -> None:
+def show_drawing(drawing: RenderableType) -> None:
     """Print at the width of the terminal; without a terminal, as plain text without wrapping."""
-    if not table.row_count and not table.columns:
-        return
     from rich.console import Console
 
     if sys.stdout.isatty():
-        Console(highlight=False).print(table)
+        Console(highlight=False).print(drawing)
         return
     console = Console(width=_NO_WRAP_WIDTH, force_terminal=False, color_system=None)
     with console.capture() as captured:
-        console.print(table)
-    lines: Iterable[str] = captured.get().splitlines()
-    text = "\n".join(line.rstrip() for line in lines)
+        console.print(drawing)
+    text = "\n".join(line.rstrip() for line in captured.get().splitlines())
     if text:
         click.echo(text)
 
