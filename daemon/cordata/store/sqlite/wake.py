@@ -19,8 +19,8 @@ _log = log.logger("cordata.store")
 
 #: Between checks that the socket of the process still exists.
 _LOOK_S = 5.0
-#: Of a datagram: the names of 20 topics that are as long as the type of an event may be. What is cut
-#: off is found at the next look.
+#: Of a datagram: the names of 20 topics that are as long as the type of an event may be. What is
+#: cut off is found at the next look.
 _MAX_BYTES = 16_384
 #: sun_path holds 108 bytes, see unix(7); a deeper directory is reached through /proc/self/fd.
 _MAX_PATH_BYTES = 100
