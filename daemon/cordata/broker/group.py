@@ -1,7 +1,8 @@
-"""Consumer groups: a worker registers them before it is ready; they get events published later.
+"""Consumer groups: registered by the primary, and by each worker before it is ready.
 
 Publishing fans out to the groups that its transaction sees. A transaction that began before a group
-was registered may not see it: when all of these have ended, `catch_up` adds their events.
+was registered, or changed, may not see it: when all of these have ended, the worker adds their
+events (`catch_up`). Until a worker has done so, the group's row says that it may lack some.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ log = logger("cordata.engine")
 
 #: The group of the relays to Redis, which runs no handler: see broker/redis/relay.py.
 RELAY = "redis"
-_LOOK_S = 0.05
+#: Between looks for older transactions: at first, and at most.
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.05, 2.0
 
 
 class Group(NamedTuple):
@@ -36,23 +38,19 @@ class Group(NamedTuple):
 class Registered(NamedTuple):
     """The result of `register`, for `catch_up`."""
 
-    #: Groups that may lack events since they were registered first.
-    fresh: Sequence[str] = ()
-    #: Groups with another type than before: they may lack events after `position`.
-    changed: Sequence[str] = ()
-    #: That of the last event when they were registered.
-    position: int = 0
+    #: Groups that may lack events of transactions older than `xid`.
+    lacking: Sequence[Group] = ()
     #: The transaction that registered them; "": the store has one writer at a time.
     xid: str = ""
 
 
 async def register(store: Store, groups: Collection[Group]) -> Registered:
-    """Insert or update the groups in the store; call `catch_up` with the result."""
+    """Insert or update the groups in the store; a worker calls `catch_up` with the result."""
 
     async def unit(tx: Tx) -> tuple[Registered, list[tuple[Group, str]]]:
         last = await tx.fetch_one("queue.last_position")
         assert last is not None
-        fresh, changed = [], []
+        changed = []
         for group in sorted(groups):
             before = await tx.fetch_one("queue.group", group=group.name)
             await tx.write(
@@ -61,22 +59,18 @@ async def register(store: Store, groups: Collection[Group]) -> Registered:
                 type=group.type,
                 keyed=group.keyed,
                 broker=group.broker,
-                since=last["position"],
+                position=last["position"],
                 now_us=tx.now_us,
             )
             if before is None:
-                fresh.append(group.name)
                 continue
-            # One that moves to Redis lacks nothing: a transaction sees it there, or in the store.
-            is_back = group.broker == "store" and before["broker"] != "store"
-            if is_back or not before["caught_up"]:
-                fresh.append(group.name)
             if bool(before["keyed"]) != group.keyed:
                 await tx.write("queue.rekey", group=group.name, keyed=group.keyed)
             if before["type"] != group.type:
                 changed.append((group, before["type"]))
-        names = [group.name for group, _ in changed]
-        return Registered(fresh, names, last["position"], last["xid"]), changed
+        names = json.dumps([group.name for group in groups])
+        lacking = {row["group"] for row in await tx.fetch_all("queue.lacking", groups=names)}
+        return Registered([g for g in sorted(groups) if g.name in lacking], last["xid"]), changed
 
     if not groups:
         return Registered()
@@ -91,20 +85,24 @@ async def register(store: Store, groups: Collection[Group]) -> Registered:
 
 
 async def catch_up(store: Store, registered: Registered) -> int:
-    """Add the events of older transactions to new and changed groups. Returns how many messages."""
-    if not registered.fresh and not registered.changed:
+    """Add the events of older transactions to the groups that lack them. Returns how many messages.
+
+    It waits for the end of these transactions: for hours, if a backup is one of them.
+    """
+    if not registered.lacking:
         return 0
-    while registered.xid and await _older_writers(store, registered.xid):  # noqa: ASYNC110
-        await asyncio.sleep(_LOOK_S)
+    pause_s = _FIRST_LOOK_S
+    while registered.xid and await _older_writers(store, registered.xid):
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
 
     async def unit(tx: Tx) -> int:
         count = 0
-        for group in registered.changed:
-            after = registered.position
-            count += await tx.execute("queue.catch_up", group=group, after=after, now_us=tx.now_us)
-        for group in registered.fresh:
-            count += await tx.execute("queue.catch_up", group=group, after=0, now_us=tx.now_us)
-            await tx.write("queue.caught_up", group=group)
+        for group in registered.lacking:
+            count += await tx.execute("queue.catch_up", group=group.name, now_us=tx.now_us)
+            await tx.write(
+                "queue.caught_up", group=group.name, type=group.type, broker=group.broker
+            )
         if count:
             tx.notify(CLAIMABLE_TOPIC)
         return count

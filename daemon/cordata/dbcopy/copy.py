@@ -63,6 +63,7 @@ _DRAW_S = 0.2
 #: beyond the next one, or the next events would be taken for handled.
 _POSITIONS = (
     ("consumer_group", "since", "event"),
+    ("consumer_group", "lacks_after", "event"),
     ("subscription", "origin", "stored_event"),
     ("subscription_partition", "position", "stored_event"),
 )

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from cordata import clock, events
 from cordata.app import App
-from cordata.broker.group import Group, catch_up, register
+from cordata.broker.group import Group, register
 from cordata.config.sections import PrimaryConfig
 from cordata.context import Context, runtime_store
 from cordata.errors import LeaseLost, StoreUnavailable
@@ -190,8 +190,7 @@ class PrimaryService:
         """Apply migrations, register groups, then run the startup functions in their order."""
         async with background(self._extend("migrating")):
             await runtime_store(self._ctx).migrate(self._chains, fence=fence)
-            registered = await register(ctx.store, self._groups)
-            await catch_up(ctx.store, registered)
+            await register(ctx.store, self._groups)
         for startup in self._app.startups:
             async with background(self._extend(f"startup: {startup.__name__}")):
                 await startup(ctx)

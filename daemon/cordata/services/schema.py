@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from cordata import clock, events
-from cordata.broker.group import Group, catch_up, register
+from cordata.broker.group import Group, register
 from cordata.context import Context, runtime_store
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.log import LogThrottle, fields, logger, plural, with_hint
@@ -104,7 +104,7 @@ async def migrate_once(
     try:
         applied = await runtime_store(ctx).migrate(ctx.chains, fence=fence, progress=progress)
         store = fenced(ctx, fence).store
-        await catch_up(store, await register(store, groups))
+        await register(store, groups)
         return applied
     finally:
         await lease.release()

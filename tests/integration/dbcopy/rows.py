@@ -39,9 +39,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "inbound_message.outcome": ("success", "advisory", "warning", "error"),
     "delivery.unique_id_type": (14, 15),
     **dict.fromkeys(("delivery.waiting", "delivery.ever_sent", "push_target.gzip"), (0, 1)),
-    **dict.fromkeys(
-        ("consumer_group.keyed", "consumer_group.caught_up", "message.suspect"), (0, 1)
-    ),
+    **dict.fromkeys(("consumer_group.keyed", "message.suspect"), (0, 1)),
 }
 #: Tables of one row.
 _SINGLE = ("directory", "redis_server")

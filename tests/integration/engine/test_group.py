@@ -4,28 +4,72 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.integration.engine.parts import opened
+import pytest
+from tests.integration.engine.parts import opened, rows
+from tests.integration.engine.stores import use
 
 from cordata.broker.group import Group, catch_up, register
+from cordata.store import Store
 
 
-async def test_group_is_fresh_until_some_process_has_caught_up(state: Path) -> None:
+async def lacking(store: Store, group: Group) -> bool:
+    """Register the group; whether it may lack events."""
+    return bool((await register(store, [group])).lacking)
+
+
+@pytest.mark.parametrize("before", [None, Group("late", "thing.begun")])
+async def test_group_lacks_events_until_some_process_has_caught_up(
+    state: Path, before: Group | None
+) -> None:
     group = Group("late", "thing.done")
     async with opened(state) as store:
-        await register(store, [group])  # by a process that dies before it catches up
+        if before is not None:
+            await catch_up(store, await register(store, [before]))
+        assert await lacking(store, group)  # the process dies before it catches up
         registered = await register(store, [group])
-        assert registered.fresh == ["late"]
+        assert registered.lacking == [group]
         await catch_up(store, registered)
-        assert (await register(store, [group])).fresh == []
+        assert not await lacking(store, group)
 
 
-async def test_group_is_fresh_again_when_it_comes_back_to_the_store(state: Path) -> None:
+async def test_group_lacks_events_when_it_comes_back_to_the_store(state: Path) -> None:
     """Not when it moves to Redis: it lacks nothing, and its whole history would be read."""
     group = Group("late", "thing.done")
     async with opened(state) as store:
         await catch_up(store, await register(store, [group]))
         group = group._replace(broker="redis")
-        assert (await register(store, [group])).fresh == []
+        assert not await lacking(store, group)
         for _ in range(2):
-            registered = await register(store, [group._replace(broker="store")])
-            assert registered.fresh == ["late"]
+            assert await lacking(store, group._replace(broker="store"))
+
+
+async def test_group_still_lacks_events_when_it_was_changed_before_a_process_caught_up(
+    state: Path,
+) -> None:
+    group = Group("late", "thing.done")
+    async with opened(state) as store:
+        registered = await register(store, [group])
+        group = group._replace(type="thing.begun")
+        assert await lacking(store, group)
+        await catch_up(store, registered)
+        assert await lacking(store, group)
+
+
+@pytest.mark.parametrize("before", [None, Group("late", "thing.begun")])
+async def test_event_of_an_older_transaction_reaches_a_group_when_the_primary_registered_it(
+    tmp_path: Path, runtime_database: str, before: Group | None
+) -> None:
+    """The primary does not wait for the transaction; the next worker does."""
+    use(tmp_path, runtime_database)
+    group = Group("late", "thing.done")
+    async with opened(tmp_path) as store, opened(tmp_path) as other:
+        if before is not None:
+            await catch_up(store, await register(store, [before]))
+        async with other.transaction() as tx:
+            await tx.publish("unrelated", {})
+            await tx.fetch_all("messages")  # its snapshot is that of its first write
+            await register(store, [group])
+            event_id = await tx.publish("thing.done", {})
+        assert not await rows(store, "messages")
+        await catch_up(store, await register(store, [group]))
+        assert [row["event_id"] for row in await rows(store, "messages")] == [event_id]

@@ -8,10 +8,12 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import psycopg
 import pytest
 from tests.integration.engine.children import child
 from tests.integration.engine.parts import (
     CHAINS,
+    WAIT_S,
     context_of,
     opened,
     publish,
@@ -19,6 +21,7 @@ from tests.integration.engine.parts import (
     rows,
     until,
 )
+from tests.integration.engine.stores import use
 from tests.integration.primary.primary import Primary, build, running
 
 from cordata import clock
@@ -26,7 +29,7 @@ from cordata.app import App
 from cordata.broker import ClaimLimit, Outcome, Queue
 from cordata.broker.inspection import DeadLetters, Filter
 from cordata.config.sections import EngineConfig, MailConfig
-from cordata.context import BackfillContext, Context
+from cordata.context import BackfillContext, Context, Event, EventContext
 from cordata.core.message_state import Verdict
 from cordata.core.retry import Backoff
 from cordata.errors import LeaseLost
@@ -74,6 +77,23 @@ async def test_primary_fails_when_a_startup_function_does(tmp_path: Path) -> Non
         with pytest.raises(ValueError, match="no table"):
             await primary.lease.run(asyncio.Event())
         assert not primary.lease.ready.is_set()
+
+
+async def test_primary_leads_when_a_backup_runs(tmp_path: Path, runtime_database: str) -> None:
+    """A new group lacks the events of older transactions: its worker waits for their end."""
+    app = App("p")
+
+    @app.on("thing.done", group="late")
+    async def handle(event: Event, ctx: EventContext) -> None: ...
+
+    use(tmp_path, runtime_database)
+    async with opened(tmp_path) as store:
+        with psycopg.connect(runtime_database) as backup:
+            backup.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            backup.execute("SELECT FROM message")  # this takes the snapshot
+            primary = build(store, tmp_path, app)
+            async with asyncio.timeout(WAIT_S), running(primary):
+                assert primary.leadership.leads
 
 
 async def test_standby_is_ready_and_idle_while_another_leads(tmp_path: Path) -> None:

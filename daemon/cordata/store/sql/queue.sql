@@ -6,28 +6,34 @@
 -- has ended, for until then the next one has to wait.
 
 -- name: queue.register
-INSERT INTO consumer_group ("group", type, keyed, broker, since, registered_at, present_at)
-VALUES (:group, :type, :keyed, :broker, :since, :now_us, :now_us)
+-- A new group, and one with another type, may lack events from now on; one that comes back from Redis,
+-- all. One that moves to Redis lacks nothing: a transaction sees it there, or in the store.
+INSERT INTO consumer_group
+    ("group", type, keyed, broker, since, lacks_after, registered_at, present_at)
+VALUES (:group, :type, :keyed, :broker, :position, :position, :now_us, :now_us)
 ON CONFLICT ("group") DO UPDATE SET
     type = excluded.type, keyed = excluded.keyed, broker = excluded.broker,
-    caught_up = consumer_group.caught_up
-        AND (consumer_group.broker = excluded.broker OR excluded.broker = 'redis'),
+    lacks_after = CASE
+        WHEN consumer_group.type <> excluded.type
+            THEN coalesce(consumer_group.lacks_after, excluded.lacks_after)
+        WHEN consumer_group.broker = 'redis' AND excluded.broker = 'store' THEN consumer_group.since
+        ELSE consumer_group.lacks_after END,
     present_at = excluded.present_at;
 
 -- name: queue.group
-SELECT type, keyed, broker, caught_up FROM consumer_group WHERE "group" = :group;
+SELECT type, keyed FROM consumer_group WHERE "group" = :group;
 
 -- name: queue.mark_present
 UPDATE consumer_group SET present_at = :now_us WHERE "group" IN :groups[text];
 
 -- name: queue.catch_up
--- Events published after `since`, and after :after, that the group has neither handled nor will get:
--- there is no message of them for it, nor for the relay if it reads a stream, and they are in no stream.
+-- Events after `lacks_after` that the group has neither handled nor will get: there is no message of
+-- them for it, nor for the relay if it reads a stream, and they are in no stream.
 INSERT INTO message (event_id, "group", position, key, priority, state, next_at)
 SELECT e.id, g."group", e.position, CASE WHEN g.keyed THEN e.key END, e.priority,
        CASE WHEN e.due_at > :now_us THEN 'scheduled' ELSE 'ready' END, e.due_at
 FROM consumer_group AS g
-JOIN event AS e ON e.position > g.since AND e.position > :after AND e.type = g.type
+JOIN event AS e ON e.position > g.lacks_after AND e.type = g.type
 WHERE g."group" = :group AND NOT EXISTS (
         SELECT 1 FROM handled AS h WHERE h.event_id = e.id AND h."group" = g."group")
     AND NOT EXISTS (
@@ -38,8 +44,13 @@ WHERE g."group" = :group AND NOT EXISTS (
             SELECT 1 FROM redis_sent AS s WHERE s.event_id = e.id))
 ON CONFLICT DO NOTHING;
 
+-- name: queue.lacking
+SELECT "group" FROM consumer_group WHERE "group" IN :groups[text] AND lacks_after IS NOT NULL;
+
 -- name: queue.caught_up
-UPDATE consumer_group SET caught_up = true WHERE "group" = :group;
+-- Not if it was registered with another type or broker since: then other transactions may not see it.
+UPDATE consumer_group SET lacks_after = NULL
+WHERE "group" = :group AND type = :type AND broker = :broker;
 
 -- name: queue.rekey
 -- Enables or disables the order of keys for a group.

@@ -45,8 +45,9 @@ CREATE TABLE consumer_group (
     broker        {text} NOT NULL DEFAULT 'store' CHECK (broker IN ('store', 'redis')),
     -- It gets the events after this position.
     since         {bigint}  NOT NULL,
-    -- Whether it has got the events that were published while it was registered.
-    caught_up     {boolean} NOT NULL DEFAULT {false},
+    -- It may lack events after this position, of transactions that did not see it as it is now; NULL: it
+    -- has got them. See broker/group.py.
+    lacks_after   {bigint},
     registered_at {bigint}  NOT NULL,
     -- When a process with this group was last present.
     present_at    {bigint}  NOT NULL
