@@ -27,17 +27,19 @@ class Spool:
     """Lines of JSON in the first directory that can be written; processes of a host share it."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
-        self._directories = directories
+        self._paths = [directory / _FILE for directory in directories]
+        #: Size of what was taken, of a file that could not be emptied.
+        self._taken_bytes: dict[Path, int] = {}
 
     def add(self, groups: Iterable[AlertGroup]) -> None:
         """Append these and sync. Raises: OSError when no directory can be written."""
         lines = b"".join(_encode(group) + b"\n" for group in groups)
-        in_first(self._directories, lambda directory: _append(directory / _FILE, lines))
+        in_first(self._paths, lambda path: _append(path, lines))
 
     @property
     def waits(self) -> bool:
         """Whether the file has alerts; cheap."""
-        return any(_size(directory / _FILE) for directory in self._directories)
+        return any(_size(path) != self._taken_bytes.get(path, 0) for path in self._paths)
 
     @contextmanager
     def taken(self) -> Iterator[list[AlertGroup]]:
@@ -47,27 +49,32 @@ class Spool:
         crash within it, all alerts are still in the file.
         """
         with ExitStack() as stack:
-            files: list[BinaryIO] = []
-            for directory in self._directories:
+            files: list[tuple[Path, BinaryIO]] = []
+            for path in self._paths:
                 # Skip a file that is missing, unreadable or locked by another process.
                 with suppress(OSError):
-                    file: BinaryIO = stack.enter_context(open(directory / _FILE, "r+b"))
+                    file: BinaryIO = stack.enter_context(open(path, "r+b"))
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    files.append(file)
-            yield [group for file in files for group in _read(file)]
-            for file in files:
-                file.truncate(0)
+                    taken = self._taken_bytes.get(path, 0)
+                    file.seek(taken if taken <= _size(path) else 0)
+                    files.append((path, file))
+            yield [group for _, file in files for group in _read(file)]
+            for path, file in files:
+                self._taken_bytes[path] = file.tell()
+                with suppress(OSError):  # else they would be taken again and again
+                    file.truncate(0)
+                    del self._taken_bytes[path]
 
 
-def in_first(directories: Iterable[Path], act: Callable[[Path], T]) -> T:
-    """The result of `act` for the first directory in which it succeeds.
+def in_first(paths: Iterable[Path], act: Callable[[Path], T]) -> T:
+    """The result of `act` for the first path for which it succeeds.
 
-    Raises: OSError of the first directory when it fails in all.
+    Raises: OSError of the first path when it fails for all.
     """
     error: OSError | None = None
-    for directory in directories:
+    for path in paths:
         try:
-            return act(directory)
+            return act(path)
         except OSError as found:
             error = error or found
     raise error or OSError("there is no directory for alerts")

@@ -77,6 +77,7 @@ class AlertService:
         try:
             if groups:
                 await self._store.run(partial(add, groups=groups))
+                groups = []
             if self._spool is not None and self._spool.waits:
                 with self._spool.taken() as kept:
                     await self._store.run(partial(add, groups=kept))

@@ -161,6 +161,19 @@ async def test_what_waited_in_the_file_is_stored_once(state: Path) -> None:
     assert (row["count"], row["pending"], row["urgent"]) == (2, 2, 1)
 
 
+async def test_alert_is_stored_once_when_those_of_the_file_cannot_be(state: Path) -> None:
+    broken = group_of("broken", "no row", place="host", now_us=1, urgent=True)
+    broken.count = 2**63  # no row can hold it
+    Spool([state]).add([broken])
+    async with opened(state) as store:
+        one = process(store, state, AlertConfig(to=OPS), NOBODY, sweeps=True)
+        one.log.error("once")
+        for _ in range(2):
+            assert not await one.service.run_once()
+        (row,) = await rows_of(store)
+    assert (row["title"], row["count"]) == ("once", 1)
+
+
 async def test_alerts_are_kept_and_the_urgent_mailed_while_the_store_is_away(
     tmp_path: Path,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,20 @@ def test_taken_leaves_out_a_line_that_a_crash_cut_off(tmp_path: Path) -> None:
         file.write(b'{"fingerprint": "0a1b')
     with spool.taken() as groups:
         assert groups == [group("a")]
+
+
+def test_taken_is_not_taken_again_when_the_file_cannot_be_emptied(tmp_path: Path) -> None:
+    fd = os.memfd_create("alerts", os.MFD_ALLOW_SEALING)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    (tmp_path / "alerts.waiting").symlink_to(f"/proc/self/fd/{fd}")
+    spool = Spool([tmp_path])
+    for cause in ("a", "b"):
+        spool.add([group(cause)])
+        assert spool.waits
+        with spool.taken() as groups:
+            assert groups == [group(cause)]
+        assert not spool.waits
+    os.close(fd)
 
 
 def test_add_uses_the_second_directory_when_the_first_cannot_be_written(tmp_path: Path) -> None:
