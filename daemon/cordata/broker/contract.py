@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from cordata.broker.message import Claimed, ClaimLimits, MessageId, Outcome, QueueDepth
+from cordata.broker.message import Claimed, ClaimLimits, Message, MessageId, Outcome, QueueDepth
 
 
 class Broker(Protocol):
@@ -58,9 +58,11 @@ class Broker(Protocol):
         """
         ...
 
-    async def stop_claiming(self) -> None:
-        """Claim no more messages; give back those that were read and passed to no handler."""
-        return
+    def stop_claiming(self) -> Sequence[Message]:
+        """Claim no more messages. Returns those that no handler was given: settle them, too. Raises
+        nothing.
+        """
+        return ()
 
     async def leave(self) -> None:
         """Leave the consumer groups: the last call, without open claims. Raises nothing."""

@@ -142,7 +142,7 @@ class ConsumerService:
                     self._open_slots += 1
                     slots.append(tasks.create_task(self._run_slot(group)))
             await self._pump(stop)
-            await self._broker.stop_claiming()
+            self._finished += map(give_back, self._broker.stop_claiming())
             self._give_back_waiting()
             with after(self._cut_off_s, lambda: self._cut_off_all(slots)):
                 await self._drain()

@@ -22,16 +22,20 @@ from tests.integration.engine.parts import (
 )
 from tests.integration.primary.primary import build as build_primary
 from tests.integration.primary.primary import running as leading
+from tests.integration.redis.parts import on_redis
+from tests.integration.redis.stores import use as use_redis
 from tests.processes import joined
+from tests.servers.redis import RedisServer
 
 from cordata import clock, events
 from cordata.app import App
 from cordata.broker import ClaimLimit, MessageId, Queue
 from cordata.broker.group import Group
 from cordata.broker.inspection import Groups
+from cordata.broker.redis.broker import RedisBroker
 from cordata.config.sections import EngineConfig
 from cordata.context import Event, EventContext
-from cordata.errors import StoreFull
+from cordata.errors import StoreFull, StoreUnavailable
 from cordata.services import consumer
 from cordata.services.leadership import Leadership
 from cordata.services.process_lease import ProcessLeaseService
@@ -47,11 +51,11 @@ def queue_of(store: Store, owner: str) -> Queue:
 
 
 class FullStore:
-    """A store whose disk is full while `full` is set."""
+    """A store whose disk is full while `full` is set; nor can it be read while `absent` is."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.full = False
+        self.full = self.absent = False
         self.refused = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -62,6 +66,11 @@ class FullStore:
             self.refused += 1
             raise StoreFull()
         return await self._store.run(unit, **options)
+
+    async def read(self, unit: Unit[T], **options: Any) -> T:
+        if self.absent:
+            raise StoreUnavailable("absent")
+        return await self._store.read(unit, **options)
 
 
 async def test_engine_goes_on_where_it_was_when_the_disk_has_room_again(
@@ -105,6 +114,44 @@ async def test_finished_messages_are_settled_when_the_disk_has_room_again(tmp_pa
             away.full = False
             await until(lambda: _empty(store))
     assert len(calls) == 1
+
+
+async def test_handlers_end_at_the_stop_when_the_store_is_away(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    """Also if the worker has read an entry that it would have to look up first."""
+    use_redis(tmp_path, redis.url)
+    app, begun, end = App("t"), asyncio.Event(), asyncio.Event()
+
+    @app.on("thing.done", concurrency=2)
+    async def take(event: Event, ctx: EventContext) -> None:
+        begun.set()
+        await end.wait()
+
+    async with on_redis(tmp_path) as parts, opened(tmp_path) as store:
+        away = FullStore(store)
+        engine = build(cast(Store, away), tmp_path, app)
+        broker = cast(RedisBroker, engine.broker)
+
+        async def bring_back() -> None:
+            await until(lambda: _is(broker._consumer._is_stopping))
+            away.full = away.absent = False
+            end.set()
+
+        async with asyncio.TaskGroup() as tasks:
+            async with running(engine):
+                await publish(parts.store, 1)
+                await begun.wait()
+                # From now on any entry may have been handled before Redis lost data.
+                broker._consumer.state = replace(broker._consumer.state, recheck_to=2**62)
+                broker._look_deadline = float("inf")
+                away.full = away.absent = True
+                await publish(parts.store, 1)
+                await parts.relay_all("other")
+                await until(lambda: _is(bool(broker._consumer._doubtful)))
+                tasks.create_task(bring_back())
+        assert engine.consumer.handled_count == 1
+        assert [row["state"] for row in await rows(store, "messages")] == ["ready"]
 
 
 async def test_engine_stops_and_another_goes_on_when_the_disk_stays_full(

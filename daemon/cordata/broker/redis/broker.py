@@ -200,10 +200,9 @@ class RedisBroker(Broker):
         rows = await self._store.read(lambda tx: tx.fetch_all("process.all"))
         return process_id in {row["id"] for row in rows}
 
-    async def stop_claiming(self) -> None:
+    def stop_claiming(self) -> Sequence[Message]:
         """As in Broker."""
-        await self._consumer.stop_claiming()
-        await self._queue.stop_claiming()
+        return self._consumer.stop_claiming()
 
     async def leave(self) -> None:
         """As in Broker."""

@@ -390,11 +390,11 @@ class Consumer:
         del self._held[message.id]
         self._settled[message.group, message.token] = message
 
-    async def stop_claiming(self) -> None:
-        """Stop reading, and move doubtful messages to the store. Raises: StoreUnavailable."""
+    def stop_claiming(self) -> Sequence[Message]:
+        """Stop reading. Returns the doubtful messages, to be given back."""
         self._is_stopping = True
-        await self.settle([give_back(one) for one in self._doubtful])
-        self._doubtful = []
+        doubtful, self._doubtful = self._doubtful, []
+        return doubtful
 
     async def leave(self) -> None:
         """Mark and acknowledge the rest, and leave the groups. Raises nothing."""
