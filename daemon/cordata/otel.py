@@ -134,13 +134,10 @@ def _ids() -> Any:
 
 def _resource(service: str, instance: str) -> Any:
     """Of all spans; what the environment names takes precedence."""
-    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
-    named = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    attributes = {"service.name": service, "service.instance.id": instance}
-    if os.environ.get("OTEL_SERVICE_NAME"):
-        del attributes["service.name"]
-    return Resource.create({name: one for name, one in attributes.items() if name not in named})
+    ours = Resource.create({"service.name": service, "service.instance.id": instance})
+    return ours.merge(OTELResourceDetector().detect())
 
 
 def _exporters(names: str) -> list[Callable[[], Any]]:

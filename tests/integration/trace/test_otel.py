@@ -108,13 +108,23 @@ def test_spans_are_exported_with_the_ids_of_the_trace(tmp_path: Path) -> None:
         assert {one["sampled"] for one in noted if one["request_id"] == own} == {True}
 
 
-def test_sampler_of_the_environment_decides(tmp_path: Path) -> None:
-    with exporting(tmp_path, OTEL_TRACES_SAMPLER="parentbased_always_off") as (config, at):
+def test_sampler_and_resource_are_those_of_the_environment_when_it_names_them(
+    tmp_path: Path,
+) -> None:
+    environment = {
+        "OTEL_TRACES_SAMPLER": "parentbased_always_off",
+        "OTEL_RESOURCE_ATTRIBUTES": "service.namespace=alps,service.instance.id=mine",
+    }
+    with exporting(tmp_path, **environment) as (config, at):
         own, _ = post(at, {})
         given, _ = post(at, {"traceparent": GIVEN})
         for request_id in (own, given):
             whole(config, request_id)
-        until_exported(at, TRACE, 6)
+        for span in until_exported(at, TRACE, 6):
+            attributes = span["resource"]["attributes"]
+            assert attributes["service.name"] == "shop"
+            assert attributes["service.namespace"] == "alps"
+            assert attributes["service.instance.id"] == "mine"
         assert not by_trace(at, own)
 
 
