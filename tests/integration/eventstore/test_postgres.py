@@ -16,9 +16,15 @@ from tests.integration.engine.stores import use
 from tests.integration.eventstore.ledger import app, opened, rows, running
 
 import cordata.eventstore.log as event_log
+from cordata.app import App
 from cordata.errors import TransientError
-from cordata.eventstore import EventLog, EventStore
+from cordata.eventstore import EventLog, EventStore, StoredEvent
+from cordata.services.subscription import service
 from cordata.store import Store, Tx
+from cordata.subscription import SubscriptionContext
+
+INSERT = """INSERT INTO stored_event (stream, version, category, bucket, type, payload, created_at)
+    VALUES ('room-9', 1, 'room', 1, 'x', '{}', 1)"""
 
 
 @asynccontextmanager
@@ -124,12 +130,8 @@ async def test_subscriptions_wait_and_say_for_whom_when_an_append_is_not_committ
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(event_log, "_TELL_S", 0.2)
-    insert = (
-        "INSERT INTO stored_event (stream, version, category, bucket, type, payload, created_at)"
-        " VALUES ('room-9', 1, 'room', 1, 'x', '{}', 1)"
-    )
     async with store_of(database, tmp_path) as store, running(store, tmp_path, app):
-        with foreign(database, insert) as other:
+        with foreign(database, INSERT) as other:
             await append(store, "account-1", "one", amount=1)
             pid = other.info.backend_pid
             await until(lambda: _is(f"of process {pid}" in caplog.text))
@@ -140,6 +142,29 @@ async def test_subscriptions_wait_and_say_for_whom_when_an_append_is_not_committ
         await until(lambda: _position(store, 2))
         (warning,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
         assert warning.name == "cordata.events"
+
+
+async def test_subscription_to_what_comes_waits_when_an_append_is_not_committed(
+    database: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "_HEAD_S", 0.1)
+    caplog.set_level(logging.INFO)
+    seen, local = list[str](), App("t")
+
+    @local.subscribe("room", from_="end")
+    async def collect(event: StoredEvent, ctx: SubscriptionContext) -> None:
+        seen.append(event.stream)
+
+    async with store_of(database, tmp_path) as store, running(store, tmp_path, local):
+        with foreign(database, INSERT) as other:
+            await until(lambda: _is("subscriptions wait: events up to" in caplog.text))
+            other.commit()
+        await until(lambda: _is("subscriptions go on" in caplog.text))
+        await append(store, "room-1", "x")
+        await until(lambda: _is(seen == ["room-1"]))
 
 
 async def test_reader_is_late_by_milliseconds_when_writers_never_pause(

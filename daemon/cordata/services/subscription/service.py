@@ -11,7 +11,7 @@ from cordata import clock
 from cordata.config.sections import EngineConfig
 from cordata.context import Context
 from cordata.core.retry import Backoff
-from cordata.errors import StoreUnavailable
+from cordata.errors import StoreUnavailable, TransientError
 from cordata.eventstore import EventLog
 from cordata.eventstore.inspection import Subscriptions
 from cordata.eventstore.log import EVENT_TOPIC
@@ -41,6 +41,8 @@ _QUIET_S = 60.0
 #: First pause before the next attempt to claim while this process has less than its share; doubled
 #: each time.
 _SHORT_S = 0.05
+#: How long a pass waits for transactions in flight, to find the last event of a new subscription.
+_HEAD_S = 10.0
 #: At the stop: how long to try to store the positions.
 _LEAVE_S = 3.0
 
@@ -161,7 +163,7 @@ class SubscriptionService:
             await pace.next(full=self._reader.is_behind)
             try:
                 sleep_s = await self.run_once(group)
-            except StoreUnavailable as error:
+            except TransientError as error:
                 sleep_s = self._back_off(error)
             else:
                 if self._failures:
@@ -171,7 +173,11 @@ class SubscriptionService:
                 await self._wake.wait(sleep_s)
 
     async def run_once(self, group: asyncio.TaskGroup) -> float:
-        """One pass; new partitions run in `group`. Returns the seconds to sleep after it."""
+        """One pass; new partitions run in `group`. Returns the seconds to sleep after it.
+
+        Raises: StoreUnavailable; TransientError when a new subscription begins at the end, and
+        transactions in flight hide which event is the last one.
+        """
         while self._unregistered:
             await self._register(self._unregistered[-1])
             self._unregistered.pop()
@@ -188,7 +194,7 @@ class SubscriptionService:
         origin = subscription.origin
         if origin in ("start", "end"):
             known = origin == "start" or await self._partitions.known(subscription.name)
-            origin = 0 if known else await self._log.head()
+            origin = 0 if known else await self._log.head(timeout_s=_HEAD_S)
         found = await self._partitions.add(
             subscription.name, subscription.category, subscription.partitions, int(origin)
         )
@@ -265,7 +271,7 @@ class SubscriptionService:
     def _gave_up(self) -> None:
         self.given_up_count += 1
 
-    def _back_off(self, error: StoreUnavailable) -> float:
+    def _back_off(self, error: TransientError) -> float:
         self._failures += 1
         if self._failures == 1:
             log.warning("subscriptions wait: %s", error)
