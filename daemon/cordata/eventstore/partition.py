@@ -215,10 +215,18 @@ class Partitions:
 
         await self._store.run(unit)
 
-    async def give_up(self, claim: Claim, position: int, *, attempts: int, history: str) -> None:
+    async def give_up(
+        self,
+        claim: Claim,
+        position: int,
+        *,
+        attempts: int,
+        history: str,
+        is_stored: bool = False,
+    ) -> None:
         """Store the event at a position as a dead event; it counts as handled.
 
-        Raises: as `advance`.
+        `is_stored`: the position of the partition is there already. Raises: as `advance`.
         """
 
         async def unit(tx: Tx) -> None:
@@ -230,7 +238,8 @@ class Partitions:
                 history=history,
                 now_us=tx.now_us,
             )
-            await advance(tx, claim, position)
+            if not is_stored:
+                await advance(tx, claim, position)
 
         await self._store.run(unit)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
-from cordata import clock, events, trace
+from cordata import clock, events
 from cordata.broker import Message, Outcome, give_back
 from cordata.config.sections import EngineConfig
 from cordata.context import Context, Event, EventContext, derive_context
@@ -24,14 +25,15 @@ from cordata.core.message_state import (
 )
 from cordata.core.retry import STORE_UNAVAILABLE_ATTEMPT, Backoff
 from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
-from cordata.log import error_places, error_summary, fields, logger, request_id
+from cordata.log import error_places, error_summary, fields, logger
 from cordata.metrics.process import Outcomes
 from cordata.registry import Handler
-from cordata.services.handler_call import call_here, end_attempt
+from cordata.services.handler_call import attempt_at, call_attempt
 
 log = logger("cordata.engine")
 
 _decode = msgspec.json.decode
+_decode_headers = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Attempts:
@@ -66,6 +68,26 @@ class Attempts:
         `before`: messages of the same key that this process has handled without a commit, and not
         settled yet.
         """
+        metrics = self._metrics.get(handler.group)
+        begun = 0.0 if metrics is None else clock.monotonic()
+        try:
+            event = _event(message)
+        except Exception as error:  # noqa: BLE001 - its row is damaged
+            outcome = self._failed(handler, message, error)
+        else:
+            outcome = await self._attempt(handler, message, event, before)
+        if metrics is not None:
+            metrics.count(outcome.verdict.value, clock.monotonic() - begun)
+        return outcome
+
+    async def _attempt(
+        self, handler: Handler, message: Message, event: Event, before: Sequence[Message]
+    ) -> Outcome:
+        """Call the handler.
+
+        Any exception, also SystemExit, is a failure of the message: if it ended the worker, the
+        next worker would claim the message and end as well.
+        """
         guard = CommitGuard()
         ctx = derive_context(
             self._ctx,
@@ -79,46 +101,22 @@ class Attempts:
             _in_order=message.order_key is not None,
             _before=[(one.event_id, one.claim, one.attempt) for one in before],
         )
-        token = request_id.set("")
-        metrics = self._metrics.get(handler.group)
-        begun = 0.0 if metrics is None else clock.monotonic()
-        begun_us = 0 if trace.exporter is None else clock.now_us()
-        try:
-            error = await self._call(handler, message, ctx)
-            await end_attempt(guard)
-            if trace.exporter is not None:
-                _export(trace.exporter, message, begun_us, error)
-            outcome = self._outcome_of(handler, message, ctx, error)
-            if metrics is not None:
-                metrics.count(outcome.verdict.value, clock.monotonic() - begun)
-            return outcome
-        finally:
-            request_id.reset(token)
-            trace.end()
-
-    async def _call(
-        self, handler: Handler, message: Message, ctx: EventContext
-    ) -> BaseException | None:
-        """Call the handler. Returns what it raised, if anything.
-
-        Any exception, also SystemExit, is a failure of the message: if it ended the worker, the
-        next worker would claim the message and end as well. Raises: CancelledError, when this task
-        is cancelled.
-        """
-        try:
-            event = _event(message)
-            request_id.set(event.headers.get("request_id", ""))
-            trace.begin_message(event.headers, event.id, message.group, message.attempt)
-        except Exception as error:  # noqa: BLE001 - its row is damaged
-            return error
-        return await call_here(
-            message.group,
-            handler.function,
-            event,
-            ctx,
-            timeout_s=handler.timeout_s,
-            is_cancelled=self._is_cancelled,
-        )
+        with attempt_at(event.headers, event.id, message.group, message.attempt):
+            error = await call_attempt(
+                message.group,
+                handler.function,
+                event,
+                ctx,
+                guard=guard,
+                timeout_s=handler.timeout_s,
+                is_cancelled=self._is_cancelled,
+                attributes={
+                    "messaging.destination.name": message.type,
+                    "messaging.message.id": message.event_id,
+                    "cordata.attempt": message.attempt,
+                },
+            )
+            return self._outcome_of(handler, message, ctx, error)
 
     def _outcome_of(
         self,
@@ -128,7 +126,7 @@ class Attempts:
         error: BaseException | None,
     ) -> Outcome:
         if isinstance(error, CommittedTwice):
-            return self._failed(handler, message, error)
+            return self._failed(handler, message, error, committed=ctx.committed)
         if ctx.committed and error is not None:
             log.warning(
                 "%s: failed with %s at %s after its effect was committed; it counts as handled",
@@ -151,7 +149,14 @@ class Attempts:
         delay_s = self._backoff.delay_s(STORE_UNAVAILABLE_ATTEMPT)
         return Outcome(message=message, verdict=Verdict.DEFER, delay_us=int(delay_s * 1e6))
 
-    def _failed(self, handler: Handler, message: Message, error: BaseException) -> Outcome:
+    def _failed(
+        self,
+        handler: Handler,
+        message: Message,
+        error: BaseException,
+        *,
+        committed: bool = False,
+    ) -> Outcome:
         attempt = message.attempt
         permanent = is_permanent(error)
         verdict = after_failure(attempt, retries=handler.retries, permanent=permanent)
@@ -165,7 +170,7 @@ class Attempts:
             verdict=verdict,
             delay_us=int(delay_s * 1e6),
             history=add_failure(message.history, failure),
-            marked=isinstance(error, CommittedTwice),
+            marked=committed,
         )
 
     def _log_failure(
@@ -203,34 +208,13 @@ def _extra(message: Message, message_id: str = "") -> dict[str, object]:
     )
 
 
-def _export(
-    exporter: trace.Exporter, message: Message, begun_us: int, error: BaseException | None
-) -> None:
-    """Export the span of an attempt."""
-    if (span := trace.current_trace()) is not None:
-        exporter.export(
-            span,
-            message.group,
-            kind="consumer",
-            begun_us=begun_us,
-            attributes={
-                "messaging.system": "cordata",
-                "messaging.destination.name": message.type,
-                "messaging.message.id": message.event_id,
-                "cordata.attempt": message.attempt,
-                "cordata.request_id": request_id.get(),
-            },
-            error="" if error is None else type(error).__name__,
-        )
-
-
 def _event(message: Message) -> Event:
     return Event(
         id=message.event_id,
         type=message.type,
         key=message.key,
         payload=_decode(message.payload),
-        headers=_decode(message.headers),
+        headers=_decode_headers(message.headers),
         attempt=message.attempt,
         created_at=clock.from_us(message.created_at),
     )

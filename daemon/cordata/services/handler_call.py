@@ -2,18 +2,19 @@
 
 `call` runs the function in a new task. `call_here` runs it in the caller's task, which is several
 times faster for a handler that never waits; a Sentinel then shows whether the handler or the
-caller was cancelled.
+caller was cancelled. `call_attempt` is one attempt at an event, within `attempt_at`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+from cordata import clock, trace
 from cordata.core.commit_guard import CommitGuard
-from cordata.log import fields, logger
+from cordata.log import fields, logger, request_id
 from cordata.services.loop import background
 from cordata.steps import measured
 from cordata.unawaited import require_awaits
@@ -98,6 +99,54 @@ async def call_here(
     if (limit.expired or task.cancelling()) and not is_cancelled():
         await _forget_cancellation(task, is_cancelled)
     return limit.error_of(error)
+
+
+@contextmanager
+def attempt_at(headers: Mapping[str, str], event_id: str, name: str, number: int) -> Iterator[None]:
+    """Within the block, log lines and spans are those of attempt `number` of `name` at an event."""
+    token = request_id.set(headers.get("request_id", ""))
+    trace.begin_message(headers, event_id, name, number)
+    try:
+        yield
+    finally:
+        request_id.reset(token)
+        trace.end()
+
+
+async def call_attempt(
+    name: str,
+    handler: Callable[..., Awaitable[None]],
+    *args: object,
+    guard: CommitGuard,
+    timeout_s: float,
+    is_cancelled: Callable[[], bool],
+    attributes: Mapping[str, str | int],
+) -> BaseException | None:
+    """`call_here`, then export a span with these `attributes`.
+
+    Once it returns, the outcome cannot change: a commit that a task of the handler has begun has
+    ended, and no other can begin.
+    """
+    exporter = trace.exporter
+    begun_us = 0 if exporter is None else clock.now_us()
+    error = await call_here(name, handler, *args, timeout_s=timeout_s, is_cancelled=is_cancelled)
+    ended = asyncio.Event()
+    if not guard.end(ended.set):
+        await ended.wait()  # the store's timeouts limit it
+    if exporter is not None and (span := trace.current_trace()) is not None:
+        exporter.export(
+            span,
+            name,
+            kind="consumer",
+            begun_us=begun_us,
+            attributes={
+                "messaging.system": "cordata",
+                **attributes,
+                "cordata.request_id": request_id.get(),
+            },
+            error="" if error is None else type(error).__name__,
+        )
+    return error
 
 
 async def _forget_cancellation(
@@ -215,13 +264,3 @@ async def _run(
     except BaseException as error:  # noqa: BLE001 - the per-message boundary
         return error
     return None
-
-
-async def end_attempt(guard: CommitGuard) -> None:
-    """Close an attempt, and wait for a commit that is in progress in a task of the handler.
-
-    After this its outcome cannot change. The store's timeouts limit the wait.
-    """
-    settled = asyncio.Event()
-    if not guard.end(settled.set):
-        await settled.wait()

@@ -27,7 +27,7 @@ from tests.integration.eventstore.ledger import (
 )
 from tests.processes import joined
 
-from cordata import clock
+from cordata import clock, trace
 from cordata.app import App
 from cordata.errors import PartitionLost, PermanentError, StoreUnavailable
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
@@ -237,6 +237,62 @@ async def test_blocked_partition_stays_blocked_when_a_worker_starts_anew(state: 
         letters, more = await Subscriptions(store).dead_events("t.broken")
         assert [(one.stream, one.version) for one in letters] == [("account-1", 1)]
         assert more is None and letters[0].error == "PermanentError: never"
+
+
+class Spans:
+    """Keeps what would be exported."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.spans: set[str] = set()
+
+    def is_sampled(self, trace_id: str) -> bool:
+        return True
+
+    def export(self, span: trace.Trace, name: str, **_: object) -> None:
+        self.names.append(name)
+        self.spans.add(span.span_id)
+
+
+async def test_attempts_are_exported_as_spans_when_traces_are(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans, local = Spans(), App("t")
+    monkeypatch.setattr(trace, "exporter", spans)
+
+    @local.subscribe("account", retries=3)
+    async def second(event: StoredEvent, ctx: SubscriptionContext) -> None:
+        if event.attempt == 1:
+            raise ValueError("no")
+
+    async with opened(state) as store:
+        await deposit(store, "account-1", 1)
+        async with running(store, state, local):
+            await until(lambda: _is(len(spans.names) == 2))
+    assert set(spans.names) == {"t.second"} and len(spans.spans) == 2
+
+
+async def test_event_is_a_dead_letter_when_its_handler_commits_twice(
+    state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first effect counts, so the partition goes on; an operator has to see to the second."""
+    local = App("t")
+
+    @local.subscribe("account", partitions=1, retries=3)
+    async def twice(event: StoredEvent, ctx: SubscriptionContext) -> None:
+        for _ in range(2 if event.version == 1 else 1):
+            await ctx.run(lambda tx: note(tx, event))
+
+    async with opened(state) as store:
+        await deposit(store, "account-1", 1, 2)
+        async with running(store, state, local) as service:
+            await until(lambda: _dead(store, "t.twice", 1))
+            await until(lambda: current(store, "t.twice"))
+            assert (service.handled_count, service.given_up_count) == (1, 1)
+        (letter,), _ = await Subscriptions(store).dead_events("t.twice")
+        assert (letter.version, letter.attempts) == (1, 1)
+        assert await handled(store) == [("account-1", 1), ("account-1", 2)]
+    assert sum("dead letter" in record.getMessage() for record in caplog.records) == 1
 
 
 async def test_event_is_a_dead_letter_and_the_rest_goes_on_when_declared_so(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from cordata.core.commit_guard import CommitGuard, CommittedTwice, HandlerEnded
-from cordata.services.handler_call import end_attempt
 
 
 def test_commit_is_refused_when_the_attempt_has_ended() -> None:
@@ -56,7 +55,7 @@ def test_second_commit_is_refused_and_a_failed_one_may_be_tried_again() -> None:
     assert guard.committed
 
 
-async def test_end_returns_at_once_when_nothing_is_under_way() -> None:
+def test_end_waits_for_nothing_when_no_commit_is_under_way() -> None:
     guard = CommitGuard()
-    await end_attempt(guard)
-    await end_attempt(guard)
+    assert guard.end(lambda: None)
+    assert guard.end(lambda: None)

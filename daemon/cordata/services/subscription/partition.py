@@ -13,11 +13,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
-from cordata import clock, events, trace
+from cordata import clock, events
 from cordata.context import Context, derive_context
-from cordata.core.commit_guard import CommitGuard
+from cordata.core.commit_guard import CommitGuard, CommittedTwice
 from cordata.core.message_state import (
     DIED,
     Failure,
@@ -33,9 +32,9 @@ from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.eventstore.record import stored
-from cordata.log import error_summary, fields, frames, logger, request_id
+from cordata.log import error_summary, fields, frames, logger
 from cordata.metrics.process import Outcomes
-from cordata.services.handler_call import call_here, end_attempt
+from cordata.services.handler_call import attempt_at, call_attempt
 from cordata.services.loop import WakeEvent
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
 from cordata.store import Row
@@ -69,20 +68,6 @@ class Dependencies:
     on_event_end: Callable[[PartitionRunner], None]
     #: Called when an event is given up, or its partition blocked.
     on_give_up: Callable[[], None]
-
-
-class Result(Enum):
-    """How an attempt ended."""
-
-    #: Handled; the handler committed nothing.
-    HANDLED = "handled"
-    #: Handled; effect and position are committed.
-    COMMITTED = "committed"
-    #: The store is unavailable: not counted as an attempt.
-    UNAVAILABLE = "unavailable"
-    #: Another process owns the partition by now.
-    LOST = "lost"
-    FAILED = "failed"
 
 
 class PartitionRunner:
@@ -182,46 +167,53 @@ class PartitionRunner:
             if await self._store_failure(position, DIED, permanent=False):
                 self._shared.crashed.counted(self.claim, crashed)
             return
+        one = self.subscription
+        with attempt_at(event.headers, f"{one.category}:{position}", one.name, event.attempt):
+            await self._handle(event)
+
+    async def _handle(self, event: StoredEvent) -> None:
+        position = event.position
         slot = self._shared.running.begin(self.claim, position, event.attempt)
         begun = clock.monotonic()
         try:
-            result, error = await self._attempt(event)
+            error, committed = await self._call(event)
         except asyncio.CancelledError:
             # Otherwise the process dies, perhaps because of this event: the record stays.
             if self.stopping or not self._is_cancelled():
                 self._shared.running.end(slot)
             raise
         self._shared.running.end(slot)
+        verdict = self._verdict_of(event, error, committed=committed)
         if (metrics := self._shared.metrics.get(self.subscription.name)) is not None:
-            outcome = self._outcome(event, result, error)
-            metrics.count(outcome.value, clock.monotonic() - begun)
-        if result is Result.LOST:
-            self.lose()
-        elif result is Result.UNAVAILABLE:
-            log.warning("%s waits for the store: %s", self.subscription.name, error)
-            self._pause_for_store()
-        elif result is Result.FAILED:
-            assert error is not None
-            self._log_error(event, error, "")
-            await self._store_failure(position, error_text(error), permanent=is_permanent(error))
-        else:
+            metrics.count(verdict.value, clock.monotonic() - begun)
+        if error is None or verdict is Verdict.DONE:
             if error is not None:
                 self._log_error(event, error, " after its commit, which counts")
             self.handled_count += 1
-            self._move_on(position, committed=result is Result.COMMITTED)
+            self._move_on(position, committed=committed)
+        elif verdict is Verdict.GIVEN_BACK:
+            self.lose()
+        elif verdict is Verdict.DEFER:
+            log.warning("%s waits for the store: %s", self.subscription.name, error)
+            self._pause_for_store()
+        else:
+            self._log_error(event, error, "")
+            permanent = is_permanent(error)
+            await self._store_failure(
+                position, error_text(error), permanent=permanent, committed=committed
+            )
 
-    def _outcome(self, event: StoredEvent, result: Result, error: BaseException | None) -> Verdict:
-        """The same that an attempt at a message would have."""
-        match result:
-            case Result.UNAVAILABLE:
-                return Verdict.DEFER
-            case Result.LOST:
-                return Verdict.GIVEN_BACK
-            case Result.FAILED:
-                permanent = error is not None and is_permanent(error)
-                retries = self.subscription.retries
-                return after_failure(event.attempt, retries=retries, permanent=permanent)
-        return Verdict.DONE
+    def _verdict_of(
+        self, event: StoredEvent, error: BaseException | None, *, committed: bool
+    ) -> Verdict:
+        if error is None or (committed and not isinstance(error, CommittedTwice)):
+            return Verdict.DONE
+        if isinstance(error, PartitionLost):
+            return Verdict.GIVEN_BACK
+        if is_unavailable(error):
+            return Verdict.DEFER
+        retries = self.subscription.retries
+        return after_failure(event.attempt, retries=retries, permanent=is_permanent(error))
 
     async def _handle_all(self) -> None:
         while not self.stopping:
@@ -248,8 +240,8 @@ class PartitionRunner:
         """Whether the partition's task is cancelled; if not, the handler has cancelled itself."""
         return self._task is None or self._task.cancelling() > 0
 
-    async def _attempt(self, event: StoredEvent) -> tuple[Result, BaseException | None]:
-        """Call the handler once. COMMITTED has an error if the handler failed after its commit.
+    async def _call(self, event: StoredEvent) -> tuple[BaseException | None, bool]:
+        """Call the handler. Returns its error, and whether effect and position are committed.
 
         Raises only CancelledError, when the partition's task is cancelled.
         """
@@ -262,30 +254,23 @@ class PartitionRunner:
             _claim=self.claim,
             _guard=guard,
         )
-        token = request_id.set(event.headers.get("request_id", ""))
-        trace.begin_message(event.headers, f"{one.category}:{event.position}", one.name)
-        try:
-            error = await call_here(
-                one.name,
-                one.function,
-                event,
-                ctx,
-                timeout_s=one.timeout_s,
-                is_cancelled=self._is_cancelled,
-            )
-        finally:
-            request_id.reset(token)
-            trace.end()
-        await end_attempt(guard)
-        if ctx.committed:
-            return Result.COMMITTED, error
-        if isinstance(error, AlreadySeen):
-            return Result.COMMITTED, None
-        if error is None:
-            return Result.HANDLED, None
-        if isinstance(error, PartitionLost):
-            return Result.LOST, error
-        return (Result.UNAVAILABLE if is_unavailable(error) else Result.FAILED), error
+        error = await call_attempt(
+            one.name,
+            one.function,
+            event,
+            ctx,
+            guard=guard,
+            timeout_s=one.timeout_s,
+            is_cancelled=self._is_cancelled,
+            attributes={
+                "messaging.destination.name": one.category,
+                "messaging.message.id": f"{one.category}:{event.position}",
+                "cordata.attempt": event.attempt,
+            },
+        )
+        if isinstance(error, AlreadySeen) and not ctx.committed:
+            return None, True
+        return error, ctx.committed
 
     def _move_on(self, position: int, *, committed: bool) -> None:
         """Move the position to an event that is handled."""
@@ -299,8 +284,13 @@ class PartitionRunner:
                 self.stored = -1  # its failures are to be wiped out, too
             self._failing, self._attempts, self._history, self._failing_due_at = None, 0, None, 0
 
-    async def _store_failure(self, position: int, error: str, *, permanent: bool) -> bool:
-        """Count the attempt, and store the verdict. Returns whether it is stored."""
+    async def _store_failure(
+        self, position: int, error: str, *, permanent: bool, committed: bool = False
+    ) -> bool:
+        """Count the attempt, and store the verdict. Returns whether it is stored.
+
+        `committed`: the event has an effect, and its position is stored.
+        """
         if self._failing != position:
             self._failing, self._attempts, self._history = position, 0, None
         self._attempts += 1
@@ -316,7 +306,7 @@ class PartitionRunner:
         self._history = add_failure(self._history, failure)
         while not self.stopping:
             try:
-                await self._store_verdict(position, verdict)
+                await self._store_verdict(position, verdict, committed=committed)
             except StoreUnavailable:
                 await self._wake.wait(self._shared.backoff.delay_s(STORE_UNAVAILABLE_ATTEMPT))
             except AlreadySeen:  # an attempt that timed out has committed after all
@@ -330,10 +320,16 @@ class PartitionRunner:
                 return True
         return False
 
-    async def _store_verdict(self, position: int, verdict: Verdict) -> None:
+    async def _store_verdict(self, position: int, verdict: Verdict, *, committed: bool) -> None:
         partitions, history = self._shared.partitions, self._history or ""
-        if verdict is Verdict.DEAD and self.subscription.on_error == "dead":
-            await partitions.give_up(self.claim, position, attempts=self._attempts, history=history)
+        if verdict is Verdict.DEAD and (committed or self.subscription.on_error == "dead"):
+            await partitions.give_up(
+                self.claim,
+                position,
+                attempts=self._attempts,
+                history=history,
+                is_stored=committed,
+            )
             self._log_given_up(position, events.SUBSCRIPTION_DEAD, "it is a dead letter")
             self._move_on(position, committed=True)
             return
