@@ -30,8 +30,6 @@ log = logger("cordata.runner")
 #: New container objects before the garbage collector runs.
 _COLLECT_AFTER = 10_000
 _TICK_S = 2.0
-#: Time for cleanup code after the deadline has cancelled all services.
-_CANCEL_GRACE_S = 2.0
 #: Option and value of mallopt(3). Large bodies are read in pieces of at most 64 KiB.
 _M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES = -3, 32_768
 
@@ -214,9 +212,9 @@ class Runner:
                 extra=fields(events.SERVICE_FAILED, service=",".join(hung), role=self.role),
             )
             self._exit_code = exit_codes.FAILED
+            # One that swallows its cancellation is killed with the process, by the service manager.
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=_CANCEL_GRACE_S)
 
     async def _guard(self, name: str, side: Coroutine[Any, Any, None]) -> None:
         """Run a loop of the runner. If it fails, the role stops in order, as for a service."""
