@@ -130,7 +130,7 @@ class MetricsFile:
         header += b" " * (-len(header) % _FLOAT_BYTES)
         count = sum(one.size for one in series)
         begin = _HEAD.size + len(header)
-        size = begin + (count + _SAMPLES * (1 + count)) * _FLOAT_BYTES
+        size = begin + _length(count) * _FLOAT_BYTES
         new = directory / f".{unit}.new"
         self._file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -230,6 +230,8 @@ def read(path: Path) -> Reading | None:
         floats = memoryview(data)[begin:].cast("d")
         pid, start = int(header["pid"]), int(header["start"])
         count = sum(one.size for one in series)
+        if len(floats) != _length(count):
+            return None
         sampled_at, at = _oldest_sample(floats, count)
         return Reading(
             unit=header["unit"],
@@ -263,6 +265,11 @@ def remove_old(directory: Path) -> None:
                 path.unlink()
 
 
+def _length(count: int) -> int:
+    """Numbers in the file of `count` values: these, and the samples, each with its time."""
+    return count + _SAMPLES * (1 + count)
+
+
 def _offsets(series: Sequence[Series]) -> Iterator[tuple[Series, int]]:
     at = 0
     for one in series:
@@ -279,7 +286,7 @@ def _oldest_sample(floats: memoryview[float], count: int) -> tuple[float, int | 
     now = clock.monotonic()
     found = [
         (floats[at], at + 1)
-        for at in range(count, count + _SAMPLES * (1 + count), 1 + count)
+        for at in range(count, len(floats), 1 + count)
         if 0.0 < floats[at] <= now
     ]
     return min(found, default=(now, None))

@@ -88,6 +88,15 @@ def test_death_is_forgotten_when_its_event_was_handled_after_all(tmp_path: Path)
     assert not path.exists()
 
 
+def test_file_is_left_alone_when_it_is_of_another_program(tmp_path: Path) -> None:
+    died = dead_in(tmp_path, DIED, 1)
+    stray = [died.with_name(name) for name in ("core", f"x.y.{died.name.split('.')[2]}.z")]
+    for path in stray:
+        path.write_bytes(b"")
+    assert len(loaded(tmp_path).find(claim(6), 1, 1)) == 1
+    assert all(path.exists() for path in stray)
+
+
 def test_running_attempt_of_a_living_process_counts_nothing(tmp_path: Path) -> None:
     running = RunningAttempts(tmp_path)
     slot = running.begin(DIED, 7, 1)

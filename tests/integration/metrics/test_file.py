@@ -147,6 +147,17 @@ def test_file_of_another_format_is_skipped_and_replaced(tmp_path: Path, data: by
     assert only(tmp_path).values[REQUESTS] == (0.0,)
 
 
+@pytest.mark.parametrize("floats", [1, 5])
+def test_file_is_skipped_and_replaced_when_it_was_cut_off(tmp_path: Path, floats: int) -> None:
+    first = MetricsFile(tmp_path, "worker@0", ALL)
+    first.end()
+    (path,) = tmp_path.glob("worker@0*")
+    os.truncate(path, path.stat().st_size - 8 * floats)
+    assert read(path) is None
+    MetricsFile(tmp_path, "worker@0", ALL)
+    assert only(tmp_path).unit == "worker@0"
+
+
 def test_process_goes_on_and_is_counted_when_no_descriptor_is_free(tmp_path: Path) -> None:
     """Its files in /proc cannot be opened then; the event loop that ticks must not fail."""
     metrics = open_metrics(tmp_path, "worker@0", list(store_series()))

@@ -138,6 +138,11 @@ def _hash(subscription: str) -> bytes:
 
 
 def _is_dead(path: Path) -> bool:
-    """Whether the process of a file is gone; False if its namespace is another one."""
-    pid, start, where, _ = path.name.split(".")
-    return where == str(namespace()) and is_gone(int(pid), int(start))
+    """Whether the process of a file is gone. False if its namespace is another one, or if it is a
+    file of another kind.
+    """
+    try:
+        pid, start, where, _ = path.name.split(".")
+        return where == str(namespace()) and is_gone(int(pid), int(start))
+    except ValueError:
+        return False
