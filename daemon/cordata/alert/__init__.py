@@ -9,6 +9,7 @@ Alerter -> Cooldown (one per host) -> SMTP        Spool (file of the host)
 """
 
 from cordata.alert.alerter import Alerter as Alerter
+from cordata.alert.alerter import pace_of as pace_of
 from cordata.alert.alerter import recipients_of as recipients_of
 from cordata.alert.cooldown import RETRY_S as RETRY_S
 from cordata.alert.cooldown import Cooldown as Cooldown

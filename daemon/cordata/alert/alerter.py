@@ -1,4 +1,4 @@
-"""Raises one alert: a line in the journal, then a mail if the cool-down allows. Needs no store."""
+"""Mails one alert by itself, if the cool-down allows. Needs no store."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from cordata import clock
 from cordata.alert.cooldown import Cooldown, TooMany
 from cordata.config.sections import AlertConfig, MailConfig
+from cordata.core.alert import AlertGroup, AlertPace, merge, subject_of, text_of
 from cordata.errors import PermanentError
-from cordata.log import fields, logger
+from cordata.log import logger
 
 log = logger("cordata.alert")
 
@@ -20,7 +23,7 @@ _PAUSE_S = 1.0
 
 
 class Alerter:
-    """Raises alerts of one process; processes of one host share the cool-down."""
+    """Mails alerts of one process; processes of one host share the cool-down."""
 
     def __init__(
         self,
@@ -29,14 +32,15 @@ class Alerter:
         *,
         login: tuple[str, str] | None,
         directories: Sequence[Path],
-        postpone: Callable[[str, str, int], None],
+        postpone: Callable[[AlertGroup], None],
     ) -> None:
         """`login`: user and password, if the server requires them.
 
         `directories`: for the cool-down's state, which is in the first writable one (see Cooldown).
-        `postpone` is called with each alert to be mailed later (cause, text, count): the server is
-        away, or this host has reached its limit of mails per hour.
+        `postpone` is called with each alert to be mailed later: the server is away, or this host
+        has reached its limit of mails per hour.
         """
+        self.pace = pace_of(config)
         self._config = config
         self._mail = mail
         self._login = login
@@ -45,8 +49,8 @@ class Alerter:
             directories, cooldown_s=config.cooldown_s, max_per_hour=config.max_per_hour
         )
         self._guard = threading.Lock()
-        #: By cause: the latest text, and how often.
-        self._pending: dict[str, tuple[str, int]] = {}
+        #: By cause.
+        self._pending: dict[str, AlertGroup] = {}
         self._working = False
 
     @property
@@ -54,33 +58,27 @@ class Alerter:
         """Whether there are recipients, and a mail server."""
         return bool(self._config.to and self._mail.host)
 
-    def alert(self, cause: str, text: str, *, message_id: str = "") -> bool:
-        """Log the alert, and mail it if the cool-down allows; blocks for an SMTP conversation.
+    def mail(self, group: AlertGroup) -> bool:
+        """Mail the pending alerts of a group, if the cool-down of its cause allows; blocks for an
+        SMTP conversation.
 
-        `cause` is the key of the cool-down: a unit's name, `store-full`, ... The first line of
-        `text` is the log message and the mail's subject. Returns False when a mail was due and
-        could not be sent now; never raises.
+        Returns False when a mail was due and could not be sent now; never raises.
         """
-        log.error("%s", text.split("\n", 1)[0], extra=fields(message_id, cause=cause))
-        return not self.mails or self.mail(cause, text)
-
-    def mail(self, cause: str, text: str, *, count: int = 1) -> bool:
-        """As `alert`, without the log line. `count`: alerts of the cause since the last call."""
-        now = clock.now().timestamp()
+        cause, now = group.cause, clock.now().timestamp()
         try:
-            counted = self._cooldown.claim(cause, now=now, count=count)
+            counted = self._cooldown.claim(cause, now=now, count=group.pending)
         except OSError as error:
             log.error("no mail about %s: its cool-down cannot be stored: %s", cause, error)
-            self._postpone(cause, text, count)
+            self._postpone(group)
             return False
         except TooMany:
             log.error("no mail about %s now: the limit of mails per hour is reached", cause)
-            self._postpone(cause, text, count)
+            self._postpone(group)
             return True
         if counted is None:
             return True
         try:
-            self._send(cause, text, counted)
+            self._send(replace(group, pending=counted + 1))
         except _NotSent as error:
             log.error("the mail about %s was not sent: %s", cause, error)
             try:
@@ -88,18 +86,21 @@ class Alerter:
             except OSError as second:
                 log.error("the cool-down of %s cannot be stored: %s", cause, second)
             # Last: a process that finds the alert may claim its mail as soon as it is due.
-            self._postpone(cause, text, count)
+            self._postpone(group)
             return False
         return True
 
-    def mail_soon(self, cause: str, text: str, *, count: int = 1) -> None:
+    def mail_soon(self, group: AlertGroup) -> None:
         """`mail` for an event loop: returns at once; a separate thread sends the mail.
 
         It is a daemon thread, so that a hanging mail server cannot delay a shutdown. It ends when
         no alert waits.
         """
         with self._guard:
-            self._pending[cause] = (text, self._pending.get(cause, ("", 0))[1] + count)
+            if group.cause in self._pending:
+                merge(self._pending[group.cause], group)
+            else:
+                self._pending[group.cause] = replace(group)  # the caller changes its own
             if self._working:
                 return
             self._working = True
@@ -112,12 +113,12 @@ class Alerter:
                 if not pending:
                     self._working = False
                     return
-            for cause, (text, count) in pending.items():
-                self.mail(cause, text, count=count)
+            for group in pending.values():
+                self.mail(group)
             # Thousands of one cause then become one update of the state file per second.
             time.sleep(_PAUSE_S)
 
-    def _send(self, cause: str, text: str, counted: int) -> None:
+    def _send(self, group: AlertGroup) -> None:
         """Raises: _NotSent."""
         # An e-mail library and an event loop: 80 ms, not before an alert is due.
         import asyncio
@@ -126,7 +127,7 @@ class Alerter:
         from cordata.mail.smtp import MailRejected, SmtpUnavailable, send_now
 
         to = recipients_of(self._config)
-        subject, body = compose(cause, text, counted, self._config, socket.gethostname())
+        subject, body = subject_of([group]), text_of([group], self.pace)
         try:
             refused = asyncio.run(
                 send_now(self._mail, self._login, to=to, subject=subject, text=body)
@@ -147,13 +148,11 @@ def recipients_of(config: AlertConfig) -> list[str]:
     return [one if "@" in one else f"{one}@localhost" for one in config.to]
 
 
-def compose(cause: str, text: str, counted: int, config: AlertConfig, host: str) -> tuple[str, str]:
-    """Subject and text of the mail: what happened, on which host, how often. No request content."""
-    text = text.encode(errors="backslashreplace").decode()  # a path may hold any byte
-    lines = [text, "", f"Host: {host}"]
-    if counted:
-        times = "once more" if counted == 1 else f"{counted} times more"
-        lines.append(f"It happened {times} since the last mail about {cause}.")
-    lines.append(f"Further ones within {config.cooldown_s:g} s are counted, not mailed.")
-    first_line = " ".join(text.split("\n", 1)[0].split())
-    return f"[{host}] {first_line}"[:200], "\n".join(lines) + "\n"
+def pace_of(config: AlertConfig) -> AlertPace:
+    """The limits of `[alert]`."""
+    return AlertPace(
+        count=config.count,
+        wait_us=round(config.wait_s * 1e6),
+        cooldown_us=round(config.cooldown_s * 1e6),
+        max_per_hour=config.max_per_hour,
+    )

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from traceback import walk_tb
 from types import TracebackType
 
+from msgspec.structs import replace
+
 from cordata import clock, events
 from cordata.alert.alerter import Alerter
 from cordata.core.alert import AlertGroup, add_to, group_of, scrub
@@ -91,11 +93,10 @@ class AlertHandler(logging.Handler):
             self.handleError(record)
             return
         own_mail = str(getattr(record, "MESSAGE_ID_HEADER", "")).startswith(MAIL_PREFIX)
-        if own_mail or (group.urgent and self._alerter.mails):
-            group.pending = 0
-        self._buffer.add([group])
-        if group.urgent and self._alerter.mails and not own_mail:
-            self._alerter.mail_soon(group.cause, group.sample)
+        at_once = group.urgent and self._alerter.mails and not own_mail
+        self._buffer.add([replace(group, pending=0) if at_once or own_mail else group])
+        if at_once:
+            self._alerter.mail_soon(group)
 
     def _group(self, record: logging.LogRecord) -> AlertGroup:
         own, id_ = getattr(record, "ALERT", None), getattr(record, "MESSAGE_ID", "")

@@ -15,7 +15,7 @@ from cordata.cli.options import config_option, debug_option, ids_argument, limit
 from cordata.terminal import show_page, show_record
 
 if TYPE_CHECKING:
-    from cordata.alert import Spool
+    from cordata.core.alert import AlertGroup
     from cordata.store import Row, Tx
 
 _COLUMNS = ("fingerprint", "title", "count", "pending", "last_at", "mail", "mailed_at", "place")
@@ -149,7 +149,7 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     from cordata.command_context import become_owner
     from cordata.context_factory import smtp_login
     from cordata.errors import ConfigError
-    from cordata.log import logger
+    from cordata.log import fields, logger
     from cordata.network import warn_if_restricted
     from cordata.systemd import install_logging
 
@@ -163,50 +163,47 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
         login = None
     become_owner(settings.paths.state)
     text = describe(unit, os.environ)
+    group = failure_of(unit, text, os.environ)
     directories = [settings.paths.state, settings.paths.runtime]
-    later: list[int] = []
+    later: list[AlertGroup] = []
     alerter = Alerter(
         settings.alert,
         settings.mail,
         login=login,
         directories=directories,
-        postpone=lambda cause, text, count: later.append(count),
+        postpone=later.append,
     )
-    sent = alerter.alert(unit, text, message_id=events.UNIT_FAILED)
-    pending = 1 if later or not alerter.mails else 0
-    spool_alert(unit, text, Spool(directories), pending=pending, environ=os.environ)
+    log = logger("cordata.alert")
+    log.error("%s", text.split("\n", 1)[0], extra=fields(events.UNIT_FAILED, cause=unit))
+    sent = not alerter.mails or alerter.mail(group)
+    if alerter.mails and not later:
+        group.pending = 0
+    try:
+        Spool(directories).add([group])
+    except OSError as error:
+        log.error("cannot spool the alert for the primary: %s", error)
     return 0 if sent else 1
 
 
-def spool_alert(
-    unit: str, text: str, spool: Spool, *, pending: int, environ: Mapping[str, str]
-) -> None:
-    """Write the alert into the spool, from which the primary stores it; it mails it if `pending`.
+def failure_of(unit: str, text: str, environ: Mapping[str, str]) -> AlertGroup:
+    """The alert that a unit failed; `environ` has the MONITOR_* variables of systemd.
 
     Another result, exit code or status is another alert, so each count is of one kind of failure.
     """
     from cordata import clock
     from cordata.core.alert import group_of
-    from cordata.log import logger
 
-    place, now_us = f"{socket.gethostname()} {unit}", clock.now_us()
     how = ("MONITOR_SERVICE_RESULT", "MONITOR_EXIT_CODE", "MONITOR_EXIT_STATUS")
-    key = "\0".join([unit, *(environ.get(name, "") for name in how)])
-    invocation = environ.get("MONITOR_INVOCATION_ID", "")  # not a secret, and useless if masked
-    group = group_of(
+    return group_of(
         unit,
         text,
-        place=place,
-        now_us=now_us,
+        place=f"{socket.gethostname()} {unit}",
+        now_us=clock.now_us(),
         urgent=True,
-        pending=pending,
-        key=key,
-        ids=[invocation],
+        key="\0".join([unit, *(environ.get(name, "") for name in how)]),
+        # The invocation is not a secret, and useless if masked.
+        ids=[environ.get("MONITOR_INVOCATION_ID", "")],
     )
-    try:
-        spool.add([group])
-    except OSError as error:
-        logger("cordata.alert").error("cannot spool the alert for the primary: %s", error)
 
 
 def describe(unit: str, environ: Mapping[str, str]) -> str:

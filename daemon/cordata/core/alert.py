@@ -115,7 +115,6 @@ def group_of(
     place: str,
     now_us: int,
     urgent: bool,
-    pending: int = 1,
     key: str = "",
     ids: Sequence[str] = (),
 ) -> AlertGroup:
@@ -129,7 +128,7 @@ def group_of(
         place=place,
         urgent=urgent,
         count=1,
-        pending=pending,
+        pending=1,
         first_at=now_us,
         last_at=now_us,
         since_at=now_us,
@@ -195,7 +194,8 @@ def _paragraph(group: AlertGroup) -> str:
         # After a mail that failed, `since_at` may be later than the last alert.
         span = f"{_time(min(group.since_at, group.last_at))} to {span}"
     lines = [group.sample, f"  {times}, {span}, last at {group.place}"]
-    lines.append(f"  {group.fingerprint}: {group.cause}, {group.count} in all")
+    in_all = f", {group.count} in all" if group.count > group.pending else ""
+    lines.append(f"  {group.fingerprint}: {group.cause}{in_all}")
     return "\n".join(lines)
 
 

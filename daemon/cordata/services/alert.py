@@ -10,8 +10,7 @@ from functools import partial
 import msgspec
 
 from cordata.alert import Alerter, Buffer, Spool
-from cordata.config.sections import AlertConfig
-from cordata.core.alert import AlertGroup, AlertPace
+from cordata.core.alert import AlertGroup
 from cordata.errors import CordataError
 from cordata.log import logger
 from cordata.services.loop import WakeEvent, pause, wake_on
@@ -38,7 +37,6 @@ class AlertService:
         store: Store,
         buffer: Buffer,
         alerter: Alerter,
-        pace: AlertPace,
         *,
         spool: Spool | None = None,
     ) -> None:
@@ -46,7 +44,6 @@ class AlertService:
         self._store = store
         self._buffer = buffer
         self._alerter = alerter
-        self._pace = pace
         self._spool = spool
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -91,20 +88,10 @@ class AlertService:
         """Mail what is due by now: the store may be away for long."""
         now_us = self._store.now_us()
         for group in groups:
-            if self._alerter.mails and group.pending and self._pace.due_at(group) <= now_us:
-                self._alerter.mail_soon(group.cause, group.sample, count=group.pending)
+            if self._alerter.mails and group.pending and self._alerter.pace.due_at(group) <= now_us:
+                self._alerter.mail_soon(group)
                 group.pending = 0
         return groups
-
-
-def pace_of(config: AlertConfig) -> AlertPace:
-    """The limits of `[alert]`."""
-    return AlertPace(
-        count=config.count,
-        wait_us=round(config.wait_s * 1e6),
-        cooldown_us=round(config.cooldown_s * 1e6),
-        max_per_hour=config.max_per_hour,
-    )
 
 
 async def add(tx: Tx, groups: Sequence[AlertGroup]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from cordata.alert import MAIL_PREFIX, recipients_of
+from cordata.alert import MAIL_PREFIX, pace_of, recipients_of
 from cordata.config.sections import AlertConfig, MailConfig
 from cordata.context import Context
 from cordata.core.alert import AlertGroup, subject_of, text_of
 from cordata.errors import StoreUnavailable
 from cordata.log import logger
-from cordata.services.alert import ALERT_TOPIC, pace_of
+from cordata.services.alert import ALERT_TOPIC
 from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, wake_on
 from cordata.store import Row, Tx, new_id

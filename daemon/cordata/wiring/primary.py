@@ -65,7 +65,7 @@ async def run_primary(role: Role) -> int:
             runner = Runner(
                 [
                     Layer("intake", intake),
-                    Layer("delivery", [mail, alerts.service(config, ctx.store, sweeps=True)]),
+                    Layer("delivery", [mail, alerts.service(ctx.store, sweeps=True)]),
                     Layer("lease", [primary]),
                     Layer("stores", [CheckpointService(ctx.store, leadership)]),
                 ],

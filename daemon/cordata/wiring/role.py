@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from cordata import clock
@@ -16,13 +17,13 @@ from cordata.app import App
 from cordata.config import Config, build, open_document
 from cordata.context import Context
 from cordata.context_factory import metrics_directory, smtp_login
-from cordata.core.alert import group_of
+from cordata.core.alert import AlertGroup
 from cordata.errors import ConfigError
 from cordata.log import handled_by, logger
 from cordata.metrics.file import Series
 from cordata.metrics.process import ProcessMetrics, open_metrics
 from cordata.runner import Service
-from cordata.services.alert import AlertService, pace_of
+from cordata.services.alert import AlertService
 from cordata.store import Store
 from cordata.systemd import set_level
 
@@ -85,10 +86,10 @@ class Alerts(Struct, frozen=True, kw_only=True):
             with suppress(OSError):  # the journal has them
                 self.spool.add(groups)
 
-    def service(self, config: Config, store: Store, *, sweeps: bool = False) -> Service:
+    def service(self, store: Store, *, sweeps: bool = False) -> Service:
         """The service that stores the alerts; with `sweeps` also those in the host's file."""
         spool = self.spool if sweeps else None
-        return AlertService(store, self.buffer, self.alerter, pace_of(config.alert), spool=spool)
+        return AlertService(store, self.buffer, self.alerter, spool=spool)
 
 
 @contextmanager
@@ -103,13 +104,11 @@ def alerting(config: Config, role: str, *, ends_soon: bool = False) -> Iterator[
     directories = [config.paths.state, config.paths.runtime]
     buffer, spool = Buffer(), Spool(directories)
 
-    def postpone(cause: str, text: str, count: int) -> None:
-        now_us = clock.now_us()
-        group = group_of(cause, text, place=place, now_us=now_us, urgent=True, pending=count)
-        group.count = 0  # it was counted when it came
-        # Not before the cool-down lets it be mailed: a claim within its pause is only counted.
-        group.since_at = now_us + _RETRY_US
-        buffer.add([group])
+    def postpone(group: AlertGroup) -> None:
+        # It was counted when it came. It is not due before the cool-down lets it be mailed: a claim
+        # within its pause is only counted.
+        since_at = clock.now_us() + _RETRY_US
+        buffer.add([msgspec.structs.replace(group, count=0, since_at=since_at)])
 
     alerter = Alerter(
         alert, config.mail, login=smtp_login(config), directories=directories, postpone=postpone

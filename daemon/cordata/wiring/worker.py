@@ -66,7 +66,7 @@ async def run_worker(role: Role) -> int:
             role.config, role.app, notifier, sockets, metrics
         ) as ctx:
             intake: list[Service] = []
-            delivery: list[Service] = [alerts.service(role.config, ctx.store)]
+            delivery: list[Service] = [alerts.service(ctx.store)]
             gate = SchemaGate(ctx.store, ctx.chains, notifier)
             problems: list[Problem] = [lambda: gate.error]
             unavailable = UnavailableService(sockets, role.config.http, problems, metrics)

@@ -16,7 +16,7 @@ from tests.integration.primary.primary import build, running
 from cordata.alert import Alerter, AlertHandler, Buffer, Spool
 from cordata.app import App
 from cordata.config.sections import AlertConfig, MailConfig
-from cordata.services.alert import AlertService, pace_of
+from cordata.services.alert import AlertService
 from cordata.services.alert_mail import AlertMailService
 from cordata.services.loop import background
 from cordata.store import Row, Store
@@ -38,13 +38,11 @@ def process(
 ) -> Process:
     """A process named `host worker@0`."""
     buffer = Buffer()
-    alerter = Alerter(
-        config, mail, login=None, directories=[state], postpone=lambda cause, text, count: None
-    )
+    alerter = Alerter(config, mail, login=None, directories=[state], postpone=lambda group: None)
     log = logging.Logger("hub")
     log.addHandler(AlertHandler(alerter, buffer, place="host worker@0"))
     spool = Spool([state]) if sweeps else None
-    service = AlertService(store, buffer, alerter, pace_of(config), spool=spool)
+    service = AlertService(store, buffer, alerter, spool=spool)
     return Process(log=log, buffer=buffer, service=service)
 
 

@@ -26,8 +26,8 @@ from cordata.app import App
 from cordata.config import Config
 from cordata.config.sections import AlertConfig, MailConfig, PathsConfig
 from cordata.core.alert import group_of
-from cordata.log import fields
-from cordata.services.alert import AlertService, pace_of
+from cordata.log import fields, logger
+from cordata.services.alert import AlertService
 from cordata.wiring.role import alerting
 
 NOBODY = MailConfig()
@@ -200,21 +200,42 @@ async def test_urgent_alert_is_kept_until_it_may_be_mailed_again_when_the_mail_s
     async with opened(state) as store:
         pass
     with alerting(config, "worker") as alerts:
-        carry = AlertService(store, alerts.buffer, alerts.alerter, pace_of(config.alert))
+        carry = AlertService(store, alerts.buffer, alerts.alerter)
         now_us = clock.now_us()
-        alerts.alerter.mail_soon("store", "the store is away")
-        await until(lambda: _kept(alerts.buffer))
+        alerts.alerter.mail_soon(
+            group_of("store", "the store is away", place="host", now_us=now_us, urgent=True)
+        )
+        await until(lambda: _pending(alerts.buffer))
         for _ in range(2):
             assert not await carry.run_once()
         [kept] = alerts.buffer.take()
         assert (kept.pending, kept.urgent) == (1, True)
-        due_at = pace_of(config.alert).due_at(kept)
+        due_at = alerts.alerter.pace.due_at(kept)
         assert due_at > now_us + RETRY_S * 1e6
         assert Cooldown([state], cooldown_s=900).claim("store", now=due_at / 1e6) is not None
 
 
-async def _kept(buffer: Buffer) -> bool:
-    return bool(buffer)
+async def test_alert_stays_one_when_neither_the_store_nor_the_mail_server_takes_it(
+    tmp_path: Path,
+) -> None:
+    paths = PathsConfig(state=tmp_path, runtime=tmp_path)
+    mail = MailConfig(host="127.0.0.1", port=9, timeout_s=30.0)  # nobody listens
+    config = Config(alert=AlertConfig(to=OPS, count=1), mail=mail, paths=paths)
+    async with opened(tmp_path) as store:
+        pass
+    with alerting(config, "worker") as alerts:
+        carry = AlertService(store, alerts.buffer, alerts.alerter)
+        logger("hub").error("once")
+        assert not await carry.run_once()
+        await until(lambda: _pending(alerts.buffer))
+        [kept] = alerts.buffer.take()
+    assert (kept.count, kept.pending, kept.urgent) == (1, 1, False)
+
+
+async def _pending(buffer: Buffer) -> bool:
+    groups = buffer.take()
+    buffer.add(groups)
+    return any(group.pending for group in groups)
 
 
 async def _got(box: Mailbox, count: int) -> bool:

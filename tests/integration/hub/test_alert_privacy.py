@@ -16,11 +16,10 @@ from tests.raw import raw
 
 from alpinehub.monitoring import watch
 from cordata import Tx
-from cordata.alert import Alerter, AlertHandler, Buffer
+from cordata.alert import Alerter, AlertHandler, Buffer, pace_of
 from cordata.config.sections import AlertConfig, MailConfig
 from cordata.core.alert import AlertGroup, text_of
 from cordata.log import handled_by
-from cordata.services.alert import pace_of
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
@@ -38,7 +37,7 @@ def alerts() -> Iterator[list[AlertGroup]]:
         MailConfig(),
         login=None,
         directories=[],
-        postpone=lambda cause, text, count: None,
+        postpone=lambda group: None,
     )
     with handled_by(cast(logging.Handler, AlertHandler(nobody, buffer, place="host worker@0"))):
         yield groups

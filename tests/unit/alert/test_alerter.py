@@ -10,9 +10,9 @@ from typing import cast
 
 from cordata import clock, events
 from cordata.alert import Alerter, AlertHandler, Buffer, Cooldown
-from cordata.alert.alerter import compose
 from cordata.config.sections import AlertConfig, MailConfig
 from cordata.context import Context
+from cordata.core.alert import AlertGroup, group_of
 from cordata.log import fields
 from cordata.store import Store
 from cordata.vault import Vault
@@ -27,13 +27,13 @@ class Heard(Alerter):
             MailConfig(host="mx"),
             login=None,
             directories=[Path("/nowhere")],
-            postpone=lambda cause, text, count: None,
+            postpone=lambda group: None,
         )
         self.heard: list[tuple[str, str, int]] = []
         self.told = threading.Event()
 
-    def mail(self, cause: str, text: str, *, count: int = 1) -> bool:
-        self.heard.append((cause, text, count))
+    def mail(self, group: AlertGroup) -> bool:
+        self.heard.append((group.cause, group.sample, group.pending))
         self.told.set()
         return True
 
@@ -120,41 +120,33 @@ def test_handler_survives_a_log_call_whose_arguments_do_not_fit() -> None:
     assert buffer.take() == []
 
 
-def test_compose_keeps_the_subject_a_line_when_the_text_has_line_breaks() -> None:
-    subject, text = compose("x", "one\r\nBcc: evil@example.org", 3, AlertConfig(), "host")
-    assert subject == "[host] one"
-    assert "It happened 3 times more" in text
-
-
-def test_compose_keeps_what_is_not_unicode_readable() -> None:
-    subject, text = compose("x", "group \udc80", 0, AlertConfig(), "host")
-    assert subject == "[host] group \\udc80"
-    assert text.startswith("group \\udc80\n")
-
-
-def unreachable(directory: Path, kept: list[tuple[str, str, int]], limit: int = 12) -> Alerter:
+def unreachable(directory: Path, kept: list[AlertGroup], limit: int = 12) -> Alerter:
     return Alerter(
         AlertConfig(to=("ops@example.org",), max_per_hour=limit),
         MailConfig(host="mail..example.org"),
         login=None,
         directories=[directory],
-        postpone=lambda cause, text, count: kept.append((cause, text, count)),
+        postpone=kept.append,
     )
 
 
+def group(cause: str) -> AlertGroup:
+    return group_of(cause, f"{cause} failed", place="host", now_us=1, urgent=True, key="kind")
+
+
 def test_mail_is_kept_and_can_be_tried_again_when_the_host_is_no_name(tmp_path: Path) -> None:
-    kept: list[tuple[str, str, int]] = []
-    assert not unreachable(tmp_path, kept).mail("store-full", "the disk is full")
+    kept: list[AlertGroup] = []
+    assert not unreachable(tmp_path, kept).mail(group("store-full"))
     stored = json.loads((tmp_path / "alerts.json").read_text())
     assert stored["store-full"]["counted"] == 1
-    assert kept == [("store-full", "the disk is full", 1)]
+    assert kept == [group("store-full")]
 
 
 def test_mail_is_kept_when_the_host_sent_its_mails_of_this_hour(tmp_path: Path) -> None:
-    kept: list[tuple[str, str, int]] = []
+    kept: list[AlertGroup] = []
     alerter = unreachable(tmp_path, kept, limit=2)
     now = clock.now().timestamp()
     for cause in ("a", "b"):
         Cooldown([tmp_path], cooldown_s=900).claim(cause, now=now)
-    assert alerter.mail("c", "too many", count=3)
-    assert kept == [("c", "too many", 3)]
+    assert alerter.mail(group("c"))
+    assert kept == [group("c")]

@@ -22,14 +22,15 @@ PACE = AlertPace(count=10, wait_us=300 * SECOND, cooldown_us=900 * SECOND, max_p
 
 
 def group(cause: str = "x", *, at: int = 0, pending: int = 1, urgent: bool = False) -> AlertGroup:
-    return group_of(
+    made = group_of(
         cause,
         f"{cause} went wrong",
         place="host worker@0",
         now_us=at * SECOND,
         urgent=urgent,
-        pending=pending,
     )
+    made.pending = pending
+    return made
 
 
 @pytest.mark.parametrize(
