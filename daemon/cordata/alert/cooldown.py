@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from cordata.alert.spool import in_first
 
@@ -37,6 +38,9 @@ class _Cause:
     def mails(self) -> list[float]:
         """When its mails were sent: the last one, and those within the hour before it."""
         return [self.mailed_at, *self.before]
+
+
+_decode = msgspec.json.Decoder(dict[str, _Cause]).decode
 
 
 class Cooldown:
@@ -103,30 +107,28 @@ class Cooldown:
         """The causes in all directories, the latest of each; a damaged file is ignored."""
         causes: dict[str, _Cause] = {}
         for directory in self._directories:
-            with suppress(OSError, ValueError, TypeError):
-                stored = json.loads((directory / _FILE).read_text())
-                for cause, values in stored.items():
-                    entry = _Cause(**values)
+            with suppress(OSError, ValueError):
+                for cause, entry in _decode((directory / _FILE).read_bytes()).items():
                     # The later mail, else the higher count: that directory was written last.
                     causes[cause] = max(entry, causes.get(cause, entry))
         return causes
 
     def _save(self, causes: dict[str, _Cause], now: float) -> None:
-        kept = {name: asdict(c) for name, c in causes.items() if now - c.mailed_at < _KEEP_S}
-        text = json.dumps(kept)
-        in_first(self._directories, lambda directory: _replace(directory / _FILE, text))
+        kept = {name: c for name, c in causes.items() if now - c.mailed_at < _KEEP_S}
+        data = msgspec.json.encode(kept)
+        in_first(self._directories, lambda directory: _replace(directory / _FILE, data))
 
 
 def _within(now: float, at: float) -> bool:
     return 0 <= now - at < _HOUR_S
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, data: bytes) -> None:
     """Replace a file atomically: after a crash it has its old or its new content."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(fresh, "w") as file:
-            file.write(text)
+        with open(fresh, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(fresh, path)

@@ -41,8 +41,9 @@ def test_give_back_allows_the_next_mail_soon_and_counts_the_lost_one(tmp_path: P
     assert cooldown.claim("worker@0", now=1060.0) == 2
 
 
-def test_claim_starts_anew_when_the_state_is_damaged(tmp_path: Path) -> None:
-    (tmp_path / "alerts.json").write_text('{"worker@0": {"mailed')
+@pytest.mark.parametrize("text", ['{"worker@0": {"mailed', "[]", '{"worker@0": {"before": [""]}}'])
+def test_claim_starts_anew_when_the_state_is_damaged(tmp_path: Path, text: str) -> None:
+    (tmp_path / "alerts.json").write_text(text)
     assert Cooldown([tmp_path], cooldown_s=900).claim("worker@0", now=1000.0) == 0
     assert json.loads((tmp_path / "alerts.json").read_text())["worker@0"]["counted"] == 0
 
