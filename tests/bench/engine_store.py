@@ -58,7 +58,7 @@ async def publish(store: Store, count: int, type_: str) -> list[str]:
 async def left(store: Store, group: str) -> bool:
     """Whether anything is not handled yet: two looks at indexes, which slow nobody down.
 
-    Not `Queue.depth`: it counts what waits, and 50 counts a second would be measured as well.
+    Not `read_backlog`: it counts what waits, and 50 counts a second would be measured as well.
     """
 
     async def unit(tx: Tx) -> bool:

@@ -8,7 +8,6 @@ from cordata.broker.message import (
     Message,
     MessageId,
     Outcome,
-    QueueDepth,
     give_back,
 )
 from cordata.broker.queue import Queue
@@ -22,6 +21,5 @@ __all__ = [
     "MessageId",
     "Outcome",
     "Queue",
-    "QueueDepth",
     "give_back",
 ]

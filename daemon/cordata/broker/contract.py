@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from cordata.broker.message import Claimed, ClaimLimits, Message, MessageId, Outcome, QueueDepth
+from cordata.broker.message import Claimed, ClaimLimits, Message, MessageId, Outcome
 
 
 class Broker(Protocol):
@@ -67,10 +67,6 @@ class Broker(Protocol):
     async def leave(self) -> None:
         """Leave the consumer groups: the last call, without open claims. Raises nothing."""
         return
-
-    async def depth(self, groups: Collection[str]) -> QueueDepth:
-        """The number of messages by state. Raises: BrokerUnavailable, too."""
-        ...
 
     def close(self) -> None:
         """Close connections. May be called twice."""

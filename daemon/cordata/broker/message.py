@@ -83,17 +83,6 @@ class Claimed(Struct, frozen=True, kw_only=True):
     suspects: bool = False
 
 
-class QueueDepth(Struct, frozen=True, kw_only=True):
-    """The number of messages in the store, by state."""
-
-    #: Messages of the groups asked for (and of the relay) that are due, or wait for a retry.
-    ready: int
-    #: Messages that a process has claimed, of all groups.
-    claimed: int
-    #: Dead letters of all groups.
-    dead: int
-
-
 def give_back(message: Message) -> Outcome:
     """The outcome of a message that was not attempted."""
     return Outcome(message=message, verdict=Verdict.GIVEN_BACK)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cordata.broker.contract import Broker
 from cordata.broker.group import RELAY
-from cordata.broker.message import Claimed, ClaimLimits, Message, MessageId, Outcome, QueueDepth
+from cordata.broker.message import Claimed, ClaimLimits, Message, MessageId, Outcome
 from cordata.core.message_state import DIED, Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import Backoff
 from cordata.log import logger
@@ -362,18 +362,6 @@ class Queue(Broker):
             suspect=True,
             history=history,
         )
-
-    async def depth(self, groups: Collection[str]) -> QueueDepth:
-        """As in Broker."""
-        return await self._store.read(lambda tx: depth_of(tx, groups))
-
-
-async def depth_of(tx: Tx, groups: Collection[str]) -> QueueDepth:
-    """For a unit: the number of messages by state; of those that are ready, only of `groups`."""
-    names = json.dumps(list(groups))
-    row = await tx.fetch_one("queue.depth", groups=names, now_us=tx.now_us)
-    assert row is not None
-    return QueueDepth(ready=row["ready"], claimed=row["claimed"], dead=row["dead"])
 
 
 def _full(limits: ClaimLimits, rows: Sequence[Row]) -> frozenset[str]:

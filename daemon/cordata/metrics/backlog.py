@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from cordata.pid import is_gone_here
 from cordata.store import Row, Tx
 
-#: Counts end here. With a million messages in three groups it takes 32 ms on PostgreSQL and 71 ms,
-#: in a thread, on SQLite; with ten thousand 26 and 12 (tests/bench/metrics_backlog.py).
+#: Counts end here, unless the caller says otherwise. With a million messages in three groups it
+#: takes 32 ms on PostgreSQL and 71 ms, in a thread, on SQLite; with ten thousand 26 and 12
+#: (tests/bench/metrics_backlog.py).
 LIMIT = 10_000
 
 
@@ -68,38 +69,38 @@ class Backlog:
     primary: PrimaryState | None
 
 
-async def read_backlog(tx: Tx) -> Backlog:
-    """Ask the store."""
+async def read_backlog(tx: Tx, *, limit: int = LIMIT) -> Backlog:
+    """Ask the store. Counts end at `limit`."""
     now_us = tx.now_us
     kinds = ("suspect", "scheduled", "claimed", "dead")
-    counted = {kind: await _by_group(tx, f"metrics.{kind}") for kind in kinds}
+    counted = {kind: await _by_group(tx, f"metrics.{kind}", limit) for kind in kinds}
     groups = []
     for row in await tx.fetch_all("metrics.groups"):
         name = row["group"]
         ready = [
-            await tx.fetch_one(query, group=name, limit=LIMIT)
+            await tx.fetch_one(query, group=name, limit=limit)
             for query in ("metrics.ready", "metrics.keyed")
         ]
         ready.append(counted["suspect"].get(name))
         if row["broker"] == "redis":
             where = {"group": name, "type": row["type"], "since": row["since"]}
-            ready.append(await tx.fetch_one("metrics.streamed", **where, limit=LIMIT))
+            ready.append(await tx.fetch_one("metrics.streamed", **where, limit=limit))
         waiting = [one for one in (*ready, counted["scheduled"].get(name)) if one is not None]
         due = [at for one in waiting if (at := one["due_at"]) is not None and at <= now_us]
         groups.append(
             GroupBacklog(
                 group=name,
                 broker=row["broker"],
-                ready=min(LIMIT, sum(one["count"] for one in ready if one is not None)),
+                ready=min(limit, sum(one["count"] for one in ready if one is not None)),
                 scheduled=_count(counted["scheduled"], name),
                 claimed=_count(counted["claimed"], name),
-                retrying=min(LIMIT, sum(one["retrying"] for one in waiting)),
+                retrying=min(limit, sum(one["retrying"] for one in waiting)),
                 dead=_count(counted["dead"], name),
                 oldest_s=(now_us - min(due)) / 1e6 if due else None,
                 absent_s=max(0.0, (now_us - row["present_at"]) / 1e6),
             )
         )
-    mail = await tx.fetch_one("metrics.mail", limit=LIMIT)
+    mail = await tx.fetch_one("metrics.mail", limit=limit)
     lease = await tx.fetch_one("status.primary")
     assert mail is not None
     oldest_at = mail["oldest_at"]
@@ -125,8 +126,8 @@ def shown(count: int) -> str:
     return str(count) if count < LIMIT else f"{LIMIT:,}+"
 
 
-async def _by_group(tx: Tx, query: str) -> Mapping[str, Row]:
-    return {row["group"]: row for row in await tx.fetch_all(query, limit=LIMIT)}
+async def _by_group(tx: Tx, query: str, limit: int) -> Mapping[str, Row]:
+    return {row["group"]: row for row in await tx.fetch_all(query, limit=limit)}
 
 
 def _count(rows: Mapping[str, Row], group: str) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from cordata.broker import Broker, QueueDepth
-from cordata.errors import BrokerUnavailable, CordataError, StoreUnavailable
+from cordata.broker.group import RELAY
+from cordata.errors import CordataError, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger, plural
+from cordata.metrics.backlog import Backlog, read_backlog
 from cordata.registry import Handler
 from cordata.services.consumer import ConsumerService
 from cordata.store import CLAIMABLE_TOPIC, Store, Tx
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 log = logger("cordata.engine")
 
-_LOOK_S = 0.05
+_LOOK_S = 0.2
+#: Every dead letter counts, however many there are.
+_NO_LIMIT = 2**62
 
 
 class GivenUp(CordataError):
@@ -44,14 +47,12 @@ class IdleExitService:
     def __init__(
         self,
         store: Store,
-        broker: Broker,
         handlers: Sequence[Handler],
         consumer: ConsumerService,
         subscriptions: SubscriptionService | None = None,
     ) -> None:
         self.heartbeat = Heartbeat()
         self._store = store
-        self._broker = broker
         self._groups = [s.group for s in handlers]
         self._consumer = consumer
         self._subscriptions = subscriptions
@@ -65,17 +66,18 @@ class IdleExitService:
             self.heartbeat.touch()
             try:
                 before = await self._events_read()
-                depth = await self.run_once()
+                backlog = await self.run_once()
                 after = await self._events_read()
-            except (StoreUnavailable, BrokerUnavailable) as error:
+            except StoreUnavailable as error:
                 log.debug("cannot count what is left: %s", error)
             else:
+                all_dead = sum(group.dead for group in backlog.groups)
                 if self._dead_before is None:
-                    self._dead_before = depth.dead - self._consumer.dead_count
-                dead = depth.dead - self._dead_before
+                    self._dead_before = all_dead - self._consumer.dead_count
+                dead = all_dead - self._dead_before
                 # A subscription may publish messages, an event handler may append events.
                 events_left = before is None or before != after
-                if not (depth.ready or depth.claimed or events_left):
+                if not (is_left(backlog, self._groups) or events_left):
                     break
             await asyncio.sleep(_LOOK_S)
         # Dead letters may also be of other workers, or of a worker that its handler killed.
@@ -99,14 +101,31 @@ class IdleExitService:
         """The position up to which subscriptions have handled all; None while they are behind."""
         return 0 if self._subscriptions is None else await self._subscriptions.quiet_at()
 
-    async def run_once(self) -> QueueDepth:
-        """Returns what is left. If it all waits for retries, these are made due now."""
-        depth = await self._broker.depth(self._groups)
-        if depth.ready and not depth.claimed:
+    async def run_once(self) -> Backlog:
+        """Returns what waits. Retries are made due now, unless a process handles messages."""
+        backlog = await self._store.read(lambda tx: read_backlog(tx, limit=_NO_LIMIT))
+        groups = backlog.groups
+        ours = [one for one in groups if one.group in self._groups]
+        if any(one.retrying for one in ours) and not any(one.claimed for one in groups):
             await self._store.run(self._hurry)
-        return depth
+        return backlog
 
     async def _hurry(self, tx: Tx) -> None:
         groups = json.dumps(self._groups)
         if await tx.execute("queue.hurry", groups=groups, now_us=tx.now_us):
             tx.notify(CLAIMABLE_TOPIC)
+
+
+def is_left(backlog: Backlog, groups: Collection[str]) -> bool:
+    """Whether these groups have messages to handle, or a process still handles some of any group.
+
+    What waits for the relay, or in a stream, is left, too; what was published for later is not.
+    """
+    return any(
+        one.claimed
+        or (
+            one.group in (RELAY, *groups)
+            and (one.ready or one.retrying or one.oldest_s is not None)
+        )
+        for one in backlog.groups
+    )

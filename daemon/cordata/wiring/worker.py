@@ -346,7 +346,7 @@ def _add_engine(
     if subscriptions is not None:
         intake.append(subscriptions)
     if role.test_mode:
-        intake.append(IdleExitService(ctx.store, broker, handlers, consumer, subscriptions))
+        intake.append(IdleExitService(ctx.store, handlers, consumer, subscriptions))
     return ProcessLeaseService(
         ctx.store,
         broker,

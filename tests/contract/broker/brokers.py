@@ -15,6 +15,8 @@ from tests.integration.redis.stores import REDIS_KINDS
 
 from cordata.broker import Broker, ClaimLimit, Message, Outcome, Queue
 from cordata.core.message_state import Verdict
+from cordata.metrics.backlog import GroupBacklog, read_backlog
+from cordata.services.idle_exit import is_left
 from cordata.store import Store
 
 #: Makes the broker of a process: its name, the retries of its groups, those that want key order.
@@ -91,6 +93,15 @@ class Parts:
         """What became of them."""
         outcomes = [outcome(message, verdict, delay_us=delay_us) for message in messages]
         await self.process(owner).settle_and_claim(outcomes, {})
+
+    async def backlog(self, group: str) -> GroupBacklog:
+        """What waits for a group."""
+        backlog = await self.store.read(read_backlog)
+        return next(one for one in backlog.groups if one.group == group)
+
+    async def is_left(self, group: str) -> bool:
+        """Whether something is left to handle for a group."""
+        return is_left(await self.store.read(read_backlog), [group])
 
     def close(self) -> None:
         """Close what the processes opened."""

@@ -49,8 +49,8 @@ async def test_message_is_gone_and_its_mark_there_when_done(broker: Open) -> Non
         await parts.settle(await parts.claim("a"), Verdict.DONE)
         assert await rows(parts.store, "messages") == []
         assert (await rows(parts.store, "handled_count"))[0]["count"] == 5
-        depth = await parts.process().depth(["a"])
-        assert (depth.ready, depth.claimed, depth.dead) == (0, 0, 0)
+        left = await parts.backlog("a")
+        assert (left.ready, left.scheduled, left.claimed, left.dead) == (0, 0, 0, 0)
 
 
 async def test_message_is_due_again_after_its_delay_when_it_failed(broker: Open) -> None:
@@ -62,7 +62,7 @@ async def test_message_is_due_again_after_its_delay_when_it_failed(broker: Open)
         claimed = await parts.process().settle_and_claim([], {"a": ClaimLimit(count=10, low=10)})
         assert list(claimed.messages) == []
         assert (claimed.next_at or 0) > clock.now_us() + 3_500_000_000
-        assert (await parts.process().depth(["a"])).ready == 1
+        assert (await parts.backlog("a")).retrying == 1
 
 
 async def test_attempts_and_history_come_back_when_message_is_retried(broker: Open) -> None:
@@ -94,7 +94,7 @@ async def test_message_is_never_claimed_again_when_dead(broker: Open) -> None:
         await publish(parts.store, 1)
         await parts.settle(await parts.claim("a"), Verdict.DEAD)
         assert await parts.claim("a") == []
-        assert (await parts.process().depth(["a"])).dead == 1
+        assert (await parts.backlog("a")).dead == 1
 
 
 async def test_outcome_changes_nothing_when_another_process_has_the_message(broker: Open) -> None:
@@ -159,18 +159,23 @@ async def test_event_is_not_claimed_before_it_is_due_when_delayed(broker: Open) 
         assert left["next_at"] > clock.now_us() + 3_500_000_000
 
 
-async def test_depth_tells_what_is_left_when_work_is_in_each_stage(broker: Open) -> None:
+async def test_backlog_has_what_is_left_when_work_is_in_each_stage(broker: Open) -> None:
     async with broker() as parts:
         await parts.register({"a": "thing.done", "b": "other"})
         await publish(parts.store, 1, delay_s=3600.0)
-        depth = await parts.process().depth(["a"])
-        assert (bool(depth.ready), bool(depth.claimed)) == (False, False)
+        assert not await parts.is_left("a")
         await publish(parts.store, 1)
-        assert (await parts.process().depth(["a"])).ready
-        assert parts.kind == "redis" or not (await parts.process().depth(["b"])).ready
-        await parts.claim("a")
-        depth = await parts.process().depth(["a"])
-        assert (bool(depth.ready), bool(depth.claimed)) == (False, True)
+        assert await parts.is_left("a")
+        assert parts.kind == "redis" or not await parts.is_left("b")
+        messages = await parts.claim("a")
+        assert await parts.is_left("a")
+        assert (await parts.backlog("a")).claimed == (parts.kind == "store")
+        await parts.settle(messages, Verdict.RETRY, delay_us=3_600_000_000)
+        assert await parts.is_left("a")
+        await parts.store.run(lambda tx: tx.execute("due_now", now_us=tx.now_us))
+        while messages := await parts.claim("a"):
+            await parts.settle(messages, Verdict.DONE)
+        assert not await parts.is_left("a")
 
 
 async def test_claim_that_its_process_does_not_know_goes_back_at_the_second_look(
@@ -218,7 +223,7 @@ async def test_message_that_kills_its_process_each_time_is_a_dead_letter_in_the_
         assert len(await parts.claim("a", owner="dead-0")) == 2
         await parts.process().reclaim("dead-0", is_dead=True)
         for number in range(1, 20):
-            if (await parts.process().depth(["a"])).dead:
+            if (await parts.backlog("a")).dead:
                 break
             await parts.store.run(lambda tx: tx.execute("due_now", now_us=tx.now_us))
             for message in await parts.claim("a", owner=f"dead-{number}", suspect_allowed=True):

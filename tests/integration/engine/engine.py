@@ -86,7 +86,7 @@ def build(
         held=consumer.held_ids,
         prepare=prepare,
     )
-    idle_exit = IdleExitService(store, broker, app.handlers, consumer)
+    idle_exit = IdleExitService(store, app.handlers, consumer)
     return Engine(process, broker, consumer, process_lease, idle_exit, relay)
 
 

@@ -50,7 +50,7 @@ async def test_worker_handles_all_when_each_read_took_too_long_once(tmp_path: Pa
         async with asyncio.timeout(60), running(engine):
             await engine.idle_exit.run(asyncio.Event())
     assert sorted(handled) == sorted(ids)
-    assert slow.stopped >= {"Queue._only_claimable", "Queue.depth", "all_processes"}
+    assert slow.stopped >= {"Queue._only_claimable", "IdleExitService.run_once", "all_processes"}
 
 
 async def test_subscriptions_handle_all_when_each_read_took_too_long_once(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from tests.integration.redis.stores import use
 from tests.servers.redis import RedisServer
 
 from cordata.core.message_state import Verdict
-from cordata.metrics import backlog
 from cordata.metrics.backlog import GroupBacklog, read_backlog
 
 __all__ = ["state"]
@@ -69,8 +68,7 @@ async def test_primary_leads_until_it_gives_its_lease_back_or_its_process_ends(s
         assert primary is not None and primary.term == 3 and not primary.is_held
 
 
-async def test_counts_end_at_the_limit(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backlog, "LIMIT", 100)
+async def test_counts_end_at_the_limit(state: Path) -> None:
     fill(state, 250, group="a")
     fill(state, 250, group="b", keyed=True)
     fill(state, 250, group="c", of="scheduled")
@@ -79,7 +77,7 @@ async def test_counts_end_at_the_limit(state: Path, monkeypatch: pytest.MonkeyPa
     fill_mail(state, 250)
     async with opened(state) as store:
         now_s = store.now_us() / 1e6
-        found = await store.read(read_backlog)
+        found = await store.read(lambda tx: read_backlog(tx, limit=100))
     assert [max(counts(one)) for one in found.groups] == [100] * 5
     assert found.groups[0].oldest_s == pytest.approx(now_s, abs=3600)
     assert found.mails == 100

@@ -17,6 +17,8 @@ from tests.servers.redis import RedisServer
 
 from cordata import clock
 from cordata.broker.redis.broker import RedisBroker
+from cordata.metrics.backlog import read_backlog
+from cordata.services.idle_exit import is_left
 from cordata.store import Row, Store, Tx
 
 WORKER = "tests.integration.engine.engine"
@@ -106,8 +108,7 @@ class Load:
         begun = clock.monotonic()
 
         async def empty() -> bool:
-            depth = await self.broker.depth([GROUP])
-            if depth.ready or depth.claimed:
+            if is_left(await self.store.read(read_backlog), [GROUP]):
                 return False
             return len(await self.effects()) >= len(set(self.published))
 

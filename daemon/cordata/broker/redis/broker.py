@@ -16,14 +16,12 @@ store are still handled.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from redis.exceptions import ResponseError
 
 from cordata import clock
 from cordata.broker.contract import Broker
-from cordata.broker.group import RELAY
 from cordata.broker.message import (
     Claimed,
     ClaimLimit,
@@ -31,9 +29,8 @@ from cordata.broker.message import (
     Message,
     MessageId,
     Outcome,
-    QueueDepth,
 )
-from cordata.broker.queue import Queue, depth_of
+from cordata.broker.queue import Queue
 from cordata.broker.redis.consumer import Consumer
 from cordata.broker.redis.pending import move_claims
 from cordata.broker.redis.relay import Relay
@@ -43,7 +40,7 @@ from cordata.broker.redis.stream import Keys
 from cordata.core.message_state import Verdict
 from cordata.errors import BrokerUnavailable
 from cordata.log import logger
-from cordata.store import Store, Tx
+from cordata.store import Store
 
 log = logger("cordata.redis")
 
@@ -208,24 +205,6 @@ class RedisBroker(Broker):
         """As in Broker."""
         await self._consumer.leave()
         await self._queue.leave()
-
-    async def depth(self, groups: Collection[str]) -> QueueDepth:
-        """As in Broker, from the rows of the store.
-
-        What waits for the relay counts as ready, whatever group it is for; what is in a stream and
-        not handled counts as claimed. Both are of one snapshot, or what moves from the one to the
-        other meanwhile would be in neither.
-        """
-        names = json.dumps(list(groups))
-
-        async def unit(tx: Tx) -> QueueDepth:
-            found = await depth_of(tx, [*groups, RELAY])
-            left = await tx.fetch_one("redis.left", groups=names)
-            return QueueDepth(
-                ready=found.ready, claimed=found.claimed + (left is not None), dead=found.dead
-            )
-
-        return await self._store.read(unit)
 
     def close(self) -> None:
         """As in Broker."""

@@ -148,12 +148,6 @@ WHERE owner = :owner AND state = 'claimed';
 -- Processes that have claimed messages, living or dead; there are few.
 SELECT DISTINCT owner FROM message WHERE state = 'claimed';
 
--- name: queue.depth
-SELECT (SELECT count(*) FROM message WHERE "group" IN :groups[text] AND (state = 'ready'
-            OR state = 'scheduled' AND (attempts > 0 OR next_at <= :now_us))) AS ready,
-       (SELECT count(*) FROM message WHERE state = 'claimed') AS claimed,
-       (SELECT count(*) FROM message WHERE state = 'dead') AS dead;
-
 -- name: queue.hurry
 -- Makes messages due now that wait for a retry.
 UPDATE message SET next_at = :now_us

@@ -104,15 +104,3 @@ DELETE FROM consumer_group WHERE "group" = 'redis';
 
 -- name: redis.remove_server
 DELETE FROM redis_server;
-
--- name: redis.left
--- Whether any of the groups has events in a stream that it has not handled.
-SELECT 1 AS found FROM redis_sent AS s
-JOIN event AS e ON e.id = s.event_id
-JOIN consumer_group AS g ON g.type = e.type
-WHERE g.broker = 'redis' AND g."group" IN :groups[text] AND e.position > g.since
-    AND (SELECT 1 FROM handled AS h
-         WHERE h.event_id = e.id AND h."group" = g."group" LIMIT 1) IS NULL
-    AND (SELECT 1 FROM message AS m
-         WHERE m.event_id = e.id AND m."group" = g."group" LIMIT 1) IS NULL
-LIMIT 1;
