@@ -28,7 +28,7 @@ from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
 from cordata.log import error_places, error_summary, fields, logger
 from cordata.metrics.process import Outcomes
 from cordata.registry import Handler
-from cordata.services.handler_call import attempt_at, call_attempt
+from cordata.services.handler_call import AttemptAt, call_attempt
 
 log = logger("cordata.engine")
 
@@ -101,7 +101,7 @@ class Attempts:
             _in_order=message.order_key is not None,
             _before=[(one.event_id, one.claim, one.attempt) for one in before],
         )
-        with attempt_at(event.headers, event.id, message.group, message.attempt):
+        with AttemptAt(event.headers, event.id, message.group, message.attempt):
             error = await call_attempt(
                 message.group,
                 handler.function,

@@ -34,7 +34,7 @@ from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.eventstore.record import stored
 from cordata.log import error_summary, fields, frames, logger
 from cordata.metrics.process import Outcomes
-from cordata.services.handler_call import attempt_at, call_attempt
+from cordata.services.handler_call import AttemptAt, call_attempt
 from cordata.services.loop import WakeEvent
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
 from cordata.store import Row
@@ -168,7 +168,7 @@ class PartitionRunner:
                 self._shared.crashed.counted(self.claim, crashed)
             return
         one = self.subscription
-        with attempt_at(event.headers, f"{one.category}:{position}", one.name, event.attempt):
+        with AttemptAt(event.headers, f"{one.category}:{position}", one.name, event.attempt):
             await self._handle(event)
 
     async def _handle(self, event: StoredEvent) -> None:
