@@ -102,7 +102,9 @@ class ConsumerService:
         self._herd = HerdDelay()
         self._finished: list[Outcome] = []
         #: Wakes the pump: to look for messages, or to settle what is finished.
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        #: Loop time at which it does.
+        self._timer_at = 0.0
         #: Slots whose task has not ended.
         self._open_slots = 0
         self._cut_off_s = cut_off_s
@@ -161,10 +163,10 @@ class ConsumerService:
         loop = asyncio.get_running_loop()
         at = loop.time() + wait_s
         if self._timer is not None:
-            if self._timer.when() <= at:
+            if self._timer_at <= at:
                 return
             self._timer.cancel()
-        self._timer = loop.call_at(at, self._on_timer)
+        self._timer, self._timer_at = loop.call_at(at, self._on_timer), at
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -56,6 +56,23 @@ async def test_event_carries_what_was_published_when_handled(tmp_path: Path) -> 
     assert (group, seen_id, request_id) == ("t.take", event_id, REQUEST)
 
 
+async def test_worker_lives_when_its_process_is_suspended_before_it_sets_a_timer(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of the timer is over when it is set: uvloop gives a Handle then, no TimerHandle."""
+    monkeypatch.setattr("cordata.services.consumer.SPACING_S", 0.0)
+    app, handled = App("t"), list[str]()
+
+    @app.on("thing.done", concurrency=8)
+    async def take(event: Event, ctx: EventContext) -> None:
+        handled.append(event.id)
+
+    async with opened(state) as store, running(build(store, state, app)):
+        ids = await publish(store, 100)
+        await until(lambda: _empty(store))
+    assert sorted(handled) == sorted(ids)
+
+
 async def test_message_is_retried_then_handled_when_handler_fails_twice(state: Path) -> None:
     app, attempts = App("t"), list[int]()
 
