@@ -95,7 +95,7 @@ class Stores:
             pass  # it makes the schema
         filled = Filled(folder, database)
         config = folder / "hub" / "cordata.toml"
-        words = [self._hotels, requests, requests // EACH]
+        words = [self._hotels, requests, EACH]
         argv = [sys.executable, "-P", str(ROOT / "tests/bench/growth_fill.py"), str(config), url]
         argv += [str(filled.parties), *map(str, words)]
         env = environment(checkout=checkout, CORDATA_CONFIG=str(config))

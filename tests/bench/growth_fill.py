@@ -1,10 +1,11 @@
 """Fills the store of a checkout with a history, by one INSERT for each table.
 
-python -P tests/bench/growth_fill.py CONFIG STORE_URL PARTIES_FILE HOTELS REQUESTS CUSTOMERS
+python -P tests/bench/growth_fill.py CONFIG STORE_URL PARTIES_FILE HOTELS REQUESTS EACH
 
 The program runs with the modules of the checkout whose store it is (PYTHONPATH): hotels, accounts
 and sources are made by its functions, the names of the columns come from its hub_load_store.py.
-Each guest has as many requests as another. Ten requests of each hotel wait, whatever the number is.
+The history ends an hour ago. Each guest has EACH requests; ten requests of each hotel wait,
+whatever the number is.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from cordata import connect
 
 #: Requests of a hotel that wait.
 WAITING = 10
-#: Days of history, as in hub_load_store.py.
+#: Days of history: fewer than the hub keeps what was sent, so that nothing is due to go.
 _DAYS = 80
+_HOUR_US = 3_600_000_000
 _TIMEOUT_S = 900
 #: Stands for the number of the guest in the record that all requests are made of.
 _GUEST = "9999999"
@@ -67,25 +69,31 @@ def statements(
     *,
     hotels: int,
     requests: int,
-    customers: int,
+    each: int,
+    waiting: int,
     record: str,
     end_us: int,
     received: bool,
 ) -> Iterator[tuple[str, str]]:
     """(table, statement), in an order that keeps references. `party` is there."""
-    each = requests // customers
-    step_us = _DAYS * 24 * 3_600_000_000 // requests
+    count = requests + waiting
+    step_us = _DAYS * 24 * _HOUR_US // count
     data = f"replace('{record}', '{_GUEST}', {words['guest']})"
     waits = requests - WAITING * hotels
+    sent = "CASE waits WHEN 0 THEN at END"
+    # The tables of 0477494 count how often, and have the last time, too.
+    sendings = f"{sent}, {sent}, {sent}, 1 - waits" if received else f"{sent}, 1 - waits, {sent}"
     yield (
         "history",
         f"""CREATE TEMP TABLE history AS
         SELECT n, {words["id"]} || substr({words["md5"]}, 1, 20) AS id, at, guest, hotel_id,
             source_id, account_1, account_2, CASE WHEN n >= {waits} THEN 1 ELSE 0 END AS waits
         FROM (
-            SELECT n, {end_us} - ({requests} - n) * {step_us} AS at, n % {hotels} AS party_number,
-                n / {each * hotels} * {hotels} + n % {hotels} + 1 AS guest
-            FROM {words["numbers"].format(count=requests)}
+            SELECT n, {end_us} - ({count} - n) * {step_us} AS at,
+                CASE WHEN n < {requests} THEN n % {hotels} ELSE {hotels} END AS party_number,
+                CASE WHEN n < {requests} THEN n / {each * hotels} * {hotels} + n % {hotels}
+                    ELSE n END + 1 AS guest
+            FROM {words["numbers"].format(count=count)}
         ) AS one JOIN party ON party.number = one.party_number ORDER BY n""",
     )
     email = f"'guest' || {words['guest']} || '@example.com'"
@@ -111,10 +119,9 @@ def statements(
         FROM history ORDER BY n""",
     )
     for account in ("account_1", "account_2"):
-        sent = "CASE waits WHEN 0 THEN at END"
         yield (
             "delivery",
-            f"""SELECT id, {account}, 1, hotel_id, 14, waits, {sent}, 1 - waits, {sent}
+            f"""SELECT id, {account}, 1, hotel_id, 14, waits, {sendings}
             FROM history WHERE {account} IS NOT NULL ORDER BY n""",
         )
     steps = [("received", f"NULL{words['number']}", "1 = 1")] if received else []
@@ -130,36 +137,44 @@ def statements(
 
 
 def fill(
-    run: Run, words: dict[str, str], parties: Sequence[Party], *, received: bool, **wanted: int
+    config: Path, url: str, parties: Sequence[Party], *, requests: int, each: int, waiting: int = 0
 ) -> None:
-    """Run all statements, with a line of progress for each."""
-    create = "CREATE TEMP TABLE party (number {0}, hotel_id {0}, source_id {0}, account_1 {0},"
-    run((create + " account_2 {0})").format("BIGINT"))
-    for number, party in enumerate(parties):
-        accounts = [*map(str, party.users), "NULL"][:2]
-        row = [str(number), str(party.hotel_id), str(party.source_ids["generic"]), *accounts]
-        run(f"INSERT INTO party VALUES ({', '.join(row)})")
-    record = encode(_request(0, int(_GUEST))).decode().replace("'", "''")
-    now_us = time.time_ns() // 1000 - 3_600_000_000
-    every = statements(words, record=record, end_us=now_us, received=received, **wanted)
-    for table, statement in every:
-        begin = time.monotonic()
-        names = _COLUMNS.get(table, "").split()
-        if received:  # the tables of 0477494
-            names = [
-                {"sent_at": "first_sent_at", "ever_sent": "sent_count"}.get(n, n) for n in names
-            ]
-        if columns := ", ".join(names):
-            statement = f"INSERT INTO {table} ({columns}) {statement}"
-        run(statement)
-        print(f"    {table}: {time.monotonic() - begin:.1f} s", flush=True)
-    for party in parties:
-        for account in party.users:
-            contact = f"{account}, {party.hotel_id}, {now_us}, {now_us}"
-            columns = ", ".join(_COLUMNS["contact"].split())
-            if received:
-                columns, contact = f"{columns}, protocol", f"{contact}, ''"
-            run(f"INSERT INTO contact ({columns}) VALUES ({contact})")
+    """`requests` of all hotels but the last, which gets `waiting` that nobody has fetched.
+
+    `each`: of one guest. No process has the store open.
+    """
+    now_us = time.time_ns() // 1000
+    is_embedded = url.startswith("sqlite:")
+    opened = embedded(config.parent / "cordata.db") if is_embedded else postgres(url)
+    with opened as (run, received):
+        create = "CREATE TEMP TABLE party (number {0}, hotel_id {0}, source_id {0}, account_1 {0},"
+        run((create + " account_2 {0})").format("BIGINT"))
+        for number, party in enumerate(parties):
+            accounts = [*map(str, party.users), "NULL"][:2]
+            row = [str(number), str(party.hotel_id), str(party.source_ids["generic"]), *accounts]
+            run(f"INSERT INTO party VALUES ({', '.join(row)})")
+        every = statements(
+            _SQLITE if is_embedded else _POSTGRES,
+            hotels=len(parties) - 1,
+            requests=requests,
+            each=each,
+            waiting=waiting,
+            record=encode(_request(0, int(_GUEST))).decode().replace("'", "''"),
+            end_us=now_us - _HOUR_US,
+            received=received,
+        )
+        for table, statement in every:
+            begin = time.monotonic()
+            if columns := ", ".join(_COLUMNS.get(table, "").split()):
+                statement = f"INSERT INTO {table} ({columns}) {statement}"
+            run(statement)
+            print(f"    {table}: {time.monotonic() - begin:.1f} s", flush=True)
+        for party in parties:
+            for account in party.users:
+                contact = {"account_id": account, "hotel_id": party.hotel_id, "protocol": "''"}
+                columns = _COLUMNS["contact"].split()  # in 0477494 the protocol is one
+                values = ", ".join(str(contact.get(name, now_us)) for name in columns)
+                run(f"INSERT INTO contact ({', '.join(columns)}) VALUES ({values})")
 
 
 @contextmanager
@@ -202,28 +217,18 @@ def postgres(url: str) -> Iterator[tuple[Run, bool]]:
         connection.execute(b"VACUUM ANALYZE")
 
 
-async def _parties(config: Path, hotels: int) -> list[Party]:
+async def make_parties(config: Path, hotels: int) -> list[Party]:
+    """So many hotels, and one more for `waiting`."""
     async with connect(app, config) as ctx:
         return await add_parties(ctx, hotels)
 
 
 def main() -> None:
     config, url, known = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
-    hotels, requests, customers = map(int, sys.argv[4:7])
-    parties = asyncio.run(_parties(config, hotels))[:hotels]
-    is_embedded = url.startswith("sqlite:")
-    opened = embedded(config.parent / "cordata.db") if is_embedded else postgres(url)
-    with opened as (run, received):
-        fill(
-            run,
-            _SQLITE if is_embedded else _POSTGRES,
-            parties,
-            received=received,
-            hotels=hotels,
-            requests=requests,
-            customers=customers,
-        )
-    write_parties(known, parties)
+    hotels, requests, each = map(int, sys.argv[4:7])
+    parties = asyncio.run(make_parties(config, hotels))
+    fill(config, url, parties, requests=requests, each=each)
+    write_parties(known, parties[:-1])
 
 
 if __name__ == "__main__":

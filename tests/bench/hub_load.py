@@ -23,18 +23,11 @@ from pathlib import Path
 from time import perf_counter
 
 import uvloop
+from tests.bench.growth_fill import fill, make_parties
 from tests.bench.hub_load_drive import PROTOCOLS, Taken, alpinebits, drive, percentile
 from tests.bench.hub_load_http import Connections
 from tests.bench.hub_load_lag import handlers_done
-from tests.bench.hub_load_store import (
-    WAITING,
-    Party,
-    add_history,
-    add_parties,
-    bulk,
-    read_parties,
-    write_parties,
-)
+from tests.bench.hub_load_store import WAITING, Party, read_parties, write_parties
 from tests.bench.servers import Server, command_line, cpu_s, family, hub
 from tests.servers.postgres import PostgresServer
 
@@ -88,22 +81,13 @@ def prepared(folder: Path, store: str, load: Load) -> Iterator[tuple[Server, lis
         begin = perf_counter()
         with hub(folder, store, workers=1):
             pass  # it makes the schema, and does now what it does once
-        parties = asyncio.run(_add_parties(folder, load))
-        with bulk(folder, store) as into:
-            now_us = time.time_ns() // 1000
-            add_history(into, parties, requests=load.requests, waiting=load.waiting, now_us=now_us)
+        config = folder / "hub" / "cordata.toml"
+        parties = asyncio.run(make_parties(config, load.hotels))
+        fill(config, store, parties, requests=load.requests, each=2, waiting=load.waiting)
         write_parties(known, parties)
         print(f"  {load.requests} requests stored in {perf_counter() - begin:.0f} s", flush=True)
     with hub(folder, store, workers=load.workers) as server:
         yield server, read_parties(known)
-
-
-async def _add_parties(folder: Path, load: Load) -> list[Party]:
-    from alpinehub.app import app
-    from cordata import connect
-
-    async with connect(app, folder / "hub" / "cordata.toml") as ctx:
-        return await add_parties(ctx, load.hotels)
 
 
 async def measure(
