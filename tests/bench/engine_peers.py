@@ -1,6 +1,4 @@
-"""Task queues handling 400-byte no-op messages that wait in Redis or PostgreSQL, 1 and 4 processes.
-
-python -m tests.bench.engine_peers [NAME...]
+"""Other task queues handling 400-byte no-op messages that wait in Redis or PostgreSQL.
 
 Each peer has an environment of its own, made once: some of them do not agree on a redis-py.
 """
@@ -9,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -35,10 +32,8 @@ class Peer:
 
     name: str
     requirements: Sequence[str]
-    #: Arguments of one worker; `{python}` and `{bin}` of its environment, `{n}` processes.
+    #: Command line; `{python}` and `{bin}` of its environment, `{n}` processes (one if not there).
     worker: Sequence[str]
-    #: Whether one command starts all processes; else it is started once per process.
-    prefork: bool
     messages: int = 10_000
     #: What it needs: `URL` is that of the first, `REDIS_URL` that of a Redis beside PostgreSQL.
     servers: Sequence[str] = ("redis",)
@@ -52,13 +47,11 @@ PEERS = [
             *("{bin}/taskiq", "worker", "--workers", "{n}", "--max-async-tasks", "100"),
             "tests.bench.peers.taskiq_peer:broker",
         ],
-        prefork=True,
     ),
     Peer(
         name="dramatiq",
         requirements=["dramatiq[redis]", "hiredis"],
         worker=["{bin}/dramatiq", "-p", "{n}", "-t", "8", "tests.bench.peers.dramatiq_peer"],
-        prefork=True,
     ),
     Peer(
         name="huey",
@@ -67,48 +60,13 @@ PEERS = [
             *("{bin}/huey_consumer", "tests.bench.peers.huey_peer.huey"),
             *("-w", "{n}", "-k", "process"),
         ],
-        prefork=True,
-    ),
-    Peer(
-        name="arq",
-        requirements=["arq"],
-        worker=["{bin}/arq", "tests.bench.peers.arq_peer.WorkerSettings"],
-        prefork=False,
-    ),
-    Peer(
-        name="saq",
-        requirements=["saq[redis]", "hiredis", "typing_extensions"],
-        worker=["{bin}/saq", "tests.bench.peers.saq_peer.settings"],
-        prefork=False,
-    ),
-    Peer(
-        name="celery",
-        requirements=["celery[redis]", "hiredis"],
-        worker=[
-            *("{bin}/celery", "-A", "tests.bench.peers.celery_peer", "worker"),
-            *("-c", "{n}", "-l", "error", "-O", "fair", "--without-gossip", "--without-mingle"),
-        ],
-        prefork=True,
-        messages=6_000,
     ),
     Peer(
         name="procrastinate",
         requirements=["procrastinate", "psycopg[binary]"],
         worker=["{python}", "-m", "tests.bench.peers.procrastinate_peer"],
-        prefork=False,
         messages=3_000,
         servers=("postgres",),
-    ),
-    Peer(
-        name="protean",
-        requirements=["protean[postgresql,redis]", "psycopg[binary]"],
-        worker=[
-            *("{bin}/protean", "server", "--domain", "tests.bench.peers.protean_peer:domain"),
-            *("--workers", "{n}"),
-        ],
-        prefork=True,
-        messages=3_000,
-        servers=("postgres", "redis"),
     ),
 ]
 
@@ -125,22 +83,23 @@ def environment_of(peer: Peer) -> Path:
 
 
 @contextmanager
-def workers(argv: Sequence[str], count: int, env: dict[str, str]) -> Iterator[None]:
-    """That many, each with a session of its own; all gone at the end."""
-    with ExitStack() as stack:
-        for _ in range(count):
-            process = watched(
-                subprocess.Popen(
-                    argv,
-                    env=env,
-                    cwd=ROOT,
-                    start_new_session=True,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                )
-            )
-            stack.callback(stop, process, patience_s=5)
+def running(peer: Peer, venv: Path, env: dict[str, str], *, processes: int) -> Iterator[None]:
+    """Its processes, in a session of their own; all gone at the end."""
+    names = {"python": str(venv / "bin/python"), "bin": str(venv / "bin"), "n": str(processes)}
+    process = watched(
+        subprocess.Popen(
+            [word.format(**names) for word in peer.worker],
+            env=env,
+            cwd=ROOT,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    )
+    try:
         yield
+    finally:
+        stop(process, patience_s=5)
 
 
 def rate(path: Path, messages: int) -> float:
@@ -178,13 +137,10 @@ def measure(peer: Peer, processes: int, urls: dict[str, str]) -> float:
         path = Path(folder) / "tally"
         tally.make(path)
         env = {**os.environ, "PYTHONPATH": str(ROOT), "TALLY": str(path), **urls}
-        python = str(venv / "bin/python")
         program = f"from tests.bench.peers.{peer.name}_peer import load; load({peer.messages})"
-        load = [python, "-c", program]
+        load = [str(venv / "bin/python"), "-c", program]
         subprocess.run(load, env=env, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        names = {"python": python, "bin": str(venv / "bin"), "n": str(processes)}
-        argv = [word.format(**names) for word in peer.worker]
-        with workers(argv, 1 if peer.prefork else processes, env):
+        with running(peer, venv, env, processes=processes):
             return rate(path, peer.messages)
 
 
@@ -192,7 +148,7 @@ def run(names: Sequence[str], counts: Sequence[int] = (1, 4)) -> dict[str, dict[
     """The rates of the peers by name and number of processes."""
     found: dict[str, dict[int, float]] = {}
     for peer in PEERS:
-        if names and peer.name not in names:
+        if peer.name not in names:
             continue
         for processes in counts:
             with servers_of(peer) as urls:
@@ -200,7 +156,3 @@ def run(names: Sequence[str], counts: Sequence[int] = (1, 4)) -> dict[str, dict[
             found.setdefault(peer.name, {})[processes] = value
             print(f"{peer.name:14} {processes} {value:10,.0f}/s", flush=True)
     return found
-
-
-if __name__ == "__main__":
-    run(sys.argv[1:])

@@ -11,14 +11,28 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import redis
-from tests.bench.engine_peers import FROM, LONGEST_S, PEERS, ROOT, TO, environment_of, servers_of
-from tests.bench.engine_peers import workers as running
-from tests.bench.peers import tally
+from tests.bench.engine_peers import (
+    FROM,
+    LONGEST_S,
+    ROOT,
+    TO,
+    Peer,
+    environment_of,
+    running,
+    servers_of,
+)
 
-PROTEAN = next(peer for peer in PEERS if peer.name == "protean")
+PROTEAN = Peer(
+    name="protean",
+    requirements=["protean[postgresql,redis]", "psycopg[binary]"],
+    worker=[
+        *("{bin}/protean", "server", "--domain", "tests.bench.peers.protean_peer:domain"),
+        *("--workers", "{n}"),
+    ],
+    servers=("postgres", "redis"),
+)
 STREAM = "bench::thing"
 
 
@@ -40,15 +54,11 @@ def measure(waiting: int, old: int, processes: int) -> float:
     """Load, start, watch."""
     venv = environment_of(PROTEAN)
     with servers_of(PROTEAN) as urls, tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "tally"
-        tally.make(path)
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "TALLY": str(path), **urls, "RELAY_ONLY": "1"}
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "FOLDER": folder, **urls}
         program = "from tests.bench.peers.protean_peer import load_outbox; "
         load = [str(venv / "bin/python"), "-c", f"{program}load_outbox({waiting}, {old})"]
         subprocess.run(load, env=env, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        names = {"bin": str(venv / "bin"), "n": str(processes)}
-        argv = [word.format(**names) for word in PROTEAN.worker]
-        with running(argv, 1, env):
+        with running(PROTEAN, venv, env, processes=processes):
             return rate(urls["REDIS_URL"], waiting)
 
 

@@ -8,20 +8,15 @@ As it comes, with its traces and a line per message; only the health server's po
 from __future__ import annotations
 
 import os
-from uuid import uuid4
 
 import psycopg
-from protean import Domain, handle
+from protean import Domain
 from protean.fields import String
-from protean.utils.eventing import Message
-from tests.bench.peers.tally import Tally
-
-CATEGORY = "bench::thing"
 
 domain = Domain(
     name="bench",
     # It imports every module below this directory: not the other peers.
-    root_path=os.path.dirname(os.environ["TALLY"]),
+    root_path=os.environ["FOLDER"],
     config={
         "databases": {"default": {"provider": "postgresql", "database_uri": os.environ["URL"]}},
         "brokers": {"default": {"provider": "redis", "URI": os.environ["REDIS_URL"]}},
@@ -30,7 +25,6 @@ domain = Domain(
         "server": {"default_subscription_type": "stream", "health": {"enabled": False}},
     },
 )
-tally = Tally()
 
 
 @domain.aggregate
@@ -47,16 +41,6 @@ class ThingDone:
     text = String(max_length=1000)
 
 
-class Noop:
-    @handle(ThingDone)
-    def on_done(self, event: ThingDone) -> None:
-        tally.add()
-
-
-if "RELAY_ONLY" not in os.environ:
-    domain.event_handler(Noop, part_of=Thing)
-
-
 def _write_one() -> None:
     """One event as the application writes it; the others are copies of its row."""
     for provider in domain.providers.values():
@@ -64,20 +48,6 @@ def _write_one() -> None:
     thing = Thing(text="x" * 400)
     thing.done()
     domain.repository_for(Thing).add(thing)
-
-
-def load(count: int) -> None:
-    """So many messages in the stream."""
-    domain.init(traverse=False)
-    with domain.domain_context():
-        _write_one()
-        [row] = domain._get_outbox_repo("default").find_unprocessed(limit=1)
-        message = Message(data=row.data, metadata=row.metadata_).to_dict()
-        with psycopg.connect(os.environ["URL"]) as connection:
-            connection.execute("DELETE FROM outbox")
-        for _ in range(count):
-            message["metadata"]["headers"]["id"] = f"{CATEGORY}-{uuid4()}-0.1"
-            domain.brokers["default"].publish(CATEGORY, message)
 
 
 def load_outbox(count: int, old: int) -> None:
