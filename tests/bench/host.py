@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.servers import POSTGRES, Server, command_line, cpu_s, family, hub, pss_kb
+from tests.bench.servers import POSTGRES, Server, command_line, family, hub, pss_kb, spent_s
 from tests.bench.webhook import CONNECTIONS, wrk
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
@@ -77,10 +77,9 @@ def place(kind: str) -> Iterator[Place]:
 def idle(where: Place, hosts: list[Server], seconds: float) -> None:
     """Print what the hosts cost while nothing happens."""
     time.sleep(_CALM_S)
-    processes = [pid for host in hosts for pid in family(host.pid)]
-    before = (where.number(_COMMITS), where.commands(), sum(map(cpu_s, processes)))
+    before = (where.number(_COMMITS), where.commands(), sum(spent_s(host.pid) for host in hosts))
     time.sleep(seconds)
-    used = sum(map(cpu_s, processes)) - before[2]
+    used = sum(spent_s(host.pid) for host in hosts) - before[2]
     commits = where.number(_COMMITS) - before[0] - 1
     commands = max(where.commands() - before[1] - 1, 0)
     print(

@@ -24,7 +24,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.servers import cpu_s, environment, family, free_port, hub, wait_for
+from tests.bench.servers import environment, hub, spent_s, wait_for
+from tests.servers.process import free_port
 from tests.servers.reaper import watched
 
 CONNECTIONS = 64
@@ -41,7 +42,7 @@ class Peer:
     """A running server."""
 
     url: str
-    pids: list[int]
+    pid: int
 
 
 def commands(workers: int, scratch: Path) -> dict[str, list[str]]:
@@ -88,7 +89,7 @@ def group(argv: list[str], log: Path, *, peer: bool) -> Iterator[Peer]:
                 raise RuntimeError(
                     f"{' '.join(argv[1:4])}: {error}: {log.read_text()[-500:]}"
                 ) from error
-            yield Peer(url=url_of(argv), pids=[process.pid, *family(process.pid)])
+            yield Peer(url=url_of(argv), pid=process.pid)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -102,9 +103,9 @@ def group(argv: list[str], log: Path, *, peer: bool) -> Iterator[Peer]:
 def wrk(peer: Peer, seconds: int) -> tuple[float, float]:
     """(requests per second, microseconds of CPU that the server's processes used per request)."""
     argv = ["wrk", "-t2", f"-c{CONNECTIONS}", f"-d{seconds}s", peer.url]
-    before = sum(cpu_s(pid) for pid in peer.pids)
+    before = spent_s(peer.pid)
     output = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    used_s = sum(cpu_s(pid) for pid in peer.pids) - before
+    used_s = spent_s(peer.pid) - before
     errors = _ERRORS.search(output)
     if errors is not None:
         print(f"  {peer.url}: {errors[0]}", flush=True)
@@ -145,8 +146,7 @@ def main() -> None:
             for server, argv in commands(options.workers, scratch).items()
         }
         ours = stack.enter_context(hub(scratch, workers=options.workers))
-        pids = [ours.pid, *family(ours.pid)]
-        peers["hub"] = Peer(url=f"{ours.url}/api/health", pids=pids)
+        peers["hub"] = Peer(url=f"{ours.url}/api/health", pid=ours.pid)
         for number in range(options.rounds):
             for server, peer in peers.items():
                 rate, cost = wrk(peer, options.seconds)

@@ -28,7 +28,7 @@ from tests.bench.hub_load_drive import PROTOCOLS, Taken, alpinebits, drive, perc
 from tests.bench.hub_load_http import Connections
 from tests.bench.hub_load_lag import handlers_done
 from tests.bench.hub_load_store import WAITING, Party, read_parties, write_parties
-from tests.bench.servers import Server, command_line, cpu_s, family, hub
+from tests.bench.servers import Server, command_line, family, hub, spent_s
 from tests.servers.postgres import PostgresServer
 
 from alpinehub.alpinebits_client.message import HotelName, read_requests
@@ -126,7 +126,7 @@ def workers_of(server: Server) -> list[int]:
 
 
 def _cpu_s(server: Server) -> tuple[float, float]:
-    return sum(map(cpu_s, family(server.pid))), time.process_time()
+    return spent_s(server.pid), time.process_time()
 
 
 async def _sample(memory: dict[int, list[float]]) -> None:

@@ -19,8 +19,9 @@ import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.bench.servers import Server, free_port, hub
-from tests.bench.webhook import durable, processor_s
+from tests.bench.servers import Server, hub, spent_s
+from tests.bench.webhook import durable
+from tests.servers.process import free_port
 
 #: The ratio to stay below.
 WANTED = 1.05
@@ -30,9 +31,9 @@ WORKERS = 2
 def health(server: Server, *, seconds: int) -> float:
     """Microseconds of processor a request to the health route."""
     argv = ["wrk", "-t2", "-c16", f"-d{seconds}s", f"{server.url}/api/health"]
-    used_s = processor_s(server, None)
+    used_s = spent_s(server.pid)
     output = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    used_s = processor_s(server, None) - used_s
+    used_s = spent_s(server.pid) - used_s
     found = re.search(r"(\d+) requests in", output)
     assert found and "Non-2xx" not in output, output
     return used_s / int(found[1]) * 1e6
@@ -43,11 +44,11 @@ def scrape_ms(server: Server, address: str, *, times: int = 20) -> tuple[float, 
     url, size = f"http://{address}/metrics", 0
     for _ in range(2 * WORKERS):  # each imports prometheus_client at its first one
         urllib.request.urlopen(url, timeout=30).close()
-    used_s = processor_s(server, None)
+    used_s = spent_s(server.pid)
     for _ in range(times):
         with urllib.request.urlopen(url, timeout=30) as response:
             size = len(response.read())
-    return (processor_s(server, None) - used_s) / times * 1000, size
+    return (spent_s(server.pid) - used_s) / times * 1000, size
 
 
 def main() -> None:

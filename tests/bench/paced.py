@@ -22,8 +22,8 @@ from pathlib import Path
 from tests.bench.hub_load_drive import percentile
 from tests.bench.hub_load_http import Connections
 from tests.bench.poll import booking, secrets_of
-from tests.bench.servers import POSTGRES, Server, fastapi_peer, hub
-from tests.bench.webhook import alive_s, fresh, processor_s
+from tests.bench.servers import POSTGRES, Server, fastapi_peer, hub, spent_s
+from tests.bench.webhook import fresh, processor_s
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
@@ -71,10 +71,6 @@ async def send(port: int, secret: str, numbers: range, rate: float) -> list[floa
     return took
 
 
-def _redis_s(redis: RedisServer) -> float:
-    return alive_s(int(redis.info("server")["process_id"]))
-
-
 def measure(
     started: tuple[Server, str],
     postgres: PostgresServer | None,
@@ -86,9 +82,9 @@ def measure(
     server, secret = started
     port, warm = int(server.url.rpartition(":")[2]), round(rate * _WARM_S)
     asyncio.run(send(port, secret, range(warm), rate))
-    used_s = processor_s(server, postgres) + _redis_s(redis)
+    used_s = processor_s(server, postgres) + spent_s(redis.pid)
     took = asyncio.run(send(port, secret, range(warm, warm + round(rate * seconds)), rate))
-    used_s = processor_s(server, postgres) + _redis_s(redis) - used_s
+    used_s = processor_s(server, postgres) + spent_s(redis.pid) - used_s
     return used_s / len(took) * 1e6, took
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tests.bench.servers import cpu_s, family
 from tests.servers.reaper import watched
 
 #: Client processes and calls that each keeps under way.
@@ -38,7 +39,6 @@ _GATE = {
 }
 _ROOT = Path(__file__).parents[2]
 _PAYLOAD = "x" * 100
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 async def call(path: str, outstanding: int, seconds: float) -> None:
@@ -105,7 +105,7 @@ def serve() -> None:
                 print(json.dumps(_measure(clients, argv)), flush=True)
 
 
-def _measure(clients: int, arguments: list[str]) -> dict[str, float]:
+def _measure(count: int, arguments: list[str]) -> dict[str, float]:
     argv = [sys.executable, "-P", __file__, *arguments]
     with ExitStack() as stack:
         started = [
@@ -114,18 +114,20 @@ def _measure(clients: int, arguments: list[str]) -> dict[str, float]:
                     subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
                 )
             )
-            for _ in range(clients)
+            for _ in range(count)
         ]
         for process in started:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-        used = _cpu_s(os.getpid(), {one.pid for one in started})
+        clients = {pid for one in started for pid in (one.pid, *family(one.pid))}
+        pool = {os.getpid(), *family(os.getpid())} - clients
+        used = sum(map(cpu_s, pool))
         for process in started:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
         found = [json.loads(process.stdout.readline()) for process in started if process.stdout]
-        pool_s = _cpu_s(os.getpid(), {one.pid for one in started}) - used
+        pool_s = sum(map(cpu_s, pool)) - used
     calls = sum(one["calls"] for one in found)
     return {
         "rate": sum(one["rate"] for one in found),
@@ -133,18 +135,6 @@ def _measure(clients: int, arguments: list[str]) -> dict[str, float]:
         "p99": max(one["p99"] for one in found),
         "us": (pool_s + sum(one["cpu_s"] for one in found)) / calls * 1e6,
     }
-
-
-def _cpu_s(pid: int, without: set[int]) -> float:
-    """Processor time of a process and all below it."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        children = [int(one) for task in tasks for one in (task / "children").read_text().split()]
-    except OSError:
-        return 0.0
-    own = (int(fields[11]) + int(fields[12])) / _TICKS
-    return own + sum(_cpu_s(child, without) for child in children if child not in without)
 
 
 @contextmanager

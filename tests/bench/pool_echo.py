@@ -28,7 +28,6 @@ from statistics import median
 import uvloop
 from tests.bench import pool_ours, pool_peers, pool_relay
 from tests.bench.pool_work import FUNCTIONS, OUTSTANDING, PROCESSES, Figures, verdict
-from tests.bench.servers import processors
 
 OURS, PLAIN = "cordata", "cordata, no session"
 TWO_HOPS, ONE_HOP = "relay, two hops", "relay, one hop"
@@ -112,11 +111,7 @@ def _round(measures: Mapping[str, Measure], seconds: float, found: Found) -> Non
     for case in CASES:
         for name, measure in measures.items():
             gc.collect()
-            ticks, stolen = processors()
-            figures = measure(*case, seconds)
-            after, stolen_after = processors()
-            figures.stolen = (stolen_after - stolen) / max(1, after - ticks)
-            found.setdefault((name, case), []).append(figures)
+            found.setdefault((name, case), []).append(measure(*case, seconds))
 
 
 def _typical(rounds: list[Figures]) -> Figures:
@@ -129,10 +124,12 @@ def _calmer(rounds: list[Figures]) -> list[Figures]:
 
 def _table(case: Case, found: Mapping[str, Figures]) -> None:
     function, outstanding = case
-    print(f"\n{function}, {outstanding} outstanding      calls/s    p50 ms    p99 ms    max ms")
+    head = f"{function}, {outstanding} outstanding"
+    print(f"\n{head:24}{'calls/s':>12}{'us/call':>10}{'p50 ms':>10}{'p99 ms':>10}{'max ms':>10}")
     for name, figures in found.items():
         times = "".join(f"{figures.quantile(share):10.2f}" for share in (0.5, 0.99, 1.0))
-        print(f"  {name:22}{figures.rate:12,.0f}{times}")
+        cost_us = figures.cpu_s / len(figures.latencies) * 1e6
+        print(f"  {name:22}{figures.rate:12,.0f}{cost_us:10.1f}{times}")
 
 
 def _judge(found: Found) -> None:

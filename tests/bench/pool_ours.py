@@ -56,10 +56,9 @@ async def measure(
         if sessions:
             ids = [(await client.sessions.create()).id for _ in ids]
         await asyncio.gather(*map(warm, ids))
-        began = time.perf_counter()
-        end = began + seconds
-        async with asyncio.TaskGroup() as group:
-            for session in ids:
-                group.create_task(call(session))
-        figures.seconds = time.perf_counter() - began
+        with figures.measured():
+            end = time.perf_counter() + seconds
+            async with asyncio.TaskGroup() as group:
+                for session in ids:
+                    group.create_task(call(session))
     return figures

@@ -67,14 +67,13 @@ def measure(start: Start, name: str, *, outstanding: int, seconds: float) -> Fig
     """Keep so many calls under way for so long, from one thread, as each of these is used."""
     figures = Figures()
     free = threading.Semaphore(outstanding)
-    began = time.perf_counter()
-    end = began + seconds
-    while time.perf_counter() < end:
-        free.acquire()
-        start(name, partial(_note, figures.latencies, free, time.perf_counter()))
-    for _ in range(outstanding):
-        free.acquire()
-    figures.seconds = time.perf_counter() - began
+    with figures.measured():
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            free.acquire()
+            start(name, partial(_note, figures.latencies, free, time.perf_counter()))
+        for _ in range(outstanding):
+            free.acquire()
     return figures
 
 

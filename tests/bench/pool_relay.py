@@ -195,7 +195,7 @@ async def measure(paths: list[str], name: str, *, outstanding: int, seconds: flo
         now = time.perf_counter()
         figures.latencies.append(now - sent.pop(frame[_ID]))
         free.append(line)
-        if now < began + seconds:
+        if now < end:
             ask()
         elif waiting:
             free.pop().send(waiting.popleft())
@@ -217,11 +217,11 @@ async def measure(paths: list[str], name: str, *, outstanding: int, seconds: flo
         lines.append(line)
     # To a relay everything goes at once: it has the queue.
     free += lines if len(lines) > 1 else lines * outstanding
-    began = time.perf_counter()
-    for _ in range(outstanding):
-        ask()
-    await finished.wait()
-    figures.seconds = time.perf_counter() - began
+    with figures.measured():
+        end = time.perf_counter() + seconds
+        for _ in range(outstanding):
+            ask()
+        await finished.wait()
     for line in lines:
         assert line.transport is not None
         line.transport.close()

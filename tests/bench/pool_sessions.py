@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +23,8 @@ from statistics import median
 
 import uvloop
 from msgspec import Raw, msgpack
-from tests.bench.pool_cost import spent
 from tests.bench.pool_work import PAYLOAD, PROCESSES, verdict
+from tests.bench.servers import spent_s
 from tests.contract.pool.running import running
 
 from cordata.pool import Client
@@ -104,11 +105,8 @@ def main() -> None:
 
 def _timed(measure: Callable[[], float]) -> tuple[float, float]:
     """What it gives, and the processor time of all processes in seconds."""
-    before = spent()
-    rate = measure()
-    after = spent()
-    after.subtract(before)
-    return rate, sum(after.values()) / 100
+    before_s = spent_s(os.getpid())
+    return measure(), spent_s(os.getpid()) - before_s
 
 
 if __name__ == "__main__":

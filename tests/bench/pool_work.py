@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from tests.bench.servers import processors, spent_s
 
 #: A payload of the size of a small request.
 PAYLOAD = b"x" * 100
@@ -37,6 +42,8 @@ class Figures:
     """One measurement: how many calls in how long, and how long each took."""
 
     seconds: float = 0.0
+    #: Processor time of this process and all below it.
+    cpu_s: float = 0.0
     #: The share of the processors' time that a hypervisor took away meanwhile.
     stolen: float = 0.0
     latencies: list[float] = field(default_factory=list)
@@ -44,6 +51,17 @@ class Figures:
     @property
     def rate(self) -> float:
         return len(self.latencies) / self.seconds if self.seconds else 0.0
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """The block is the measurement."""
+        ticks, stolen = processors()
+        before_s, began = spent_s(os.getpid()), time.perf_counter()
+        yield
+        self.seconds = time.perf_counter() - began
+        self.cpu_s = spent_s(os.getpid()) - before_s
+        ticks_after, stolen_after = processors()
+        self.stolen = (stolen_after - stolen) / max(1, ticks_after - ticks)
 
     def quantile(self, share: float) -> float:
         """In milliseconds."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.servers.process import free_port
 from tests.servers.reaper import watched
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,14 +37,6 @@ class Server:
     url: str
     pid: int
     started_s: float
-
-
-def free_port() -> int:
-    """A loopback port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def environment(*, checkout: Path = ROOT, peer: bool = False, **extra: str) -> dict[str, str]:
@@ -226,6 +218,17 @@ def cpu_s(pid: int) -> float:
     The clock's id is what clock_getcpuclockid(3) would give.
     """
     return time.clock_gettime((~pid << 3) | 2)
+
+
+def spent_s(pid: int) -> float:
+    """Processor time of a process and of all below it, also of those that ended there."""
+    total = 0.0
+    for one in [pid, *family(pid)]:
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            ended = int(fields[13]) + int(fields[14])  # proc_pid_stat(5)
+            total += cpu_s(one) + ended / os.sysconf("SC_CLK_TCK")
+    return total
 
 
 def command_line(pid: int) -> str:

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.servers import POSTGRES, ROOT, cpu_s, environment, family, hub, pss_kb
+from tests.bench.servers import POSTGRES, ROOT, environment, family, hub, pss_kb, spent_s
 from tests.bench.webhook import durable, fresh
 from tests.servers.postgres import PostgresServer
 
@@ -66,19 +66,18 @@ def running_hub(checkout: Path, options: Options, number: int) -> Figures:
             pass  # the database is there then
         with hub(scratch, checkout=checkout) as running:
             started_s = running.started_s
-            pids = [running.pid, *family(running.pid)]
             argv = ["wrk", "-t2", "-c64", f"-d{options.seconds}s", f"{running.url}/api/health"]
-            health_s = sum(map(cpu_s, pids))
+            health_s = spent_s(running.pid)
             output = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-            health_s = sum(map(cpu_s, pids)) - health_s
+            health_s = spent_s(running.pid) - health_s
             found = re.search(r"Requests/sec:\s+([0-9.]+)", output)
             count = re.search(r"(\d+) requests in", output)
             assert found and count and "Non-2xx" not in output, output
             time.sleep(2.0)
-            used_s = sum(map(cpu_s, pids))
+            used_s = spent_s(running.pid)
             time.sleep(IDLE_S)
-            used_s = sum(map(cpu_s, pids)) - used_s
-            memory_mb = sum(map(pss_kb, pids)) / 1024
+            used_s = spent_s(running.pid) - used_s
+            memory_mb = sum(map(pss_kb, [running.pid, *family(running.pid)])) / 1024
             stopping = time.monotonic()
         stopped_s = time.monotonic() - stopping
     return {

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.servers import POSTGRES, ROOT, Server, cpu_s, family, fastapi_peer, hub
+from tests.bench.servers import POSTGRES, ROOT, Server, fastapi_peer, hub, spent_s
 from tests.servers.postgres import PostgresServer
 
 CONNECTIONS = 64
@@ -53,21 +53,8 @@ def scripted(script: str, url: str, argument: str, *, seconds: int) -> Measured:
 
 
 def processor_s(server: Server, postgres: PostgresServer | None) -> float:
-    """Processor time until now of all processes of a server, and of its database."""
-    pids = [server.pid, *family(server.pid)]
-    if postgres is not None:
-        (row,) = postgres.execute("SHOW data_directory")
-        first = (Path(str(row[0])) / "postmaster.pid").read_text().split()[0]
-        pids += family(int(first))
-    return sum(map(alive_s, pids))
-
-
-def alive_s(pid: int) -> float:
-    """Processor time of a process that may have ended."""
-    try:
-        return cpu_s(pid)
-    except OSError:
-        return 0.0
+    """Processor time until now of a server, and of its database."""
+    return spent_s(server.pid) + (spent_s(postgres.pid) if postgres else 0.0)
 
 
 def durable(

@@ -6,19 +6,12 @@ import os
 import pty
 import re
 import signal
-import socket
 import urllib.request
 from pathlib import Path
 
 from tests.host.load import BOOKING
 from tests.host.machine import CHECKOUT
-
-
-def free_port() -> int:
-    """A loopback port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.servers.process import free_port
 
 
 def read_until(terminal: int, pattern: str, *, text: str = "") -> str:
