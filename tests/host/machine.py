@@ -24,6 +24,7 @@ from tests.host.control_group import ControlGroup, has_systemd
 from tests.host.disk import Disk
 from tests.host.network import BRIDGE, Cable, Network, Way
 from tests.servers.reaper import watched
+from tests.waiting import until
 
 #: The checkout, seen read-only by every host under /src.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -37,15 +38,12 @@ class HostError(Exception):
 def wait_for(
     condition: Callable[[], object], *, timeout_s: float = 60.0, what: str = "the condition"
 ) -> float:
-    """Poll until `condition()` is true; returns the seconds it took. Raises: HostError after it.
+    """Poll until `condition()` is true; returns the seconds it took. Raises: AssertionError.
 
     The default is for what may take long on a busy machine; a test that promises less says so.
     """
     begun = time.monotonic()
-    while not condition():
-        if time.monotonic() - begun > timeout_s:
-            raise HostError(f"{what} did not come true in {timeout_s} s")
-        time.sleep(0.05)  # a look may be a program's whole start
+    until(condition, what, timeout_s=timeout_s)
     return time.monotonic() - begun
 
 

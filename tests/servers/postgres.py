@@ -13,8 +13,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tests.servers.process import Server, ServerError, as_user, in_memory, wait_until
+from tests.servers.process import Server, ServerError, as_user, in_memory
 from tests.servers.reaper import swept
+from tests.waiting import until
 
 if TYPE_CHECKING:
     import psycopg
@@ -155,7 +156,7 @@ class PostgresServer(Server):
         """Wait until a standby shows all that is committed here by now."""
         [(target,)] = self.execute("SELECT pg_current_wal_insert_lsn()::text")
         query = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
-        wait_until(
+        until(
             lambda: standby.execute(query, [target])[0][0],
             timeout_s=timeout_s,
             what="the standby's catching up",

@@ -16,12 +16,13 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.servers.reaper import watched
+from tests.waiting import until
 
 #: Below the ports the kernel gives to clients: one that connects again and again to a stopped
 #: server's port would one day be given that very port, and talk to itself.
@@ -83,15 +84,6 @@ def in_memory() -> Path | None:
         return None
     status = os.statvfs(_MEMORY)
     return _MEMORY if status.f_bavail * status.f_frsize > _MEMORY_BYTES else None
-
-
-def wait_until(condition: Callable[[], object], *, timeout_s: float, what: str) -> None:
-    """Poll until `condition()` is true. Raises: ServerError after `timeout_s`."""
-    end = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > end:
-            raise ServerError(f"{what}: not in {timeout_s} s")
-        time.sleep(0.005)
 
 
 def children(pid: int) -> list[int]:
@@ -233,9 +225,7 @@ class Server(ABC):
         below = children(self._process.pid)
         signal_all([self._process.pid, *below], signal.SIGKILL)
         self._process.wait()
-        wait_until(
-            lambda: not any(map(is_alive, below)), timeout_s=60, what=f"the end of {self.name}"
-        )
+        until(lambda: not any(map(is_alive, below)), what=f"the end of {self.name}")
         self._gone()
 
     def restart(self) -> None:
@@ -294,6 +284,4 @@ class Server(ABC):
 
 def _freeze(pids: Sequence[int]) -> None:
     signal_all(pids, signal.SIGSTOP)
-    wait_until(
-        lambda: all(process_state(pid) in ("T", "") for pid in pids), timeout_s=60, what="SIGSTOP"
-    )
+    until(lambda: all(process_state(pid) in ("T", "") for pid in pids), what="SIGSTOP")

@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.servers.process import Server, ServerError, as_user, find_program, wait_until
+from tests.servers.process import Server, ServerError, as_user, find_program
+from tests.waiting import until
 
 _PROGRAMS = ("redis-server", "valkey-server")
 _SETTINGS = {
@@ -140,7 +141,7 @@ class RedisServer(Server, RedisCommands):
         """A copy of the data as it is now, for `roll_back`."""
         copy = Path(f"{self.directory}/snapshot-{len(list(self.directory.glob('snapshot-*')))}")
         self.execute("SAVE")
-        wait_until(self.all_written, timeout_s=60, what="the append-only file's last write")
+        until(self.all_written, what="the append-only file's last write")
         self.suspend()
         try:
             copy.mkdir()
@@ -231,7 +232,7 @@ def write_config(path: Path, settings: Mapping[str, str]) -> None:
 def wait_for_offset(replica: RedisServer, master: RedisServer, *, timeout_s: float = 60.0) -> None:
     """Wait until a replica has all that its master has written so far."""
     target = master.info("replication")["master_repl_offset"]
-    wait_until(
+    until(
         lambda: replica.info("replication").get("slave_repl_offset", -1) >= target,
         timeout_s=timeout_s,
         what="the replica's catching up",

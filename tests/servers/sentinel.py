@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from tests.servers.process import Server, find_program, wait_until
+from tests.servers.process import Server, find_program
 from tests.servers.redis import RedisServer, write_config
+from tests.waiting import until
 
 
 class _Sentinel(Server):
@@ -118,7 +119,7 @@ class Sentinel:
                 for state in states
             )
 
-        wait_until(is_master, timeout_s=timeout_s, what="the failover")
+        until(is_master, timeout_s=timeout_s, what="the failover")
 
     def _state(self, server: _Sentinel) -> dict[str, str]:
         """What a Sentinel says of the master; empty: it takes no connection at this moment."""
@@ -149,7 +150,7 @@ class Sentinel:
                 stack.callback(server.close)
             for server in self.servers:
                 server.start()
-            wait_until(self._know_each_other, timeout_s=120, what="the Sentinels' meeting")
+            until(self._know_each_other, timeout_s=120, what="the Sentinels' meeting")
             self._stack = stack.pop_all()
         return self
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.host import package
 from tests.host.documents import commands
 from tests.host.load import Load, booking_load
-from tests.host.machine import CHECKOUT, Host, HostError, find_tree, wait_for
+from tests.host.machine import CHECKOUT, Host, find_tree, wait_for
 from tests.host.mail import PostOffice
 from tests.host.network import Network, start_all
 from tests.host.package import KEEP, Packages
@@ -166,7 +166,7 @@ class Fleet:
         unsent = "SELECT count(*) FROM mail WHERE state <> 'sent'"
         try:
             sent = wait_for(lambda: not self.number(unsent), timeout_s=120.0, what="no mail left")
-        except HostError as error:
+        except AssertionError as error:
             left = "SELECT state, attempts, last_error, count(*) FROM mail GROUP BY 1, 2, 3"
             error.add_note(f"state, attempts, error, mails: {self.rows(left)}")
             raise
@@ -210,7 +210,7 @@ class Fleet:
 
         try:
             return wait_for(settled, timeout_s=timeout_s, what="the last event handled")
-        except HostError as error:
+        except AssertionError as error:
             error.add_note(f"in the store's tables, without their effect, in Redis: {left}")
             raise
 

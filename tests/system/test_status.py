@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests import waiting
 from tests.host.machine import Host, wait_for
 
 WORKERS = [f"worker@{n}.service" for n in range(4)]
@@ -25,15 +26,12 @@ def texts(document: dict[str, Any]) -> str:
 
 def until(host: Host, true: Callable[[int, dict[str, Any]], bool], what: str) -> dict[str, Any]:
     """The document, once something is true of it."""
-    found: list[dict[str, Any]] = []
 
-    def looks() -> bool:
+    def look() -> dict[str, Any] | None:
         code, document = looked(host)
-        found.append(document)
-        return true(code, document)
+        return document if true(code, document) else None
 
-    wait_for(looks, timeout_s=90, what=what)
-    return found[-1]
+    return waiting.until(look, what, timeout_s=90)
 
 
 def healthy(host: Host) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from tests.integration.server.running import PATIENCE_S
 from tests.integration.store.parts import needs_root, small_disk
 from tests.servers.postgres import PostgresServer
 from tests.servers.reaper import watched
+from tests.waiting import until
 
 from cordata.backup.postgres import connected
 from cordata.config.sections import StoreConfig
@@ -41,13 +42,6 @@ def urls(request: pytest.FixtureRequest) -> tuple[str, str]:
         return "", ""
     server: PostgresServer = request.getfixturevalue("postgres")
     return server.url(server.create_database()), server.url(server.create_database())
-
-
-def until(true: object, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def modes(directory: Path) -> set[tuple[bool, int]]:

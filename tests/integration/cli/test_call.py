@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tests.contract.pool.running import running
 from tests.integration.cli.command import ROOT, cordata, write_config
 from tests.integration.server.managed import managed
 from tests.servers.reaper import watched
+from tests.waiting import until
 
 from cordata.pool import SyncClient
 
@@ -37,14 +37,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def call(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return cordata("call", *arguments, "--config", str(home / "cordata.toml"))
-
-
-def until(true: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 60.0
-    while not (found := true()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def child(home: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tests.contract.pool.running import running
 from tests.integration.cli.command import ROOT, cordata, write_config
 from tests.integration.server.managed import managed
 from tests.servers.reaper import watched
+from tests.waiting import until
 
 from cordata.errors import CordataError
 from cordata.pool import SyncClient
@@ -50,14 +51,6 @@ def ask(home: Path, *arguments: str) -> Any:
     result = pool(home, *arguments, "--json")
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
-
-
-def until(true: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 60.0
-    while not (found := true()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def worker_of(home: Path, name: str) -> dict[str, Any]:

@@ -20,13 +20,14 @@ from tests.integration.backup.places import Place, filled, place
 from tests.integration.cli.command import ROOT
 from tests.integration.dbcopy.rows import contents, fill, next_number, schema
 from tests.integration.server.guests import generic
-from tests.integration.server.hubs import Hub, until
+from tests.integration.server.hubs import Hub
 from tests.integration.server.running import wait_gone
 from tests.integration.store.parts import needs_root, small_disk
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import children
 from tests.servers.reaper import watched
 from tests.servers.redis import RedisServer
+from tests.waiting import until
 
 HUB = "alpinehub.app:app"
 FAMILY = "tests.integration.dbcopy.family:app"

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.integration.dialect.database import connect
 from tests.integration.engine.parts import opened, publish, registered
 from tests.integration.engine.stores import use
-from tests.servers.process import wait_until
+from tests.waiting import until
 
 from cordata.broker import ClaimLimit, Message, Outcome, Queue
 from cordata.core.message_state import Verdict
@@ -48,7 +48,7 @@ async def test_no_table_is_read_through_when_it_has_grown_since_it_was_first_use
 def read_through(url: str) -> int:
     """Rows that were found by reading a table from its first row on; others have left it."""
     with connect(url, fresh=False) as connection:
-        wait_until(  # what a session did is counted at its end
+        until(  # what a session did is counted at its end
             lambda: connection.execute(_OTHERS).fetchall() == [{"count": 0}],
             timeout_s=60,
             what="the end of other sessions",

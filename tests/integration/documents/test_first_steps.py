@@ -13,7 +13,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 import tomllib
 import urllib.request
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ import pytest
 from tests.host.documents import CHECKOUT, DOCS, README, blocks, commands, pages
 from tests.servers.process import free_port
 from tests.servers.reaper import watched
+from tests.waiting import until
 
 TIMEOUT_S = 150.0
 
@@ -153,9 +153,7 @@ def test_application_of_the_documents_handles_its_event_once_when_run(tmp_path: 
         assert len(json.loads(answer)["event"]) == 32
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=60) as asked:
             assert asked.status == 200 and json.load(asked) == {"ready": True}
-        deadline = time.monotonic() + 60
-        while not mails(database) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: mails(database), "a mail")
         done = subprocess.run(
             as_python(job.replace("./data", str(state))),
             env={**os.environ, "PYTHONPATH": path},
@@ -246,10 +244,7 @@ def test_application_of_the_front_page_handles_its_event_when_run(tmp_path: Path
     with ready(as_python(there), log, PYTHONPATH=path):
         answer = run_shell(f"{sys.executable} -c {_POST!r} http://127.0.0.1:{port}/hello/eva")
         assert len(json.loads(answer)["event"]) == 32
-        deadline = time.monotonic() + 60
-        while "greeted eva" not in log.read_text() and time.monotonic() < deadline:
-            time.sleep(0.02)
-    assert "greeted eva" in log.read_text()
+        until(lambda: "greeted eva" in log.read_text())
 
 
 def test_links_of_the_documents_lead_somewhere() -> None:

@@ -10,8 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -23,6 +22,7 @@ from tests.integration.server.running import PATIENCE_S, ROOT, server
 from tests.servers.process import free_port
 from tests.servers.reaper import watched
 from tests.servers.redis import RedisServer
+from tests.waiting import until
 
 ITEMS = ["boots", "poles", "skis"]
 TABLES = """
@@ -41,13 +41,6 @@ def write_page(directory: Path) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
     (directory / "shop_sql/__init__.py").touch()
-
-
-def until(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def orders(url: str) -> list[dict[str, Any]]:

@@ -10,8 +10,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -22,6 +20,7 @@ from tests.host.documents import blocks
 from tests.integration.documents.test_from_celery import program
 from tests.integration.server.running import PATIENCE_S, ROOT, server
 from tests.servers.process import free_port
+from tests.waiting import until
 
 TEXTS = ["printer", "wlan", "door"]
 
@@ -46,13 +45,6 @@ def alter(desk: Path, script: str) -> None:
 def environment(desk: Path) -> dict[str, str]:
     path = os.pathsep.join(map(str, (ROOT / "daemon", desk)))
     return {**os.environ, "DESK_DATABASE": str(desk / "desk.db"), "PYTHONPATH": path}
-
-
-def until(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def post(url: str, text: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Literal
 
 from tests.integration.engine.stores import url_of
 from tests.queries import queries_of
+from tests.waiting import until_async
 
 from cordata.app import App
 from cordata.broker.group import Group, catch_up, register
@@ -100,10 +100,6 @@ async def rows(store: Store, query: str) -> list[Row]:
     return await store.read(unit)
 
 
-async def until(
-    condition: Callable[[], Awaitable[bool]], *, timeout_s: float = WAIT_S, every_s: float = 0.02
-) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], *, timeout_s: float = WAIT_S) -> None:
     """Wait for something that other processes bring about. Raises: TimeoutError."""
-    async with asyncio.timeout(timeout_s):
-        while not await condition():  # noqa: ASYNC110 - other processes set no event of ours
-            await asyncio.sleep(every_s)
+    await until_async(condition, timeout_s)

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests import waiting
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.metrics.scrape import OPENMETRICS, PATIENCE_S, Scrape, get, scrape, until
 from tests.integration.server.running import Server, free_address, server, wait_gone
-from tests.servers.process import free_port, wait_until
+from tests.servers.process import free_port
 from tests.servers.redis import RedisServer
 
 from cordata.metrics.file import read_all
@@ -238,7 +239,7 @@ def test_503_is_counted_while_the_store_cannot_be_opened(tmp_path: Path) -> None
             series = REQUESTS_FAMILY.series(method="GET", code="5xx")
             return sum(sum(one.values.get(series, ())) for one in found)
 
-        wait_until(lambda: counted() == 3, timeout_s=PATIENCE_S, what="three")
+        waiting.until(lambda: counted() == 3, what="three")
 
 
 def test_nothing_is_counted_when_metrics_are_off(tmp_path: Path) -> None:
@@ -263,7 +264,7 @@ def test_status_has_rate_and_latency_of_each_worker(tmp_path: Path) -> None:
             rates[:] = json.loads(done.stdout)["http"]
             return any(one["errors_per_s"] > 0 for one in rates)
 
-        wait_until(have_rates, timeout_s=PATIENCE_S, what="errors in the status")
+        waiting.until(have_rates, what="errors in the status")
         assert [one["unit"] for one in rates] == ["worker@0", "worker@1"]
         for one in rates:
             if one["requests_per_s"] > 0:

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from msgspec import msgpack
 from msgspec.structs import replace
+from tests.waiting import until
 
 from cordata.config.pool import PoolConfig
 from cordata.pool.shared import protocol
@@ -272,14 +273,6 @@ def children(path: Path, *, spec: dict[str, Any] | None = None, **config: Any) -
         assert not thread.is_alive(), "the children do not end"
     if "error" in holder:
         raise holder["error"]
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for it."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.005)
 
 
 def alive(pid: int) -> bool:

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.integration.pool.workers import Workers, until, workers
+from tests.integration.pool.workers import Workers, workers
+from tests.waiting import until
 
 from cordata.errors import PreferredWorkerBusy
 from cordata.pool import Call, Client

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from msgspec import msgpack
 from tests.integration.cli.command import python
-from tests.integration.pool.children import CLIENT, COMMANDS, alive, children, until
+from tests.integration.pool.children import CLIENT, COMMANDS, alive, children
+from tests.waiting import until
 
 from cordata import events
 from cordata.pool.shared import page, protocol

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from tests.integration.cli.command import cordata
 from tests.integration.pool.worker import mixed
-from tests.integration.pool.workers import Workers, until, workers
+from tests.integration.pool.workers import Workers, workers
 from tests.integration.server.managed import Managed
+from tests.waiting import until
 
 from cordata import Tx
 from cordata.app_loader import load_runtime

@@ -6,8 +6,7 @@ import asyncio
 import json
 import signal
 import socket
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.server.running import forked_server, free_address
+from tests.waiting import until
 
 from cordata import App, PoolError
 from cordata.errors import DeadlineExceeded, PreferredWorkerBusy, QueueTimeout
@@ -262,13 +262,6 @@ def commands(state: Path) -> set[str]:
     with SyncClient(state / "run" / "pool") as pool:
         workers = pool.status()["workers"]
     return {child["command"] for one in workers for child in one["children"]} - {""}
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60.0
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_prefix_is_not_served_unless_commands_are_listed(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from tests.integration.pool.children import (
     alive,
     children,
     spec_of,
-    until,
 )
+from tests.waiting import until
 
 from cordata import events
 from cordata.config.pool import PoolConfig

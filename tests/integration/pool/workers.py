@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.integration.cli.command import cordata
 from tests.integration.server.managed import Managed, forked
+from tests.waiting import until
 
 from cordata.pool import SyncClient
 
@@ -55,14 +55,6 @@ class Workers:
     def until_running(self, *commands: str) -> None:
         """Until children run these commands."""
         until(lambda: {command for _, command in self.running()} >= set(commands))
-
-
-def until(true: Callable[[], object], timeout_s: float = 60.0) -> None:
-    """Wait for it."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
 
 
 @contextmanager

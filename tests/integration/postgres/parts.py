@@ -17,6 +17,7 @@ from tests.contract.store.stores import CHAINS, SQL
 from tests.queries import queries_of
 from tests.servers.postgres import PostgresServer
 from tests.servers.reaper import watched
+from tests.waiting import until_async
 
 from cordata.clock import monotonic
 from cordata.config.sections import StoreConfig
@@ -79,17 +80,6 @@ def notes_there(server: PostgresServer, url: str) -> list[str]:
     return [row[0] for row in server.execute("SELECT note FROM entry", database=database)]
 
 
-async def until(check: Callable[[], bool | Awaitable[bool]], timeout_s: float = 120.0) -> float:
-    """Wait for a condition; the seconds that it took."""
-    began = monotonic()
-    while True:
-        found = check()
-        if found if isinstance(found, bool) else await found:
-            return monotonic() - began
-        assert monotonic() - began < timeout_s, "it did not happen"
-        await asyncio.sleep(0.01)
-
-
 class Load:
     """Depositors that go on whatever happens; what they were promised, and what they were told."""
 
@@ -118,10 +108,10 @@ class Load:
             finally:
                 self._stop = True
 
-    async def more(self, count: int = 50, timeout_s: float = 120.0) -> float:
-        """Wait until so many more deposits succeeded; the seconds that it took."""
+    async def more(self, count: int = 50) -> None:
+        """Wait until so many more deposits succeeded."""
         target = len(self.promised) + count
-        return await until(lambda: len(self.promised) >= target, timeout_s)
+        await until_async(lambda: len(self.promised) >= target)
 
     async def _run(self, put: Callable[[Store, str], Awaitable[None]]) -> None:
         while not self._stop:

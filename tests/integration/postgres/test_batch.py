@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.contract.store.stores import add_account
-from tests.integration.postgres.parts import Cutter, Wire, deposit, notes_there, opened, until
+from tests.integration.postgres.parts import Cutter, Wire, deposit, notes_there, opened
 from tests.servers.postgres import PostgresServer
+from tests.waiting import until_async
 
 from cordata.clock import monotonic
 from cordata.errors import Conflict, StoreUnavailable, Unclear
@@ -177,7 +178,7 @@ async def test_unit_alone_is_undone_when_its_caller_goes_away_before_the_commit(
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            await until(lambda: not store.stats().waiting)
+            await until_async(lambda: not store.stats().waiting)
         assert await notes_and_balance(store) == 1
 
 
@@ -225,7 +226,7 @@ async def closed_while_it_runs(
         await many(add_alone, store, "p q")
         wire.look = look
         running = asyncio.ensure_future(run(store))
-        await until(when)
+        await until_async(when)
         await close_soon(store)
         async with asyncio.timeout(60):
             return await running

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.integration.postgres.parts import Load, deposit, notes_there, opened, until
+from tests.integration.postgres.parts import Load, deposit, notes_there, opened
 from tests.servers.postgres import PostgresServer
+from tests.waiting import until_async
 
 from cordata.errors import StoreUnavailable
 
@@ -28,7 +29,7 @@ async def test_store_goes_on_with_the_standby_when_that_is_promoted() -> None:
                 await load.more(100)
                 primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
                 primary.execute("SELECT pg_reload_conf()")
-                await until(lambda: waits_for_the_standby(primary))
+                await until_async(lambda: waits_for_the_standby(primary))
                 await load.more(50)
                 promised = set(load.promised)
                 primary.kill()
@@ -59,7 +60,7 @@ async def test_store_leaves_a_server_that_takes_no_writes_any_more() -> None:
                     return False
                 return True
 
-            await until(taken)
+            await until_async(taken)
             assert "after" in notes_there(standby, standby.url(name))
 
 
@@ -91,5 +92,5 @@ async def test_store_heals_when_its_only_server_takes_writes_again(
         assert "standby" in (caught.value.hint or "")
         assert store.stats().state == "unavailable"
         postgres.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = off')
-        await until(lambda: store.stats().state == "ok")
+        await until_async(lambda: store.stats().state == "ok")
         await deposit(store, "after")

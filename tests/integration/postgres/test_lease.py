@@ -13,9 +13,9 @@ from tests.integration.postgres.parts import (
     deposit,
     notes_there,
     opened,
-    until,
 )
 from tests.servers.postgres import PostgresServer
+from tests.waiting import until_async
 
 from cordata.clock import monotonic
 from cordata.errors import LeaseLost, StoreUnavailable
@@ -45,7 +45,9 @@ async def test_lease_is_free_at_once_when_its_holder_is_killed(
                 assert not await taken(lease)
                 await asyncio.sleep(0.2)
                 holder.send(signal.SIGKILL)
-                await until(lambda: taken(lease), SILENT_S)  # silent, it would have it for longer
+                await until_async(
+                    lambda: taken(lease), SILENT_S
+                )  # silent, it would have it for longer
                 await lease.release()
         found = terms(notes_there(postgres, database))
         assert found == sorted(found) and len(set(found)) == 3
@@ -61,7 +63,9 @@ async def test_suspended_holder_is_succeeded_and_cannot_write_when_it_wakes_up(
             assert (await holder.line())[0] == "held"
             await asyncio.sleep(0.3)
             holder.send(signal.SIGSTOP)
-            took = await until(lambda: taken(lease))
+            stopped = monotonic()
+            await until_async(lambda: taken(lease))
+            took = monotonic() - stopped
             sys.stderr.write(f"\na suspended holder was succeeded after {took:.1f} s\n")
             fence = await lease.try_acquire()
             assert fence is not None
@@ -94,9 +98,10 @@ async def test_holder_that_is_cut_off_knows_before_another_can_hold_the_lease(
             assert cut_off.held and not await taken(standby)
             wire.cut()
             began = monotonic()
-            unheld = await until(lambda: not cut_off.held)
+            await until_async(lambda: not cut_off.held)
+            unheld = monotonic() - began
             assert not await taken(standby)  # nobody holds it for a while
-            await until(lambda: taken(standby))
+            await until_async(lambda: taken(standby))
             succeeded = monotonic() - began
             sys.stderr.write(
                 f"\ncut off: let go after {unheld:.1f} s, succeeded after {succeeded:.1f} s\n"
@@ -105,12 +110,12 @@ async def test_holder_that_is_cut_off_knows_before_another_can_hold_the_lease(
             wire.mend()
             with pytest.raises(LeaseLost):
                 await cut_off.check()
-            await until(lambda: far.stats().state == "ok")
+            await until_async(lambda: far.stats().state == "ok")
             with pytest.raises(LeaseLost):
                 await far.run(lambda tx: tx.execute("account.all"), fence=stale)
             assert not await taken(cut_off)
             await standby.release()
-            await until(lambda: taken(cut_off))
+            await until_async(lambda: taken(cut_off))
             fence = await cut_off.try_acquire()
             assert fence is not None and fence.term == stale.term + 2
             await cut_off.release()
@@ -125,7 +130,7 @@ async def test_lease_is_held_when_the_holder_is_idle_for_long(database: str) -> 
             assert lease.held and not await taken(other)
         await lease.check()
         await lease.release()
-        await until(lambda: taken(other))  # once the server has said that it is there
+        await until_async(lambda: taken(other))  # once the server has said that it is there
         await other.release()
 
 
@@ -162,7 +167,7 @@ async def test_lease_is_lost_and_taken_again_when_the_server_restarts() -> None:
             first = await lease.try_acquire()
             assert first is not None
             server.restart()
-            await until(lambda: not lease.held)
+            await until_async(lambda: not lease.held)
             with pytest.raises(LeaseLost):
                 await lease.check()
 
@@ -172,7 +177,7 @@ async def test_lease_is_lost_and_taken_again_when_the_server_restarts() -> None:
                 except StoreUnavailable:
                     return False
 
-            await until(again)
+            await until_async(again)
             fence = await lease.try_acquire()
             assert fence is not None and fence.term == first.term + 1
             await lease.release()

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.integration.postgres.parts import changes_in, deposit, deposit_solo, opened, until
+from tests.integration.postgres.parts import changes_in, deposit, deposit_solo, opened
 from tests.integration.store.parts import needs_root
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import as_user
+from tests.waiting import until_async
 
 from cordata.errors import StoreFull, StoreUnavailable
 from cordata.store import Tx
@@ -133,6 +134,6 @@ async def test_store_is_full_and_heals_by_itself_when_the_disk_of_the_server_is_
             await asyncio.sleep(2)  # some probes
             assert {state for state, _ in changes_in(caplog)} == {"full"}
             filler.unlink()
-            await until(lambda: store.stats().state == "ok")
+            await until_async(lambda: store.stats().state == "ok")
             await store.run(fill)
             assert [state for state, _ in changes_in(caplog)] == ["full", "ok"]

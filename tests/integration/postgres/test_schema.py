@@ -9,8 +9,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.integration.postgres.parts import child, until
+from tests.integration.postgres.parts import child
 from tests.servers.postgres import PostgresServer
+from tests.waiting import until_async
 
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
@@ -101,7 +102,7 @@ async def test_old_code_goes_on_when_the_schema_grows_under_it(database: str, sh
         async with asyncio.TaskGroup() as group:
             for number in range(4):
                 group.create_task(work(old, number))
-            await until(lambda: len(added) > 40)
+            await until_async(lambda: len(added) > 40)
             for number, script in enumerate(
                 (
                     "ALTER TABLE shop ADD COLUMN city TEXT;",
@@ -115,7 +116,7 @@ async def test_old_code_goes_on_when_the_schema_grows_under_it(database: str, sh
                     applied = await newer.migrate([shop.chain])
                 assert [entry.number for entry in applied] == [number]
                 before = len(added)
-                await until(lambda before=before: len(added) > before + 40)  # type: ignore[misc]
+                await until_async(lambda before=before: len(added) > before + 40)  # type: ignore[misc]
             stop = True
         rows = await new.read(lambda tx: tx.fetch_all("shop.all", name="x"))
         assert sorted(row["name"] for row in rows) == sorted(added)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.integration.postgres.parts import Load, changes_in, deposit, notes_there, opened, until
+from tests.integration.postgres.parts import Load, changes_in, deposit, notes_there, opened
 from tests.servers.postgres import PostgresServer
+from tests.waiting import until_async
 
 from cordata.errors import StoreUnavailable, TransactionTimeout
 from cordata.store import Store, Tx
@@ -51,7 +52,7 @@ async def test_store_refuses_at_once_and_heals_by_itself_when_the_server_was_sto
                 await store.read(lambda tx: tx.fetch_all("entry.notes"))
             assert store.stats().state == "unavailable"
             server.start()
-            await until(lambda: store.stats().state == "ok")  # without traffic
+            await until_async(lambda: store.stats().state == "ok")  # without traffic
             await deposit(store, "after")
             assert [state for state, _ in changes_in(caplog)] == ["unavailable", "ok"]
             why = changes_in(caplog)[0][1]
@@ -126,7 +127,7 @@ async def test_everything_is_bounded_when_the_server_is_suspended() -> None:
                             assert await refused_at_once(store, "refused")
                             with pytest.raises((StoreUnavailable, TransactionTimeout)):
                                 await store.read(lambda tx: tx.fetch_all("entry.notes"))
-            await until(lambda: store.stats().state == "ok")
+            await until_async(lambda: store.stats().state == "ok")
             await deposit(store, "after")
             there = notes_there(server, url)
             assert {"after", "before"} <= set(there) and "held" not in there
@@ -146,7 +147,7 @@ async def test_long_read_ends_early_only_when_the_server_is_gone() -> None:
                 async with asyncio.timeout(HANG_S):
                     with pytest.raises(StoreUnavailable):
                         await reading
-            await until(lambda: store.stats().state == "ok")
+            await until_async(lambda: store.stats().state == "ok")
 
 
 async def test_closing_is_bounded_when_the_server_is_suspended() -> None:

@@ -8,9 +8,10 @@ import sys
 from typing import Any
 
 import pytest
-from tests.integration.postgres.parts import Wire, deposit, opened, until
+from tests.integration.postgres.parts import Wire, deposit, opened
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
+from tests.waiting import until_async
 
 from cordata import clock
 from cordata.errors import StoreUnavailable
@@ -30,7 +31,7 @@ async def test_waiters_are_woken_when_the_session_is_there_again(
             postgres.terminate_backends(database=name)
             one.notify("t")  # both sessions are gone: it is told later, and missed or not
             assert await waiting is True
-            await until(lambda first=first: two._notifier.pid not in (0, first))  # type: ignore[misc]
+            await until_async(lambda first=first: two._notifier.pid not in (0, first))  # type: ignore[misc]
         while await two.wait("t", 0.5):
             pass
         one.notify("t")
@@ -120,7 +121,7 @@ async def test_idle_stores_cost_nearly_nothing(postgres: PostgresServer, databas
             await asyncio.sleep(1)
             return postgres.execute(ask) == found
 
-        await until(is_settled)
+        await until_async(is_settled)
         before = postgres.execute(ask)
         used = resource.getrusage(resource.RUSAGE_SELF)
         await asyncio.sleep(6)
@@ -181,7 +182,7 @@ async def test_store_heals_when_the_proxy_was_restarted() -> None:
         async with opened(through, session_url=url, prepared_statements=False) as store:
             await deposit(store, "before")
             proxy.restart()
-            await until(lambda: store.stats().state == "ok")
+            await until_async(lambda: store.stats().state == "ok")
             await deposit(store, "after")
             server.terminate_backends()
             await deposit(store, "behind the proxy")
@@ -199,6 +200,6 @@ async def test_session_notices_a_server_that_is_silent_behind_a_wire_that_is_cut
                     await deposit(store, "cut off")
             assert store.stats().state == "unavailable"
             wire.mend()
-            await until(lambda: store.stats().state == "ok")
+            await until_async(lambda: store.stats().state == "ok")
             await deposit(store, "after")
         await deposit(one, "one")

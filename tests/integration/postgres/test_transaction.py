@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from tests.contract.store.stores import add_account, balance
-from tests.integration.postgres.parts import opened, until
+from tests.integration.postgres.parts import opened
 from tests.raw import raw
 from tests.servers.postgres import PostgresServer
+from tests.waiting import until_async
 
 from cordata.errors import Conflict, PermanentError, TransactionStale, TransientError
 from cordata.store import Row, Store, Tx
@@ -75,7 +76,7 @@ async def test_unit_that_waited_for_a_lock_sees_what_its_holder_wrote(
             await tx.execute("account.add", id="new", balance=0)
             await tx.fetch_one("account.get_to_change", id="gate")
             seen = asyncio.ensure_future(other.run(see))
-            await until(lambda: postgres.execute(waiting) != [(0,)])
+            await until_async(lambda: postgres.execute(waiting) != [(0,)])
         assert await seen is not None
 
 

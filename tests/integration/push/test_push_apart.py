@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.integration.alpinebits_client.peers import command, scripted
@@ -13,18 +11,12 @@ from tests.integration.push.peer import HotelSoftware
 from tests.integration.push.test_push import book, second_hotel, target
 from tests.integration.push.test_push_command import configure
 from tests.integration.server.running import forked_server
+from tests.waiting import until_async
 
 #: More than a worker handles at once of most other events.
 SLOW = 20
 #: A silent server is waited for longer.
 PATIENCE_S = 25.0
-
-
-async def until(true: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    give_up = time.monotonic() + patience_s
-    while not true():
-        assert time.monotonic() < give_up, "it waits for the others"
-        await asyncio.sleep(0.05)
 
 
 async def test_servers_that_never_answer_delay_no_other(tmp_path: Path) -> None:
@@ -41,10 +33,10 @@ async def test_servers_that_never_answer_delay_no_other(tmp_path: Path) -> None:
         options = ("--config", config)
         with forked_server(None, *options, app="alpinehub.app:app", workers=1) as running:
             await asyncio.to_thread(running.ready)
-            await until(lambda: len(silent.asked) == SLOW, 60.0)
+            await until_async(lambda: len(silent.asked) == SLOW, 60.0)
             async with open_hub(tmp_path, seed=False, push_private=True) as hub:
                 first = await book(hub, 2)
-            await until(lambda: software.ids == [first])
+            await until_async(lambda: software.ids == [first], PATIENCE_S)
             listed = await command("--config", config, "account", "push", "list", "--json")
             waiting = {row["name"]: row["waiting"] for row in listed.json_whole}
             assert waiting["slow-7"] == 1 and waiting["demo"] == 0

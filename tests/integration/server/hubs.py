@@ -7,7 +7,6 @@ import http.client
 import os
 import signal
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from tests.integration.server.running import PATIENCE_S, ROOT, Server, forked_server, free_address
 from tests.servers import fork_server
 from tests.servers.process import children, is_alive
+from tests.waiting import until
 
 #: What is still to be handled.
 OPEN = """SELECT (SELECT count(*) FROM message)
@@ -135,14 +135,6 @@ class Hub:
             connection.request("POST", path, body, dict(headers))
             response = connection.getresponse()
             return response.status, response.read()
-
-
-def until(true: Callable[[], object], what: str, *, patience_s: float = PATIENCE_S) -> None:
-    """Wait for what other processes bring about."""
-    deadline = time.monotonic() + patience_s
-    while not true():
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.05)
 
 
 @contextlib.contextmanager

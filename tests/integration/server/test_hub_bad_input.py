@@ -22,7 +22,8 @@ from tests.integration.server.attacker import (
     whole,
 )
 from tests.integration.server.guests import multipart
-from tests.integration.server.hubs import FORM_SECRETS, OPEN, Hub, hub, until
+from tests.integration.server.hubs import FORM_SECRETS, OPEN, Hub, hub
+from tests.waiting import until
 
 from cordata.http.access_log import REFUSAL_LINES
 

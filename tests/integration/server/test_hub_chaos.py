@@ -16,9 +16,10 @@ from typing import Any
 
 from tests.integration.server import guests
 from tests.integration.server.guests import PEOPLE, Guest, Software, Told
-from tests.integration.server.hubs import OPEN, Hub, hub, until
+from tests.integration.server.hubs import OPEN, Hub, hub
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
+from tests.waiting import until
 
 SEED = int(os.environ.get("CHAOS_SEED", "7"))
 #: Kills, one of them of the whole server; each role at least once where nothing else is killed.
@@ -81,14 +82,14 @@ class Life:
 
     def _until_all_is_done(self) -> None:
         made = self.hub
-        until(lambda: made.number(OPEN) == 0, "the last event handled", patience_s=120)
+        until(lambda: made.number(OPEN) == 0, "the last event handled", timeout_s=120)
         waiting = "SELECT count(*) FROM delivery WHERE waiting = 1 AND acked_at IS NULL"
-        until(lambda: made.number(waiting) == 0, "the last delivery", patience_s=120)
+        until(lambda: made.number(waiting) == 0, "the last delivery", timeout_s=120)
         # An event that was handed to Redis is in no table until it is handled.
         missing = f"""SELECT (SELECT count(*) FROM reservation) * {1 + 2 * len(USERS)}
             - (SELECT count(*) FROM reservation_history WHERE event IN ({_TRAIL}))"""
-        until(lambda: made.number(missing) <= 0, "the last of the trail", patience_s=120)
-        until(lambda: made.number(OPEN) == 0, "the last event handled", patience_s=120)
+        until(lambda: made.number(missing) <= 0, "the last of the trail", timeout_s=120)
+        until(lambda: made.number(OPEN) == 0, "the last event handled", timeout_s=120)
 
     def check(self) -> None:
         """What was promised is there, once."""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.integration.server.running import ROOT, Server, forked_server, free_a
 from tests.servers import fork_server
 from tests.servers.postgres import PostgresServer
 from tests.servers.reaper import watched
+from tests.waiting import until
 
 #: Only reached when it fails; the machine may be busy.
 PATIENCE_S = 60.0
@@ -80,15 +81,6 @@ class Hub:
         noted = self.rows("SELECT reservation_id FROM reservation_history WHERE event = 'received'")
         assert sorted(row[0] for row in noted) == sorted(stored.values())
         return list(stored.values())
-
-
-def until(true: Callable[[], object], what: str) -> float:
-    """Wait for what other processes bring about; the seconds it took."""
-    begun = time.monotonic()
-    while not true():
-        assert time.monotonic() - begun < PATIENCE_S, f"{what} did not happen"
-        time.sleep(0.05)
-    return time.monotonic() - begun
 
 
 @pytest.fixture
@@ -187,7 +179,9 @@ def test_every_request_counts_once_when_workers_and_the_server_are_killed(
                 database.kill()
                 until(lambda: made.post(1).status == 503, "the first 503")
                 database.start()
-                took_s = until(lambda: made.post(1).status == 200, "the first 200")
+                started = time.monotonic()
+                until(lambda: made.post(1).status == 200, "the first 200")
+                took_s = time.monotonic() - started
                 print(f"\nPostgreSQL back: accepted again after {took_s:.1f} s")
         acknowledged += [*result["acknowledged"], 1]
         assert len(acknowledged) > 50
@@ -230,8 +224,9 @@ def test_other_primary_takes_over_when_the_first_is_killed(
             leader = "SELECT term, holder FROM lease WHERE name = 'primary'"
             [(term, holder)] = first.rows(leader)
             first.running.process.kill()  # and with it its workers and its primary
-            took_s = until(lambda: first.rows(leader)[0][0] > term, "another term")
-            print(f"\nthe other primary leads after {took_s:.1f} s")
+            killed = time.monotonic()
+            until(lambda: first.rows(leader)[0][0] > term, "another term")
+            print(f"\nthe other primary leads after {time.monotonic() - killed:.1f} s")
             assert first.rows(leader)[0][1] != holder
             second.running.until_logged(r"primary, term \d+|leads", 1)
             assert second.post(1).status == 200

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -15,19 +13,12 @@ import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.server.managed import managed
 from tests.integration.server.running import free_address, server
+from tests.waiting import until
 
 from cordata.errors import DeadlineExceeded, PoolUnavailable
 from cordata.pool import SyncClient
 
 APP = "tests.integration.server.pooling:app"
-
-
-def until(true: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 60.0
-    while not (found := true()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def post(address: str, path: str) -> Any:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import time
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -14,6 +13,7 @@ import pytest
 from tests.integration.cli.command import python, write_config
 from tests.integration.server.managed import managed_on
 from tests.integration.server.running import APP, PATIENCE_S, refused, server
+from tests.waiting import until
 
 UNSHAREABLE = "tests.integration.server.unshareable:app"
 
@@ -122,10 +122,7 @@ def test_a_signal_ends_a_long_import(tmp_path: Path, number: signal.Signals) -> 
     flag = tmp_path / "importing"
     environment = {"AT_IMPORT": f"sleep:{flag}"}
     with server(tmp_path, app=UNSHAREABLE, environment=environment) as running:
-        deadline = time.monotonic() + PATIENCE_S
-        while not flag.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(flag.exists)
         running.signal(number)
         assert running.wait() == 0
         assert "Traceback" not in running.log and "is ready" not in running.log

@@ -7,11 +7,11 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
 from tests.integration.server.running import PATIENCE_S, ROOT, server
+from tests.waiting import until
 
 CODE = """
 from starlette.applications import Starlette
@@ -58,13 +58,6 @@ def write_application(directory: Path) -> tuple[Path, str]:
     )
     (directory / "data").mkdir(mode=0o700)
     return word, str(config)
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def test_changed_code_serves_and_no_request_is_refused(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from tests.servers.process import (
     free_port,
     is_alive,
     process_state,
-    wait_until,
 )
 from tests.servers.reaper import watched
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_server_and_files_are_gone_when_its_pytest_was_killed(state: str) -> Non
         pids = [int(pid), *children(int(pid))]
         assert len(pids) > 4
         os.kill(owner.pid, signal.SIGKILL)
-    wait_until(
+    until(
         lambda: not os.path.exists(directory) and not any(map(is_alive, pids)),
         timeout_s=60,
         what="the end of a server that nobody owns",

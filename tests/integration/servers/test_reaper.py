@@ -11,19 +11,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.servers.process import is_alive, signal_all, unreadably_named, wait_until
+from tests.servers.process import is_alive, signal_all, unreadably_named
 from tests.servers.reaper import watched
+from tests.waiting import until
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 _START = """
 import subprocess, sys, threading, time
-from tests.servers.process import children, wait_until
+from tests.servers.process import children
 from tests.servers.reaper import watched
+from tests.waiting import until
 
 def start(script, below, session):
     process = subprocess.Popen(["sh", "-c", script], start_new_session=session)
     started.append(watched(process, then=sys.argv[1]))
-    wait_until(lambda: len(children(process.pid)) == below, timeout_s=60, what="its children")
+    until(lambda: len(children(process.pid)) == below, what="its children")
     started.extend(children(process.pid))
 
 started = []
@@ -97,7 +99,7 @@ def test_nothing_is_left_of_processes_and_their_children_when_the_starter_is_kil
     with starter(_START + _TREES, f"touch {note}") as (process, pids):
         assert len(pids) == len(alive(pids)) == 6
         process.send_signal(how)
-        wait_until(lambda: not alive(pids) and note.exists(), timeout_s=60, what="their end")
+        until(lambda: not alive(pids) and note.exists(), what="their end")
 
 
 def test_nothing_is_left_of_a_session_when_the_starter_is_killed(tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ def test_nothing_is_left_of_a_session_when_the_starter_is_killed(tmp_path: Path)
     with unreadably_named(), starter(_START + _ORPHAN, tmp_path) as (process, pids):
         assert len(pids) == len(alive(pids)) == 2
         process.kill()
-        wait_until(lambda: not alive(pids), timeout_s=60, what="their end")
+        until(lambda: not alive(pids), what="their end")
 
 
 def test_nothing_is_left_of_a_measured_server_when_the_bench_is_killed(tmp_path: Path) -> None:
@@ -113,7 +115,7 @@ def test_nothing_is_left_of_a_measured_server_when_the_bench_is_killed(tmp_path:
         # With two workers, the primary, and what there is of the pool by now.
         assert len(pids) == len(alive(pids)) >= 4
         process.kill()
-        wait_until(lambda: not alive(pids), timeout_s=60, what="their end")
+        until(lambda: not alive(pids), what="their end")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -123,7 +125,7 @@ def test_directory_is_gone_when_its_owner_is_killed(tmp_path: Path, how: signal.
     with starter(_SWEPT, tmp_path) as (process, _):
         assert swept.exists()
         process.send_signal(how)
-        wait_until(lambda: not swept.exists(), timeout_s=60, what="its end")
+        until(lambda: not swept.exists(), what="its end")
         assert process.wait(60) in (-signal.SIGKILL, 128 + signal.SIGTERM)
         assert end.exists() == (how == signal.SIGTERM)  # it could still tidy up
 

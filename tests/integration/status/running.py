@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.metrics.scrape import PATIENCE_S
 from tests.integration.server.running import Server, server
-from tests.servers.process import free_port, wait_until
+from tests.servers.process import free_port
+from tests.waiting import until
 
 APP = "tests.integration.metrics.counted:app"
 
@@ -73,7 +74,7 @@ class Page:
             found[0] = self.program("/")[1]
             return text in found[0]
 
-        wait_until(is_shown, timeout_s=PATIENCE_S, what=text)
+        until(is_shown, what=text)
         return found[0]
 
     def publish(self, type_: str) -> None:

@@ -15,7 +15,8 @@ from urllib.parse import urlencode
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.metrics.scrape import PATIENCE_S, get
 from tests.integration.status.running import APP, status_page
-from tests.servers.process import free_port, wait_until
+from tests.servers.process import free_port
+from tests.waiting import until
 
 from cordata import connect
 from cordata.app import App
@@ -131,7 +132,7 @@ def test_tables_and_tiles_have_what_the_store_and_the_processes_have(tmp_path: P
             rates = [one["requests_per_s"] for one in document["http"]]
             return max(rates, default=0.0) > 0.0 and document["handled"].get("counted.done", 0) > 0
 
-        wait_until(is_counted, timeout_s=PATIENCE_S, what="rates")
+        until(is_counted, what="rates")
         groups = {one["group"]: one for one in document["groups"]}
         assert (groups["counted.refused"]["dead"], groups["counted.done"]["dead"]) == (1, 0)
         [job] = document["jobs"]
@@ -228,7 +229,7 @@ def test_stream_sends_changes_until_the_worker_stops(tmp_path: Path) -> None:
 def test_another_worker_serves_a_unix_socket_when_its_owner_is_killed(tmp_path: Path) -> None:
     listen = str(tmp_path / "run" / "status.sock")
     with status_page(tmp_path, listen=listen) as page:
-        wait_until(lambda: os.path.exists(listen), timeout_s=PATIENCE_S, what="the socket")
+        until(lambda: os.path.exists(listen), what="the socket")
 
         def answers() -> bool:
             try:
@@ -236,9 +237,9 @@ def test_another_worker_serves_a_unix_socket_when_its_owner_is_killed(tmp_path: 
             except OSError:
                 return False
 
-        wait_until(answers, timeout_s=PATIENCE_S, what="an answer")
+        until(answers, what="an answer")
         os.kill(page.server.pid_of("worker@0"), signal.SIGKILL)
-        wait_until(answers, timeout_s=PATIENCE_S, what="an answer of the other one")
+        until(answers, what="an answer of the other one")
 
 
 def test_start_without_a_token_says_how_to_make_one(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import uvloop
-from tests.integration.store.parts import deposit, opened, refused, until
+from tests.integration.store.parts import deposit, opened, refused
+from tests.waiting import until_async
 
 from cordata.errors import StoreUnavailable
 from cordata.store import RuntimeStore, Store
@@ -76,7 +77,7 @@ async def commit_in_stall(store: Store, name: str) -> None:
     async def stalled() -> bool:
         return (fault / "stalled").exists()
 
-    await until(stalled)
+    await until_async(stalled)
     error = await refused(store, f"{name}-behind")
     say(f"behind it: {type(error).__name__}: {error} ({error.hint if error else ''})")
     say(f"committing: {committing.done()}")

@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from tests.contract.store.stores import CHAINS, SQL
 from tests.queries import queries_of
 from tests.servers.reaper import watched
 
-from cordata.clock import monotonic
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store import Store, Tx
@@ -62,14 +61,6 @@ async def refused(store: Store, note: str) -> StoreUnavailable | None:
     except StoreUnavailable as error:
         return error
     return None
-
-
-async def until(check: Callable[[], Awaitable[bool]], timeout_s: float = 120.0) -> None:
-    """Wait for a condition of another process."""
-    deadline = monotonic() + timeout_s
-    while not await check():
-        assert monotonic() < deadline, "it did not happen"
-        await asyncio.sleep(0.02)
 
 
 def notes_on_disk(state: Path) -> list[str]:

@@ -21,8 +21,8 @@ from tests.integration.store.parts import (
     real_disk,
     refused,
     small_disk,
-    until,
 )
+from tests.waiting import until_async
 
 from cordata import events
 from cordata.errors import StoreFull, StoreUnavailable
@@ -44,7 +44,7 @@ async def heals(store: Store) -> None:
     async def ok() -> bool:
         return store.stats().state == "ok"
 
-    await until(ok)
+    await until_async(ok)
 
 
 async def overflow(store: Store) -> list[str]:

@@ -12,7 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.integration.store.parts import deposit, notes_on_disk, opened, until
+from tests.integration.store.parts import deposit, notes_on_disk, opened
+from tests.waiting import until_async
 
 from cordata.clock import monotonic
 from cordata.errors import ConfigError, StoreUnavailable, TransactionTimeout
@@ -151,7 +152,7 @@ async def test_nothing_leaks_when_stores_are_opened_and_closed(tmp_path: Path) -
     async def is_clean() -> bool:
         return open_files() <= files and threading.active_count() <= threads
 
-    await until(is_clean)  # a thread that was told to end may take its time
+    await until_async(is_clean)  # a thread that was told to end may take its time
 
 
 async def test_idle_store_uses_no_processor_when_someone_waits(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from tests.integration.pool.workers import Workers, until, workers
+from tests.integration.pool.workers import Workers, workers
 from tests.integration.server.running import wait_gone
+from tests.waiting import until
 
 from cordata.config.pool import PoolConfig
 from cordata.errors import (

@@ -14,7 +14,7 @@ import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.server.managed import Managed, forked
 from tests.integration.server.running import free_address, server, wait_gone
-from tests.servers.process import wait_until
+from tests.waiting import until
 
 from cordata.errors import ChildCrashed
 from cordata.pool import SyncClient
@@ -38,7 +38,7 @@ def test_worker_is_ready_with_its_child(tmp_path: Path) -> None:
         [child] = children_of(worker.process.pid)
         assert client.execute("about")["pid"] == child
         running = client.submit("note", [str(tmp_path / "began"), 1, 0.5])
-        wait_until((tmp_path / "began").exists, timeout_s=20.0, what="the call begins")
+        until((tmp_path / "began").exists, timeout_s=20.0, what="the call begins")
         code, log = worker.stop()
         assert (code, "killed" in log) == (0, False)
         assert running.result(10.0) == 1  # the call in hand was ended
@@ -81,7 +81,7 @@ def test_nobody_outlives_a_killed_worker(tmp_path: Path) -> None:
         worker.until_ready()
         [child] = children_of(worker.process.pid)
         running = client.submit("note", [str(tmp_path / "began"), 1, 600.0])
-        wait_until((tmp_path / "began").exists, timeout_s=20.0, what="the call begins")
+        until((tmp_path / "began").exists, timeout_s=20.0, what="the call begins")
         worker.process.kill()
         wait_gone([child])
         with pytest.raises(ChildCrashed):
