@@ -171,10 +171,11 @@ def fill(
             print(f"    {table}: {time.monotonic() - begin:.1f} s", flush=True)
         for party in parties:
             for account in party.users:
-                contact = {"account_id": account, "hotel_id": party.hotel_id, "protocol": "''"}
-                columns = _COLUMNS["contact"].split()  # in 0477494 the protocol is one
-                values = ", ".join(str(contact.get(name, now_us)) for name in columns)
-                run(f"INSERT INTO contact ({', '.join(columns)}) VALUES ({values})")
+                values = {"account_id": account, "hotel_id": party.hotel_id}
+                values |= dict.fromkeys(("polled_at", "acked_at"), now_us)
+                columns = _COLUMNS["contact"].split()  # 0477494 has more
+                contact = ", ".join(str(values.get(name, "''")) for name in columns)
+                run(f"INSERT INTO contact ({', '.join(columns)}) VALUES ({contact})")
 
 
 @contextmanager

@@ -44,7 +44,9 @@ FROM event ORDER BY position;
 SELECT message_id, "to", subject, text, html, state FROM mail ORDER BY id;
 
 -- name: forever
-WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT {x + 1|(x + 1) % 1000} FROM n) SELECT count(*) FROM n;
+-- On PostgreSQL it waits instead of computing: the other tests need the processor.
+{WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n
+|SELECT pg_sleep(3600) IS NULL AS never};
 
 -- name: slow
 -- Some ten million steps: far over what a read may take on the loop.
