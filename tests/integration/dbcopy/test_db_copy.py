@@ -153,32 +153,33 @@ def test_copy_goes_on_after_it_was_killed(
         """Whether it has written something since the last call."""
         if target.url:  # from another database: it wants to be alone in its own
             asked = (
-                "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND query LIKE 'INSERT INTO%%'"
+                b"SELECT 1 FROM pg_stat_activity WHERE datname = %s AND query LIKE 'INSERT INTO%%'"
             )
-            return bool(postgres.execute(asked, [name]))
+            return watching.execute(asked, [name]).fetchone() is not None
         size = log.stat().st_size if log.exists() else 0
         sizes.add(size)
         return len(sizes) > 3
 
     killed = 0
-    for _ in range(6):
-        sizes.clear()
-        process = watched(
-            subprocess.Popen(
-                [sys.executable, "-m", "cordata", *map(str, words)],
-                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
-                stdout=subprocess.DEVNULL,
+    with psycopg.connect(postgres.socket_url(), autocommit=True) as watching:
+        for _ in range(6):
+            sizes.clear()
+            process = watched(
+                subprocess.Popen(
+                    [sys.executable, "-m", "cordata", *map(str, words)],
+                    env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+                    stdout=subprocess.DEVNULL,
+                )
             )
-        )
-        while process.poll() is None and not writes():
-            time.sleep(0.001)
-        process.kill()
-        if process.wait() != -signal.SIGKILL:
-            break  # it was faster, and is complete
-        killed += 1
-    else:
-        rows = copied(source, target, "--finish")
-        assert rows["parent"]["rows"] == 30_000
+            while process.poll() is None and not writes():
+                time.sleep(0.001)
+            process.kill()
+            if process.wait() != -signal.SIGKILL:
+                break  # it was faster, and is complete
+            killed += 1
+        else:
+            rows = copied(source, target, "--finish")
+            assert rows["parent"]["rows"] == 30_000
     assert killed > 0
     assert contents(target) == expected
 
