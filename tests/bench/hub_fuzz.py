@@ -85,11 +85,12 @@ def messages(seconds: float) -> None:
         seed, path = order.randrange(2**32), order.choice(SAMPLES)
         for mutant in mutants(path.read_bytes(), _MUTANTS, seed=seed):
             count += 1
-            for name, protocol in PROTOCOLS.items():
-                if agree(mutant, name):
-                    valid += 1
-                    _read(mutant, name)
-                    holds(mutant, protocol)
+            valid_in = [own for own in PROTOCOLS.values() if agree(mutant, own.name)]
+            valid += len(valid_in)
+            for own in valid_in:
+                _read(mutant, own.name)
+            if valid_in:
+                holds(mutant, valid_in)
     print(f"messages: {count} mutants, {valid} times valid in a version")
 
 
