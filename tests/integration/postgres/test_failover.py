@@ -29,7 +29,9 @@ async def test_store_goes_on_with_the_standby_when_that_is_promoted() -> None:
                 await load.more(100)
                 primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
                 primary.execute("SELECT pg_reload_conf()")
+                standby.suspend()  # or a look would have to meet a wait of a millisecond
                 await until_async(lambda: waits_for_the_standby(primary))
+                standby.resume()
                 await load.more(50)
                 promised = set(load.promised)
                 primary.kill()
