@@ -173,9 +173,9 @@ def fill(
             for account in party.users:
                 values = {"account_id": account, "hotel_id": party.hotel_id}
                 values |= dict.fromkeys(("polled_at", "acked_at"), now_us)
-                columns = _COLUMNS["contact"].split()  # 0477494 has more
-                contact = ", ".join(str(values.get(name, "''")) for name in columns)
-                run(f"INSERT INTO contact ({', '.join(columns)}) VALUES ({contact})")
+                names = _COLUMNS["contact"].split()  # 0477494 has more
+                contact = ", ".join(str(values.get(name, "''")) for name in names)
+                run(f"INSERT INTO contact ({', '.join(names)}) VALUES ({contact})")
 
 
 @contextmanager
