@@ -107,7 +107,7 @@ class Cooldown:
         """The causes in all directories, the latest of each; a damaged file is ignored."""
         causes: dict[str, _Cause] = {}
         for directory in self._directories:
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError, msgspec.DecodeError):
                 for cause, entry in _decode((directory / _FILE).read_bytes()).items():
                     # The later mail, else the higher count: that directory was written last.
                     causes[cause] = max(entry, causes.get(cause, entry))
