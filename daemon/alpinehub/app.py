@@ -7,7 +7,7 @@ from alpinehub.alpinebits.call import CONVERT_LARGE, READ_LARGE
 from alpinehub.api import alpinebits, api
 from alpinehub.customers.duplicates import merge_duplicates
 from alpinehub.hotels import is_time_zone, list_hotels
-from alpinehub.inbox.processing import settle_or_review
+from alpinehub.inbox.processing import settle, settle_or_review
 from alpinehub.monitoring import watch
 from alpinehub.push import delivery, schedule, target
 from alpinehub.report.job import due_portfolio, due_reports, send_portfolio, send_report
@@ -20,6 +20,8 @@ from cordata import App, Context, Event, EventContext
 #: Handlers of one worker at once.
 WAKES_AT_ONCE = 64
 INTERPRETED_AT_ONCE = 32
+#: How often a submission is interpreted again after an error, before it goes to the review list.
+INTERPRETED_AGAIN = 5
 #: Each of them waits for a server of hotel software, for 30 s at most.
 PUSHED_AT_ONCE = 64
 
@@ -93,10 +95,13 @@ async def unknown_time_zones(ctx: Context) -> list[str]:
     return [f"this host does not know the time zone of {', '.join(unknown)}; apt install tzdata"]
 
 
-@app.on("inbox.received", concurrency=INTERPRETED_AT_ONCE)
+@app.on("inbox.received", concurrency=INTERPRETED_AT_ONCE, retries=INTERPRETED_AGAIN)
 async def process_submission(event: Event, ctx: EventContext) -> None:
-    """Interpret a stored submission: a reservation, or an entry of the review list."""
-    await settle_or_review(ctx, event.payload["inbox_id"])
+    """Interpret a stored submission: a reservation, or an entry of the review list. The last
+    attempt leaves it to a person.
+    """
+    is_last = event.attempt > INTERPRETED_AGAIN
+    await (settle_or_review if is_last else settle)(ctx, event.payload["inbox_id"])
 
 
 @app.on("push.wanted", concurrency=WAKES_AT_ONCE)

@@ -5,7 +5,8 @@ at a time, and deletes the rows that are due in small units with pauses between 
 takes too long is continued by the next one; a new primary begins again.
 
     inbox_days ........... the text of a submission, once it was interpreted; its row stays
-    review_days .......... a submission that waits for a person; there is an alert before
+    review_days .......... a submission that waits for a person, or for a replay of its event; there
+                           is an alert before
     history_days ......... the history of a request
     reservation_days ..... a whole request, its stay being over and nothing waiting
     customer_days ........ a customer since their last request: erased (erasure.py)
@@ -174,7 +175,7 @@ async def _expire_reviews(ctx: Context, ids: Sequence[int], before: int) -> int:
 
 
 async def _warn_of_reviews(ctx: Context) -> None:
-    """Alert, hotel by hotel, about submissions of the review list that will be deleted soon."""
+    """Alert, hotel by hotel, about submissions that wait and will be deleted soon."""
     before = {
         hotel: limit + WARNED_US
         for hotel, limit in (await _read_limits(ctx, "review_days")).items()
@@ -197,9 +198,10 @@ async def _warn_of_reviews(ctx: Context) -> None:
         code = codes[hotel]
         ctx.alert(
             f"review-expires:{code}",
-            f"hotel {code}: submissions that wait in the review list will be rejected and their "
-            f"text deleted, {number} of them within 14 days, the first in {days}: "
-            f"`alpinehub inbox list --state review --hotel {code}`",
+            f"hotel {code}: submissions that wait for somebody will be rejected and their text "
+            f"deleted, {number} of them within 14 days, the first in {days}: `alpinehub inbox list "
+            f"--hotel {code} --state review`, and with `--state received` those whose event is a "
+            "dead letter",
             ids=[code],
         )
 

@@ -28,7 +28,7 @@ from alpinehub.webhooks.interpretation import (
     take_apart,
 )
 from alpinehub.webhooks.submission import FormField, Unreadable
-from cordata import Conflict, Context, EventContext, Row, StoreUnavailable, TransientError, Tx
+from cordata import Conflict, Context, EventContext, Row, StoreUnavailable, Tx
 from cordata.errors import AlreadySeen, ClaimLost
 
 #: States of a row that is not settled.
@@ -38,13 +38,13 @@ _SAME_US = 600_000_000
 
 
 async def settle_or_review(ctx: EventContext, inbox_id: int) -> None:
-    """Settle a row; one that cannot be interpreted at all goes to the review list.
+    """Settle a row; one that cannot be interpreted goes to the review list.
 
-    Raises: TransientError, AlreadySeen, ClaimLost.
+    Raises: StoreUnavailable, AlreadySeen, ClaimLost.
     """
     try:
         await settle(ctx, inbox_id)
-    except (TransientError, AlreadySeen, ClaimLost):
+    except (StoreUnavailable, AlreadySeen, ClaimLost):
         raise
     except Exception:  # an error in the row, or of the hub: a person decides
         text = f"submission {inbox_id} of the inbox cannot be interpreted"

@@ -328,23 +328,24 @@ async def test_primary_does_it_by_itself(tmp_path: Path) -> None:
         assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 0
 
 
-async def leave_in_review(hub: Hub, hotel: str = "DEMO") -> None:
-    """A submission that nobody can map."""
+async def leave_open(hub: Hub, state: str, hotel: str = "DEMO") -> None:
+    """A submission that nobody can map, or whose event is a dead letter."""
     sql = (
         "INSERT INTO inbox (source_id, received_at, headers, body, state, error, request_id)"
-        " SELECT s.id, ?, '{\"x\": 1}', ?, 'review', 'why', 'r' FROM source s"
+        f" SELECT s.id, ?, '{{\"x\": 1}}', ?, '{state}', 'why', 'r' FROM source s"
         " JOIN hotel h ON h.id = s.hotel_id WHERE h.code = ?"
     )
     await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us, b"Eva Rossi", hotel]))
 
 
-async def test_submission_in_review_is_rejected_with_its_text_after_an_alert(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("state", ["review", "received"])
+async def test_submission_that_nobody_settles_is_rejected_with_its_text_after_an_alert(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, state: str
 ) -> None:
     def alerts() -> list[str]:
         told = [one.getMessage() for one in caplog.records if "ALERT" in vars(one)]
         caplog.clear()
-        return [one for one in told if "review list" in one]
+        return [one for one in told if "will be rejected" in one]
 
     async with keeping(tmp_path, review_days=60) as hub:
         store = hub.ctx.store
@@ -352,20 +353,20 @@ async def test_submission_in_review_is_rejected_with_its_text_after_an_alert(
         await add_source(hub.ctx, "KEEPS", "generic", "form", "one-more-secret")
         settings = """UPDATE hotel SET settings = '{"retention": {"review_days": 0}}'"""
         await store.run(lambda tx: raw(tx, f"{settings} WHERE code = 'KEEPS'"))
-        await leave_in_review(hub)
-        await leave_in_review(hub, "KEEPS")
+        await leave_open(hub, state)
+        await leave_open(hub, state, "KEEPS")
         assert await wait(hub, 45) == {} and alerts() == []
         assert await wait(hub, 2) == {}
         [said] = alerts()
         assert "hotel DEMO" in said and "1 of them within 14 days, the first in 13" in said
-        await leave_in_review(hub)
+        await leave_open(hub, state)
         assert await wait(hub, 14) == {"review_days": 1}
         sql = "SELECT state, error, body, headers, handled_at FROM inbox ORDER BY id"
         gone, kept, new = await hub.rows(sql)
         assert gone["state"] == "rejected" and "review_days" in gone["error"]
         assert (bytes(gone["body"]), gone["headers"]) == (b"", "{}") and gone["handled_at"]
         assert [(one["state"], bytes(one["body"])) for one in (kept, new)] == [
-            ("review", b"Eva Rossi")
+            (state, b"Eva Rossi")
         ] * 2
 
 
