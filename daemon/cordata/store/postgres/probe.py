@@ -14,7 +14,10 @@ from contextlib import asynccontextmanager
 from cordata.errors import CordataError, PermanentError, StoreUnavailable
 from cordata.store.postgres.fault import ServerFull
 from cordata.store.postgres.unit_runner import Resources, UnitRunner
+from cordata.store.tx import Tx
 
+#: Limit of a test write.
+_LIMIT_S = 5.0
 #: Longer than nearly every read takes.
 _ASK_AFTER_S = 2.0
 
@@ -35,13 +38,26 @@ class WriteProbe:
 
     async def _probe(self) -> None:
         try:
-            await self._runner.run_now(lambda tx: tx.execute("store.probe"))
-        except PermanentError:  # for example no right to make a table
+            async with asyncio.timeout(_LIMIT_S):
+                await self._runner.run_now(_write)
+        except (_RolledBack, PermanentError):  # the latter for example without the right to a table
             self._resources.health.succeeded()
+        except TimeoutError:
+            self._resources.pool.close_idle()  # they may be as dead as this one
         except CordataError:
             pass  # the health has it
         finally:
             self._busy = False
+
+
+class _RolledBack(Exception):
+    """The server has taken the write."""
+
+
+async def _write(tx: Tx) -> None:
+    """Changes nothing. Raises: _RolledBack."""
+    await tx.execute("store.probe")
+    raise _RolledBack
 
 
 class _Wait:

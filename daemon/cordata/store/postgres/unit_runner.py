@@ -106,6 +106,7 @@ class Resources:
         message = f"no answer within {limit_s:g} s"
         if silent := transaction.connection.silent_s >= limit_s:
             self.failed(server_unreachable(message))
+            self.pool.close_idle()  # they may be as dead as this one
         if transaction.ending:
             return Unclear(f"{message} to a commit; whether it happened is not known")
         return server_unreachable(message) if silent else Busy(message)
