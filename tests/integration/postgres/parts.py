@@ -205,6 +205,12 @@ class Wire:
         """From now on nothing gets through, and nobody is told."""
         self._open.clear()
 
+    def freeze(self) -> None:
+        """The same for the connections that are open now; new ones are another server's."""
+        frozen, self._open = self._open, asyncio.Event()
+        self._open.set()
+        frozen.clear()
+
     def mend(self) -> None:
         """What was held back gets through, and all the rest."""
         self._open.set()
@@ -227,12 +233,12 @@ class Wire:
         task.add_done_callback(self._tasks.discard)
         with contextlib.suppress(OSError, asyncio.CancelledError):
             there, to_server = await asyncio.open_connection("127.0.0.1", self._target)
-            mute = asyncio.Event()
+            mute, is_open = asyncio.Event(), self._open
             try:
                 async with asyncio.TaskGroup() as group:
                     ways = [
-                        group.create_task(self._forward(reader, to_server, self.look, mute)),
-                        group.create_task(self._forward(there, writer, None, mute)),
+                        group.create_task(self._forward(reader, to_server, self.look, mute, is_open)),
+                        group.create_task(self._forward(there, writer, None, mute, is_open)),
                     ]
                     await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
                     for way in ways:
@@ -247,10 +253,11 @@ class Wire:
         target: asyncio.StreamWriter,
         look: Callable[[bytes], bool | None] | None,
         mute: asyncio.Event,
+        is_open: asyncio.Event,
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(65536):
-                await self._open.wait()
+                await is_open.wait()
                 if look is None and mute.is_set():
                     return  # the answer, kept back
                 said = self.look(data) if look is not None else None

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.integration.postgres.parts import Load, changes_in, deposit, notes_there, opened
+from tests.integration.postgres.parts import (
+    Load,
+    Wire,
+    changes_in,
+    deposit,
+    notes_there,
+    opened,
+)
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until_async
 
@@ -58,6 +65,28 @@ async def test_store_refuses_at_once_and_heals_by_itself_when_the_server_was_sto
             why = changes_in(caplog)[0][1]
             assert "refused" in why or "terminat" in why
             assert sorted(notes_there(server, url)) == ["after", "before"]
+
+
+async def test_store_heals_soon_when_none_of_many_connections_is_answered_any_more(
+    postgres: PostgresServer, database: str
+) -> None:
+    """As after a failover from a host that hangs, whose kernel still acknowledges what it gets."""
+    async with Wire(postgres.port) as wire:
+        url = wire.url(database)
+        async with opened(url, pool_size=30, write_timeout_s=1.0) as store:
+            await deposit(store, "before")
+            together = asyncio.Barrier(25)
+
+            async def read() -> None:
+                async with store.transaction() as tx:
+                    await tx.fetch_all("account.get_to_share", id="a")
+                    await together.wait()
+
+            await asyncio.gather(*(read() for _ in range(20)), *(together.wait() for _ in range(5)))
+            wire.freeze()
+            await refusal(store, "meanwhile")
+            await until_async(lambda: store.stats().state == "ok", 20.0)  # one each 2 s: 40 s
+            await deposit(store, "after")
 
 
 @pytest.mark.parametrize("way", ["kill", "immediate", "fast"])
