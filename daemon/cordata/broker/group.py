@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from cordata.log import logger
@@ -38,8 +39,8 @@ class Group(NamedTuple):
 class Registered(NamedTuple):
     """The result of `register`, for `catch_up`."""
 
-    #: Groups that may lack events of transactions older than `xid`.
-    lacking: Sequence[Group] = ()
+    #: Groups that may lack events of transactions older than `xid`: name -> `registered_at`.
+    lacking: Mapping[str, int] = MappingProxyType({})
     #: The transaction that registered them; "": the store has one writer at a time.
     xid: str = ""
 
@@ -69,8 +70,9 @@ async def register(store: Store, groups: Collection[Group]) -> Registered:
             if before["type"] != group.type:
                 changed.append((group, before["type"]))
         names = json.dumps([group.name for group in groups])
-        lacking = {row["group"] for row in await tx.fetch_all("queue.lacking", groups=names)}
-        return Registered([g for g in sorted(groups) if g.name in lacking], last["xid"]), changed
+        rows = await tx.fetch_all("queue.lacking", groups=names)
+        lacking = {row["group"]: row["registered_at"] for row in rows}
+        return Registered(lacking, last["xid"]), changed
 
     if not groups:
         return Registered()
@@ -98,11 +100,9 @@ async def catch_up(store: Store, registered: Registered) -> int:
 
     async def unit(tx: Tx) -> int:
         count = 0
-        for group in registered.lacking:
-            count += await tx.execute("queue.catch_up", group=group.name, now_us=tx.now_us)
-            await tx.write(
-                "queue.caught_up", group=group.name, type=group.type, broker=group.broker
-            )
+        for group, at in sorted(registered.lacking.items()):
+            count += await tx.execute("queue.catch_up", group=group, now_us=tx.now_us)
+            await tx.write("queue.caught_up", group=group, registered_at=at)
         if count:
             tx.notify(CLAIMABLE_TOPIC)
         return count

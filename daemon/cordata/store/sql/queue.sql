@@ -18,6 +18,10 @@ ON CONFLICT ("group") DO UPDATE SET
             THEN coalesce(consumer_group.lacks_after, excluded.lacks_after)
         WHEN consumer_group.broker = 'redis' AND excluded.broker = 'store' THEN consumer_group.since
         ELSE consumer_group.lacks_after END,
+    registered_at = CASE
+        WHEN consumer_group.type = excluded.type AND consumer_group.broker = excluded.broker
+            THEN consumer_group.registered_at
+        ELSE excluded.registered_at END,
     present_at = excluded.present_at;
 
 -- name: queue.group
@@ -45,12 +49,14 @@ WHERE g."group" = :group AND NOT EXISTS (
 ON CONFLICT DO NOTHING;
 
 -- name: queue.lacking
-SELECT "group" FROM consumer_group WHERE "group" IN :groups[text] AND lacks_after IS NOT NULL;
+SELECT "group", registered_at FROM consumer_group
+WHERE "group" IN :groups[text] AND lacks_after IS NOT NULL ORDER BY "group";
 
 -- name: queue.caught_up
--- Not if it was registered with another type or broker since: then other transactions may not see it.
+-- Not if it was registered with another type or broker since, even if it is as before again: then other
+-- transactions may not have seen it.
 UPDATE consumer_group SET lacks_after = NULL
-WHERE "group" = :group AND type = :type AND broker = :broker;
+WHERE "group" = :group AND registered_at = :registered_at;
 
 -- name: queue.rekey
 -- Enables or disables the order of keys for a group.

@@ -48,6 +48,7 @@ CREATE TABLE consumer_group (
     -- It may lack events after this position, of transactions that did not see it as it is now; NULL: it
     -- has got them. See broker/group.py.
     lacks_after   {bigint},
+    -- When it was registered, or last registered with another type or broker.
     registered_at {bigint}  NOT NULL,
     -- When a process with this group was last present.
     present_at    {bigint}  NOT NULL
