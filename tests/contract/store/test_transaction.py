@@ -48,6 +48,18 @@ async def test_statements_take_turns_when_a_body_starts_several_at_once(opened: 
         assert len(rows) == 21
 
 
+async def test_writes_that_a_body_starts_together_are_all_committed(opened: Opener) -> None:
+    async with opened() as store:
+        async with store.transaction() as tx:
+            assert await tx.fetch_one("account.get", id="0") is None
+            await asyncio.gather(
+                tx.fetch_all("entry.notes"),
+                *(tx.write("account.add", id=f"{n}", balance=n) for n in range(20)),
+            )
+        rows = await store.read(lambda tx: tx.fetch_all("account.all"))
+        assert len(rows) == 20
+
+
 async def hold_briefly(store: Store) -> None:
     """Makes the first write of another transaction wait, on SQLite."""
     async with store.transaction() as tx:

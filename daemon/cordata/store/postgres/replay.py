@@ -108,7 +108,8 @@ class ReplayedTx(UnitTx):
 
     async def defer(self, call: Call) -> None:
         """As in UnitTx; the first one is sent at once, since the locks begin with it."""
-        self.deferred.append(call)
+        async with self._one_at_a_time:
+            self.deferred.append(call)
         if not self._held.began:
             await self.ask(Request((), "count"))
 
@@ -154,7 +155,10 @@ class ReplayedTx(UnitTx):
             return rows
 
         rows: list[Row] = await self._read(unit)
-        self._reads.append((call, rows))
+        if self._held.began:  # by a statement beside this one
+            rows = await self.ask(request)
+        else:
+            self._reads.append((call, rows))
         return rows
 
     async def _begin_for(self, calls: Sequence[Call]) -> None:

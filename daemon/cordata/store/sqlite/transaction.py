@@ -96,8 +96,9 @@ class TransactionTx(Tx):
             raise self.failed
         if self._writing is None and self._access.queries.by_name[name].reads and not lock:
             rows: list[Row] = await self._access.read(lambda tx: tx.fetch_all(name, **params))
-            self._reads.append((name, params, rows))
-            return rows
+            if self._writing is None:  # else a statement beside this one has begun
+                self._reads.append((name, params, rows))
+                return rows
         return await (await self._for_writing()).fetch_all(name, **params)
 
     async def leave(self, *, commit: bool) -> None:
