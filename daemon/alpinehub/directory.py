@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TypeVar
@@ -62,7 +63,7 @@ class Directory:
             if self._reading is None:
                 await self._read()
             elif error := await asyncio.shield(self._reading):
-                raise error
+                raise copy(error)  # a raised error object keeps its traceback
         return self._snapshot
 
     async def _read(self) -> None:

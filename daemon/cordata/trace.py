@@ -159,9 +159,12 @@ def begin_request(id_: str, traceparent: str) -> None:
 
 
 def begin_message(headers: Mapping[str, str], event_id: str, *attempt: object) -> None:
-    """An attempt at an event begins; `attempt` names it, for example by group and number."""
-    root = headers.get("request_id") or event_id
-    _work.set((headers.get(HEADER, ""), root, (event_id, *attempt)))
+    """An attempt at an event begins; `attempt` names it, for example by group and number.
+
+    A header may be any JSON value, whatever its type says.
+    """
+    root = str(headers.get("request_id") or event_id)
+    _work.set((str(headers.get(HEADER, "")), root, (event_id, *attempt)))
 
 
 def begin_call(request_id: str, traceparent: str, call_id: str) -> None:

@@ -116,7 +116,7 @@ class AttemptAt:
         self._number = number
 
     def __enter__(self) -> None:
-        self._token = request_id.set(self._headers.get("request_id", ""))
+        self._token = request_id.set(str(self._headers.get("request_id", "")))
         trace.begin_message(self._headers, self._event_id, self._name, self._number)
 
     def __exit__(self, *error: object) -> None:

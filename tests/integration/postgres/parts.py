@@ -236,10 +236,9 @@ class Wire:
             mute, is_open = asyncio.Event(), self._open
             try:
                 async with asyncio.TaskGroup() as group:
-                    ways = [
-                        group.create_task(self._forward(reader, to_server, self.look, mute, is_open)),
-                        group.create_task(self._forward(there, writer, None, mute, is_open)),
-                    ]
+                    there_to = self._forward(there, writer, None, mute, is_open)
+                    here_to = self._forward(reader, to_server, self.look, mute, is_open)
+                    ways = [group.create_task(here_to), group.create_task(there_to)]
                     await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
                     for way in ways:
                         way.cancel()

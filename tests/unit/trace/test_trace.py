@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,13 @@ def given_request(traceparent: str, id_: str = REQUEST) -> tuple[trace.Trace, st
             return found, trace.carried(request_id.get())
     finally:
         trace.end()
+
+
+def test_header_of_another_type_is_taken_as_its_text() -> None:
+    headers: dict[str, Any] = {"request_id": 5, "traceparent": {}}
+    trace.begin_message(headers, "e" * 32, "shop.pack", 1)
+    assert trace.current_trace() is not None
+    trace.end()
 
 
 @pytest.mark.parametrize(
