@@ -288,7 +288,7 @@ async def test_event_is_a_dead_letter_when_its_handler_commits_twice(
         async with running(store, state, local) as service:
             await until(lambda: _dead(store, "t.twice", 1))
             await until(lambda: current(store, "t.twice"))
-            assert (service.handled_count, service.given_up_count) == (1, 1)
+        assert (service.handled_count, service.given_up_count) == (1, 1)
         (letter,), _ = await Subscriptions(store).dead_events("t.twice")
         assert (letter.version, letter.attempts) == (1, 1)
         assert await handled(store) == [("account-1", 1), ("account-1", 2)]
