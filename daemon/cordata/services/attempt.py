@@ -28,7 +28,7 @@ from cordata.errors import AlreadySeen, ClaimLost, StoreUnavailable
 from cordata.log import error_places, error_summary, fields, logger
 from cordata.metrics.process import Outcomes
 from cordata.registry import Handler
-from cordata.services.handler_call import AttemptAt, call_attempt
+from cordata.services.handler_call import EventAttempt
 
 log = logger("cordata.engine")
 
@@ -101,20 +101,20 @@ class Attempts:
             _in_order=message.order_key is not None,
             _before=[(one.event_id, one.claim, one.attempt) for one in before],
         )
-        with AttemptAt(event.headers, event.id, message.group, message.attempt):
-            error = await call_attempt(
-                message.group,
+        with EventAttempt(
+            event.headers,
+            event.id,
+            source=event.type,
+            name=message.group,
+            number=message.attempt,
+        ) as attempt:
+            error = await attempt.call(
                 handler.function,
                 event,
                 ctx,
                 guard=guard,
                 timeout_s=handler.timeout_s,
                 is_cancelled=self._is_cancelled,
-                attributes={
-                    "messaging.destination.name": message.type,
-                    "messaging.message.id": message.event_id,
-                    "cordata.attempt": message.attempt,
-                },
             )
             return self._outcome_of(handler, message, ctx, error)
 

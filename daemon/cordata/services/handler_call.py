@@ -2,7 +2,7 @@
 
 `call` runs the function in a new task. `call_here` runs it in the caller's task, which is several
 times faster for a handler that never waits; a Sentinel then shows whether the handler or the
-caller was cancelled. `call_attempt` is one attempt at an event, within `AttemptAt`.
+caller was cancelled. `EventAttempt` is one attempt at an event.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, Self
 
 from cordata import clock, trace
 from cordata.core.commit_guard import CommitGuard
@@ -101,63 +101,71 @@ async def call_here(
     return limit.error_of(error)
 
 
-class AttemptAt:
-    """Within the block, log lines and spans are those of attempt `number` of `name` at an event.
+class EventAttempt:
+    """An attempt of a consumer group or subscription at an event.
 
-    A generator in its place would take 1 of the 15 us that a message takes.
+    Within its block, log lines and spans are those of the attempt; `call` calls the handler. (It is
+    no generator: that would take 1 of the 15 us that a message takes.)
     """
 
-    __slots__ = ("_event_id", "_headers", "_name", "_number", "_token")
+    __slots__ = ("_event_id", "_headers", "_name", "_number", "_source", "_token")
 
-    def __init__(self, headers: Mapping[str, str], event_id: str, name: str, number: int) -> None:
+    def __init__(
+        self, headers: Mapping[str, str], event_id: str, *, source: str, name: str, number: int
+    ) -> None:
+        """`source`: the event's type or category. `name`: the group or subscription."""
         self._headers = headers
         self._event_id = event_id
+        self._source = source
         self._name = name
         self._number = number
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._token = request_id.set(str(self._headers.get("request_id", "")))
         trace.begin_message(self._headers, self._event_id, self._name, self._number)
+        return self
 
     def __exit__(self, *error: object) -> None:
         request_id.reset(self._token)
         trace.end()
 
+    async def call(
+        self,
+        handler: Callable[..., Awaitable[None]],
+        *args: object,
+        guard: CommitGuard,
+        timeout_s: float,
+        is_cancelled: Callable[[], bool],
+    ) -> BaseException | None:
+        """`call_here`, then export a span.
 
-async def call_attempt(
-    name: str,
-    handler: Callable[..., Awaitable[None]],
-    *args: object,
-    guard: CommitGuard,
-    timeout_s: float,
-    is_cancelled: Callable[[], bool],
-    attributes: Mapping[str, str | int],
-) -> BaseException | None:
-    """`call_here`, then export a span with these `attributes`.
-
-    Once it returns, the outcome cannot change: a commit that a task of the handler has begun has
-    ended, and no other can begin.
-    """
-    exporter = trace.exporter
-    begun_us = 0 if exporter is None else clock.now_us()
-    error = await call_here(name, handler, *args, timeout_s=timeout_s, is_cancelled=is_cancelled)
-    ended = asyncio.Event()
-    if not guard.end(ended.set):
-        await ended.wait()  # the store's timeouts limit it
-    if exporter is not None and (span := trace.current_trace()) is not None:
-        exporter.export(
-            span,
-            name,
-            kind="consumer",
-            begun_us=begun_us,
-            attributes={
-                "messaging.system": "cordata",
-                **attributes,
-                "cordata.request_id": request_id.get(),
-            },
-            error="" if error is None else type(error).__name__,
+        Once it returns, the outcome cannot change: a commit that a task of the handler has begun
+        has ended, and no other can begin.
+        """
+        exporter = trace.exporter
+        begun_us = 0 if exporter is None else clock.now_us()
+        error = await call_here(
+            self._name, handler, *args, timeout_s=timeout_s, is_cancelled=is_cancelled
         )
-    return error
+        ended = asyncio.Event()
+        if not guard.end(ended.set):
+            await ended.wait()  # the store's timeouts limit it
+        if exporter is not None and (span := trace.current_trace()) is not None:
+            exporter.export(
+                span,
+                self._name,
+                kind="consumer",
+                begun_us=begun_us,
+                attributes={
+                    "messaging.system": "cordata",
+                    "messaging.destination.name": self._source,
+                    "messaging.message.id": self._event_id,
+                    "cordata.attempt": self._number,
+                    "cordata.request_id": request_id.get(),
+                },
+                error="" if error is None else type(error).__name__,
+            )
+        return error
 
 
 async def _forget_cancellation(

@@ -34,7 +34,7 @@ from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.eventstore.record import stored
 from cordata.log import error_summary, fields, frames, logger
 from cordata.metrics.process import Outcomes
-from cordata.services.handler_call import AttemptAt, call_attempt
+from cordata.services.handler_call import EventAttempt
 from cordata.services.loop import WakeEvent
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
 from cordata.store import Row
@@ -168,15 +168,21 @@ class PartitionRunner:
                 self._shared.crashed.counted(self.claim, crashed)
             return
         one = self.subscription
-        with AttemptAt(event.headers, f"{one.category}:{position}", one.name, event.attempt):
-            await self._handle(event)
+        with EventAttempt(
+            event.headers,
+            f"{one.category}:{position}",
+            source=one.category,
+            name=one.name,
+            number=event.attempt,
+        ) as attempt:
+            await self._handle(event, attempt)
 
-    async def _handle(self, event: StoredEvent) -> None:
+    async def _handle(self, event: StoredEvent, attempt: EventAttempt) -> None:
         position = event.position
         slot = self._shared.running.begin(self.claim, position, event.attempt)
         begun = clock.monotonic()
         try:
-            error, committed = await self._call(event)
+            error, committed = await self._call(event, attempt)
         except asyncio.CancelledError:
             # Otherwise the process dies, perhaps because of this event: the record stays.
             if self.stopping or not self._is_cancelled():
@@ -240,7 +246,9 @@ class PartitionRunner:
         """Whether the partition's task is cancelled; if not, the handler has cancelled itself."""
         return self._task is None or self._task.cancelling() > 0
 
-    async def _call(self, event: StoredEvent) -> tuple[BaseException | None, bool]:
+    async def _call(
+        self, event: StoredEvent, attempt: EventAttempt
+    ) -> tuple[BaseException | None, bool]:
         """Call the handler. Returns its error, and whether effect and position are committed.
 
         Raises only CancelledError, when the partition's task is cancelled.
@@ -254,19 +262,13 @@ class PartitionRunner:
             _claim=self.claim,
             _guard=guard,
         )
-        error = await call_attempt(
-            one.name,
+        error = await attempt.call(
             one.function,
             event,
             ctx,
             guard=guard,
             timeout_s=one.timeout_s,
             is_cancelled=self._is_cancelled,
-            attributes={
-                "messaging.destination.name": one.category,
-                "messaging.message.id": f"{one.category}:{event.position}",
-                "cordata.attempt": event.attempt,
-            },
         )
         if isinstance(error, AlreadySeen) and not ctx.committed:
             return None, True
