@@ -39,8 +39,9 @@ class Group(NamedTuple):
 class Registered(NamedTuple):
     """The result of `register`, for `catch_up`."""
 
-    #: Groups that may lack events of transactions older than `xid`: name -> `registered_at`.
-    lacking: Mapping[str, int] = MappingProxyType({})
+    #: Groups that may lack events of transactions older than `xid`: name -> the events' positions are
+    #: after the first number, and the second is the `registered_at` of the group.
+    lacking: Mapping[str, tuple[int, int]] = MappingProxyType({})
     #: The transaction that registered them; "": the store has one writer at a time.
     xid: str = ""
 
@@ -71,7 +72,7 @@ async def register(store: Store, groups: Collection[Group]) -> Registered:
                 changed.append((group, before["type"]))
         names = json.dumps([group.name for group in groups])
         rows = await tx.fetch_all("queue.lacking", groups=names)
-        lacking = {row["group"]: row["registered_at"] for row in rows}
+        lacking = {row["group"]: (row["lacks_after"], row["registered_at"]) for row in rows}
         return Registered(lacking, last["xid"]), changed
 
     if not groups:
@@ -100,8 +101,8 @@ async def catch_up(store: Store, registered: Registered) -> int:
 
     async def unit(tx: Tx) -> int:
         count = 0
-        for group, at in sorted(registered.lacking.items()):
-            count += await tx.execute("queue.catch_up", group=group, now_us=tx.now_us)
+        for group, (after, at) in sorted(registered.lacking.items()):
+            count += await tx.execute("queue.catch_up", group=group, after=after, now_us=tx.now_us)
             await tx.write("queue.caught_up", group=group, registered_at=at)
         if count:
             tx.notify(CLAIMABLE_TOPIC)
