@@ -148,7 +148,7 @@ class App:
         key: bool = False,
         batch: bool = False,
     ) -> Callable[[HandlerFunction], HandlerFunction]:
-        """Handle each event of a type in exactly one worker.
+        """Handle each event of a type in one worker at a time, at least once.
 
         A handler that raises, or takes longer than `timeout_s` seconds, is called again after a
         growing delay, at most `retries` times. After the last attempt, or at once after a

@@ -195,7 +195,7 @@ def test_no_event_is_lost_when_redis_is_stopped_or_emptied(with_redis: Fleet, ha
     # What is accepted stands in PostgreSQL: nobody is refused for the want of Redis.
     assert [load.failed for load in loads] == [{}, {}]
     found = primary.journal("-u", "primary", since=cursor)
-    said = [re.match(r"republished (\d+) events", entry["MESSAGE"]) for entry in found]
+    said = [re.match(r"republished (\d+) messages", entry["MESSAGE"]) for entry in found]
     again = sum(int(match[1]) for match in said if match)
     print("published again:", again)
     assert (again > 0) == (harm in ("empty", "lose_data"))

@@ -191,7 +191,7 @@ class Attempts:
             message.event_id,
             error_summary(error),
             error_places(error),
-            "; it is in the dead letter" if verdict is Verdict.DEAD else "",
+            "; it is a dead letter now" if verdict is Verdict.DEAD else "",
             extra=extra,
         )
 

@@ -38,7 +38,7 @@ async def loaded(state: Path, url: str) -> AsyncIterator[Load]:
 
 def lost(log: pytest.LogCaptureFixture) -> int:
     """How many messages the primary published again."""
-    found = [r.args for r in log.records if r.msg.startswith("republished %d events")]
+    found = [r.args for r in log.records if r.msg.startswith("republished %d messages")]
     return sum(args[0] for args in found if isinstance(args, tuple))  # type: ignore[misc]
 
 

@@ -138,7 +138,7 @@ async def test_entries_that_nobody_missed_come_when_all_groups_have_gone_past_th
             assert same(events(messages), [ids[0], *ids[2:]])
             await parts.settle(messages)
         await parts.reconciler.run_once()
-        assert "republished 2 events of thing.done that Redis lost" in caplog.text
+        assert "republished 2 messages of thing.done that Redis lost" in caplog.text
         (line,) = (one for one in caplog.records if "that Redis lost" in one.message)
         assert line.__dict__["MESSAGE_ID"] == BROKER_DATA_LOST
         assert events(await parts.claim("a")) == events(await parts.claim("b")) == [ids[1]]

@@ -30,7 +30,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
             assert ask(running, "/await.forgotten/x") == 200
         assert ask(running, "/loop.blocked/x") == 200
         assert ask(running, "/loop.blocked/x") == 200
-        running.until_logged("mistaken.forget: attempt 2 of 2 .* it is in the dead letter", 2)
+        running.until_logged("mistaken.forget: attempt 2 of 2 .* it is a dead letter now", 2)
         assert ask(running, "/block/this") == 200
         running.until_logged("request GET /block/this blocked the event loop: ")
         running.until_logged("mistaken.hog blocked the event loop")

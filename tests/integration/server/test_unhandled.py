@@ -59,7 +59,7 @@ def test_log_has_no_message_of_a_request_or_a_handler_that_raises(tmp_path: Path
             assert ask(running, f"/handler/{kind}") == 200
         running.until_logged(r"500 Broken at careless\.py:\d+")
         running.until_logged(r"500 ExceptionGroup at careless\.py:\d+ after the response had begun")
-        running.until_logged("it is in the dead letter", len(careless.RAISING))
+        running.until_logged("it is a dead letter now", len(careless.RAISING))
         running.until_logged("caused by tests.integration.server.careless.Broken")
         running.until_logged("while handling tests.integration.server.careless.Broken")
         running.until_logged("2 of 2 in the group: KeyError")

@@ -17,8 +17,8 @@ So this module only has to detect a loss early, and to keep streams short:
          │       ^    open_gate: new epoch in Redis, then run id,        │  ^
          │       │    epoch and `recheck_to` in the store                │  │ any failure: Redis or
          └───────┘                                                       │  │ the store unavailable,
-        close_finished, then trim, drop_groups, relieve_the_dead         │  │ the primary replaced:
-                                                                         └──┘ the next pass starts
+        close_finished, then trim, drop_groups,                          │  │ the primary replaced:
+        move_entries_of_the_dead                                         └──┘ the next pass starts
                                                                               again
     RECOVERING, in this order; each step may be repeated:
       make_groups      each missing group, at the start of its stream
@@ -32,7 +32,7 @@ So this module only has to detect a loss early, and to keep streams short:
       close_finished   rows of `redis_sent` that every group has acknowledged are closed
       trim             those entries are removed from their streams
       drop_groups      removes groups that the store does not have, or has with another type
-      relieve_the_dead pending entries of a process that is gone move to the store
+      move_entries_of_the_dead   pending entries of a process that is gone move to the store
 
 What may fail, and what happens then:
     Redis loses data while RECOVERING        find_loss sees it in the next pass: no epoch, no group,
@@ -249,7 +249,7 @@ class Reconciler:
                 progress()
                 if count := await self._close([(type, entry, id) for entry, id in rows]):
                     log.warning(
-                        "republished %d events of %s that Redis lost", count, type, extra=_DATA_LOST
+                        "republished %d messages of %s that Redis lost", count, type, extra=_DATA_LOST
                     )
                 if len(rows) < _PAGE:
                     break
@@ -369,7 +369,7 @@ class Reconciler:
         if state.is_known:
             took_s = clock.monotonic() - begun
             if count:
-                text = "republished %d events that Redis lost, in %.1f s"
+                text = "republished %d messages that Redis lost, in %.1f s"
                 log.warning(text, count, took_s, extra=_DATA_LOST)
             else:
                 log.warning("Redis lost no event (%.1f s)", took_s, extra=_DATA_LOST)
