@@ -14,8 +14,8 @@ from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command
 from cordata.config.sections import BrokerConfig, EngineConfig
 from cordata.context import Context
 from cordata.errors import ConfigError, CordataError, PermanentError, StoreUnavailable, is_transient
-from cordata.metrics.process import ProcessMetrics
-from cordata.metrics.series import WAITING_UNITS
+from cordata.metrics.process import ProcessMetrics, outcomes_by
+from cordata.metrics.series import CALLS, WAITING_UNITS
 from cordata.pool.client.lazy_client import LazyClient
 from cordata.registry import Handler
 from cordata.store import Chain, Queries, Store, check_url, dialect_of, missing_file, open_store
@@ -165,7 +165,7 @@ def make_lazy_client(config: Config, app: App, metrics: ProcessMetrics | None = 
         from cordata.pool.client.client import Client
 
         options, pools = command_options(app), pools_of(config)
-        counted = metrics.calls(app.commands) if metrics is not None else None
+        counted = outcomes_by("command", app.commands, CALLS, metrics)
         return Client(pool_directory(config), pools=pools, options=options, metrics=counted)
 
     return LazyClient(make)

@@ -153,7 +153,7 @@ async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, 
     """
     from cordata.command_context import become_owner
     from cordata.context_factory import open_context, read_vault, store_password
-    from cordata.metrics.series import call_series, job_series, store_series
+    from cordata.metrics.series import context_series, job_series
     from cordata.wiring.role import alerting, metrics_of
 
     current = asyncio.current_task()
@@ -162,9 +162,10 @@ async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, 
     vault, password = read_vault(loaded.config), store_password(loaded.config)
     with alerting(loaded.config, _role(names), ends_soon=True):
         become_owner(loaded.config.paths.state)
-        app, counted = loaded.app, [*store_series(), *job_series(dict.fromkeys(names))]
-        counted += call_series(app.commands)
-        metrics = metrics_of(loaded.config, f"job@{'+'.join(dict.fromkeys(names))}", counted)
+        app, different = loaded.app, list(dict.fromkeys(names))
+        counted = context_series(app.commands)
+        counted += [series for name in different for series in job_series(name)]
+        metrics = metrics_of(loaded.config, f"job@{'+'.join(different)}", counted)
         async with open_context(
             loaded.config, app, vault=vault, password=password, metrics=metrics
         ) as ctx:

@@ -6,15 +6,15 @@ import os
 import resource
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from cordata import clock
 from cordata.log import logger
 from cordata.metrics import series as names
-from cordata.metrics.file import Counter, Gauge, Histogram, MetricsFile, Series
-from cordata.metrics.series import SHORT
+from cordata.metrics.file import Gauge, MetricsFile, Series
+from cordata.metrics.series import SHORT, Operation
 
 log = logger("cordata.metrics")
 
@@ -50,36 +50,27 @@ class HttpMetrics:
 
 
 class Outcomes:
-    """Attempts at something: how they ended, and how long they took."""
+    """The counters of one operation: how it ended, and how long it took."""
 
-    __slots__ = ("_counters", "_seconds")
+    __slots__ = ("_counts", "_observe", "_observe_run")
 
-    def __init__(self, counters: dict[str, Counter], seconds: Histogram) -> None:
-        self._counters, self._seconds = counters, seconds
+    def __init__(self, file: MetricsFile, operation: Operation, labels: Mapping[str, str]) -> None:
+        self._counts = {
+            one: file.counter(operation.counts.series(**labels, outcome=one)).add
+            for one in operation.outcomes
+        }
+        times = [file.histogram(family.series(**labels)).observe for family in operation.times]
+        self._observe, self._observe_run = times[0], times[-1]
 
-    def count(self, outcome: str, seconds: float) -> None:
-        """Count one."""
-        self._counters[outcome].add()
-        self._seconds.observe(seconds)
-
-
-class CallMetrics:
-    """The calls of one command."""
-
-    __slots__ = ("_counters", "_run", "_wait")
-
-    def __init__(self, counters: dict[str, Counter], wait: Histogram, run: Histogram) -> None:
-        self._counters, self._wait, self._run = counters, wait, run
-
-    def ran(self, outcome: str, wait_s: float, run_s: float) -> None:
-        """Count a call that a child has answered."""
-        self._counters[outcome].add()
-        self._wait.observe(wait_s)
-        self._run.observe(run_s)
-
-    def failed(self) -> None:
-        """Count a call that no child has answered."""
-        self._counters["error"].add()
+    def count(self, outcome: str, seconds: float | None = None, run_s: float | None = None) -> None:
+        """Count one. `seconds`: how long it took; of a call, how long it waited, and `run_s` how
+        long it ran. None: it was not timed.
+        """
+        self._counts[outcome]()
+        if seconds is not None:
+            self._observe(seconds)
+        if run_s is not None:
+            self._observe_run(run_s)
 
 
 class ProcessMetrics:
@@ -126,35 +117,16 @@ class ProcessMetrics:
         """For the store: a function that takes the seconds of a commit."""
         return self._file.histogram(names.COMMIT_SECONDS.series()).observe
 
-    def handler(self, group: str) -> Outcomes:
-        """For the handler of a consumer group."""
-        family = names.HANDLER_ATTEMPTS
-        counters = self._counters(
-            {outcome: family.series(group=group, outcome=outcome) for outcome in names.ATTEMPTS}
-        )
-        return Outcomes(counters, self._file.histogram(names.HANDLER_SECONDS.series(group=group)))
-
-    def calls(self, commands: Iterable[str]) -> dict[str, CallMetrics]:
-        """For the client of the pool, by command."""
-        return {command: self._call(command) for command in commands}
-
-    def mail(self) -> Outcomes:
-        """For the service that sends mail."""
-        family = names.MAIL_ATTEMPTS
-        counters = self._counters({one: family.series(outcome=one) for one in names.MAILS})
-        return Outcomes(counters, self._file.histogram(names.MAIL_SECONDS.series()))
+    def outcomes(self, operation: Operation, **labels: str) -> Outcomes:
+        """For the part of the process that does this."""
+        return Outcomes(self._file, operation, labels)
 
     def job(self, job: str) -> Callable[[str, float], None]:
         """For a job: a function that takes outcome and seconds of a run."""
-        runs = Outcomes(
-            self._counters(
-                {one: names.JOB_RUNS.series(job_name=job, outcome=one) for one in names.RUNS}
-            ),
-            self._file.histogram(names.JOB_SECONDS.series(job_name=job)),
-        )
+        runs = self.outcomes(names.JOBS, job_name=job)
         ended = {
             one: self._file.gauge(names.JOB_ENDED.series(job_name=job, outcome=one))
-            for one in names.RUNS
+            for one in names.JOBS.outcomes
         }
 
         def count(outcome: str, seconds: float) -> None:
@@ -163,17 +135,14 @@ class ProcessMetrics:
 
         return count
 
-    def _call(self, command: str) -> CallMetrics:
-        family = names.POOL_CALLS
-        counters = self._counters(
-            {one: family.series(command=command, outcome=one) for one in names.CALLS}
-        )
-        wait = self._file.histogram(names.POOL_WAIT_SECONDS.series(command=command))
-        run = self._file.histogram(names.POOL_RUN_SECONDS.series(command=command))
-        return CallMetrics(counters, wait, run)
 
-    def _counters(self, series: dict[str, Series]) -> dict[str, Counter]:
-        return {key: self._file.counter(one) for key, one in series.items()}
+def outcomes_by(
+    label: str, values: Iterable[str], operation: Operation, metrics: ProcessMetrics | None
+) -> dict[str, Outcomes]:
+    """The counters of an operation for each value of its label; none if nothing is counted."""
+    if metrics is None:
+        return {}
+    return {value: metrics.outcomes(operation, **{label: value}) for value in values}
 
 
 def _max_fds() -> float:

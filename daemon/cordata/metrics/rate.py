@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from cordata.metrics.file import Reading, Series
-from cordata.metrics.series import HANDLER_ATTEMPTS, IN_FLIGHT, REQUEST_SECONDS, REQUESTS, SHORT
+from cordata.metrics.series import HANDLERS, IN_FLIGHT, REQUEST_SECONDS, REQUESTS, SHORT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def handled_per_s(readings: Iterable[Reading]) -> dict[str, float]:
     for one in readings:
         for series in one.values if one.alive and one.before is not None else ():
             labels = dict(series.labels)
-            if series.name == HANDLER_ATTEMPTS.name and labels["outcome"] == "done":
+            if series.name == HANDLERS.counts.name and labels["outcome"] == "done":
                 rate = _grown(one, series)[0] / max(one.span_s, 0.001)
                 rates[labels["group"]] = rates.get(labels["group"], 0.0) + rate
     return rates

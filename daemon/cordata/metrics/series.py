@@ -15,12 +15,6 @@ LONG = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 #: Label values of requests; other methods are "other".
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "other")
 CODES = ("2xx", "3xx", "4xx", "5xx")
-#: How an attempt at a message ended; "given_back": it is not counted as an attempt.
-ATTEMPTS = ("done", "retry", "dead", "defer", "given_back")
-#: How a call ended: "failed": the command raised; "error": it did not run to its end.
-CALLS = ("done", "failed", "error")
-MAILS = ("sent", "failed", "later")
-RUNS = ("done", "failed")
 
 
 class Family(Struct, frozen=True):
@@ -36,6 +30,25 @@ class Family(Struct, frozen=True):
     def series(self, **labels: str) -> Series:
         """The series with these labels."""
         return Series(self.name, self.kind, tuple(labels.items()), self.bounds)
+
+
+class Operation(Struct, frozen=True):
+    """What a process does many times: it is counted by its outcome, and timed."""
+
+    counts: Family
+    outcomes: tuple[str, ...]
+    #: How long it took; of a call, how long it waited, and how long it ran.
+    times: tuple[Family, ...]
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """All of its families."""
+        return self.counts, *self.times
+
+    def series(self, **labels: str) -> list[Series]:
+        """All series of the operation with these labels."""
+        counts = [self.counts.series(**labels, outcome=one) for one in self.outcomes]
+        return [*counts, *(family.series(**labels) for family in self.times)]
 
 
 REQUESTS = Family(
@@ -71,17 +84,23 @@ WAITING_UNITS = Family(
     "Units of work that wait for their commit, as of the last 2 s.",
     of_now=True,
 )
-HANDLER_ATTEMPTS = Family(
-    "cordata_handler_attempts",
-    "counter",
-    "Attempts at messages by consumer group and outcome: done, retry, dead (letter), defer (the"
-    " store was unavailable), given_back (it is not counted as an attempt).",
-)
-HANDLER_SECONDS = Family(
-    "cordata_handler_duration_seconds",
-    "histogram",
-    "Time of an attempt at a message, by consumer group.",
-    SHORT,
+#: Attempts at messages, and at events of a subscription.
+HANDLERS = Operation(
+    Family(
+        "cordata_handler_attempts",
+        "counter",
+        "Attempts at messages by consumer group and outcome: done, retry, dead (letter), defer (the"
+        " store was unavailable), given_back (it is not counted as an attempt).",
+    ),
+    ("done", "retry", "dead", "defer", "given_back"),
+    (
+        Family(
+            "cordata_handler_duration_seconds",
+            "histogram",
+            "Time of an attempt at a message, by consumer group.",
+            SHORT,
+        ),
+    ),
 )
 REDIS_UP = Family(
     "cordata_redis_up",
@@ -89,20 +108,25 @@ REDIS_UP = Family(
     "1: events go by Redis, as of the last 2 s; 0: they wait, since it is away or takes none.",
     of_now=True,
 )
-POOL_CALLS = Family(
-    "cordata_pool_calls",
-    "counter",
-    "Calls of commands by outcome: done, failed (the command raised), error (deadline, crash,"
-    " queue full, ...).",
-)
-POOL_WAIT_SECONDS = Family(
-    "cordata_pool_wait_seconds",
-    "histogram",
-    "Time of a call outside of its command: in the queue and on the way.",
-    SHORT,
-)
-POOL_RUN_SECONDS = Family(
-    "cordata_pool_run_seconds", "histogram", "Time that a command ran in its child.", SHORT
+CALLS = Operation(
+    Family(
+        "cordata_pool_calls",
+        "counter",
+        "Calls of commands by outcome: done, failed (the command raised), error (deadline, crash,"
+        " queue full, ...).",
+    ),
+    ("done", "failed", "error"),
+    (
+        Family(
+            "cordata_pool_wait_seconds",
+            "histogram",
+            "Time of a call outside of its command: in the queue and on the way.",
+            SHORT,
+        ),
+        Family(
+            "cordata_pool_run_seconds", "histogram", "Time that a command ran in its child.", SHORT
+        ),
+    ),
 )
 POOL_CHILDREN = Family(
     "cordata_pool_children", "gauge", "Child processes that a worker keeps.", of_now=True
@@ -113,19 +137,27 @@ POOL_CHILDREN_READY = Family(
     "Child processes that take calls, as of the last 2 s.",
     of_now=True,
 )
-MAIL_ATTEMPTS = Family(
-    "cordata_mail_attempts",
-    "counter",
-    "Attempts to send a mail by outcome: sent, failed (given up), later (it is tried again).",
+MAILS = Operation(
+    Family(
+        "cordata_mail_attempts",
+        "counter",
+        "Attempts to send a mail by outcome: sent, failed (given up), later (it is tried again).",
+    ),
+    ("sent", "failed", "later"),
+    (
+        Family(
+            "cordata_mail_attempt_duration_seconds",
+            "histogram",
+            "Time of an attempt to send a mail.",
+            LONG,
+        ),
+    ),
 )
-MAIL_SECONDS = Family(
-    "cordata_mail_attempt_duration_seconds",
-    "histogram",
-    "Time of an attempt to send a mail.",
-    LONG,
+JOBS = Operation(
+    Family("cordata_job_runs", "counter", "Runs of jobs by outcome: done, failed."),
+    ("done", "failed"),
+    (Family("cordata_job_duration_seconds", "histogram", "Time of a run of a job.", LONG),),
 )
-JOB_RUNS = Family("cordata_job_runs", "counter", "Runs of jobs by outcome: done, failed.")
-JOB_SECONDS = Family("cordata_job_duration_seconds", "histogram", "Time of a run of a job.", LONG)
 JOB_ENDED = Family(
     "cordata_job_last_run_timestamp_seconds",
     "gauge",
@@ -147,10 +179,9 @@ MAX_FDS = Family("cordata_process_max_fds", "gauge", "Limit of open file descrip
 
 FAMILIES = (
     *(REQUESTS, REQUEST_SECONDS, IN_FLIGHT, CONNECTIONS),
-    *(COMMIT_SECONDS, WAITING_UNITS, HANDLER_ATTEMPTS, HANDLER_SECONDS),
-    REDIS_UP,
-    *(POOL_CALLS, POOL_WAIT_SECONDS, POOL_RUN_SECONDS, POOL_CHILDREN, POOL_CHILDREN_READY),
-    *(MAIL_ATTEMPTS, MAIL_SECONDS, JOB_RUNS, JOB_SECONDS, JOB_ENDED),
+    *(COMMIT_SECONDS, WAITING_UNITS, *HANDLERS.families, REDIS_UP),
+    *(*CALLS.families, POOL_CHILDREN, POOL_CHILDREN_READY),
+    *(*MAILS.families, *JOBS.families, JOB_ENDED),
     *(CPU_SECONDS, RESIDENT_BYTES, VIRTUAL_BYTES, OPEN_FDS, MAX_FDS),
 )
 
@@ -167,54 +198,13 @@ def process_series() -> list[Series]:
     return [family.series() for family in families]
 
 
-def store_series() -> list[Series]:
-    """What a process with a store counts."""
-    return [COMMIT_SECONDS.series(), WAITING_UNITS.series()]
+def context_series(commands: Iterable[str]) -> list[Series]:
+    """What a process with a Context counts: commits, and its calls of these commands."""
+    calls = [series for command in commands for series in CALLS.series(command=command)]
+    return [COMMIT_SECONDS.series(), WAITING_UNITS.series(), *calls]
 
 
-def handler_series(groups: Iterable[str]) -> list[Series]:
-    """What a process that handles events counts."""
-    return [
-        series
-        for group in groups
-        for series in (
-            *(HANDLER_ATTEMPTS.series(group=group, outcome=outcome) for outcome in ATTEMPTS),
-            HANDLER_SECONDS.series(group=group),
-        )
-    ]
-
-
-def call_series(commands: Iterable[str]) -> list[Series]:
-    """What a process that may call these commands counts."""
-    return [
-        series
-        for command in commands
-        for series in (
-            *(POOL_CALLS.series(command=command, outcome=outcome) for outcome in CALLS),
-            POOL_WAIT_SECONDS.series(command=command),
-            POOL_RUN_SECONDS.series(command=command),
-        )
-    ]
-
-
-def children_series() -> list[Series]:
-    """What a worker with children of the pool counts."""
-    return [POOL_CHILDREN.series(), POOL_CHILDREN_READY.series()]
-
-
-def mail_series() -> list[Series]:
-    """What the process that sends mail counts."""
-    return [*(MAIL_ATTEMPTS.series(outcome=outcome) for outcome in MAILS), MAIL_SECONDS.series()]
-
-
-def job_series(jobs: Iterable[str]) -> list[Series]:
-    """What a process that runs these jobs counts."""
-    return [
-        series
-        for job in jobs
-        for series in (
-            *(JOB_RUNS.series(job_name=job, outcome=outcome) for outcome in RUNS),
-            *(JOB_ENDED.series(job_name=job, outcome=outcome) for outcome in RUNS),
-            JOB_SECONDS.series(job_name=job),
-        )
-    ]
+def job_series(job: str) -> list[Series]:
+    """What a process that runs a job counts."""
+    ended = [JOB_ENDED.series(job_name=job, outcome=outcome) for outcome in JOBS.outcomes]
+    return [*JOBS.series(job_name=job), *ended]

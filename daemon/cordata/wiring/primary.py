@@ -8,7 +8,7 @@ from cordata import exit_codes
 from cordata.config import Config
 from cordata.context import runtime_store
 from cordata.context_factory import broker_passwords, smtp_login
-from cordata.metrics.series import call_series, mail_series, store_series
+from cordata.metrics.series import MAILS, context_series
 from cordata.runner import Layer, Runner, Service
 from cordata.services.unavailable import open_context_with_retry
 from cordata.systemd import Notifier
@@ -35,7 +35,7 @@ async def run_primary(role: Role) -> int:
 
     config, app = role.config, role.app
     cut_off_s = cut_off_of(config.primary.stop_timeout_s)
-    counted = [*store_series(), *call_series(app.commands), *mail_series()]
+    counted = [*context_series(app.commands), *MAILS.series()]
     metrics = metrics_of(config, "primary", counted)
     with Notifier() as notifier, alerting(config, "primary") as alerts:
         async with open_context_with_retry(config, app, notifier, metrics=metrics) as ctx:
@@ -55,7 +55,7 @@ async def run_primary(role: Role) -> int:
                 leadership,
                 config.mail,
                 login=smtp_login(config),
-                metrics=metrics.mail() if metrics is not None else None,
+                metrics=metrics.outcomes(MAILS) if metrics is not None else None,
             )
             primary = PrimaryService(
                 *(ctx, app, lease, leadership, groups_of(config.broker, app.handlers)),

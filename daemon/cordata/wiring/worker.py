@@ -19,18 +19,16 @@ from cordata.context_factory import broker_passwords, command_options, metrics_d
 from cordata.errors import ConfigError
 from cordata.log import fields, logger
 from cordata.metrics.file import Series
-from cordata.metrics.process import ProcessMetrics
+from cordata.metrics.process import ProcessMetrics, outcomes_by
 from cordata.metrics.series import (
     CONNECTIONS,
+    HANDLERS,
     IN_FLIGHT,
     POOL_CHILDREN,
     POOL_CHILDREN_READY,
     REDIS_UP,
-    call_series,
-    children_series,
-    handler_series,
+    context_series,
     http_series,
-    store_series,
 )
 from cordata.registry import Mount
 from cordata.runner import Layer, Runner, Service
@@ -163,17 +161,18 @@ async def run_without_config(config: Config, instance: str, error: ConfigError) 
 def _series(role: Role) -> list[Series]:
     """What this worker counts."""
     app, services = role.app, role.config.worker_of(role.instance).services
-    series = [*store_series(), *call_series(app.commands)]
+    series = context_series(app.commands)
     if "http" in services:
         series += http_series()
     if "engine" in services:
         from cordata.broker.factory import is_store
 
-        series += handler_series([*(one.group for one in app.handlers), *app.subscriptions])
+        for group in (*(one.group for one in app.handlers), *app.subscriptions):
+            series += HANDLERS.series(group=group)
         if not is_store(role.config.broker):
             series.append(REDIS_UP.series())
     if "pool" in services and app.commands:
-        series += children_series()
+        series += [POOL_CHILDREN.series(), POOL_CHILDREN_READY.series()]
     return series
 
 
@@ -338,7 +337,7 @@ def _add_engine(
         owner=process.id,
         retry_at_once=role.test_mode,
         cut_off_s=_cut_off_s(role),
-        metrics={one.group: metrics.handler(one.group) for one in handlers} if metrics else {},
+        metrics=outcomes_by("group", (one.group for one in handlers), HANDLERS, metrics),
     )
     expected = {one.type for one in handlers} | role.app.published
     intake += [consumer, UnhandledTypeService(ctx.store, expected)]
@@ -371,7 +370,7 @@ def _subscriptions(
         role.config.engine,
         retry_at_once=role.test_mode,
         cut_off_s=_cut_off_s(role),
-        metrics={one: metrics.handler(one) for one in role.app.subscriptions} if metrics else {},
+        metrics=outcomes_by("group", role.app.subscriptions, HANDLERS, metrics),
     )
 
 

@@ -23,7 +23,7 @@ from cordata.metrics.file import (
     remove_old,
 )
 from cordata.metrics.process import open_metrics
-from cordata.metrics.series import WAITING_UNITS, store_series
+from cordata.metrics.series import WAITING_UNITS
 
 REQUESTS = Series("requests", "counter", (("code", "2xx"),))
 DEPTH = Series("depth", "gauge")
@@ -160,7 +160,7 @@ def test_file_is_skipped_and_replaced_when_it_was_cut_off(tmp_path: Path, floats
 
 def test_process_goes_on_and_is_counted_when_no_descriptor_is_free(tmp_path: Path) -> None:
     """Its files in /proc cannot be opened then; the event loop that ticks must not fail."""
-    metrics = open_metrics(tmp_path, "worker@0", list(store_series()))
+    metrics = open_metrics(tmp_path, "worker@0", [WAITING_UNITS.series()])
     assert metrics is not None
     metrics.watch(WAITING_UNITS.series(), lambda: 7.0)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -12,7 +12,7 @@ from tests.integration.mail.test_mail import config_of, send
 
 from cordata.metrics.file import read_all
 from cordata.metrics.process import open_metrics
-from cordata.metrics.series import MAIL_ATTEMPTS, MAIL_SECONDS, MAILS, mail_series
+from cordata.metrics.series import MAILS
 from cordata.services.leadership import Leadership
 from cordata.services.mail import MailService
 
@@ -20,10 +20,10 @@ __all__ = ["state"]
 
 
 async def test_attempts_to_send_mail_are_counted_by_outcome(state: Path) -> None:
-    metrics = open_metrics(state / "metrics", "primary", mail_series())
+    metrics = open_metrics(state / "metrics", "primary", MAILS.series())
     assert metrics is not None
     async with opened(state) as store, smtp_server(Mailbox(data=["451 later", "554 no"])) as box:
-        service = MailService(Leadership(), config_of(box), metrics=metrics.mail())
+        service = MailService(Leadership(), config_of(box), metrics=metrics.outcomes(MAILS))
         await send(store, count=3)
         stop = asyncio.Event()
 
@@ -33,6 +33,10 @@ async def test_attempts_to_send_mail_are_counted_by_outcome(state: Path) -> None
 
         await until(are_sent)
     (found,) = read_all(state / "metrics")
-    counts = {one: found.values[MAIL_ATTEMPTS.series(outcome=one)] for one in MAILS}
-    assert counts == {"sent": (2.0,), "failed": (1.0,), "later": (1.0,)}
-    assert sum(found.values[MAIL_SECONDS.series()][:-1]) == 4
+    *counts, times = (found.values[one] for one in MAILS.series())
+    assert dict(zip(MAILS.outcomes, counts, strict=True)) == {
+        "sent": (2.0,),
+        "failed": (1.0,),
+        "later": (1.0,),
+    }
+    assert sum(times[:-1]) == 4

@@ -6,7 +6,7 @@ import pytest
 
 from cordata.metrics.file import Reading, Series
 from cordata.metrics.rate import handled_per_s, http_rate, quantile
-from cordata.metrics.series import HANDLER_ATTEMPTS, SHORT, http_series
+from cordata.metrics.series import HANDLERS, SHORT, http_series
 
 Values = dict[Series, tuple[float, ...]]
 
@@ -58,8 +58,8 @@ def test_rate_counts_what_came_since_the_sample() -> None:
 
 
 def test_handled_messages_are_those_of_all_processes() -> None:
-    done = HANDLER_ATTEMPTS.series(group="a", outcome="done")
-    retry = HANDLER_ATTEMPTS.series(group="a", outcome="retry")
+    done = HANDLERS.counts.series(group="a", outcome="done")
+    retry = HANDLERS.counts.series(group="a", outcome="retry")
     one = reading({done: (70.0,), retry: (9.0,)}, {done: (20.0,), retry: (0.0,)})
     assert handled_per_s([one, reading({done: (10.0,)}, {done: (0.0,)})]) == {"a": 6.0}
 

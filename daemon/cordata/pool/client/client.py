@@ -27,7 +27,7 @@ from cordata.errors import (
     PoolUnavailable,
     ProtocolError,
 )
-from cordata.metrics.process import CallMetrics
+from cordata.metrics.process import Outcomes
 from cordata.pool.client.call import Call, CallOptions, CallRunner, Stream
 from cordata.pool.client.dispatcher import Dispatcher
 from cordata.pool.client.session_api import Globals, Sessions, may_repeat
@@ -76,7 +76,7 @@ class Client:
         timeout: float | None = None,
         pools: Mapping[str, PoolConfig] | None = None,
         options: Mapping[str, CommandOptions] | None = None,
-        metrics: Mapping[str, CallMetrics] | None = None,
+        metrics: Mapping[str, Outcomes] | None = None,
     ) -> None:
         self._path = Path(path or DEFAULT_PATH)
         self._pools = dict(pools or {})

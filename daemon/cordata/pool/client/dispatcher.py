@@ -38,7 +38,7 @@ from cordata.errors import (
     is_transient,
 )
 from cordata.log import fields, logger
-from cordata.metrics.process import CallMetrics
+from cordata.metrics.process import Outcomes
 from cordata.pool.client.breaker import CircuitBreaker
 from cordata.pool.client.call import Call
 from cordata.pool.client.connection import Connection
@@ -78,7 +78,7 @@ class Dispatcher:
         path: Path,
         pools: Mapping[str, PoolConfig],
         declared: Mapping[str, CommandOptions] = MappingProxyType({}),
-        metrics: Mapping[str, CallMetrics] = MappingProxyType({}),
+        metrics: Mapping[str, Outcomes] = MappingProxyType({}),
     ) -> None:
         """`pools`: the configuration of each, "default" first; empty: pools are found by the files
         of their children. `declared`: options of the commands of this process's application.
@@ -408,7 +408,7 @@ class Dispatcher:
     def _count_failure(self, call: Call) -> None:
         """Count a call that fails without the answer of a child."""
         if (metrics := self._metrics.get(call.command)) is not None:
-            metrics.failed()
+            metrics.count("error")
 
     # --- what children say ---
 
@@ -446,7 +446,7 @@ class Dispatcher:
                 run_s = message.run_us / 1e6
                 outcome = "failed" if isinstance(message, protocol.Failure) else "done"
                 wait_s = max(0.0, monotonic() - call.enqueued - run_s)
-                metrics.ran(outcome, wait_s, run_s)
+                metrics.count(outcome, wait_s, run_s)
             if isinstance(message, protocol.Result):
                 call.succeed(message.value)
             elif isinstance(message, protocol.End):
