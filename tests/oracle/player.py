@@ -216,7 +216,7 @@ async def run_command(config: Path, *words: str) -> str:
 
     def invoke() -> str:
         runner = CliRunner()
-        done = runner.invoke(alpinehub, ["--config", str(config), *words])
+        done = runner.invoke(alpinehub, [*words, "--config", str(config)])
         return done.output if done.exception is None else f"{done.output}{done.exception!r}"
 
     return await asyncio.to_thread(invoke)

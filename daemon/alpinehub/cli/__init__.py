@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import click
 
-from alpinehub.cli.session import Group, Hub, take_config, with_hub
+from alpinehub.cli.session import Hub, with_hub
 from cordata import __version__
-from cordata.terminal import run_command
+from cordata.terminal import LazyGroup, run_command
 
 #: name -> line in the list of `alpinehub --help`
 _COMMANDS = {
@@ -28,7 +28,7 @@ _COMMANDS = {
 
 @click.group(
     name="alpinehub",
-    cls=Group,
+    cls=LazyGroup,
     lazy={name: (f"alpinehub.cli.{name}:{name}", line) for name, line in _COMMANDS.items()},
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""A first hotel:
@@ -39,20 +39,12 @@ _COMMANDS = {
   alpinehub source add EDELW website""",
 )
 @click.version_option(__version__, prog_name="alpinehub")
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False),
-    envvar="CORDATA_CONFIG",
-    help="Configuration file.  [default: ./cordata.toml, else /etc/cordata/cordata.toml]",
-)
-@click.pass_context
-def alpinehub(context: click.Context, config: str | None) -> None:
+def alpinehub() -> None:
     """The guest-request hub: hotels, their software and forms, guest requests; and tools to test
     this or another server.
 
     Every change is effective in all workers within two seconds.
     """
-    context.obj = config
 
 
 @alpinehub.command(short_help="Make a demo hotel with an account and sources.")
@@ -67,9 +59,6 @@ def demo(hub: Hub) -> None:
 
     made = hub.run(set_up)
     click.echo("demo hotel made" if made else "the demo hotel exists already")
-
-
-take_config(demo)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from alpinehub import accounts
-from alpinehub.cli.session import Group, Hub, hub_options, read_secret
+from alpinehub.cli.session import Hub, hub_options, read_secret
 from alpinehub.sources import new_secret
-from cordata.terminal import duration, show_list
+from cordata.terminal import LazyGroup, duration, show_list
 
 _from_stdin = click.option(
     "--password-stdin", is_flag=True, help="Read the password from standard input."
@@ -18,7 +18,7 @@ _from_now = click.option(
 
 
 @click.group(
-    cls=Group,
+    cls=LazyGroup,
     lazy={
         "push": (
             "alpinehub.cli.push:push",

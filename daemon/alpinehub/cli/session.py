@@ -16,7 +16,7 @@ from typing import IO, Any, TypeVar
 import click
 
 from cordata import Context, connect
-from cordata.terminal import LazyGroup, as_record, moment
+from cordata.terminal import as_record, moment
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -74,13 +74,18 @@ def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 
 def with_hub(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the command a Hub as its first argument."""
+    """Add the option --config, and give the command a Hub as its first argument."""
 
     @functools.wraps(function)
-    def command(*, json_: bool = False, **given: Any) -> Any:
-        return function(Hub(config=click.get_current_context().obj, json=json_), **given)
+    def command(*, config: str | None, json_: bool = False, **given: Any) -> Any:
+        return function(Hub(config=config, json=json_), **given)
 
-    return command
+    return click.option(
+        "--config",
+        type=click.Path(dir_okay=False),
+        envvar="CORDATA_CONFIG",
+        help="Configuration file.  [default: ./cordata.toml, else /etc/cordata/cordata.toml]",
+    )(command)
 
 
 def hub_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,38 +96,6 @@ def hub_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def as_json(function: F) -> F:
     """Add the option --json."""
     return click.option("--json", "json_", is_flag=True, help="Print JSON.")(function)
-
-
-class Group(LazyGroup):
-    """A group whose commands accept --config after their name, too, as those of `cordata` do."""
-
-    def prepare(self, command: click.Command) -> None:
-        """Add --config to a command, or to all commands of a group."""
-        take_config(command)
-
-
-def _choose_config(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> str | None:
-    if value is not None:
-        context.obj = value
-    return value
-
-
-def take_config(command: click.Command) -> None:
-    """Add --config to a command, or to all commands of a group."""
-    if isinstance(command, click.Group):
-        for one in command.commands.values():
-            take_config(one)
-        return
-    option = click.Option(
-        ["--config"],
-        type=click.Path(dir_okay=False),
-        expose_value=False,
-        callback=_choose_config,
-        help="Configuration file; the same as the option before the command.",
-    )
-    command.params.append(option)
 
 
 def since(context: click.Context, parameter: click.Parameter, value: str | None) -> int:

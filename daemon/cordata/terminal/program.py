@@ -43,12 +43,8 @@ class LazyGroup(click.Group):
         if name in self._lazy and name not in self.commands:
             module, _, attribute = self._lazy[name][0].partition(":")
             command: click.Command = getattr(import_module(module), attribute)
-            self.prepare(command)
             self.add_command(command, name)
         return super().get_command(ctx, name)
-
-    def prepare(self, command: click.Command) -> None:
-        """Called with each command when it is imported; subclasses may change the command."""
 
     def summaries(self) -> dict[str, str]:
         """The line of each command in the list of `--help`."""

@@ -203,7 +203,7 @@ async def test_request_that_is_printed_as_xml_commands_no_terminal(tmp_path: Pat
             f'[paths]\nstate = "{tmp_path}"\nruntime = "{tmp_path / "run"}"\n'
             f'[store]\nurl = "{url_of(tmp_path)}"\n'
         )
-        words = ("--config", str(config), "requests", "show", one, "--xml", "2024-10")
+        words = ("requests", "show", one, "--xml", "2024-10", "--config", str(config))
         shown = await asyncio.to_thread(on_terminal, *words)
         assert "<OTA_ResRetrieveRS" in shown and "äß" in shown
         assert not set(shown) & set("\x1b\x9b\u202e")

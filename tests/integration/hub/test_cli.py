@@ -82,7 +82,6 @@ async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: R
         (("account", "add", "x", "--hotel", "ROZE"), 1, "did you mean ROSE?"),
         (("account", "rotate", "pms", "--password-stdin"), 2, "input contains no password"),
         (("hotel", "frob"), 2, "No such command"),
-        (("--config", "/nonexistent.toml", "hotel", "list"), 78, "nonexistent"),
         (("hotel", "list", "--config", "/nonexistent.toml"), 78, "nonexistent"),
         (("demo", "--config", "/nonexistent.toml"), 78, "nonexistent"),
     ],

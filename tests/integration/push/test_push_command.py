@@ -32,7 +32,7 @@ async def test_target_is_set_listed_and_taken_away(tmp_path: Path) -> None:
     config = configure(tmp_path, private=True)
 
     async def push(*words: str, given: str = "") -> Done:
-        return await command("--config", config, "account", "push", *words, given=given)
+        return await command("account", "push", *words, "--config", config, given=given)
 
     async with open_hub(tmp_path) as hub:
         url = ("--url", "http://127.0.0.1:9/x", "--login", "hub")
@@ -73,7 +73,7 @@ async def test_what_cannot_be_is_told_with_what_can(
     config = configure(tmp_path, private=False)
     async with open_hub(tmp_path):
         login = ("--login", "hub") if words[0] == "set" else ()
-        done = await command("--config", config, "account", "push", *words, *login, given="x\n")
+        done = await command("account", "push", *words, *login, "--config", config, given="x\n")
         assert done.code in (1, 2) and said in done.err
 
 
@@ -96,7 +96,7 @@ async def test_test_shakes_hands_and_brings_nothing(tmp_path: Path) -> None:
     )
     async with open_hub(tmp_path), scripted(lambda asked: http(answer)) as peer:
         words = ("set", "demo", "--url", peer.url, "--login", "hub")
-        await command("--config", config, "account", "push", *words, given=f"{SECRET}\n")
-        done = await command("--config", config, "account", "push", "test", "demo")
+        await command("account", "push", *words, "--config", config, given=f"{SECRET}\n")
+        done = await command("account", "push", "test", "demo", "--config", config)
         assert done.code == 0 and "action_OTA_HotelResNotif_GuestRequests" in done.out
         assert [one.action for one in peer.asked] == ["OTA_Ping:Handshaking"]

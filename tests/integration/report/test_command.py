@@ -14,7 +14,7 @@ from cordata import CordataError
 def report(folder: Path, *arguments: str) -> Result:
     config = folder / "cordata.toml"
     config.write_text(f'[paths]\nstate = "{folder}"\nruntime = "{folder}"\n')
-    command = ["--config", str(config), "report", "--date", "2024-01-02", *arguments]
+    command = ["report", "--config", str(config), "--date", "2024-01-02", *arguments]
     return CliRunner().invoke(alpinehub, command)
 
 

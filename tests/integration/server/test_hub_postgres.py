@@ -51,7 +51,7 @@ class Hub:
     def command(self, *words: str) -> str:
         """Run `alpinehub ...`; what it said."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}
-        argv = ["--config", str(self.config), *words]
+        argv = [*words, "--config", str(self.config)]
         done = fork_server.run("alpinehub", argv, environment=environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
