@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,7 +27,6 @@ class Page:
     address: str
     token: str
     cookie: str = ""
-    form_token: str = ""
     #: Of the last answer.
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,9 +56,6 @@ class Page:
         status, _ = self.ask("/login", "POST", urlencode({"token": self.token}), origin=self.url)
         assert (status, self.headers["location"]) == (303, "/")
         self.cookie = self.headers["set-cookie"].partition(";")[0]
-        found = re.search(r'name="form_token" value="(\w+)"', self.browse("/")[1])
-        assert found is not None
-        self.form_token = found[1]
 
     def browse(self, path: str) -> tuple[int, str]:
         """With the session."""

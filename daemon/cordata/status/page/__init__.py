@@ -1,6 +1,6 @@
 """The status page: what `cordata status` prints, live in a browser, with three actions.
 
-access   the token, sessions, and tokens against forged forms
+access   the token, and sessions
 view     snapshot and lists -> the parts of the page; templates -> HTML
 app      the ASGI application: which page, who may see it, actions, the stream of changes
 

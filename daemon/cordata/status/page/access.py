@@ -1,8 +1,7 @@
 """Who may see the page: whoever knows the token, by a header or by a session.
 
 A session is a cookie `END.RANDOM.MAC` whose key follows from the token: all workers know it,
-nothing is stored, and a new token ends all sessions. A form has a second MAC of the same cookie, so
-that another site can forge none.
+nothing is stored, and a new token ends all sessions.
 """
 
 from __future__ import annotations
@@ -52,27 +51,16 @@ class Access:
         """The value of a cookie."""
         end = round(clock.now().timestamp()) + SESSION_S
         session = f"{end}.{secrets.token_hex(16)}"
-        return f"{session}.{self._mac('session', session)}"
+        return f"{session}.{self._mac(session)}"
 
     def is_session(self, cookie: str) -> bool:
         """Whether this is a cookie of `new_session` that has not ended."""
         session, _, mac = cookie.rpartition(".")
-        if not self._is_mac(mac, "session", session):
+        given = mac.encode("utf-8", "surrogatepass")
+        if not hmac.compare_digest(given, self._mac(session).encode()):
             return False
         return clock.now().timestamp() < int(session.partition(".")[0])
 
-    def form_token(self, cookie: str) -> str:
-        """What a form of this session has to send."""
-        return self._mac("form", cookie)
-
-    def is_form_token(self, given: str, cookie: str) -> bool:
-        """Whether a form is one of this session."""
-        return self._is_mac(given, "form", cookie)
-
-    def _is_mac(self, given: str, purpose: str, text: str) -> bool:
-        made = self._mac(purpose, text).encode()
-        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), made)
-
-    def _mac(self, purpose: str, text: str) -> str:
-        data = f"{purpose}:{text}".encode("utf-8", "surrogatepass")
+    def _mac(self, session: str) -> str:
+        data = session.encode("utf-8", "surrogatepass")
         return hmac.digest(self._key, data, "sha256").hex()

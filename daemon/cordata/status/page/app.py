@@ -7,11 +7,9 @@ hub, and a worker of another application should not have to import it for this p
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -114,7 +112,9 @@ class Request:
 
     @property
     def is_from_here(self) -> bool:
-        """Whether the page itself sent this form. Every browser sends Origin with a POST."""
+        """Whether the page itself sent this form: every browser sends with a POST the scheme, host
+        and port of the page that it comes from.
+        """
         origin, host = self.headers.get("origin", ""), self.headers.get("host", "-")
         return bool(urlsplit(origin).netloc == host)
 
@@ -194,7 +194,7 @@ class StatusPage:
             case "trace":
                 return await self._trace(request)
             case "configuration":
-                return self._configuration(request)
+                return self._configuration()
         raise Refused(404, "there is no such page")
 
     # Who may
@@ -222,8 +222,7 @@ class StatusPage:
     async def _overview(self, request: Request) -> Response:
         done = _DONE.get(request.query("done"), "")
         view = await self._collector.latest(fresh=bool(done))
-        parts = render_parts(view, self._form(request))
-        return _page("overview", self._form(request), view=view, parts=parts, done=done)
+        return _page("overview", view=view, parts=render_parts(view), done=done)
 
     async def _trace(self, request: Request) -> Response:
         id_ = request.query("id").strip()
@@ -240,19 +239,16 @@ class StatusPage:
             except CordataError as error:
                 wrong = f"The store did not answer: {error.code}."
         steps = [{**row, "at": moment(row["at"])} for row in as_rows(found.steps)]
-        return _page("trace", self._form(request), id=id_, found=found, steps=steps, wrong=wrong)
+        return _page("trace", id=id_, found=found, steps=steps, wrong=wrong)
 
-    def _configuration(self, request: Request) -> Response:
+    def _configuration(self) -> Response:
         config, document = self._loaded.config, self._loaded.document
         names = Credentials(config.paths.credentials).names()
         shown = [
             (line, bool(line) and line[0] not in "#[" and not line.endswith("# default"))
             for line in lines(config, document, names)
         ]
-        return _page("configuration", self._form(request), lines=shown)
-
-    def _form(self, request: Request) -> str:
-        return self._access.form_token(request.cookie)
+        return _page("configuration", lines=shown)
 
     # Live
 
@@ -276,7 +272,7 @@ class StatusPage:
         sent: dict[str, str] = {}
         text = "retry: 2000\n\n"
         while not ended.is_set() and self._may(request):
-            parts = render_parts(await self._collector.latest(), self._form(request))
+            parts = render_parts(await self._collector.latest())
             changed = {id_: html for id_, html in parts.items() if sent.get(id_) != html}
             sent = parts
             # A comment shows a proxy, and us, that the other side is there.
@@ -292,12 +288,10 @@ class StatusPage:
         form = await request.form()
         if name == "login":
             return self._log_in(request, form)
-        is_program = self._has_token(request)
-        if not is_program:
+        if not self._has_token(request):
             if not self._access.is_session(request.cookie):
                 return Response(status=303, headers={"location": "/login"})
-            is_ours = self._access.is_form_token(form.get("form_token", ""), request.cookie)
-            if not (is_ours and request.is_from_here):
+            if not request.is_from_here:
                 log.warning("status page: refused a forged form from %s", request.client)
                 raise Refused(403, "this form was not sent by the page: reload it")
         if name == "logout":
@@ -360,22 +354,11 @@ async def _start(send: Send, status: int, content_type: str, more: Mapping[str, 
     await send({"type": "http.response.start", "status": status, "headers": encoded})
 
 
-def _page(name: str, form_token: str = "", *, status: int = 200, **given: Any) -> Response:
-    given |= {"versions": _versions(), "form_token": form_token, "part_ids": PARTS}
-    return Response(status=status, body=environment().get_template(f"{name}.html.j2").render(given))
-
-
-@cache
-def _read(name: str) -> bytes:
-    return (Path(__file__).parent / "static" / name).read_bytes()
-
-
-@cache
-def _versions() -> dict[str, str]:
-    """Address of each static file; it changes with the content."""
-    return {name: f"/{name}?{hashlib.sha256(_read(name)).hexdigest()[:12]}" for name in _STATIC}
+def _page(name: str, *, status: int = 200, **given: Any) -> Response:
+    template = environment().get_template(f"{name}.html.j2")
+    return Response(status=status, body=template.render(part_ids=PARTS, **given))
 
 
 def _static(name: str) -> Response:
-    kept = {"cache-control": "public, max-age=31536000, immutable"}
-    return Response(body=_read(name), content_type=f"{_STATIC[name]}; charset=utf-8", headers=kept)
+    body = (Path(__file__).parent / "static" / name).read_bytes()
+    return Response(body=body, content_type=f"{_STATIC[name]}; charset=utf-8")

@@ -144,7 +144,7 @@ async def _lists(tx: Tx) -> dict[str, Sequence[Row]]:
     return {"alerts": await tx.fetch_all("alert.list", limit=_LIST), "mails": [*failed, *waiting]}
 
 
-def render_parts(view: View, form_token: str) -> dict[str, str]:
+def render_parts(view: View) -> dict[str, str]:
     """The HTML of each part by its id; "": it has nothing to show."""
     templates = environment()
     made = {
@@ -153,7 +153,7 @@ def render_parts(view: View, form_token: str) -> dict[str, str]:
     }
     section = templates.get_template("section.html.j2")
     for part, one in _sections(view).items():
-        made[part] = section.render(part=part, section=one, form_token=form_token)
+        made[part] = section.render(part=part, section=one)
     return {part: made.get(part, "").strip() for part in PARTS}
 
 
