@@ -175,25 +175,14 @@ def _show(value: object) -> None:
 
 def _may_work_later(error: CordataError) -> bool:
     from cordata.errors import (
-        CommandPoisoned,
+        ChildCrashed,
         DeadlineExceeded,
-        PoolClosed,
-        PoolRestarted,
-        PoolSaturated,
-        PoolUnavailable,
-        PreferredWorkerBusy,
-        QueueTimeout,
+        PoolTransient,
+        SessionQuotaExceeded,
     )
 
     if isinstance(error, DeadlineExceeded):
         return not error.ran
-    return isinstance(
-        error,
-        CommandPoisoned
-        | PoolClosed
-        | PoolRestarted
-        | PoolSaturated
-        | PoolUnavailable
-        | PreferredWorkerBusy
-        | QueueTimeout,
-    )
+    # The command ran, and would most likely end in the same way.
+    ran = isinstance(error, ChildCrashed | SessionQuotaExceeded)
+    return isinstance(error, PoolTransient) and not ran
