@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
-from cordata.cli.operator import CommandResult, Operator, confirm, operator_options
+from cordata.cli.operator import Operator, confirm, operator_options
 from cordata.cli.options import Choice, choosing, paging, yes_option
-from cordata.terminal import Counter, show_page, show_records
+from cordata.terminal import show_page, show_records
 
 if TYPE_CHECKING:
     from cordata.broker.inspection import DeadLetter, Page
@@ -114,8 +114,12 @@ def replay(operator: Operator, choice: Choice) -> int:
     Correct the cause of the failure first. Other groups of the event are not affected, the history
     stays, and effects that the group has committed are not repeated.
     """
+    from cordata.broker.inspection import DeadLetters
+
     choice.check(_CHOICE)
-    return _settle(operator, "replay", "returned to their groups", choice)
+    return operator.act_on(
+        "returned to their groups", choice, lambda ctx: DeadLetters(ctx.store).replay
+    )
 
 
 @dlq.command(
@@ -134,23 +138,8 @@ Ctrl-C.""",
 @operator_options
 def drop(operator: Operator, choice: Choice, yes: bool) -> int:
     """Delete dead letters: their group never handles these events."""
+    from cordata.broker.inspection import DeadLetters
 
     choice.check(_CHOICE)
     confirm("Delete these dead letters permanently?", yes=yes)
-    return _settle(operator, "drop", "dropped", choice)
-
-
-def _settle(operator: Operator, verb: Literal["replay", "drop"], what: str, choice: Choice) -> int:
-    from cordata.broker.inspection import DeadLetters, Filter
-
-    async def act(ctx: Context, counter: Counter) -> CommandResult:
-        letters = DeadLetters(ctx.store)
-        settle = letters.drop if verb == "drop" else letters.replay
-        if choice.event_ids:
-            count, missing = await counter.each(
-                choice.event_ids, lambda one: settle(Filter(event_id=one, group=choice.group))
-            )
-            return CommandResult(count=count, missing=missing)
-        return CommandResult(count=await settle(choice.filter(ctx.now_us()), progress=counter))
-
-    return operator.carry_out(what, act)
+    return operator.act_on("dropped", choice, lambda ctx: DeadLetters(ctx.store).drop)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cordata import exit_codes
-from cordata.cli.options import config_option, traceback_option
+from cordata.cli.options import Choice, config_option, traceback_option
 from cordata.terminal import Counter, Interrupted, show_json
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cordata.context import Context
 
 T = TypeVar("T")
+#: Does something to all that matches a Filter; `progress=`: a Counter. Returns how many.
+Action = Callable[..., Awaitable[int]]
 
 state_dir_option = click.option(
     "--state-dir",
@@ -113,6 +115,25 @@ class Operator:
             text = "stopped by Ctrl-C: these are done, the rest is unchanged"
             click.echo(f"{text}; the same command continues", err=True)
         return exit_codes.INTERRUPTED if interrupted else 1 if done.missing else 0
+
+    def act_on(self, what: str, choice: Choice, act: Callable[[Context], Action]) -> int:
+        """`carry_out` the action that `act` returns: on each event that was named, or on all that
+        the options choose. Imports the broker.
+        """
+        from cordata.broker.inspection import Filter
+
+        async def chosen(ctx: Context, counter: Counter) -> CommandResult:
+            action = act(ctx)
+            if choice.event_ids:
+                count, missing = await counter.each(
+                    choice.event_ids,
+                    lambda one: action(Filter(event_id=one, group=choice.group)),
+                )
+                return CommandResult(count=count, missing=missing)
+            wanted = choice.filter(ctx.now_us())
+            return CommandResult(count=await action(wanted, progress=counter))
+
+        return self.carry_out(what, chosen)
 
     def print_result(self, record: Mapping[str, object], sentence: str) -> None:
         """Print what was done: `sentence`, or with --json `record`."""

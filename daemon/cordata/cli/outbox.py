@@ -102,20 +102,10 @@ def retry(operator: Operator, choice: Choice) -> int:
 
     Dead letters do not wait: use `cordata dlq replay` for them.
     """
-    from cordata.broker.inspection import Filter, Outbox
+    from cordata.broker.inspection import Outbox
 
     choice.check("--type, --group, --since, --before or --all")
-
-    async def act(ctx: Context, counter: Counter) -> CommandResult:
-        box = Outbox(ctx.store)
-        if choice.event_ids:
-            count, missing = await counter.each(
-                choice.event_ids, lambda one: box.retry(Filter(event_id=one))
-            )
-            return CommandResult(count=count, missing=missing)
-        return CommandResult(count=await box.retry(choice.filter(ctx.now_us()), progress=counter))
-
-    return operator.carry_out("due now", act)
+    return operator.act_on("due now", choice, lambda ctx: Outbox(ctx.store).retry)
 
 
 @outbox.command(
