@@ -30,11 +30,13 @@ def prepared(directory: Path) -> Path:
     return write_config(directory, text, app="tests.integration.cli.mending:app")
 
 
-def published(config: Path, count: int) -> list[str]:
+def published(config: Path, count: int, *, delay_s: float = 0.0) -> list[str]:
     async def main() -> list[str]:
         async with connect(app, config) as ctx:
             return [
-                await ctx.run(lambda tx: tx.publish("order.made", {"guest": SECRET}))
+                await ctx.run(
+                    lambda tx: tx.publish("order.made", {"guest": SECRET}, delay_s=delay_s)
+                )
                 for _ in range(count)
             ]
 
@@ -124,6 +126,22 @@ def test_replay_has_one_group_do_it_again_when_it_is_told_to(state: Path) -> Non
             unknown.returncode == 1 and "hint: there are: shop.pack, shop.thank" in unknown.stderr
         )
         assert cordata("outbox", "replay", "none", "--config", str(config)).returncode == 1
+
+
+def test_retry_of_one_group_leaves_the_others_waiting(state: Path) -> None:
+    config = prepared(state)
+    assert cordata("migrate", "--config", str(config)).returncode == 0
+    known_groups(config)
+    named, other = published(config, 2, delay_s=3600)
+    # An event that is named, then all of the group.
+    for words, event_id in (([named], named), ([], other)):
+        done = told(config, "outbox", "retry", *words, "--group", "shop.pack")
+        assert done == {"count": 1, "missing": []}
+        groups = told(config, "outbox", "show", event_id)["groups"]
+        assert {group["group"]: group["state"] for group in groups} == {
+            "shop.pack": "ready",
+            "shop.thank": "scheduled",
+        }
 
 
 def test_group_is_listed_and_removed(state: Path) -> None:

@@ -76,7 +76,8 @@ class Outbox:
         return WholeOutboxEvent(**asdict(entry), **dict(row), groups=states)
 
     async def retry(self, wanted: Filter, *, progress: Progress | None = None) -> int:
-        """Make messages due now that wait for a retry, or were published for later.
+        """Make messages due now that wait for a retry, or were published for later: of all groups,
+        or of `wanted.group`.
 
         Wakes the workers. Returns how many messages.
         """
@@ -84,8 +85,8 @@ class Outbox:
         async def make_due(event_ids: Sequence[str]) -> int:
             async def unit(tx: Tx) -> int:
                 tx.notify(CLAIMABLE_TOPIC)
-                ids = json.dumps(event_ids)
-                return await tx.execute("inspection.make_due", event_ids=ids, now_us=tx.now_us)
+                those = {"event_ids": json.dumps(event_ids), "group": wanted.group}
+                return await tx.execute("inspection.make_due", **those, now_us=tx.now_us)
 
             return await self._store.run(unit)
 

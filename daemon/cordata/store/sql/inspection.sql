@@ -88,9 +88,10 @@ WHERE e.id IN :event_ids[text] AND g.type = e.type AND g.broker = 'redis' AND g.
 ORDER BY 1, 2;
 
 -- name: inspection.make_due
--- Scheduled messages.
+-- Messages that wait, of all groups or of :group.
 UPDATE message SET state = 'ready', next_at = :now_us
-WHERE event_id IN :event_ids[text] AND state IN ('ready', 'scheduled') AND next_at > :now_us;
+WHERE event_id IN :event_ids[text] AND state IN ('ready', 'scheduled') AND next_at > :now_us
+    AND (CAST(:group AS text) IS NULL OR "group" = :group);
 
 -- name: inspection.wanted
 -- Number of messages of these events for all their groups, or for :group.
