@@ -25,7 +25,7 @@ from cordata.cli.options import (
 )
 from cordata.core.number import parse_number
 from cordata.errors import ConfigError, CordataError
-from cordata.terminal import Counter, show_page, show_record
+from cordata.terminal import Counter, printable, show_page, show_record
 
 if TYPE_CHECKING:
     from cordata.config import Config
@@ -116,7 +116,7 @@ def show(operator: Operator, number: int) -> int:
     text = str(record.pop("text"))
     show_record(record | {"text": text} if operator.json else record, json_=operator.json)
     if not operator.json:
-        click.echo(f"\n{text}")
+        click.echo("\n" + "\n".join(map(printable, text.splitlines())))
     return 0
 
 

@@ -17,6 +17,8 @@ from cordata import App, Tx, connect
 
 GUEST = "eva@example.org"
 SECRET = "Room 7 is yours"
+#: What a form may hold: it would rename the window of a terminal.
+CONTROLS = "\x1b]0;renamed\x07"
 
 
 def config_of(directory: Path, port: int, more: str = "") -> Path:
@@ -32,7 +34,7 @@ def config_of(directory: Path, port: int, more: str = "") -> Path:
 def write_mails(config: Path, *recipients: str) -> None:
     async def unit(tx: Tx) -> None:
         for to in recipients:
-            await tx.send_mail(to=[to], subject="Hello", text=SECRET)
+            await tx.send_mail(to=[to], subject="Hello", text=f"{SECRET}\n{CONTROLS}")
 
     async def main() -> None:
         async with connect(App("mails"), config) as ctx:
@@ -74,7 +76,7 @@ def test_refused_mail_is_listed_shown_and_sent_after_a_retry(state: Path) -> Non
         (failed,) = told(config, "mail", "list", "--state", "failed")["items"]
         assert failed["last_error"] == "1 of the recipients refused: 550"
         shown = cordata("mail", "show", str(failed["id"]), "--config", str(config)).stdout
-        assert GUEST in shown and SECRET in shown
+        assert GUEST in shown and f"\n{SECRET}\n\\x1b]0;renamed\\x07\n" in shown
         listed = cordata("mail", "list", "--config", str(config)).stdout
         assert GUEST not in listed and "Hello" not in listed
         done = cordata("mail", "retry", str(failed["id"]), "--config", str(config))
@@ -152,4 +154,5 @@ def test_json_of_one_mail_is_complete(tmp_path: Path) -> None:
     shown = cordata("mail", "show", "1", "--json", "--config", str(config))
     record = json.loads(shown.stdout)
     assert (record["to"], record["remaining"]) == ([GUEST], [GUEST])
-    assert (record["subject"], record["text"], record["has_html"]) == ("Hello", SECRET, False)
+    assert (record["subject"], record["has_html"]) == ("Hello", False)
+    assert record["text"] == f"{SECRET}\n{CONTROLS}"
