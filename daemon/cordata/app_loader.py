@@ -39,7 +39,8 @@ def load(config: str | Path | None = None, app: str | None = None) -> Loaded:
         # One run reports every problem of the file.
         problems = dict.fromkeys((*error.problems, *_problems(document)))
         source = None if app else document.source("app", "import")
-        named = f"{source} names the application; " if source in document.drop_ins else ""
+        is_drop_in = source not in (None, document.path)
+        named = f"{source} names the application; " if is_drop_in else ""
         raise ConfigError(*problems, hint=f"{named}{error.hint or ''}" or None) from error
     complete = build(document, loaded.settings_classes)
     return Loaded(config=replace(complete, app=section), app=loaded, document=document)

@@ -39,12 +39,11 @@ class Document:
 
     #: None: there is no file, everything has its default.
     path: Path | None
-    #: The drop-ins' keys and, over them, the file's own.
+    #: The keys of all files together.
     tables: Mapping[str, Any] = field(default_factory=dict)
-    #: The drop-ins in effect, by file; each overrides those before it.
-    drop_ins: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)
-    #: The keys of the file alone, if there are drop-ins.
-    own: Mapping[str, Any] = field(default_factory=dict)
+    #: The keys of each file: of the drop-ins in effect, then of the file itself. Each overrides
+    #: those before it.
+    files: Mapping[Path, Mapping[str, Any]] = field(default_factory=dict)
 
     def table(self, section: str) -> object:
         """The value at `[section]` or `[section.NAME]`; an empty table if there is none."""
@@ -53,9 +52,7 @@ class Document:
 
     def source(self, section: str, key: str) -> Path | None:
         """The file that a key was read from; for key "", the file that has the section."""
-        if _has(self.own, section, key):
-            return self.path
-        found = [path for path, tables in self.drop_ins.items() if _has(tables, section, key)]
+        found = [path for path, tables in self.files.items() if _has(tables, section, key)]
         return found[-1] if found else self.path
 
 
@@ -164,22 +161,21 @@ def open_document(path: Path | None, app: str | None = None) -> Document:
         return Document(path=None)
     own = _parse(path)
     found = {file: _parse(file) for file in drop_in_files(path)}
-    if not found:
-        return Document(path=path, tables=own)
     named = {file: name for file, one in found.items() if (name := _app_of(one)) is not None}
     chosen = app or _app_of(own)
     if chosen is None and len(set(named.values())) > 1:
         texts = (f"{file} names the application {name}" for file, name in named.items())
         raise ConfigError(*texts, hint=f"write the `import` of one of them below [app] in {path}")
-    counting = {
+    files = {
         file: one
         for file, one in found.items()
         if chosen is None or named.get(file, chosen) == chosen
     }
+    files[path] = own
     tables: Mapping[str, Any] = {}
-    for one in (*counting.values(), own):
+    for one in files.values():
         tables = _merged(tables, one)
-    return Document(path=path, tables=tables, drop_ins=counting, own=own)
+    return Document(path=path, tables=tables, files=files)
 
 
 def _parse(path: Path) -> dict[str, Any]:

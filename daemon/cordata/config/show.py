@@ -44,7 +44,7 @@ _MASK = "********"
 def lines(config: Config, document: Document, credentials: Sequence[str]) -> Iterator[str]:
     """The lines of a valid TOML file; `credentials` are the names of existing credentials."""
     yield f"# {document.path or 'no file: defaults'}"
-    yield from (f"# {path}" for path in document.drop_ins)
+    yield from (f"# {path}" for path in document.files if path != document.path)
     for declaration in fields(Config):
         section = getattr(config, declaration.name)
         if is_section(type(section)):

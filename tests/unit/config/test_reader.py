@@ -411,13 +411,14 @@ def test_drop_in_sets_what_the_file_does_not(tmp_path: Path) -> None:
     assert choose_app(found, None).import_ == "hub.app:app"
     assert (config.http.max_headers, config.http.max_body_bytes) == (70, 9)
     assert config.pools["a"].max_calls == 3 and config.settings["shop"] == Shop(owner="Eva")
-    assert list(found.drop_ins) == [tmp_path / "conf.d/hub.toml", tmp_path / "conf.d/more.toml"]
+    names = ("conf.d/hub.toml", "conf.d/more.toml", "cordata.toml")
+    assert list(found.files) == [tmp_path / name for name in names]
 
 
 def test_drop_in_of_another_application_does_not_count(tmp_path: Path) -> None:
     path = placed(tmp_path, '[app]\nimport = "own:app"\n', hub=HUB)
     for found in (open_document(path), open_document(placed(tmp_path, "", hub=HUB), "own:app")):
-        assert build(found, {}, {}).http.max_headers == 100 and not found.drop_ins
+        assert build(found, {}, {}).http.max_headers == 100 and list(found.files) == [path]
     same = open_document(placed(tmp_path, '[app]\nimport = "hub.app:app"\n', hub=HUB))
     assert build(same, {"shop": Shop}, {}).http.max_headers == 50
 
@@ -434,7 +435,7 @@ def test_drop_ins_that_name_two_applications_are_refused_unless_the_file_decides
         f"{tmp_path}/conf.d/other.toml names the application other:app",
     )
     path.write_text(other)
-    assert list(open_document(path).drop_ins) == [tmp_path / "conf.d/other.toml"]
+    assert list(open_document(path).files) == [tmp_path / "conf.d/other.toml", path]
 
 
 def test_problem_names_the_file_that_has_the_key(tmp_path: Path) -> None:
