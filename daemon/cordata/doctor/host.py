@@ -119,14 +119,13 @@ class Host:
         limit = _int(worker.get("LimitNOFILE", ""))
         fix = f"`systemctl edit worker@.service`: [Service] LimitNOFILE={2 * most}"
         found: list[Finding | None] = [judge.judge_open_files(limit, most, fix=fix)]
-        workers = [unit for unit in self.units if unit["Id"].startswith("worker@")]
-        wanted = sum(_int(unit.get("LimitNOFILE", "")) for unit in workers)
-        found.append(judge.judge_file_max(_read_int("/proc/sys/fs/file-max"), wanted))
         if (listening := self.unit("http.socket")) is not None:
             backlog = _int(listening.get("Backlog", ""))
             somaxconn = _read_int("/proc/sys/net/core/somaxconn")
             found.append(judge.judge_backlog(backlog, somaxconn))
-        for unit in workers:
+        for unit in self.units:
+            if not unit["Id"].startswith("worker@"):
+                continue
             timeout_s = config.worker_of(unit["Id"][7:-8]).stop_timeout_s
             found.append(judge.judge_stop_timeout(unit, "[worker] stop_timeout_s", timeout_s))
         if (primary := self.unit("primary.service")) is not None:

@@ -132,14 +132,6 @@ def judge_open_files(limit: int, max_connections: int, *, fix: str) -> Finding:
     return ok("limits", f"{limit} open files for a worker")
 
 
-def judge_file_max(file_max: int, wanted: int) -> Finding | None:
-    """`wanted`: what all our processes together may open; None: it is enough."""
-    if file_max >= wanted:
-        return None
-    text = f"fs.file-max is {file_max}; the workers may open {wanted} files"
-    return warning("limits", text, f"sysctl -w fs.file-max={2 * wanted}, and in /etc/sysctl.d")
-
-
 def judge_backlog(backlog: int, somaxconn: int) -> Finding | None:
     """The kernel cuts the backlog of a socket to net.core.somaxconn; None: it is enough."""
     if somaxconn >= backlog:
