@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from cordata.terminal import report, report_bug
 if TYPE_CHECKING:
     from cordata.app_loader import Loaded
     from cordata.context import Context
-    from cordata.metrics.process import ProcessMetrics
+    from cordata.registry import JobTask
     from cordata.services.job import JobResult
 
 _SCHEMA_TRIES, _SCHEMA_PAUSE_S = 300, 0.2
@@ -63,6 +64,7 @@ def job(
     """Run each job NAME: each due (scope, period) once, however often and from wherever called."""
     from cordata.systemd import install_hooks, install_logging, set_level
 
+    names = tuple(dict.fromkeys(names))
     if len(names) > 1 and (scope is not None or period is not None or force):
         raise click.UsageError("--scope, --period and --force are for one job")
     install_logging("debug" if debug else "info", role=_role(names))
@@ -162,17 +164,17 @@ async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, 
     vault, password = read_vault(loaded.config), store_password(loaded.config)
     with alerting(loaded.config, _role(names), ends_soon=True):
         become_owner(loaded.config.paths.state)
-        app, different = loaded.app, list(dict.fromkeys(names))
-        counted = context_series(app.commands)
-        counted += [series for name in different for series in job_series(name)]
-        metrics = metrics_of(loaded.config, f"job@{'+'.join(different)}", counted)
+        app, counted = loaded.app, context_series(loaded.app.commands)
+        counted += [series for name in names for series in job_series(name)]
+        metrics = metrics_of(loaded.config, f"job@{'+'.join(names)}", counted)
         async with open_context(
             loaded.config, app, vault=vault, password=password, metrics=metrics
         ) as ctx:
             await _wait_for_schema(ctx)
-            codes = [
-                await _run_one(ctx, loaded, name, wanted, metrics, debug=debug) for name in names
-            ]
+            codes = []
+            for name in names:
+                count = metrics.job(name) if metrics is not None else None
+                codes.append(await _run_one(ctx, app.jobs[name], wanted, count, debug=debug))
             if metrics is not None:
                 metrics.end()
     return min(codes, key=_WORST.index)
@@ -180,16 +182,29 @@ async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, 
 
 async def _run_one(
     ctx: Context,
-    loaded: Loaded,
-    name: str,
+    task: JobTask,
     wanted: _Wanted,
-    metrics: ProcessMetrics | None,
+    count: Callable[[str, float], None] | None,
     *,
     debug: bool,
 ) -> int:
-    """Run one job. Returns its exit code; an error is reported here, so that the next job runs."""
+    """Run one job, and print what ran. Returns its exit code; an error is reported here, so that
+    the next job runs.
+    """
+    from cordata.services.job import run_job
+
     try:
-        code, said = await _run(ctx, loaded, name, wanted, metrics)
+        result = await run_job(
+            ctx,
+            task,
+            scope=wanted.scope,
+            period=wanted.period,
+            force=wanted.force,
+            count=count,
+        )
+        said = _what_was_done(result, force=wanted.force)
+        if not said:
+            said = await _why_nothing(ctx, task.name, wanted.scope, has_due=task.due is not None)
     except TransientError as error:
         report(error, debug=debug)
         return exit_codes.UNAVAILABLE
@@ -197,25 +212,5 @@ async def _run_one(
         return report(error, debug=debug)
     except Exception as error:  # noqa: BLE001 - the boundary of one job
         return report_bug(error, debug=debug)
-    click.echo(f"{name}: {said}")
-    return code
-
-
-async def _run(
-    ctx: Context, loaded: Loaded, name: str, wanted: _Wanted, metrics: ProcessMetrics | None
-) -> tuple[int, str]:
-    """Run one job. Returns its exit code, and a sentence about what ran."""
-    from cordata.services.job import run_job
-
-    task = loaded.app.jobs[name]
-    result = await run_job(
-        ctx,
-        task,
-        scope=wanted.scope,
-        period=wanted.period,
-        force=wanted.force,
-        count=metrics.job(name) if metrics is not None else None,
-    )
-    said = _what_was_done(result, force=wanted.force)
-    said = said or await _why_nothing(ctx, name, wanted.scope, has_due=task.due is not None)
-    return result.exit_code, said
+    click.echo(f"{task.name}: {said}")
+    return result.exit_code
