@@ -9,7 +9,7 @@ import click
 
 from alpinehub import hotels
 from alpinehub.alpinebits import hotel_data
-from alpinehub.cli.session import Hub, hub_options
+from alpinehub.cli.session import Hub, hub_options, limit_option
 from alpinehub.models import FEATURES
 from alpinehub.settings import HubSettings
 from cordata.terminal import printable, show_list, show_record
@@ -118,10 +118,12 @@ def data(hub: Hub, code: str, what: str) -> None:
   alpinehub hotel messages EDELW --limit 10""",
 )
 @click.argument("code")
-@click.option("--limit", default=50, show_default=True, help="How many, the newest first.")
+@limit_option
 @hub_options
 def messages(hub: Hub, code: str, limit: int) -> None:
-    """List the messages in which hotel software sent hotel data, and how each was answered."""
+    """List the messages in which hotel software sent hotel data, and how each was answered, the
+    newest first.
+    """
     rows = hub.run(lambda ctx: hotel_data.list_messages(ctx.store, code, limit))
     show_list(rows, hotel_data.MESSAGE_COLUMNS, json_=hub.json)
 

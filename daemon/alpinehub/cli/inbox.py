@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from alpinehub.cli.session import OPERATOR, Hub, hub_options, pair
+from alpinehub.cli.session import OPERATOR, Hub, hub_options, limit_option, pair
 from alpinehub.cli.session import since as moment
 from alpinehub.inbox.actions import ReprocessResult
 from alpinehub.inbox.listing import STATES, InboxFilter
@@ -42,9 +42,7 @@ def inbox() -> None:
 @click.option(
     "--since", callback=moment, metavar="TIME", help="Received then or later: 2h, 7d, a date."
 )
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Rows at most."
-)
+@limit_option
 @click.option("--after", type=int, default=0, metavar="ID", help="Continue after this one.")
 @hub_options
 def list_(

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.cli.session import OPERATOR, Hub, hub_options, show_document
+from alpinehub.cli.session import OPERATOR, Hub, hub_options, limit_option, show_document
 from alpinehub.cli.session import since as moment
 from alpinehub.requests import actions, listing
 from alpinehub.requests.listing import RequestFilter
@@ -47,9 +47,7 @@ def requests() -> None:
     "--since", callback=moment, metavar="TIME", help="Created then or later: 2h, 7d, a date."
 )
 @click.option("--until", callback=moment, metavar="TIME", help="Created before then.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Rows at most."
-)
+@limit_option
 @click.option("--after", metavar="ID", help="Continue after this request: the next page.")
 @hub_options
 def list_(

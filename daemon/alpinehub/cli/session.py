@@ -73,19 +73,27 @@ def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return add
 
 
+#: It passes nothing: `run_command` finds it among the arguments.
+debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+_config_option = click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    envvar="CORDATA_CONFIG",
+    help="Configuration file.  [default: ./cordata.toml, else /etc/cordata/cordata.toml]",
+)
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Rows at most."
+)
+
+
 def with_hub(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option --config, and give the command a Hub as its first argument."""
+    """Add --config and --debug, and give the command a Hub as its first argument."""
 
     @functools.wraps(function)
     def command(*, config: str | None, json_: bool = False, **given: Any) -> Any:
         return function(Hub(config=config, json=json_), **given)
 
-    return click.option(
-        "--config",
-        type=click.Path(dir_okay=False),
-        envvar="CORDATA_CONFIG",
-        help="Configuration file.  [default: ./cordata.toml, else /etc/cordata/cordata.toml]",
-    )(command)
+    return add_options(_config_option, debug_option)(command)
 
 
 def hub_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -84,6 +84,7 @@ async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: R
         (("hotel", "frob"), 2, "No such command"),
         (("hotel", "list", "--config", "/nonexistent.toml"), 78, "nonexistent"),
         (("demo", "--config", "/nonexistent.toml"), 78, "nonexistent"),
+        (("hotel", "messages", "ROSE", "--limit", "-1"), 2, "1<=x<=1000"),
     ],
 )
 async def test_command_says_what_to_do_when_it_fails(
@@ -96,6 +97,14 @@ async def test_command_says_what_to_do_when_it_fails(
         finished = await asyncio.to_thread(run, *words)
         assert finished.returncode == code and said in finished.stderr
         assert "Traceback" not in finished.stderr
+
+
+async def test_debug_shows_where_a_command_failed(tmp_path: Path, run: Run) -> None:
+    async with open_hub(tmp_path, seed=False):
+        plain = await asyncio.to_thread(run, "hotel", "disable", "ROZE")
+        shown = await asyncio.to_thread(run, "hotel", "disable", "ROZE", "--debug")
+    assert plain.returncode == shown.returncode == 1
+    assert "Traceback" not in plain.stderr and "Traceback" in shown.stderr
 
 
 async def test_command_says_so_when_its_output_cannot_be_written(tmp_path: Path) -> None:
