@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +24,7 @@ from alpinehub.cli.peer import (
     server_options,
 )
 from alpinehub.cli.session import as_json
-from cordata.terminal import printable, show_table
+from cordata.terminal import ProgressBar, printable, show_table
 
 _AREAS = {"transport": transport.CHECKS, "handshake": handshake.CHECKS, "guest": guest.CHECKS}
 
@@ -116,17 +115,12 @@ async def _run(
     if not chosen:
         raise TransportFailed(f"the server does not serve {', '.join(versions)}")
     peer = replace(peer, protocols=chosen)
-    try:
-        return await run_suite(peer, checks, write=write, stress=stress, on_result=_show_progress)
-    finally:
-        _show_progress()
+    with ProgressBar() as bar:
 
+        def show(one: CheckRun) -> None:
+            bar.draw(None, f"{one.check.id} {one.version}")
 
-def _show_progress(one: CheckRun | None = None) -> None:
-    """Show the check on a terminal's progress line, or clear the line."""
-    if sys.stderr.isatty():
-        text = f"{one.check.id} {one.version}" if one else ""
-        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+        return await run_suite(peer, checks, write=write, stress=stress, on_result=show)
 
 
 def _record(one: CheckRun) -> dict[str, object]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cordata.cli.operator import Operator, operator_options, with_state_dir
+from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
 from cordata.errors import ConfigError
 from cordata.terminal import ProgressBar, show_json
@@ -164,7 +164,7 @@ def restore(
 
     os.umask(0o077)
     loaded = load(operator.config, app)
-    config = with_state_dir(loaded.config, operator.state_dir)
+    config = operator.with_state_dir(loaded.config)
     host = Host(config=config, document=loaded.document, chains=chains_of(loaded.app))
     passphrase = None
     if CREDENTIALS in read_manifest(directory).files and not without_credentials:

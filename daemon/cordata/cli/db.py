@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cordata.cli.operator import Operator, operator_options, with_state_dir
+from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
 from cordata.systemd.systemctl import STOP_ALL
 from cordata.terminal import ProgressBar, show_json
@@ -60,7 +60,7 @@ def copy(operator: Operator, url: str, finish: bool, app: str | None) -> int:
 
     os.umask(0o077)
     loaded = load(operator.config, app)
-    config = with_state_dir(loaded.config, operator.state_dir)
+    config = operator.with_state_dir(loaded.config)
     host = Host(config=config, document=loaded.document, chains=chains_of(loaded.app))
     with ProgressBar() as bar:
         done = copy_store(host, url, finish=finish, draw=bar.draw)
