@@ -13,10 +13,10 @@ from typing import IO, Any
 import click
 from msgspec.structs import asdict
 
-from alpinehub.cli.session import OPERATOR, Hub, add_options, hub_options, with_hub
+from alpinehub.cli.session import OPERATOR, Hub, hub_options, with_hub
 from alpinehub.hotels import Unusable
 from cordata import Context
-from cordata.terminal import show_list, show_records
+from cordata.terminal import add_options, show_list, show_records
 
 _hotel = click.option("--hotel", metavar="CODE", help="Of this hotel only.")
 _COLUMNS = ("id", "hotel", "first_name", "last_name", "email", "phone", "requests")

@@ -15,8 +15,8 @@ from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client.address import InvalidUrl, is_local, parse_url, read_address
 from alpinehub.alpinebits_client.client import AlpineBitsClient, Login
 from alpinehub.alpinebits_client.http import HttpClient, RequestFailed
-from alpinehub.cli.session import add_options, debug_option, first_line
-from cordata.terminal import printable
+from alpinehub.cli.session import debug_option, first_line
+from cordata.terminal import add_options, printable
 
 T = TypeVar("T")
 

@@ -16,7 +16,8 @@ from alpinehub.alpinebits_client.message import HotelName, Period
 from alpinehub.alpinebits_client.offer import offer
 from alpinehub.cli.peer import converse, make_client, server_options, version_option
 from alpinehub.cli.peer_view import finish, show_handshake, show_requests
-from alpinehub.cli.session import add_options, as_json
+from alpinehub.cli.session import as_json
+from cordata.terminal import add_options
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 

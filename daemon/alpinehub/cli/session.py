@@ -16,7 +16,7 @@ from typing import IO, Any, TypeVar
 import click
 
 from cordata import Context, connect
-from cordata.terminal import as_record, moment
+from cordata.terminal import add_options, as_record, moment
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -60,17 +60,6 @@ class Hub:
             click.echo(json.dumps(as_record(record), ensure_ascii=False))
         else:
             click.echo(sentence)
-
-
-def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """A decorator that adds several options, in the order of the help."""
-
-    def add(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return add
 
 
 #: It passes nothing: `run_command` finds it among the arguments.

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
 from cordata.errors import ConfigError
-from cordata.terminal import ProgressBar, show_json
+from cordata.terminal import ProgressBar, add_options, show_json
 
 if TYPE_CHECKING:
     from cordata.backup.archive import Manifest
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 _PASSPHRASE = "backup-passphrase"
 _LEFT_OUT = """the backup has no credentials. Without the master-key of this host the sealed secrets
 in the store (of webhooks, for example) cannot be opened: keep a copy of it"""
-_OPTIONS = (
+_credential_options = add_options(
     click.option(
         "--passphrase-file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -36,12 +35,6 @@ _OPTIONS = (
         "--without-credentials", is_flag=True, help="Leave the credentials out, master-key and all."
     ),
 )
-
-
-def _credential_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 @click.command(

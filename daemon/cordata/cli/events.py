@@ -18,7 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +28,7 @@ from cordata.core.number import parse_number
 from cordata.terminal import (
     Counter,
     Moment,
+    add_options,
     as_record,
     moment,
     printable,
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from cordata.context import Context
     from cordata.eventstore import NewEvent, StoredEvent
     from cordata.eventstore.search import EventFilter, SearchPage
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _COLUMNS = ("position", "stream", "version", "type", "created_at")
 #: Events appended in one transaction with --lines.
@@ -57,15 +56,11 @@ def events() -> None:
     """
 
 
-def _filters(function: F) -> F:
-    """Add STREAM, --category, --type."""
-    for option in (
-        click.option("--type", "type_", metavar="TYPE", help="Only events of this type."),
-        click.option("--category", metavar="CATEGORY", help="All streams of this category."),
-        click.argument("stream", metavar="[STREAM]", required=False),
-    ):
-        function = option(function)
-    return function
+_filters = add_options(
+    click.argument("stream", metavar="[STREAM]", required=False),
+    click.option("--category", metavar="CATEGORY", help="All streams of this category."),
+    click.option("--type", "type_", metavar="TYPE", help="Only events of this type."),
+)
 
 
 @events.command(

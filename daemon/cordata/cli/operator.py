@@ -14,7 +14,7 @@ import click
 
 from cordata import exit_codes
 from cordata.cli.options import Choice, config_option, traceback_option
-from cordata.terminal import Counter, Interrupted, show_json
+from cordata.terminal import Counter, Interrupted, add_options, show_json
 
 if TYPE_CHECKING:
     from cordata.app import App
@@ -148,10 +148,7 @@ def operator_options(function: Callable[..., Any]) -> Callable[..., Any]:
         made = Operator(json=json_, state_dir=state_dir, config=config)
         return function(operator=made, **given)
 
-    decorated: Callable[..., Any] = packed
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return add_options(*_OPTIONS)(packed)
 
 
 def with_state_dir(config: Config, state_dir: str | None) -> Config:

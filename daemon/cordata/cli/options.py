@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cordata.terminal import Moment, moment
+from cordata.terminal import Moment, add_options, moment
 
 if TYPE_CHECKING:
     from cordata.broker.inspection import Filter
@@ -30,30 +30,14 @@ debug_option = click.option("--debug", is_flag=True, help="Log everything; show 
 traceback_option = click.option(
     "--debug", is_flag=True, expose_value=False, help="Show tracebacks."
 )
-_SHARED = (config_option, app_option, debug_option)
-
-
-def shared(function: F) -> F:
-    """Add --config, --app and --debug."""
-    for option in reversed(_SHARED):
-        function = option(function)
-    return function
-
-
+shared = add_options(config_option, app_option, debug_option)
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Rows at most."
 )
-_PAGING = (
+paging = add_options(
     limit_option,
     click.option("--after", metavar="POSITION", help="Start after this position: the next page."),
 )
-
-
-def paging(function: F) -> F:
-    """Add --limit and --after."""
-    for option in reversed(_PAGING):
-        function = option(function)
-    return function
 
 
 def ids_argument(name: str, metavar: str, type: click.IntRange | None = None) -> Callable[[F], F]:
@@ -135,10 +119,7 @@ def choosing(*names: str) -> Callable[[F], Callable[..., Any]]:
             choice = Choice(**{name: given.pop(name) for name in names})
             return function(*args, choice=choice, **given)
 
-        decorated: Callable[..., Any] = packed
-        for name in reversed(names):
-            decorated = _CHOICES[name](decorated)
-        return decorated
+        return add_options(*(_CHOICES[name] for name in names))(packed)
 
     return decorate
 

@@ -17,6 +17,7 @@ from cordata.terminal.output import show_record as show_record
 from cordata.terminal.output import show_records as show_records
 from cordata.terminal.output import show_table as show_table
 from cordata.terminal.program import LazyGroup as LazyGroup
+from cordata.terminal.program import add_options as add_options
 from cordata.terminal.program import report as report
 from cordata.terminal.program import report_bug as report_bug
 from cordata.terminal.program import run_command as run_command

@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -20,8 +20,21 @@ from cordata import events, exit_codes
 from cordata.errors import ConfigError, CordataError
 from cordata.log import HANDLER, fields, logger
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 #: Packages that write to stdout for a command.
 _WRITERS = {"click", "rich"}
+
+
+def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """A decorator that adds several options and arguments, in the order of `--help`."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
 
 
 class LazyGroup(click.Group):
