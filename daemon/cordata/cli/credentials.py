@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from cordata.cli.options import config_option, traceback_option
@@ -52,9 +54,16 @@ def init(name: str, config: str | None) -> int:
 def list_(config: str | None) -> int:
     """List the names of the existing credentials."""
     from cordata.app_loader import load_runtime
+    from cordata.errors import CordataError
     from cordata.systemd import Credentials
 
     directory = load_runtime(config).paths.credentials
+    try:
+        os.listdir(directory)
+    except FileNotFoundError:
+        pass  # there are none
+    except OSError as error:
+        raise CordataError(f"{directory}: {error.strerror}", hint="run it as root") from error
     for name in Credentials(directory).names():
         click.echo(name)
     return 0

@@ -98,6 +98,16 @@ def test_credentials_init_makes_the_master_key_once(tmp_path: Path) -> None:
     assert cordata("credentials", "list", "--config", str(path)).stdout == "master-key\n"
 
 
+def test_credentials_list_fails_when_it_cannot_look(tmp_path: Path) -> None:
+    path = write_config(tmp_path)
+    listed = ("credentials", "list", "--config", str(path))
+    assert cordata(*listed).returncode == 0  # no directory, so none
+    # As root may look anywhere, a file stands for a directory that this user may not read.
+    (tmp_path / "credentials").touch()
+    result = cordata(*listed)
+    assert result.returncode == 1 and f"error: {tmp_path}/credentials: Not a" in result.stderr
+
+
 def test_worker_ends_with_78_and_is_never_ready_when_no_socket_was_passed(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     result = cordata("worker", "0", "--config", str(path))
