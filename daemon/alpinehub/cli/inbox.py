@@ -67,6 +67,9 @@ def list_(
     rows = hub.run(lambda ctx: list_inbox(ctx.store, wanted))
     columns = ("id", "received_at", "hotel", "source", "kind", "state", "outcome", "error")
     show_list(rows, columns, json_=hub.json)
+    submissions = [row["id"] for row in rows if row["state"] != "undeliverable"]
+    if len(submissions) >= limit:
+        click.echo(f"there may be more: --after {submissions[-1]}", err=True)
 
 
 @inbox.command(

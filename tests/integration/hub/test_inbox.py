@@ -41,6 +41,9 @@ async def test_submission_leaves_review_when_its_mapping_is_mended(
         listed = await command("inbox", "list")
         assert "ambiguous:arrival" in listed and "not_json" in listed
         assert "eva" not in listed.lower() and "muster" not in listed.lower()
+        first = await asyncio.to_thread(run, "inbox", "list", "--limit", "1")
+        assert "not_json" in first.stdout and first.stderr == "there may be more: --after 2\n"
+        assert "ambiguous" in await command("inbox", "list", "--after", "2")
         shown = await command("inbox", "show", "1")
         assert re.search(r"^first_name_abae +- +Eva +first_name$", shown, re.MULTILINE)
         assert "would now be  review (ambiguous:arrival, ambiguous:departure)" in shown
