@@ -106,6 +106,8 @@ class Subscription:
             wrong_text("name", self.name, GROUP_CHARS),
             wrong_count("retries", self.retries, 0, MAX_RETRIES),
             wrong_seconds("timeout_s", self.timeout_s),
+            wrong_count("partitions", self.partitions, 1, MAX_PARTITIONS),
+            None if self.batch is None else wrong_count("batch", self.batch, 1, MAX_PAGE),
         ]
         try:
             check_category(self.category)
@@ -114,10 +116,6 @@ class Subscription:
         origin = self.origin
         if origin not in ("start", "end") and not (isinstance(origin, int) and origin >= 0):
             problems.append("from_ must be 'start', 'end' or a position")
-        if not 1 <= self.partitions <= MAX_PARTITIONS:
-            problems.append(f"partitions must be 1 to {MAX_PARTITIONS}")
-        if self.batch is not None and not 1 <= self.batch <= MAX_PAGE:
-            problems.append(f"batch must be 1 to {MAX_PAGE}")
         if self.on_error not in ("block", "dead"):
             problems.append("on_error must be 'block' or 'dead'")
         if found := [problem for problem in problems if problem is not None]:
