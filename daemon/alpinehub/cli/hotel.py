@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields
 
 import click
 
 from alpinehub import hotels
 from alpinehub.alpinebits import hotel_data
-from alpinehub.cli.session import Hub, hub_options, limit_option
+from alpinehub.cli.session import Hub, hub_options, limit_option, show_document
 from alpinehub.models import FEATURES
 from alpinehub.settings import HubSettings
-from cordata.terminal import printable, show_list, show_record
+from cordata.terminal import show_list, show_record
 
 #: Value of an option for "as for all hotels".
 _DEFAULT = "default"
@@ -103,9 +102,7 @@ def data(hub: Hub, code: str, what: str) -> None:
     columns = hotel_data.COLUMNS[what]
     if columns == ("xml",) and not hub.json:
         for row in rows:
-            lines = str(row["xml"]).splitlines()
-            seen = map(printable, lines) if sys.stdout.isatty() else lines
-            click.echo("\n".join(seen))
+            show_document(str(row["xml"]).encode())
         return
     show_list(rows, columns, json_=hub.json)
 
