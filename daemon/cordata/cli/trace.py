@@ -46,6 +46,7 @@ def trace(operator: Operator, id_: str, since: Moment) -> int:
     dlq show` and `cordata mail show`.
     """
     from cordata.errors import CordataError
+    from cordata.log import with_hint
     from cordata.operate import request_trace
     from cordata.systemd.journal_reader import JournalReader
 
@@ -54,7 +55,7 @@ def trace(operator: Operator, id_: str, since: Moment) -> int:
     try:
         reader = JournalReader()
     except CordataError as error:
-        unreadable = f"{error} ({error.hint})" if error.hint else str(error)
+        unreadable = with_hint(error)
 
     async def act(ctx: Context) -> RequestTrace:
         return await request_trace.find_in_store(ctx.store, id_, since=since.us(ctx.now_us()))

@@ -124,11 +124,10 @@ def find_removals(pending: Sequence[Mapping[str, object]]) -> list[str]:
     ]
 
 
-async def restart_one_by_one(
-    *, timeout_s: float, on_restart: Callable[[Restarted], None]
-) -> list[Restarted]:
-    """Restart the primary, then all workers that run or failed. `timeout_s` is for each. A masked
-    unit is left as it is: systemd refuses to start it.
+async def restart_one_by_one(*, timeout_s: float, on_restart: Callable[[Restarted], None]) -> None:
+    """Restart the primary, then all workers that run or failed; `on_restart` is told each that is
+    ready again. `timeout_s` is for each. A masked unit is left as it is: systemd refuses to start
+    it.
 
     Raises: RestartError at the first unit that is not ready again. When cancelled, the unit that is
     being restarted goes on with that.
@@ -159,7 +158,6 @@ async def restart_one_by_one(
             )
         )
         on_restart(done[-1])
-    return done
 
 
 async def _show() -> list[Unit]:
