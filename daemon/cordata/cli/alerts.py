@@ -51,9 +51,11 @@ def list_(operator: Operator, limit: int) -> int:
     used.
     """
     rows = operator.run_salvaged(
-        lambda ctx: ctx.store.read(lambda tx: tx.fetch_all("alert.list", limit=limit))
+        lambda ctx: ctx.store.read(lambda tx: tx.fetch_all("alert.list", limit=limit + 1))
     )
-    show_page([_record(row) for row in rows], _COLUMNS, json_=operator.json)
+    show_page([_record(row) for row in rows[:limit]], _COLUMNS, json_=operator.json)
+    if len(rows) > limit:
+        click.echo("there is more: raise --limit", err=True)
     return 0
 
 

@@ -73,6 +73,9 @@ def test_failures_of_a_unit_are_counted_by_how_it_failed_and_name_the_invocation
             f"{UNIT} failed: signal (killed, status KILL)": 1,
             f"{UNIT} failed: exit-code (exited, status 78)": 2,
         }
+        first = cordata("alerts", "list", "--limit", "1", "--config", str(path))
+        assert len(first.stdout.splitlines()) == 2  # with the heads
+        assert first.stderr == "there is more: raise --limit\n"
         for row in page["items"]:
             text = str(told(path, "alerts", "show", row["fingerprint"])["text"])
             assert f"journalctl _SYSTEMD_INVOCATION_ID={run}" in text
