@@ -39,7 +39,7 @@ class Service(Protocol):
 
     Optional attributes: `ready: asyncio.Event` (set when the service is up; without it, it is up
     when started), `heartbeat` (checked before the watchdog is notified), `status() -> str` (a part
-    of STATUS=, "" for none), `finite: bool` (the service may return before its stop).
+    of STATUS=, "" for none), `finite: bool` (the role stops when the service has ended).
     """
 
     @property
@@ -169,7 +169,7 @@ class Runner:
             self._fail()
         else:
             if getattr(service, "finite", False):
-                self._finish_finite()
+                self._stopping.set()
             elif not layer.stop.is_set():
                 log.error("service %s ended before its stop", service.name, extra=extra)
                 self._fail()
@@ -179,17 +179,6 @@ class Runner:
     def _fail(self) -> None:
         self._exit_code = exit_codes.FAILED
         self._stopping.set()
-
-    def _finish_finite(self) -> None:
-        """Stop the role when the last of its finite services has ended."""
-        running = [
-            service
-            for layer in self.layers
-            for service in layer.services
-            if getattr(service, "finite", False) and service.name in layer.running
-        ]
-        if len(running) <= 1:  # the one that ends now
-            self._stopping.set()
 
     async def _stop_in_order(self, tasks: set[asyncio.Task[None]]) -> None:
         self._ready = False

@@ -41,7 +41,7 @@ class IdleExitService:
     """
 
     name = "idle_exit"
-    #: For the runner: it may end before the stop.
+    #: For the runner: the role stops at its end.
     finite = True
 
     def __init__(

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cordata import clock, events
 from cordata.app import App
@@ -37,17 +37,16 @@ from cordata.systemd import Notifier
 
 log = logger("cordata.primary")
 
-#: How often a leader reads its term. (Each of its writes checks the term, too.)
+#: How often a leader reads its term (each of its writes checks it, too) and looks for a takeover
+#: request, in case a wake-up is lost.
 _CHECK_S = 5.0
 #: How often a leader checks, without a query, that its lock is still trusted: a host that is cut
 #: off must have stopped before another can get the lock.
 _LOOK_S = 0.5
-#: Timeout of reading the term: a server that is cut off must not delay the checks above.
+#: Timeout of these reads: a server that is cut off must not delay the checks above.
 _READ_S = 1.0
 #: How often a standby checks whether another process is to get the lease first.
 _TAKEOVER_LOOK_S = 1.0
-#: How often a leader looks for a takeover request, in case a wake-up is lost.
-_REQUEST_LOOK_S = 5.0
 _EXTEND_S = 30.0
 _TICK_S = 5.0
 #: A request for a takeover expires after this time; a standby repeats it before that.
@@ -76,8 +75,11 @@ class PrimaryService:
         config: PrimaryConfig,
         *,
         holder: str = "",
+        hand_over: Callable[[], None] = lambda: None,
     ) -> None:
-        """`holder`: the name of this process in takeover requests."""
+        """`holder`: the name of this process in takeover requests. `hand_over`: begins the stop of
+        the role, at the end of which this service releases the lease.
+        """
         self.heartbeat = Heartbeat()
         #: Set when it leads, or is a standby and the schema is current.
         self.ready = asyncio.Event()
@@ -90,6 +92,7 @@ class PrimaryService:
         self._notifier = notifier
         self._config = config
         self._holder = holder
+        self._hand_over = hand_over
         self._wake = WakeEvent()
         self._standing_by = False
         self._log_throttle = LogThrottle()
@@ -178,13 +181,18 @@ class PrimaryService:
             extra=fields(events.PRIMARY_ELECTED, term=fence.term),
         )
         next_check = clock.monotonic()
+        handing_over = woken = False
         while not stop.is_set():
             self.heartbeat.touch()
             now = clock.monotonic()
-            if now >= next_check or not self._lease.held:
-                await self._check(fence)
+            if woken or now >= next_check or not self._lease.held:
+                is_requested = await self.check(fence)
                 next_check = now + _CHECK_S
-            await self._wake.wait(_LOOK_S)
+                if is_requested and not handing_over:
+                    log.warning("handing over to a primary with newer migrations")
+                    handing_over = True
+                    self._hand_over()
+            woken = await self._wake.wait(_LOOK_S)
 
     async def _prepare(self, ctx: Context, fence: Fence) -> None:
         """Apply migrations, register groups, then run the startup functions in their order."""
@@ -202,48 +210,19 @@ class PrimaryService:
             self._notifier.extend_timeout(_EXTEND_S, text)
             await asyncio.sleep(_TICK_S)
 
-    async def _check(self, fence: Fence) -> None:
-        """Raises: LeaseLost when a newer term exists, or the lock is lost."""
+    async def check(self, fence: Fence) -> bool:
+        """Whether another process requests the lease. Raises: LeaseLost when a newer term exists,
+        or the lock is lost.
+        """
         try:
             async with asyncio.timeout(_READ_S):
                 await self._lease.check()
+                return await is_takeover_requested(self._ctx.store, holder=self._holder)
         except (StoreUnavailable, TimeoutError):
-            return  # writes fail now, too
+            return False  # writes fail now, too
         except LeaseLost as error:
             log.error("%s", error, extra=fields(events.PRIMARY_LOST, term=fence.term))
             raise
-
-
-class HandoverService:
-    """Ends the role, in order, when another process requests the lease."""
-
-    name = "handover"
-    #: It may end before its stop, see `runner.Service`.
-    finite = True
-
-    def __init__(self, store: Store, leadership: Leadership, *, holder: str) -> None:
-        self.heartbeat = Heartbeat()
-        self._store = store
-        self._leadership = leadership
-        self._holder = holder
-        self._wake = WakeEvent()
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Look for takeover requests until `stop`; returns when there is one."""
-        async with wake_on(self._wake, stop, self._store, LEASE_TOPIC):
-            while not stop.is_set():
-                self.heartbeat.touch()
-                if self._leadership.leads and await self.run_once():
-                    log.warning("handing over to a primary with newer migrations")
-                    return
-                await self._wake.wait(_REQUEST_LOOK_S)
-
-    async def run_once(self) -> bool:
-        """One look. Returns whether another process requests the lease."""
-        try:
-            return await is_takeover_requested(self._store, holder=self._holder)
-        except StoreUnavailable:
-            return False
 
 
 async def request_takeover(store: Store, migration: MigrationId, *, holder: str) -> None:

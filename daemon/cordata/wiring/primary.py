@@ -29,7 +29,7 @@ async def run_primary(role: Role) -> int:
     from cordata.services.leadership import Leadership
     from cordata.services.mail import MailService
     from cordata.services.periodic import PeriodicService
-    from cordata.services.primary import HandoverService, PrimaryService, holder_name
+    from cordata.services.primary import PrimaryService, holder_name
     from cordata.services.retention import RetentionService
     from cordata.services.unhandled_event import AbsentGroupService
 
@@ -49,7 +49,6 @@ async def run_primary(role: Role) -> int:
                 AbsentGroupService(leadership),
                 *_reconcilers(config, leadership, holder),
                 AlertMailService(leadership, config.alert, config.mail),
-                HandoverService(ctx.store, leadership, holder=holder),
             ]
             mail = MailService(
                 leadership,
@@ -61,6 +60,7 @@ async def run_primary(role: Role) -> int:
                 *(ctx, app, lease, leadership, groups_of(config.broker, app.handlers)),
                 *(ctx.chains, notifier, config.primary),
                 holder=holder,
+                hand_over=lambda: runner.stop(),
             )
             runner = Runner(
                 [

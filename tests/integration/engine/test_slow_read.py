@@ -23,7 +23,6 @@ from cordata.config.sections import MailConfig
 from cordata.context import BackfillContext, Event, EventContext
 from cordata.eventstore import StoredEvent
 from cordata.process import ProcessLease, this_process
-from cordata.services.primary import HandoverService
 from cordata.services.schema import SchemaGate
 from cordata.store import Store
 from cordata.subscription import SubscriptionContext
@@ -106,17 +105,6 @@ async def test_primary_stands_by_and_leads_when_each_read_took_too_long_once(
             }
             await until(lambda: _is(slow.stopped >= each))
             assert primary.lease.status() == "primary, term 2"
-
-
-async def test_handover_looks_again_when_a_look_took_too_long(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        primary = _primary(store, tmp_path, App("p"))
-        slow = SlowAtFirst(store)
-        async with leading(primary):
-            handover = HandoverService(cast(Store, slow), primary.leadership, holder="me")
-            assert not await handover.run_once()
-            assert slow.stopped == {"is_takeover_requested"}
-            assert not await handover.run_once()
 
 
 def _primary(store: Store, state: Path, app: App) -> Primary:

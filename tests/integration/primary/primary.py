@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +48,8 @@ def build(
     *,
     mail: MailConfig | None = None,
     engine: EngineConfig | None = None,
+    holder: str = "",
+    hand_over: Callable[[], None] = lambda: None,
 ) -> Primary:
     """The services of one primary."""
     leadership = Leadership()
@@ -57,7 +59,10 @@ def build(
     return Primary(
         leadership=leadership,
         lease=PrimaryService(
-            context_of(store), app, lease, leadership, groups, CHAINS, Notifier(), PrimaryConfig()
+            *(context_of(store), app, lease, leadership, groups, CHAINS),
+            *(Notifier(), PrimaryConfig()),
+            holder=holder,
+            hand_over=hand_over,
         ),
         periodic=PeriodicService(leadership, app.periodics),
         backfill=BackfillService(leadership, app.backfills),

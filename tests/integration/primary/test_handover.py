@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from tests.integration.engine.parts import CHAINS, context_of, opened
 from tests.integration.engine.stores import STORES
-from tests.integration.primary.primary import Primary, build, running
+from tests.integration.primary.primary import build, running
 
 from cordata.app import App
 from cordata.config.sections import PrimaryConfig
 from cordata.services import primary
 from cordata.services.leadership import Leadership
-from cordata.services.primary import HandoverService, PrimaryService
-from cordata.store import Chain, RuntimeStore, Store
+from cordata.services.primary import PrimaryService
+from cordata.store import Chain, RuntimeStore
 from cordata.systemd import Notifier
 
 NEWER = Chain("upgrade", "upgrade_sql")
@@ -40,28 +40,20 @@ def newer_primary(store: RuntimeStore, app: App, leadership: Leadership) -> Prim
     )
 
 
-async def led_by_older(store: Store, older: Primary) -> None:
-    """Returns when it hands over; it does not look again by itself."""
-    service = HandoverService(store, older.leadership, holder="older")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(primary, "_REQUEST_LOOK_S", 600.0)
-        async with asyncio.timeout(60):
-            await service.run(asyncio.Event())
-
-
 async def test_older_primary_hands_over_when_a_newer_one_waits_for_its_migration(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newer_package(state / "lib", monkeypatch)
-    app = App("p")
+    monkeypatch.setattr(primary, "_CHECK_S", 600.0)  # only the request wakes it
+    app, handed_over = App("p"), asyncio.Event()
     async with opened(state) as one, opened(state, migrate=False) as two:
         stop, leadership = asyncio.Event(), Leadership()
         newer = newer_primary(two, app, leadership)
         async with asyncio.TaskGroup() as group:
-            older = build(one, state, app)
-            async with running(older):
+            async with running(build(one, state, app, hand_over=handed_over.set)):
                 group.create_task(newer.run(stop))
-                await led_by_older(one, older)
+                async with asyncio.timeout(60):
+                    await handed_over.wait()
                 assert not newer.ready.is_set()
             async with asyncio.timeout(60):
                 await newer.ready.wait()
@@ -93,13 +85,13 @@ async def test_older_primary_leaves_the_lease_to_the_newer_when_both_want_it(
 async def test_primary_leads_on_when_the_request_was_for_what_it_applied(tmp_path: Path) -> None:
     app = App("p")
     async with opened(tmp_path, migrate=False) as one, opened(tmp_path, migrate=False) as two:
-        other = build(two, tmp_path, app)
-        older = build(one, tmp_path, app)
+        other = build(two, tmp_path, app, holder="other")
+        older = build(one, tmp_path, app, holder="older")
         fence = await older.lease.run_once()
         assert fence is not None
         assert (
             await other.lease.run_once() is None
         )  # the schema is not there yet: requests a takeover
-        handover = HandoverService(one, older.leadership, holder="older")
+        assert await older.lease.check(fence)
         await one.migrate(CHAINS, fence=fence)
-        assert not await handover.run_once()
+        assert not await older.lease.check(fence)

@@ -172,7 +172,7 @@ async def test_runner_ends_with_1_when_a_service_returns_before_its_stop() -> No
     assert diary[-2:] == ["delivery stops", "stores stops"]
 
 
-async def test_runner_ends_with_0_when_every_finite_service_has_finished() -> None:
+async def test_runner_ends_with_0_when_its_finite_service_has_finished() -> None:
     class Finite(Fake):
         finite = True
 
@@ -181,11 +181,11 @@ async def test_runner_ends_with_0_when_every_finite_service_has_finished() -> No
 
     diary: list[str] = []
     layers = [
-        Layer("work", [Finite("one", diary), Finite("two", diary)]),
+        Layer("work", [Finite("finite", diary), Fake("work", diary)]),
         Layer("stores", [Fake("stores", diary)]),
     ]
     assert await Runner(layers, role="test", notifier=Recorder()).run() == 0
-    assert diary == ["stores starts", "stores stops"]
+    assert diary == ["stores starts", "work starts", "work stops", "stores stops"]
 
 
 async def test_runner_cuts_off_with_1_when_a_layer_does_not_stop_in_time() -> None:
