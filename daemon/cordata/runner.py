@@ -145,7 +145,7 @@ class Runner:
         for service in layer.services:
             ready: asyncio.Event | None = getattr(service, "ready", None)
             if ready is not None:
-                await _first_of(ready, self._stopping)
+                await first_of(ready, self._stopping)
 
     async def _run_layer(self, layer: Layer) -> None:
         try:
@@ -298,7 +298,7 @@ def _fresh(service: Service, now: float) -> bool:
     return heartbeat is None or heartbeat.fresh(now)
 
 
-async def _first_of(*awaited: asyncio.Event) -> None:
+async def first_of(*awaited: asyncio.Event) -> None:
     """Wait until one of the events is set."""
     async with asyncio.TaskGroup() as group:
         waiters = [group.create_task(event.wait()) for event in awaited]

@@ -6,15 +6,13 @@ import asyncio
 import socket
 
 from cordata.alert import MAIL_PREFIX, pace_of, recipients_of
-from cordata.config.sections import AlertConfig, MailConfig
-from cordata.context import Context
+from cordata.config.sections import AlertConfig
 from cordata.core.alert import AlertGroup, subject_of, text_of
 from cordata.errors import StoreUnavailable
 from cordata.log import logger
 from cordata.services.alert import ALERT_TOPIC
-from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, wake_on
-from cordata.store import Row, Tx, new_id
+from cordata.store import Row, Store, Tx, new_id
 
 log = logger("cordata.alert")
 
@@ -32,33 +30,34 @@ class AlertMailService:
 
     name = "alert_mail"
 
-    def __init__(self, leadership: Leadership, config: AlertConfig, mail: MailConfig) -> None:
-        self._leadership = leadership
-        self._to = recipients_of(config) if mail.host else []
+    def __init__(self, store: Store, config: AlertConfig) -> None:
+        self._store = store
+        self._to = recipients_of(config)
         self._pace = pace_of(config)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Write until `stop`. Raises: LeaseLost."""
-        ctx = await self._leadership.wait(stop)
-        if ctx is None or not self._to:
+        if not self._to:
             await stop.wait()
             return
         wake = WakeEvent()
-        async with wake_on(wake, stop, ctx.store, ALERT_TOPIC):
+        async with wake_on(wake, stop, self._store, ALERT_TOPIC):
             while not stop.is_set():
                 try:
-                    sleep_s = await self.run_once(ctx)
+                    sleep_s = await self.run_once()
                 except StoreUnavailable as error:
                     log.debug("alerts wait for the store: %s", error)
                     sleep_s = _MAX_S
                 await wake.wait(min(max(sleep_s, _MIN_S), _MAX_S))
 
-    async def run_once(self, ctx: Context) -> float:
+    async def run_once(self) -> float:
         """One pass. Returns the seconds until something may be due."""
-        next_at = await ctx.store.read(self._look)
-        if next_at is None or next_at > ctx.now_us():
-            return _MAX_S if next_at is None else (next_at - ctx.now_us()) / 1e6
-        await ctx.store.run(self._write)
+        next_at = await self._store.read(self._look)
+        if next_at is None:
+            return _MAX_S
+        if (wait_us := next_at - self._store.now_us()) > 0:
+            return wait_us / 1e6
+        await self._store.run(self._write)
         return 0.0
 
     async def _look(self, tx: Tx) -> int | None:

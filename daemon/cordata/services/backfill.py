@@ -12,7 +12,6 @@ from cordata.errors import LeaseLost
 from cordata.log import error_places, error_summary, fields, in_request, logger
 from cordata.registry import BackfillTask
 from cordata.services.handler_call import call, cut_off
-from cordata.services.leadership import Leadership
 from cordata.services.loop import Pace, pause
 from cordata.store import Row, new_id
 
@@ -34,7 +33,7 @@ class BackfillService:
 
     def __init__(
         self,
-        leadership: Leadership,
+        ctx: Context,
         tasks: Mapping[str, BackfillTask],
         *,
         cut_off_s: float | None = None,
@@ -43,7 +42,7 @@ class BackfillService:
         self._cut_off_s = cut_off_s
         #: Failed steps since the last successful one.
         self._failures = 0
-        self._leadership = leadership
+        self._ctx = ctx
         self._tasks = tasks
         self._current = ""
 
@@ -57,11 +56,10 @@ class BackfillService:
             await self._run(stop)
 
     async def _run(self, stop: asyncio.Event) -> None:
-        ctx = await self._leadership.wait(stop)
-        waiting = list(self._tasks.values()) if ctx is not None else []
-        while waiting and ctx is not None and not stop.is_set():
+        waiting = list(self._tasks.values())
+        while waiting and not stop.is_set():
             task = waiting.pop(0)
-            if await self._run_task(ctx, task, stop):
+            if await self._run_task(task, stop):
                 continue
             waiting.append(task)
             self._failures += 1
@@ -69,11 +67,11 @@ class BackfillService:
         self._current = ""
         await stop.wait()
 
-    async def _run_task(self, ctx: Context, task: BackfillTask, stop: asyncio.Event) -> bool:
+    async def _run_task(self, task: BackfillTask, stop: asyncio.Event) -> bool:
         """Step until done or stopped. Returns False when a step failed."""
-        with in_request(new_id(ctx.now_us())):
+        with in_request(new_id(self._ctx.now_us())):
             try:
-                await self._step_on(ctx, task, stop)
+                await self._step_on(task, stop)
             except (LeaseLost, asyncio.CancelledError):
                 raise
             except Exception as caught:
@@ -89,8 +87,8 @@ class BackfillService:
                 return False
         return True
 
-    async def _step_on(self, ctx: Context, task: BackfillTask, stop: asyncio.Event) -> None:
-        row = await stored_progress(ctx, task.name)
+    async def _step_on(self, task: BackfillTask, stop: asyncio.Event) -> None:
+        row = await stored_progress(self._ctx, task.name)
         if row is not None and row["done_at"] is not None:
             return
         cursor: str | None = None if row is None else row["cursor"]
@@ -98,11 +96,11 @@ class BackfillService:
         log.info(
             "backfill %s %s", task.name, f"continues after step {steps}" if steps else "begins"
         )
-        pace = Pace(ctx.store, spacing_s=0.0)
+        pace = Pace(self._ctx.store, spacing_s=0.0)
         logged_at = clock.monotonic()
         while not stop.is_set():
             await pace.next(full=True)
-            cursor = await self.run_once(ctx, task, cursor)
+            cursor = await self.run_once(task, cursor)
             self._failures = 0
             steps += 1
             self._current = f"backfill {task.name}: {steps} steps"
@@ -113,7 +111,7 @@ class BackfillService:
                 logged_at = clock.monotonic()
                 log.info("backfill %s: %d steps", task.name, steps)
 
-    async def run_once(self, ctx: Context, task: BackfillTask, cursor: str | None) -> str | None:
+    async def run_once(self, task: BackfillTask, cursor: str | None) -> str | None:
         """One step, then its cursor. Returns the cursor for the next one, None when done.
 
         Raises: what the step raised; LeaseLost.
@@ -122,9 +120,8 @@ class BackfillService:
 
         async def step() -> None:
             nonlocal following
-            following = await task.run(
-                derive_context(ctx, BackfillContext, batch=task.batch), cursor
-            )
+            ctx = derive_context(self._ctx, BackfillContext, batch=task.batch)
+            following = await task.run(ctx, cursor)
 
         error = await call(f"backfill {task.name}", step, timeout_s=task.timeout_s)
         if isinstance(error, Exception):
@@ -132,7 +129,7 @@ class BackfillService:
         if error is not None:
             raise _Failed(error)
 
-        await ctx.store.run(
+        await self._ctx.store.run(
             lambda tx: tx.execute(
                 "backfill.step",
                 name=task.name,

@@ -7,7 +7,6 @@ import asyncio
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, wake_on
 from cordata.store import CHECKPOINT_TOPIC, Store
 
@@ -20,19 +19,13 @@ _PAUSE_S = 0.1
 
 
 class CheckpointService:
-    """Checkpoints when writers notify that the log has grown; on a standby it does nothing."""
+    """Checkpoints when writers notify that the log has grown."""
 
     name = "checkpoint"
 
-    def __init__(self, store: Store, leadership: Leadership) -> None:
+    def __init__(self, store: Store) -> None:
         self.heartbeat = Heartbeat()
         self._store = store
-        self._leadership = leadership
-
-    def status(self) -> str:
-        """For STATUS=: the state of the store, unless it is ok."""
-        state = self._store.stats().state
-        return "" if state == "ok" else f"store {state}"
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run checkpoints until `stop`."""
@@ -40,7 +33,7 @@ class CheckpointService:
         async with wake_on(wake, stop, self._store, CHECKPOINT_TOPIC):
             while not stop.is_set():
                 self.heartbeat.touch()
-                if self._leadership.leads and await self.run_once():
+                if await self.run_once():
                     await asyncio.sleep(_PAUSE_S)
                 await wake.wait(_EVERY_S)
 

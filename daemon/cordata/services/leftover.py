@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 
-from cordata.context import Context
 from cordata.errors import StoreUnavailable
 from cordata.log import logger
-from cordata.services.leadership import Leadership
 from cordata.services.loop import pause
-from cordata.store import CLAIMABLE_TOPIC, Tx
+from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
@@ -25,24 +23,23 @@ _AGAIN_S = 30.0
 
 
 class LeftoverService:
-    """Runs on the primary, as soon as it leads."""
+    """Runs on the primary."""
 
     name = "leftover"
 
-    def __init__(self, leadership: Leadership) -> None:
-        self._leadership = leadership
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run passes until `stop`."""
-        ctx = await self._leadership.wait(stop)
-        while ctx is not None and not stop.is_set():
+        while not stop.is_set():
             try:
-                await self.run_once(ctx)
+                await self.run_once()
             except StoreUnavailable as error:
                 log.info("cannot check for events that were left in Redis: %s", error)
             await pause(stop, _AGAIN_S)
 
-    async def run_once(self, ctx: Context) -> int:
+    async def run_once(self) -> int:
         """One pass. Returns the number of messages that were added to the queue."""
 
         async def unit(tx: Tx) -> tuple[int, int]:
@@ -63,10 +60,10 @@ class LeftoverService:
             return count, max(len(waiting), len(sent))
 
         count, found = 0, _PAGE
-        if not await ctx.store.read(_is_used):
+        if not await self._store.read(_is_used):
             return 0
         while found == _PAGE:
-            given, found = await ctx.store.run(unit)
+            given, found = await self._store.run(unit)
             count += given
         if count:
             log.warning("moved %d messages from Redis back to the store", count)

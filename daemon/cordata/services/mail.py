@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from cordata import clock, events
 from cordata.config.sections import MailConfig
-from cordata.context import Context
 from cordata.core.inline_image import read_inline_images
 from cordata.core.retry import Backoff
 from cordata.errors import PermanentError, StoreUnavailable
@@ -29,9 +28,8 @@ from cordata.log import fields, in_request, logger
 from cordata.mail.message import DeliveryResult, address, delivery_result, mime_message
 from cordata.mail.smtp import MailRejected, SmtpUnavailable, connect, deliver, disconnect
 from cordata.metrics.process import Outcomes
-from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, wake_on
-from cordata.store import MAIL_TOPIC, Row, Tx
+from cordata.store import MAIL_TOPIC, Row, Store, Tx
 from cordata.trace import untraced
 
 if TYPE_CHECKING:
@@ -63,18 +61,18 @@ class MailService:
 
     def __init__(
         self,
-        leadership: Leadership,
+        store: Store,
         config: MailConfig,
         *,
         login: tuple[str, str] | None = None,
         metrics: Outcomes | None = None,
     ) -> None:
-        """`login`: user and password, if the server requires them. `metrics`: where attempts to
-        send are counted.
+        """`config`: with a host. `login`: user and password, if the server requires them.
+        `metrics`: where attempts to send are counted.
         """
-        #: None on a standby, and when no server is configured.
-        self.heartbeat: Heartbeat | None = None
-        self._leadership = leadership
+        max_age_s = 2 * config.timeout_s + _STORE_BACKOFF.longest_s + _BEAT_S
+        self.heartbeat = Heartbeat(max_age_s=max_age_s)
+        self._store = store
         self._config = config
         self._login = login
         self._metrics = metrics
@@ -88,80 +86,75 @@ class MailService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Send until `stop`, the current mail included. Raises: LeaseLost."""
-        ctx = await self._leadership.wait(stop)
-        if ctx is None or not self._config.host:
-            await stop.wait()
-            return
-        max_age_s = 2 * self._config.timeout_s + _STORE_BACKOFF.longest_s + _BEAT_S
-        self.heartbeat = Heartbeat(max_age_s=max_age_s)
         wake = WakeEvent()
-        async with wake_on(wake, stop, ctx.store, MAIL_TOPIC):
+        async with wake_on(wake, stop, self._store, MAIL_TOPIC):
             while not stop.is_set():
                 self.heartbeat.touch()
                 try:
-                    sleep_s = await self.run_once(ctx, stop)
+                    sleep_s = await self.run_once(stop)
                 except StoreUnavailable as error:
                     log.debug("mail waits for the store: %s", error)
                     sleep_s = _BEAT_S
                 await wake.wait(min(sleep_s, _BEAT_S))
 
-    async def run_once(self, ctx: Context, stop: asyncio.Event) -> float:
+    async def run_once(self, stop: asyncio.Event) -> float:
         """Send the due mails over one connection. Returns the seconds until the next pass."""
         wait_s = self._retry_deadline - clock.monotonic()
         if wait_s > 0:
             return wait_s
-        row = await self._next(ctx)
+        row = await self._next()
         if row is None:
-            return await self._until_next(ctx)
+            return await self._until_next()
         try:
             client = await connect(self._config, self._login)
             try:
                 while row is not None and not stop.is_set():
-                    await self._send(ctx, client, row)
+                    await self._send(client, row)
                     self._heal()
-                    row = await self._next(ctx)
+                    row = await self._next()
             finally:
                 await disconnect(client)
         except SmtpUnavailable as error:
             return self._back_off(error)
-        return 0.0 if row is not None else await self._until_next(ctx)
+        return 0.0 if row is not None else await self._until_next()
 
-    async def _next(self, ctx: Context) -> Row | None:
+    async def _next(self) -> Row | None:
         """The next due row; rows that are too old are marked as failed."""
         while True:
-            row = await ctx.store.read(lambda tx: tx.fetch_one("mail.due", now_us=tx.now_us))
-            if row is None or ctx.now_us() - row["created_at"] < self._config.give_up_s * 1e6:
+            row = await self._store.read(lambda tx: tx.fetch_one("mail.due", now_us=tx.now_us))
+            if row is None:
+                return None
+            if self._store.now_us() - row["created_at"] < self._config.give_up_s * 1e6:
                 return row
-            await self._record(ctx, row, _failed("given up: it is too old"))
+            await self._record(row, _failed("given up: it is too old"))
 
-    async def _until_next(self, ctx: Context) -> float:
+    async def _until_next(self) -> float:
         async def unit(tx: Tx) -> int | None:
             row = await tx.fetch_one("mail.next_at")
             return None if row is None else row["next_at"]
 
-        next_at = await ctx.store.read(unit)
-        return _BEAT_S if next_at is None else max((next_at - ctx.now_us()) / 1e6, 0.0)
+        next_at = await self._store.read(unit)
+        return _BEAT_S if next_at is None else max((next_at - self._store.now_us()) / 1e6, 0.0)
 
-    async def _send(self, ctx: Context, client: SMTP, row: Row) -> None:
+    async def _send(self, client: SMTP, row: Row) -> None:
         """One mail: mark, deliver, store the result. Raises: SmtpUnavailable, LeaseLost."""
-        if self.heartbeat is not None:
-            self.heartbeat.touch()
+        self.heartbeat.touch()
         # Its row does not say to which trace the request belonged.
         with in_request(row["request_id"]), untraced():
             if row["state"] == "sending":
                 log.warning(
                     "the sender of mail %d died while it sent it; it is sent again", row["id"]
                 )
-            await _begin(ctx, row)
+            await self._store.run(lambda tx: tx.execute("mail.begin", id=row["id"]))
             begun = clock.monotonic()
             try:
                 outcome = await self._deliver(client, row)
             except SmtpUnavailable as error:
                 self._count("later", begun)
-                await self._record(ctx, row, self._later(row, str(error)))
+                await self._record(row, self._later(row, str(error)))
                 raise
             self._count("later" if outcome.state == "pending" else outcome.state, begun)
-            await self._record(ctx, row, outcome)
+            await self._record(row, outcome)
 
     def _count(self, outcome: str, begun: float) -> None:
         if self._metrics is not None:
@@ -220,7 +213,7 @@ class MailService:
             delay_s=self._backoff.delay_s(row["attempts"] + 1),
         )
 
-    async def _record(self, ctx: Context, row: Row, outcome: _Outcome) -> None:
+    async def _record(self, row: Row, outcome: _Outcome) -> None:
         """Store the result, and retry while the store is away: else the mail is sent again."""
 
         async def unit(tx: Tx) -> None:
@@ -237,14 +230,13 @@ class MailService:
         failures = 0
         while True:
             try:
-                await ctx.store.run(unit)
+                await self._store.run(unit)
                 break
             except StoreUnavailable as error:
                 failures += 1
                 if failures == 1:
                     log.warning("the result of mail %d cannot be stored: %s", row["id"], error)
-            if self.heartbeat is not None:
-                self.heartbeat.touch()
+            self.heartbeat.touch()
             await asyncio.sleep(_STORE_BACKOFF.delay_s(failures))
         self._tell(row, outcome)
 
@@ -274,10 +266,6 @@ class MailService:
         if self._failures:
             log.info("the mail server is back")
         self._failures = 0
-
-
-async def _begin(ctx: Context, row: Row) -> None:
-    await ctx.store.run(lambda tx: tx.execute("mail.begin", id=row["id"]))
 
 
 def _failed(error: str) -> _Outcome:

@@ -10,7 +10,6 @@ from cordata.errors import LeaseLost
 from cordata.log import error_places, error_summary, fields, in_request, logger
 from cordata.registry import PeriodicTask
 from cordata.services.handler_call import call, cut_off
-from cordata.services.leadership import Leadership
 from cordata.services.loop import pause
 from cordata.store import new_id
 
@@ -18,22 +17,22 @@ log = logger("cordata.periodic")
 
 
 class PeriodicService:
-    """Runs each task when this process begins to lead, then `seconds` after each end of it, so that
-    it never overlaps itself. A run that fails or takes too long is logged.
+    """Runs each task at once, then `seconds` after each end of it, so it never overlaps itself. A
+    run that fails or takes too long is logged.
     """
 
     name = "periodic"
 
     def __init__(
         self,
-        leadership: Leadership,
+        ctx: Context,
         tasks: Sequence[PeriodicTask],
         *,
         cut_off_s: float | None = None,
     ) -> None:
         """`cut_off_s` after the stop a running task is cancelled; None: never."""
         self._cut_off_s = cut_off_s
-        self._leadership = leadership
+        self._ctx = ctx
         self._tasks = tasks
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -42,30 +41,27 @@ class PeriodicService:
             await self._run(stop)
 
     async def _run(self, stop: asyncio.Event) -> None:
-        ctx = await self._leadership.wait(stop)
-        if ctx is None or not self._tasks:
-            await stop.wait()
-            return
         try:
             async with asyncio.TaskGroup() as group:
                 for task in self._tasks:
-                    group.create_task(self._repeat(ctx, task, stop), name=task.name)
+                    group.create_task(self._repeat(task, stop), name=task.name)
         except* LeaseLost:
             lost = True
         else:
             lost = False
         if lost:
             raise LeaseLost()
+        await stop.wait()
 
-    async def _repeat(self, ctx: Context, task: PeriodicTask, stop: asyncio.Event) -> None:
+    async def _repeat(self, task: PeriodicTask, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            await self.run_once(ctx, task)
+            await self.run_once(task)
             await pause(stop, task.seconds)
 
-    async def run_once(self, ctx: Context, task: PeriodicTask) -> bool:
+    async def run_once(self, task: PeriodicTask) -> bool:
         """One run of one task. Returns whether it succeeded. Raises: LeaseLost."""
-        with in_request(new_id(ctx.now_us())):
-            error = await call(task.name, task.run, ctx, timeout_s=task.timeout_s)
+        with in_request(new_id(self._ctx.now_us())):
+            error = await call(task.name, task.run, self._ctx, timeout_s=task.timeout_s)
             if isinstance(error, LeaseLost):
                 raise error
             if error is not None:

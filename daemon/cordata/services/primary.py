@@ -30,7 +30,7 @@ from cordata.context import Context, runtime_store
 from cordata.errors import LeaseLost, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import LogThrottle, fields, logger, with_hint
-from cordata.services.leadership import LEASE_TOPIC, Leadership, fenced
+from cordata.services.fenced_context import LEASE_TOPIC, fenced
 from cordata.services.loop import WakeEvent, background, wake_on
 from cordata.store import Chain, Fence, Lease, MigrationId, Store, Tx
 from cordata.systemd import Notifier
@@ -68,7 +68,6 @@ class PrimaryService:
         ctx: Context,
         app: App,
         lease: Lease,
-        leadership: Leadership,
         groups: Sequence[Group],
         chains: Sequence[Chain],
         notifier: Notifier,
@@ -83,10 +82,13 @@ class PrimaryService:
         self.heartbeat = Heartbeat()
         #: Set when it leads, or is a standby and the schema is current.
         self.ready = asyncio.Event()
+        #: Set when it begins to lead.
+        self.led = asyncio.Event()
+        #: While it leads: the Context whose writes raise LeaseLost once a newer term exists.
+        self.leading: Context | None = None
         self._ctx = ctx
         self._app = app
         self._lease = lease
-        self._leadership = leadership
         self._groups = groups
         self._chains = chains
         self._notifier = notifier
@@ -101,10 +103,12 @@ class PrimaryService:
         self._for_another = False
 
     def status(self) -> str:
-        """For STATUS=."""
-        if self._leadership.leads and self._fence is not None:
-            return f"primary, term {self._fence.term}"
-        return "standby" if self._standing_by else ""
+        """For STATUS=: its part, and the state of the store, unless that is ok."""
+        part = "standby" if self._standing_by else ""
+        if self.leading is not None and self._fence is not None:
+            part = f"primary, term {self._fence.term}"
+        state = self._ctx.store.stats().state
+        return "; ".join(filter(None, (part, "" if state == "ok" else f"store {state}")))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stand by, then lead until `stop`. Raises: LeaseLost."""
@@ -120,7 +124,7 @@ class PrimaryService:
             try:
                 await self._lead(self._fence, stop)
             finally:
-                self._leadership.end()
+                self.leading = None
                 await self._lease.release()
                 self._ctx.store.notify(LEASE_TOPIC)
 
@@ -171,7 +175,8 @@ class PrimaryService:
         begun = clock.monotonic()
         ctx = fenced(self._ctx, fence)
         await self._prepare(ctx, fence)
-        self._leadership.begin(ctx)
+        self.leading = ctx
+        self.led.set()
         self._standing_by = False
         self.ready.set()
         log.info(

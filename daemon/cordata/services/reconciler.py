@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from redis.exceptions import ResponseError
 
 from cordata.broker.redis.reconciler import Reconciler
 from cordata.broker.redis.state import REDIS_TOPIC
-from cordata.context import Context
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.services.leadership import Leadership
 from cordata.services.loop import WakeEvent, background, wake_on
 from cordata.store import Store
 
@@ -31,53 +28,44 @@ class ReconcilerService:
 
     name = "reconciler"
 
-    def __init__(self, leadership: Leadership, make: Callable[[Store], Reconciler]) -> None:
-        """`make`: the reconciler on the store that writes with the primary's term."""
-        #: None until this process leads.
-        self.heartbeat: Heartbeat | None = None
-        self._leadership = leadership
-        self._make = make
-        self._reconciler: Reconciler | None = None
+    def __init__(self, store: Store, reconciler: Reconciler) -> None:
+        self.heartbeat = Heartbeat()
+        self._store = store
+        self._reconciler = reconciler
         self._wake = WakeEvent()
         self._trouble = ""
 
     def status(self) -> str:
         """For STATUS=."""
-        return self._reconciler.status() if self._reconciler is not None else ""
+        return self._reconciler.status()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Reconcile until `stop`. Raises: LeaseLost."""
-        ctx = await self._leadership.wait(stop)
-        if ctx is not None:
-            self._reconciler = self._make(ctx.store)
-            self.heartbeat = Heartbeat()
-            try:
-                await self._reconcile(ctx, self._reconciler, self.heartbeat, stop)
-            finally:
-                self._reconciler.close()
+        try:
+            async with (
+                wake_on(self._wake, stop, self._store, REDIS_TOPIC),
+                background(self._reconciler.watch(self._wake.set)),
+            ):
+                await self._reconcile(stop)
+        finally:
+            self._reconciler.close()
 
-    async def _reconcile(
-        self, ctx: Context, reconciler: Reconciler, heartbeat: Heartbeat, stop: asyncio.Event
-    ) -> None:
+    async def _reconcile(self, stop: asyncio.Event) -> None:
         sleep_s = _BUSY_S
-        async with (
-            wake_on(self._wake, stop, ctx.store, REDIS_TOPIC),
-            background(reconciler.watch(self._wake.set)),
-        ):
-            while not stop.is_set():
-                heartbeat.touch()
-                moved = await self.run_once(reconciler, heartbeat)
-                if moved is None:
-                    await self._wake.wait(max(reconciler.pause_s, _RETRY_S))
-                    continue
-                idle_s = max(_IDLE_S, reconciler.cost * _COMMAND_S)
-                sleep_s = _BUSY_S if moved else min(sleep_s * 2, idle_s)
-                await self._wake.wait(min(sleep_s, heartbeat.max_age_s / 2))
+        while not stop.is_set():
+            self.heartbeat.touch()
+            moved = await self.run_once()
+            if moved is None:
+                await self._wake.wait(max(self._reconciler.pause_s, _RETRY_S))
+                continue
+            idle_s = max(_IDLE_S, self._reconciler.cost * _COMMAND_S)
+            sleep_s = _BUSY_S if moved else min(sleep_s * 2, idle_s)
+            await self._wake.wait(min(sleep_s, self.heartbeat.max_age_s / 2))
 
-    async def run_once(self, reconciler: Reconciler, heartbeat: Heartbeat) -> bool | None:
+    async def run_once(self) -> bool | None:
         """One pass. Returns whether there was traffic; None: Redis or the store is away."""
         try:
-            moved = await reconciler.run_once(heartbeat.touch)
+            moved = await self._reconciler.run_once(self.heartbeat.touch)
         except (BrokerUnavailable, StoreUnavailable, ResponseError) as error:
             if not self._trouble:
                 log.info("Redis is not reconciled: %s", error)

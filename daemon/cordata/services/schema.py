@@ -10,7 +10,7 @@ from cordata.broker.group import Group, register
 from cordata.context import Context, runtime_store
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.log import LogThrottle, fields, logger, plural, with_hint
-from cordata.services.leadership import LEASE_TOPIC, fenced
+from cordata.services.fenced_context import LEASE_TOPIC, fenced
 from cordata.services.loop import pause
 from cordata.store import Chain, Lease, MigrationId, Store
 from cordata.systemd import Notifier

@@ -8,10 +8,8 @@ from collections.abc import Collection
 
 from cordata import events
 from cordata.clock import from_us
-from cordata.context import Context
 from cordata.errors import StoreUnavailable
 from cordata.log import fields, logger
-from cordata.services.leadership import Leadership
 from cordata.services.loop import pause
 from cordata.store import Store, published_types
 
@@ -32,27 +30,26 @@ class AbsentGroupService:
 
     name = "absent_groups"
 
-    def __init__(self, leadership: Leadership) -> None:
-        self._leadership = leadership
+    def __init__(self, store: Store) -> None:
+        self._store = store
         #: Group -> since when it is absent, of those that were reported.
         self._reported: dict[str, int] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Check until `stop`."""
-        ctx = await self._leadership.wait(stop)
         await pause(stop, _GRACE_S)
-        while ctx is not None and not stop.is_set():
+        while not stop.is_set():
             try:
-                await self.run_once(ctx)
+                await self.run_once()
             except StoreUnavailable as error:
                 log.info("whether each group has a process is not known: %s", error)
             await pause(stop, _ABSENT_EVERY_S)
 
-    async def run_once(self, ctx: Context) -> list[str]:
+    async def run_once(self) -> list[str]:
         """One pass. Returns the groups that are absent."""
-        before = ctx.now_us() - int(ABSENT_S * 1e6)
+        before = self._store.now_us() - int(ABSENT_S * 1e6)
 
-        rows = await ctx.store.read(lambda tx: tx.fetch_all("group.absent", before=before))
+        rows = await self._store.read(lambda tx: tx.fetch_all("group.absent", before=before))
         absent = {row["group"]: row["present_at"] for row in rows}
         for group, present_at in absent.items():
             if self._reported.get(group) != present_at:

@@ -29,7 +29,6 @@ from cordata.log import in_request
 from cordata.pool.client.lazy_client import LazyClient
 from cordata.services.backfill import BackfillService, stored_progress
 from cordata.services.job import JobResult, run_job
-from cordata.services.leadership import Leadership
 from cordata.services.loop import background
 from cordata.store import Row, RuntimeStore, Unit, new_id
 from cordata.testing.asgi import Mounted, Response
@@ -292,13 +291,13 @@ class Harness:
         Returns the number of steps that ran. Raises: what a step raised.
         """
         task = self.app.backfills[name]
-        service = BackfillService(Leadership(), {name: task})
+        service = BackfillService(self.ctx, {name: task})
         row = await stored_progress(self.ctx, name)
         if row is not None and row["done_at"] is not None:
             return 0
         cursor, taken = None if row is None else row["cursor"], 0
         while steps is None or taken < steps:
-            cursor = await service.run_once(self.ctx, task, cursor)
+            cursor = await service.run_once(task, cursor)
             taken += 1
             if cursor is None:
                 break

@@ -1,32 +1,65 @@
-"""Builds the role primary: the lease, and the services that run in one process only."""
+"""Builds the role primary: the lease, and the services that run in one process only.
+
+A standby has the lease service, and no other has begun: each is made when this process leads.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cordata import exit_codes
 from cordata.config import Config
-from cordata.context import runtime_store
+from cordata.context import Context, runtime_store
 from cordata.context_factory import broker_passwords, smtp_login
+from cordata.heartbeat import Heartbeat
 from cordata.metrics.series import MAILS, context_series
-from cordata.runner import Layer, Runner, Service
+from cordata.runner import Layer, Runner, Service, first_of
 from cordata.services.unavailable import open_context_with_retry
 from cordata.systemd import Notifier
 from cordata.wiring.role import Role, alerting, cut_off_of, metrics_of, reload_of
 
 if TYPE_CHECKING:
-    from cordata.broker.redis.reconciler import Reconciler
-    from cordata.services.leadership import Leadership
-    from cordata.store import Store
+    from cordata.services.primary import PrimaryService
+
+
+class WhenLeading:
+    """A service that is made, with the primary's Context, when this process begins to lead."""
+
+    def __init__(
+        self, primary: PrimaryService, name: str, make: Callable[[Context], Service]
+    ) -> None:
+        self.name = name
+        self._make = make
+        self._primary = primary
+        self._service: Service | None = None
+
+    @property
+    def heartbeat(self) -> Heartbeat | None:
+        """That of the service; None: it has none, or is not made yet."""
+        return getattr(self._service, "heartbeat", None)
+
+    def status(self) -> str:
+        """For STATUS=: that of the service."""
+        status: Callable[[], str] | None = getattr(self._service, "status", None)
+        return status() if status is not None else ""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run the service, once this process leads, until `stop`."""
+        await first_of(self._primary.led, stop)
+        if self._primary.leading is not None and not stop.is_set():
+            self._service = self._make(self._primary.leading)
+            await self._service.run(stop)
 
 
 async def run_primary(role: Role) -> int:
-    """Run the primary; its other services wait for the lease. Returns the exit code."""
+    """Run the primary. Returns the exit code."""
     from cordata.context_factory import groups_of
     from cordata.services.alert_mail import AlertMailService
     from cordata.services.backfill import BackfillService
     from cordata.services.checkpoint import CheckpointService
-    from cordata.services.leadership import Leadership
     from cordata.services.mail import MailService
     from cordata.services.periodic import PeriodicService
     from cordata.services.primary import PrimaryService, holder_name
@@ -39,35 +72,58 @@ async def run_primary(role: Role) -> int:
     metrics = metrics_of(config, "primary", counted)
     with Notifier() as notifier, alerting(config, "primary") as alerts:
         async with open_context_with_retry(config, app, notifier, metrics=metrics) as ctx:
-            leadership = Leadership()
             holder = holder_name()
-            lease = runtime_store(ctx).lease(holder=holder)
-            intake: list[Service] = [
-                PeriodicService(leadership, app.periodics, cut_off_s=cut_off_s),
-                BackfillService(leadership, app.backfills, cut_off_s=cut_off_s),
-                RetentionService(leadership, config.engine, config.mail),
-                AbsentGroupService(leadership),
-                *_reconcilers(config, leadership, holder),
-                AlertMailService(leadership, config.alert, config.mail),
-            ]
-            mail = MailService(
-                leadership,
-                config.mail,
-                login=smtp_login(config),
-                metrics=metrics.outcomes(MAILS) if metrics is not None else None,
-            )
             primary = PrimaryService(
-                *(ctx, app, lease, leadership, groups_of(config.broker, app.handlers)),
-                *(ctx.chains, notifier, config.primary),
+                ctx,
+                app,
+                runtime_store(ctx).lease(holder=holder),
+                groups_of(config.broker, app.handlers),
+                ctx.chains,
+                notifier,
+                config.primary,
                 holder=holder,
                 hand_over=lambda: runner.stop(),
             )
+            led = partial(WhenLeading, primary)
+            intake = [
+                led(
+                    PeriodicService.name,
+                    lambda ctx: PeriodicService(ctx, app.periodics, cut_off_s=cut_off_s),
+                ),
+                led(
+                    BackfillService.name,
+                    lambda ctx: BackfillService(ctx, app.backfills, cut_off_s=cut_off_s),
+                ),
+                led(
+                    RetentionService.name,
+                    lambda ctx: RetentionService(ctx.store, config.engine, config.mail),
+                ),
+                led(AbsentGroupService.name, lambda ctx: AbsentGroupService(ctx.store)),
+                led(*_reconciler(config, holder)),
+            ]
+            delivery = [alerts.service(ctx.store, sweeps=True)]
+            if config.mail.host:
+                intake.append(
+                    led(
+                        AlertMailService.name,
+                        lambda ctx: AlertMailService(ctx.store, config.alert),
+                    )
+                )
+                login = smtp_login(config)
+                sent = metrics.outcomes(MAILS) if metrics is not None else None
+                delivery.append(
+                    led(
+                        MailService.name,
+                        lambda ctx: MailService(ctx.store, config.mail, login=login, metrics=sent),
+                    )
+                )
+            checkpoints = led(CheckpointService.name, lambda ctx: CheckpointService(ctx.store))
             runner = Runner(
                 [
                     Layer("intake", intake),
-                    Layer("delivery", [mail, alerts.service(ctx.store, sweeps=True)]),
+                    Layer("delivery", delivery),
                     Layer("lease", [primary]),
-                    Layer("stores", [CheckpointService(ctx.store, leadership)]),
+                    Layer("stores", [checkpoints]),
                 ],
                 role="primary",
                 notifier=notifier,
@@ -81,22 +137,23 @@ async def run_primary(role: Role) -> int:
             return code
 
 
-def _reconcilers(config: Config, leadership: Leadership, holder: str) -> list[Service]:
-    """With Redis, the service that reconciles it with the store; without, the one that returns
-    messages of an earlier Redis to the store.
+def _reconciler(config: Config, holder: str) -> tuple[str, Callable[[Context], Service]]:
+    """Name and factory of a service. With Redis, the one that reconciles it with the store;
+    without, the one that returns messages of an earlier Redis to the store.
     """
     from cordata.broker.factory import is_store, make_reconciler
 
     if is_store(config.broker):
         from cordata.services.leftover import LeftoverService
 
-        return [LeftoverService(leadership)]
+        return LeftoverService.name, lambda ctx: LeftoverService(ctx.store)
     from cordata.services.reconciler import ReconcilerService
 
     passwords = broker_passwords(config)
 
-    def make(store: Store) -> Reconciler:
+    def make(ctx: Context) -> Service:
         name = f"primary@{holder}"
-        return make_reconciler(config.broker, store, name=name, passwords=passwords)
+        reconciler = make_reconciler(config.broker, ctx.store, name=name, passwords=passwords)
+        return ReconcilerService(ctx.store, reconciler)
 
-    return [ReconcilerService(leadership, make)]
+    return ReconcilerService.name, make

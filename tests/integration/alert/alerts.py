@@ -59,7 +59,7 @@ async def primary(
 ) -> AsyncIterator[AlertMailService]:
     """A primary that leads; the mails about alerts are written by the test's own passes."""
     one = build(store, state, App("p"), mail=mail)
-    service = AlertMailService(one.leadership, config, mail)
+    service = AlertMailService(store, config)
     async with running(one):
         yield service
 
@@ -71,7 +71,7 @@ async def service(
     """The whole of it: a process and a primary, as they run."""
     stop = asyncio.Event()
     leader = build(store, state, App("p"), mail=mail)
-    mails = AlertMailService(leader.leadership, config, mail)
+    mails = AlertMailService(store, config)
     async with running(leader), background(one.service.run(stop), mails.run(stop)):
         yield
         stop.set()

@@ -15,19 +15,18 @@ from tests.integration.alert.alerts import (
     service,
     stored,
 )
-from tests.integration.engine.parts import context_of, opened, until
+from tests.integration.engine.parts import opened, until
 from tests.integration.mail.smtp_server import Mailbox, smtp_server
-from tests.integration.primary.primary import build
 from tests.servers.process import free_port
 
 from cordata import clock
 from cordata.alert import RETRY_S, Buffer, Cooldown, Spool
-from cordata.app import App
 from cordata.config import Config
-from cordata.config.sections import AlertConfig, MailConfig, PathsConfig
+from cordata.config.sections import AlertConfig, EngineConfig, MailConfig, PathsConfig
 from cordata.core.alert import group_of
 from cordata.log import fields, logger
 from cordata.services.alert import AlertService
+from cordata.services.retention import RetentionService
 from cordata.wiring.role import alerting
 
 NOBODY = MailConfig()
@@ -80,14 +79,13 @@ async def test_mail_tells_all_that_is_due_and_then_the_cooldown_holds(state: Pat
         one = process(store, state, config, NOBODY)
         mail = MailConfig(host="127.0.0.1", port=9)
         async with primary(store, state, config, mail) as mails:
-            ctx = context_of(store)
             for cause in ("a", "b", "c"):
                 one.log.error("%s failed", cause, extra=fields(alert=cause))
             await one.service.run_once()
-            assert await mails.run_once(ctx) == 0.0
+            assert await mails.run_once() == 0.0
             one.log.error("a failed", extra=fields(alert="a"))
             await one.service.run_once()
-            assert await mails.run_once(ctx) > 800.0
+            assert await mails.run_once() > 800.0
             assert await mail_count(store) == 1
         rows = {row["cause"]: row for row in await rows_of(store)}
     assert {cause: row["pending"] for cause, row in rows.items()} == {
@@ -112,13 +110,12 @@ async def test_mails_are_limited_in_an_hour_whatever_they_are_about(state: Path)
     async with opened(state) as store:
         one = process(store, state, config, NOBODY)
         async with primary(store, state, config, MailConfig(host="127.0.0.1", port=9)) as mails:
-            ctx = context_of(store)
             for number in range(4):
                 one.log.error("failed", extra=fields(alert=f"cause {number}"))
                 await one.service.run_once()
-                await mails.run_once(ctx)
+                await mails.run_once()
             assert await mail_count(store) == 2
-            assert 3000.0 < await mails.run_once(ctx) <= 3600.0
+            assert 3000.0 < await mails.run_once() <= 3600.0
 
 
 async def test_alerts_of_two_processes_are_one_kind(state: Path) -> None:
@@ -141,8 +138,8 @@ async def test_kind_that_did_not_come_again_is_forgotten(state: Path) -> None:
         one.buffer.add([old])
         one.log.error("new")
         await one.service.run_once()
-        retention = build(store, state, App("p")).retention
-        deleted = await retention.run_once(context_of(store), asyncio.Event())
+        retention = RetentionService(store, EngineConfig(), MailConfig())
+        deleted = await retention.run_once(asyncio.Event())
         assert deleted["alerts"] == 1
         assert [row["title"] for row in await rows_of(store)] == ["new"]
 

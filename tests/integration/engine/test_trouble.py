@@ -13,7 +13,6 @@ from typing import Any, TypeVar, cast
 import pytest
 from tests.integration.engine.engine import QUICK, build, running
 from tests.integration.engine.parts import (
-    context_of,
     opened,
     publish,
     registered,
@@ -33,12 +32,12 @@ from cordata.broker import ClaimLimit, MessageId, Queue
 from cordata.broker.group import Group
 from cordata.broker.inspection import Groups
 from cordata.broker.redis.broker import RedisBroker
-from cordata.config.sections import EngineConfig
+from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Event, EventContext
 from cordata.errors import StoreFull, StoreUnavailable
 from cordata.services import consumer
-from cordata.services.leadership import Leadership
 from cordata.services.process_lease import ProcessLeaseService
+from cordata.services.retention import RetentionService
 from cordata.services.unhandled_event import AbsentGroupService
 from cordata.store import Store, Unit
 
@@ -261,14 +260,14 @@ async def test_group_that_no_process_has_is_reported_once_and_keeps_its_events(
         handled.append(event.id)
 
     async with opened(state) as store:
-        service, ctx = AbsentGroupService(Leadership()), context_of(store)
+        service = AbsentGroupService(store)
         await registered(store, {"t.gone": "thing.done"})
         async with running(build(store, state, app)):
-            assert await service.run_once(ctx) == []
+            assert await service.run_once() == []
             at = clock.now_us() - 7_200_000_000
             await store.run(lambda tx: tx.execute("age_group", group="t.gone", at=at))
             for _ in range(2):
-                assert await service.run_once(ctx) == ["t.gone"]
+                assert await service.run_once() == ["t.gone"]
             await publish(store, 3)
             await until(lambda: _is(len(handled) == 3))
         errors = [one for one in caplog.records if one.levelno == logging.ERROR]
@@ -276,7 +275,7 @@ async def test_group_that_no_process_has_is_reported_once_and_keeps_its_events(
         assert "no process has had the consumer group t.gone since" in errors[0].getMessage()
         assert len(await rows(store, "messages")) == 3
         assert await Groups(store).remove("t.gone") == 3
-        assert await service.run_once(ctx) == []
+        assert await service.run_once() == []
 
 
 async def test_group_keeps_the_type_of_a_newer_program_when_an_older_primary_leads(
@@ -289,13 +288,11 @@ async def test_group_keeps_the_type_of_a_newer_program_when_an_older_primary_lea
         raise AssertionError("nobody handles here")
 
     async with opened(state) as store:
-        primary = build_primary(store, state, older, engine=EngineConfig(retention_s=3600.0))
-        async with leading(primary):
+        async with leading(build_primary(store, state, older)):
             await registered(store, {"t.take": "thing.done"})
             assert "t.take handles thing.done from now on, before it was old.type" in caplog.text
-            ctx = await primary.leadership.wait(asyncio.Event())
-            assert ctx is not None
-            await primary.retention.run_once(ctx, asyncio.Event())
+            engine = EngineConfig(retention_s=3600.0)
+            await RetentionService(store, engine, MailConfig()).run_once(asyncio.Event())
         await publish(store, 1)
         assert [row["group"] for row in await rows(store, "messages")] == ["t.take"]
 

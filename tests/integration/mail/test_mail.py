@@ -146,13 +146,14 @@ async def test_mail_is_sent_when_the_server_comes_back(tmp_path: Path) -> None:
     box = Mailbox(port=free_port())
     async with opened(tmp_path) as store:
         primary = build(store, tmp_path, App("p"), mail=config_of(box))
+        (mail,) = [one for one in primary.services if one.name == "mail"]
         async with running(primary):
             await send(store, count=3)
-            await until(lambda: _is(primary.mail.status() != ""))
+            await until(lambda: _is(mail.status() != ""))
             assert {row["attempts"] for row in await rows(store, "mails")} == {0}
             async with smtp_server(box):
                 await until(lambda: _states(store, sent=3))
-                await until(lambda: _is(primary.mail.status() == ""))
+                await until(lambda: _is(mail.status() == ""))
 
 
 async def test_mail_is_given_up_when_it_is_too_old(state: Path) -> None:

@@ -19,26 +19,23 @@ from cordata.app import App
 from cordata.broker.group import Group
 from cordata.config.sections import EngineConfig, MailConfig, PrimaryConfig
 from cordata.context import Context, runtime_store
+from cordata.runner import Service, first_of
 from cordata.services.backfill import BackfillService
-from cordata.services.leadership import Leadership
 from cordata.services.mail import MailService
 from cordata.services.periodic import PeriodicService
 from cordata.services.primary import PrimaryService
 from cordata.services.retention import RetentionService
 from cordata.store import Store, Tx
 from cordata.systemd import Notifier
+from cordata.wiring.primary import WhenLeading
 
 
 @dataclass(slots=True)
 class Primary:
     """The services of one primary."""
 
-    leadership: Leadership
     lease: PrimaryService
-    periodic: PeriodicService
-    backfill: BackfillService
-    retention: RetentionService
-    mail: MailService
+    services: list[WhenLeading]
 
 
 def build(
@@ -52,23 +49,23 @@ def build(
     hand_over: Callable[[], None] = lambda: None,
 ) -> Primary:
     """The services of one primary."""
-    leadership = Leadership()
     groups = [Group(one.group, one.type, one.key) for one in app.handlers]
     lease = runtime_store(context_of(store)).lease(holder=f"test-{os.getpid()}")
     mail, engine = mail or MailConfig(), engine or EngineConfig()
-    return Primary(
-        leadership=leadership,
-        lease=PrimaryService(
-            *(context_of(store), app, lease, leadership, groups, CHAINS),
-            *(Notifier(), PrimaryConfig()),
-            holder=holder,
-            hand_over=hand_over,
-        ),
-        periodic=PeriodicService(leadership, app.periodics),
-        backfill=BackfillService(leadership, app.backfills),
-        retention=RetentionService(leadership, engine, mail),
-        mail=MailService(leadership, mail),
+    primary = PrimaryService(
+        *(context_of(store), app, lease, groups, CHAINS, Notifier(), PrimaryConfig()),
+        holder=holder,
+        hand_over=hand_over,
     )
+    makers: dict[str, Callable[[Context], Service]] = {
+        "periodic": lambda ctx: PeriodicService(ctx, app.periodics),
+        "backfill": lambda ctx: BackfillService(ctx, app.backfills),
+        "retention": lambda ctx: RetentionService(ctx.store, engine, mail),
+    }
+    if mail.host:
+        makers["mail"] = lambda ctx: MailService(ctx.store, mail)
+    services = [WhenLeading(primary, name, make) for name, make in makers.items()]
+    return Primary(lease=primary, services=services)
 
 
 @asynccontextmanager
@@ -79,7 +76,7 @@ async def running(primary: Primary) -> AsyncIterator[None]:
         lease_layer.create_task(primary.lease.run(stop_lease))
         await primary.lease.ready.wait()
         async with asyncio.TaskGroup() as work:
-            for service in (primary.periodic, primary.backfill, primary.retention, primary.mail):
+            for service in primary.services:
                 work.create_task(service.run(stop_work))
             try:
                 yield
@@ -124,9 +121,10 @@ async def main(state: Path, smtp_port: int) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
         primary = build(store, state, app, mail=mail)
         async with running(primary):
-            if not primary.leadership.leads:
+            if primary.lease.leading is None:
                 print("standby", flush=True)
-            if await primary.leadership.wait(stopped) is not None:
+            await first_of(primary.lease.led, stopped)
+            if primary.lease.leading is not None:
                 print("leads", clock.now_us(), flush=True)
             await stopped.wait()
 

@@ -13,7 +13,6 @@ from tests.integration.primary.primary import build, running
 from cordata.app import App
 from cordata.config.sections import PrimaryConfig
 from cordata.services import primary
-from cordata.services.leadership import Leadership
 from cordata.services.primary import PrimaryService
 from cordata.store import Chain, RuntimeStore
 from cordata.systemd import Notifier
@@ -31,11 +30,11 @@ def newer_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(folder))
 
 
-def newer_primary(store: RuntimeStore, app: App, leadership: Leadership) -> PrimaryService:
+def newer_primary(store: RuntimeStore, app: App) -> PrimaryService:
     """As it stands by after its host was upgraded."""
     return PrimaryService(
-        *(context_of(store), app, store.lease(holder="newer"), leadership),
-        *((), (*CHAINS, NEWER), Notifier(), PrimaryConfig()),
+        *(context_of(store), app, store.lease(holder="newer"), ()),
+        *((*CHAINS, NEWER), Notifier(), PrimaryConfig()),
         holder="newer",
     )
 
@@ -47,8 +46,7 @@ async def test_older_primary_hands_over_when_a_newer_one_waits_for_its_migration
     monkeypatch.setattr(primary, "_CHECK_S", 600.0)  # only the request wakes it
     app, handed_over = App("p"), asyncio.Event()
     async with opened(state) as one, opened(state, migrate=False) as two:
-        stop, leadership = asyncio.Event(), Leadership()
-        newer = newer_primary(two, app, leadership)
+        stop, newer = asyncio.Event(), newer_primary(two, app)
         async with asyncio.TaskGroup() as group:
             async with running(build(one, state, app, hand_over=handed_over.set)):
                 group.create_task(newer.run(stop))
@@ -57,7 +55,7 @@ async def test_older_primary_hands_over_when_a_newer_one_waits_for_its_migration
                 assert not newer.ready.is_set()
             async with asyncio.timeout(60):
                 await newer.ready.wait()
-            assert leadership.leads and not await two.pending((*CHAINS, NEWER))
+            assert newer.led.is_set() and not await two.pending((*CHAINS, NEWER))
             # The older one starts again, and stands by.
             again = build(one, state, app)
             assert await again.lease.run_once() is None
@@ -72,7 +70,7 @@ async def test_older_primary_leaves_the_lease_to_the_newer_when_both_want_it(
     async with opened(state) as one, opened(state, migrate=False) as two:
         held = one.lease(holder="somebody")
         assert await held.try_acquire() is not None
-        newer = newer_primary(two, app, Leadership())
+        newer = newer_primary(two, app)
         assert await newer.run_once() is None  # requests a takeover
         await held.release()
         older = build(one, state, app)

@@ -35,7 +35,7 @@ from cordata.core.retry import Backoff
 from cordata.errors import LeaseLost
 from cordata.services import backfill
 from cordata.services.backfill import BackfillService
-from cordata.services.leadership import Leadership
+from cordata.services.retention import RetentionService
 from cordata.store import Row, Store, Tx
 from cordata.store.postgres.lease import SILENT_S
 
@@ -93,7 +93,7 @@ async def test_primary_leads_when_a_backup_runs(tmp_path: Path, runtime_database
             backup.execute("SELECT FROM message")  # this takes the snapshot
             primary = build(store, tmp_path, app)
             async with asyncio.timeout(WAIT_S), running(primary):
-                assert primary.leadership.leads
+                assert primary.lease.leading
 
 
 async def test_standby_is_ready_and_idle_while_another_leads(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ async def test_standby_is_ready_and_idle_while_another_leads(tmp_path: Path) -> 
         first, second = build(store, tmp_path, App("p")), build(other, tmp_path, app)
         async with running(first), running(second):
             await asyncio.sleep(0.1)
-            assert first.leadership.leads
-            assert not second.leadership.leads
+            assert first.lease.leading
+            assert not second.lease.leading
             assert second.lease.status() == "standby"
             assert runs == []
 
@@ -120,7 +120,7 @@ async def test_standby_leads_when_the_first_stops(state: Path) -> None:
             await stack.enter_async_context(running(first))
             async with running(second):
                 await stack.aclose()
-                assert not first.leadership.leads
+                assert not first.lease.leading
                 await until(lambda: _leads(second))
 
 
@@ -295,12 +295,9 @@ async def test_backfill_pauses_briefly_again_when_steps_succeeded_between_failur
             stop.set()
         return str(number + 1)
 
-    leadership = Leadership()
     monkeypatch.setattr(backfill, "_BACKOFF", Backoff(0.01, 300.0))
-    service = BackfillService(leadership, app.backfills)
     async with opened(tmp_path) as store, asyncio.timeout(60):
-        leadership.begin(context_of(store))
-        await service.run(stop)
+        await BackfillService(context_of(store), app.backfills).run(stop)
 
 
 async def test_standby_process_takes_over_within_the_bound_when_the_primary_is_killed(
@@ -344,7 +341,8 @@ async def test_backfill_resumes_where_it_was_when_the_primary_is_killed(state: P
 
 async def test_retention_deletes_what_is_old_and_spares_what_is_needed(state: Path) -> None:
     async with opened(state) as store:
-        primary = build(store, state, App("p"), engine=EngineConfig(retention_s=3600.0))
+        engine = EngineConfig(retention_s=3600.0)
+        primary = build(store, state, App("p"), engine=engine)
         queue = Queue(store, owner="me", retries={"a": 0})
         old = clock.now_us() - 7_200_000_000
         await publish(store, 600)
@@ -368,7 +366,7 @@ async def test_retention_deletes_what_is_old_and_spares_what_is_needed(state: Pa
         async with running(primary):
             await until(lambda: _left(store, events=1 + 3, marks=0))
         assert await DeadLetters(store).drop(Filter()) == 1
-        deleted = await primary.retention.run_once(context_of(store), asyncio.Event())
+        deleted = await RetentionService(store, engine, MailConfig()).run_once(asyncio.Event())
         assert deleted["events"] == 1
         assert await _left(store, events=3, marks=0)
 
@@ -376,7 +374,7 @@ async def test_retention_deletes_what_is_old_and_spares_what_is_needed(state: Pa
 async def test_retention_deletes_old_keys_and_mails_and_no_others(state: Path) -> None:
     engine, mail = EngineConfig(retention_s=3600.0), MailConfig(retention_s=7200.0)
     async with opened(state) as store:
-        retention = build(store, state, App("p"), engine=engine, mail=mail).retention
+        retention = RetentionService(store, engine, mail)
 
         async def answer() -> str:
             return "first"
@@ -397,7 +395,7 @@ async def test_retention_deletes_old_keys_and_mails_and_no_others(state: Path) -
 
         await store.run(fill)
         await store.run(age)
-        deleted = await retention.run_once(context_of(store), asyncio.Event())
+        deleted = await retention.run_once(asyncio.Event())
         assert (deleted["idempotency keys"], deleted["mails"]) == (1, 2)
         assert [row["key"] for row in await rows(store, "keys_left")] == ["young"]
         assert [row["subject"] for row in await rows(store, "subjects_left")] == ["2", "3"]
@@ -422,7 +420,7 @@ async def _is(value: bool) -> bool:
 
 
 async def _leads(primary: Primary) -> bool:
-    return primary.leadership.leads
+    return primary.lease.leading is not None
 
 
 async def _beats_of(store: Store, pid: int) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from tests.integration.engine.parts import context_of, opened
+from tests.integration.engine.parts import opened
 from tests.integration.redis.stores import PREFIX, url_of
 from tests.processes import joined
 
@@ -24,7 +24,6 @@ from cordata.broker.redis.server import RedisServer
 from cordata.broker.redis.stream import Keys
 from cordata.core.message_state import Verdict
 from cordata.errors import BrokerUnavailable
-from cordata.services.leadership import Leadership
 from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 
@@ -171,18 +170,11 @@ async def keeping(
     store: Store, url: str, *, password: str | None = None, timeout_s: float = 5.0
 ) -> AsyncIterator[ReconcilerService]:
     """The primary's reconciler while inside; it has looked through Redis once if that is there."""
-    leadership = Leadership()
-    leadership.begin(context_of(store))
-
-    def make(fenced: Store) -> Reconciler:
-        server = server_of(url, password=password, timeout_s=timeout_s)
-        return Reconciler(fenced, server, Keys(PREFIX))
-
-    reconciler = make(store)
+    server = server_of(url, password=password, timeout_s=timeout_s)
+    reconciler = Reconciler(store, server, Keys(PREFIX))
     with suppress(BrokerUnavailable):
         await reconciler.run_once()
-    reconciler.close()
-    service = ReconcilerService(leadership, make)
+    service = ReconcilerService(store, reconciler)
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(service.run(stop))

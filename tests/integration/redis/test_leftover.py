@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.integration.engine.parts import context_of, opened, publish, registered, rows
+from tests.integration.engine.parts import opened, publish, registered, rows
 from tests.integration.redis.parts import on_redis
 from tests.integration.redis.stores import use
 from tests.servers.redis import RedisServer
@@ -12,7 +12,6 @@ from tests.servers.redis import RedisServer
 from cordata.broker import ClaimLimit, Queue
 from cordata.broker.inspection import Outbox
 from cordata.core.message_state import Verdict
-from cordata.services.leadership import Leadership
 from cordata.services.leftover import LeftoverService
 
 
@@ -32,10 +31,10 @@ async def test_groups_get_in_the_store_what_they_have_not_handled(
         waiting = await publish(parts.store, 1)
         (later,) = await publish(parts.store, 1, delay_s=3600.0)
 
-        service, ctx = LeftoverService(Leadership()), context_of(parts.store)
+        service = LeftoverService(parts.store)
         # Of a: one from the stream, and two that waited; of b: all. What failed is there already.
-        assert await service.run_once(ctx) == 3 + 5
-        assert await service.run_once(ctx) == 0
+        assert await service.run_once() == 3 + 5
+        assert await service.run_once() == 0
 
         queue = Queue(parts.store, owner="me", retries=dict.fromkeys(groups, 5))
         wants = {group: ClaimLimit(count=10, low=10) for group in groups}
@@ -58,5 +57,5 @@ async def test_store_that_never_had_redis_is_left_alone(state: Path) -> None:
     async with opened(state) as store:
         await registered(store, {"a": "thing.done"})
         await publish(store, 2)
-        assert await LeftoverService(Leadership()).run_once(context_of(store)) == 0
+        assert await LeftoverService(store).run_once() == 0
         assert {row["group"] for row in await rows(store, "messages")} == {"a"}

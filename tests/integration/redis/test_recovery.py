@@ -6,14 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
-from tests.integration.engine.parts import context_of, publish, rows, until
+from tests.integration.engine.parts import publish, rows, until
 from tests.integration.redis.parts import on_redis, server_of
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
 from cordata.broker.redis.reconciler import Reconciler
 from cordata.broker.redis.stream import Keys
-from cordata.services.leadership import Leadership
 from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 
@@ -30,7 +29,7 @@ class Watched:
         return getattr(self._store, name)
 
     async def read(self, unit: Any) -> Any:
-        if self.service is not None and self.service.heartbeat is not None:
+        if self.service is not None:
             self.touches.add(-self.service.heartbeat.age_s(0.0))
         return await self._store.read(unit)
 
@@ -46,15 +45,10 @@ async def test_primary_is_alive_as_long_as_it_publishes_again(
         assert await parts.relay_all() == 1600
         await parts.reconciler.run_once()
         redis.execute("FLUSHALL")
-        leadership = Leadership()
-        leadership.begin(context_of(parts.store))
         store = Watched(parts.store)
-
-        def make(_: Store) -> Reconciler:
-            watched = cast(Store, store)
-            return Reconciler(watched, server_of(redis.url), Keys(PREFIX))
-
-        store.service = ReconcilerService(leadership, make)
+        watched = cast(Store, store)
+        reconciler = Reconciler(watched, server_of(redis.url), Keys(PREFIX))
+        store.service = ReconcilerService(watched, reconciler)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(store.service.run(stop))

@@ -17,8 +17,6 @@ from cordata.app import App
 from cordata.broker.redis.reconciler import Reconciler
 from cordata.broker.redis.stream import Keys
 from cordata.context import Event, EventContext
-from cordata.heartbeat import Heartbeat
-from cordata.services.leadership import Leadership
 from cordata.services.reconciler import ReconcilerService
 from cordata.store import Store
 
@@ -51,10 +49,10 @@ async def test_reconciler_looks_again_when_each_read_took_too_long_once(
         slow = SlowAtFirst(store)
         server = server_of(redis.url)
         reconciler = Reconciler(cast(Store, slow), server, Keys(PREFIX))
-        service = ReconcilerService(Leadership(), lambda store: reconciler)
+        service = ReconcilerService(store, reconciler)
         try:
             async with asyncio.timeout(60):
-                while await service.run_once(reconciler, Heartbeat()) is None:
+                while await service.run_once() is None:
                     pass
         finally:
             reconciler.close()

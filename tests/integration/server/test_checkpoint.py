@@ -1,4 +1,4 @@
-"""The checkpoint service folds a grown log back, and only where the primary leads."""
+"""The checkpoint service folds a grown log back."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.integration.engine.parts import context_of, publish, runtime_of, until
+from tests.integration.engine.parts import publish, runtime_of, until
 
 from cordata.config.sections import StoreConfig
 from cordata.services.checkpoint import CheckpointService
-from cordata.services.leadership import Leadership
 from cordata.store import Queries, Store
 from cordata.store.migrate import RUNTIME
 from cordata.store.sqlite.store import SqliteStore
@@ -36,11 +35,9 @@ async def grown(state: Path) -> AsyncIterator[Store]:
         yield store
 
 
-async def test_log_is_folded_back_when_this_process_leads(tmp_path: Path) -> None:
+async def test_log_is_folded_back_when_it_has_grown(tmp_path: Path) -> None:
     async with grown(tmp_path) as store:
-        leadership = Leadership()
-        leadership.begin(context_of(store))
-        service, stop = CheckpointService(store, leadership), asyncio.Event()
+        service, stop = CheckpointService(store), asyncio.Event()
 
         async def folded() -> bool:
             return store.stats().wal_bytes <= LIMIT_BYTES
@@ -49,14 +46,3 @@ async def test_log_is_folded_back_when_this_process_leads(tmp_path: Path) -> Non
             group.create_task(service.run(stop))
             await until(folded)
             stop.set()
-        assert service.status() == ""
-
-
-async def test_log_is_left_alone_when_another_process_leads(tmp_path: Path) -> None:
-    async with grown(tmp_path) as store:
-        service, stop = CheckpointService(store, Leadership()), asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(service.run(stop))
-            await asyncio.sleep(0)
-            stop.set()
-        assert store.stats().wal_bytes > LIMIT_BYTES
