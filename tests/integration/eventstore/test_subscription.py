@@ -295,6 +295,26 @@ async def test_event_is_a_dead_letter_when_its_handler_commits_twice(
     assert sum("dead letter" in record.getMessage() for record in caplog.records) == 1
 
 
+async def test_failure_is_stored_when_the_stop_has_begun(state: Path) -> None:
+    """Nobody else would: the first effect counts, so no other process gets the event."""
+    local, begun = App("t"), asyncio.Event()
+
+    @local.subscribe("account", partitions=1)
+    async def twice(event: StoredEvent, ctx: SubscriptionContext) -> None:
+        await ctx.run(lambda tx: note(tx, event))
+        begun.set()
+        while not all(one.stopping for one in service._runners.all()):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await ctx.run(lambda tx: note(tx, event))
+
+    async with opened(state) as store:
+        await deposit(store, "account-1", 1)
+        async with running(store, state, local) as service:
+            await begun.wait()
+        (letter,), _ = await Subscriptions(store).dead_events("t.twice")
+        assert (letter.version, letter.attempts) == (1, 1)
+
+
 async def test_event_is_a_dead_letter_and_the_rest_goes_on_when_declared_so(
     state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

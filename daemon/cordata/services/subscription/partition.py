@@ -306,10 +306,12 @@ class PartitionRunner:
             error=error,
         )
         self._history = add_failure(self._history, failure)
-        while not self.stopping:
+        while True:
             try:
                 await self._store_verdict(position, verdict, committed=committed)
             except StoreUnavailable:
+                if self.stopping:
+                    return False
                 await self._wake.wait(self._shared.backoff.delay_s(STORE_UNAVAILABLE_ATTEMPT))
             except AlreadySeen:  # an attempt that timed out has committed after all
                 self._move_on(position, committed=True)
@@ -320,7 +322,6 @@ class PartitionRunner:
             else:
                 self.written_at = self._shared.ctx.now_us()
                 return True
-        return False
 
     async def _store_verdict(self, position: int, verdict: Verdict, *, committed: bool) -> None:
         partitions, history = self._shared.partitions, self._history or ""
