@@ -84,11 +84,11 @@ class IdleExitService:
         dead = max(dead, self._consumer.dead_count)
         handled = plural(self._consumer.handled_count, "message")
         if self._subscriptions is not None:
-            handled += f", {plural(self._subscriptions.handled_count, 'event')} of the event store"
+            handled += f", {plural(self._subscriptions.counts.handled, 'event')} of the event store"
         log.info("nothing is left; this worker handled %s", handled)
-        if self._subscriptions is not None and self._subscriptions.given_up_count:
+        if self._subscriptions is not None and (given_up := self._subscriptions.counts.given_up):
             raise GivenUp(
-                f"given up by subscriptions: {plural(self._subscriptions.given_up_count, 'event')}",
+                f"given up by subscriptions: {plural(given_up, 'event')}",
                 hint="`cordata subscriptions list` names them, `... status NAME` says why",
             )
         if dead:

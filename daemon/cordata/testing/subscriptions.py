@@ -45,7 +45,6 @@ class SubscriptionRunner:
             is_leased=lambda: True,
             retry_at_once=False,
             on_event_end=lambda runner: None,
-            on_give_up=lambda: None,
         )
 
     async def register(self) -> None:

@@ -191,7 +191,7 @@ async def test_partition_is_blocked_when_retries_are_used_up_until_it_is_resumed
         await until(lambda: state_is(store, "t.broken", "blocked"))
         status = await Subscriptions(store).status("t.broken")
         assert status is not None and status.blocked == 1
-        await until(lambda: _is(service.given_up_count == 1))
+        await until(lambda: _is(service.counts.given_up == 1))
         (stuck,) = [one for one in status.partitions if one.state == "blocked"]
         assert attempts == [1, 2, 3] == [entry["attempt"] for entry in stuck.history]
         assert stuck.error == "ValueError: guest Eva Muster cannot be added" and bad == 2
@@ -288,7 +288,7 @@ async def test_event_is_a_dead_letter_when_its_handler_commits_twice(
         async with running(store, state, local) as service:
             await until(lambda: _dead(store, "t.twice", 1))
             await until(lambda: current(store, "t.twice"))
-        assert (service.handled_count, service.given_up_count) == (1, 1)
+        assert (service.counts.handled, service.counts.given_up) == (1, 1)
         (letter,), _ = await Subscriptions(store).dead_events("t.twice")
         assert (letter.version, letter.attempts) == (1, 1)
         assert await handled(store) == [("account-1", 1), ("account-1", 2)]
@@ -342,7 +342,7 @@ async def test_event_is_a_dead_letter_and_the_rest_goes_on_when_declared_so(
         page, before = await Subscriptions(store).dead_events("t.picky", limit=1)
         rest, end = await Subscriptions(store).dead_events("t.picky", limit=1, before=before)
         assert [one.version for one in (*page, *rest)] == [4, 2] and end is None
-        await until(lambda: _is(service.given_up_count == 2))
+        await until(lambda: _is(service.counts.given_up == 2))
     assert sum("dead letter" in record.getMessage() for record in caplog.records) == 2
 
 

@@ -48,6 +48,15 @@ _IDLE_S = 3600.0
 _LEASE_S = 0.05
 
 
+@dataclass(slots=True)
+class Counts:
+    """What became of the events that this process got."""
+
+    handled: int = 0
+    #: Given up, or the event that blocks its partition.
+    given_up: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
     """The parts that all partitions of a process share."""
@@ -64,10 +73,9 @@ class Dependencies:
     retry_at_once: bool
     #: Where attempts are counted, by subscription.
     metrics: Mapping[str, Outcomes] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
     #: Called after each event, and when a partition's task has ended.
     on_event_end: Callable[[PartitionRunner], None]
-    #: Called when an event is given up, or its partition blocked.
-    on_give_up: Callable[[], None]
 
 
 class PartitionRunner:
@@ -90,7 +98,6 @@ class PartitionRunner:
         self.written_at = 0
         #: An event is being handled.
         self.busy = False
-        self.handled_count = 0
         self._shared = shared
         self._wake = WakeEvent()
         #: The task of `run`; handlers run in tasks below it.
@@ -195,7 +202,7 @@ class PartitionRunner:
         if error is None or verdict is Verdict.DONE:
             if error is not None:
                 self._log_error(event, error, " after its commit, which counts")
-            self.handled_count += 1
+            self._shared.counts.handled += 1
             self._move_on(position, committed=committed)
         elif verdict is Verdict.GIVEN_BACK:
             self.lose()
@@ -379,7 +386,7 @@ class PartitionRunner:
         )
 
     def _log_given_up(self, position: int, message_id: str, outcome: str) -> None:
-        self._shared.on_give_up()
+        self._shared.counts.given_up += 1
         log.error(
             "%s: event %d failed %d times; %s",
             self.subscription.name,

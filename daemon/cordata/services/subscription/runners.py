@@ -26,18 +26,11 @@ class PartitionRunners:
         self._shared = shared
         self._runners: dict[str, dict[int, PartitionRunner]] = {name: {} for name in subscriptions}
         self._tasks: dict[PartitionRunner, asyncio.Task[None]] = {}
-        #: Events that runners handled which have ended.
-        self._handled_count = 0
         #: How many partitions each subscription has.
         self.partitions: Mapping[str, int] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._runners.values()))
-
-    @property
-    def handled_count(self) -> int:
-        """Events that this process has handled."""
-        return self._handled_count + sum(one.handled_count for one in self.all())
 
     def all(self) -> list[PartitionRunner]:
         """Every runner, those that are ending too."""
@@ -79,7 +72,6 @@ class PartitionRunners:
     def forget(self, runners: Iterable[PartitionRunner]) -> None:
         """Remove runners whose partitions this process no longer owns."""
         for one in runners:
-            self._handled_count += one.handled_count
             del self._tasks[one]
             del self._runners[one.subscription.name][one.number]
 

@@ -24,7 +24,7 @@ from cordata.services.handler_call import after
 from cordata.services.loop import Pace, WakeEvent, background, wake_on
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
 from cordata.services.subscription.membership import assign
-from cordata.services.subscription.partition import Dependencies, PartitionRunner
+from cordata.services.subscription.partition import Counts, Dependencies, PartitionRunner
 from cordata.services.subscription.reader import EventReader
 from cordata.services.subscription.runners import PartitionRunners, positions
 from cordata.store import watch
@@ -83,6 +83,7 @@ class SubscriptionService:
         self._partitions = Partitions(ctx.store)
         self._running = RunningAttempts(runtime_dir)
         self._crashed = CrashedAttempts(runtime_dir)
+        self.counts = Counts()
         shared = Dependencies(
             ctx=ctx,
             partitions=self._partitions,
@@ -93,25 +94,18 @@ class SubscriptionService:
             is_leased=lease.is_held,
             retry_at_once=retry_at_once,
             metrics=metrics,
+            counts=self.counts,
             on_event_end=self._event_ended,
-            on_give_up=self._gave_up,
         )
         self._runners = PartitionRunners(subscriptions, shared)
         self._reader = EventReader(ctx.store, self._log, subscriptions, self._runners)
         self._unregistered = list(subscriptions.values())
         self._is_serving = False
-        #: Events that this process gave up, or stands still at.
-        self.given_up_count = 0
         self._failures = 0
         self._look_deadline = self._quiet_deadline = 0.0
         self._short_s = _SHORT_S
         self._flush_timer: asyncio.TimerHandle | None = None
         self._flush_due = False
-
-    @property
-    def handled_count(self) -> int:
-        """Events that this process has handled."""
-        return self._runners.handled_count
 
     def status(self) -> str:
         """For STATUS=."""
@@ -267,9 +261,6 @@ class SubscriptionService:
         self._flush_timer = None
         self._flush_due = True
         self._wake.set()
-
-    def _gave_up(self) -> None:
-        self.given_up_count += 1
 
     def _back_off(self, error: TransientError) -> float:
         self._failures += 1
