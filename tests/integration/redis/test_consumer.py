@@ -14,6 +14,7 @@ from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Message
+from cordata.broker.redis import server
 from cordata.core.message_state import Verdict
 from cordata.metrics.backlog import read_backlog
 from cordata.services.idle_exit import is_left
@@ -202,8 +203,9 @@ async def test_group_is_read_when_its_wake_up_was_trimmed_before_it_was_read(
 
 
 async def test_streams_are_read_again_when_an_answer_was_late_and_the_wait_goes_on(
-    state: Path, redis: RedisServer
+    state: Path, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(server, "BLOCK_S", 600.0)  # the wait does not end by itself
     async with on_redis(state) as parts:
         parts.brokers["me"] = broker_of(parts.store, parts.url, owner="me", timeout_s=1.0)
         await relayed(parts, 0)

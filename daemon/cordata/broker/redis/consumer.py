@@ -81,8 +81,6 @@ class Consumer:
         #: Generation of the server's connections up to which lost answers were made up for.
         self._generation = 0
         self._is_listening = False
-        #: Set when a read found Redis unavailable.
-        self._cut_off = asyncio.Event()
         self._is_stopping = False
         #: Group -> how often there were signs of new entries.
         self._wakes = Counter[str]()
@@ -135,21 +133,6 @@ class Consumer:
                 self._server.log_refusal(self._keys.wake, error)
                 await asyncio.sleep(1.0)
 
-    async def keep_connected(self, wake: Callable[[], None]) -> None:
-        """Until cancelled: make commands get through again, whatever `listen` waits for.
-
-        Its connection may be well, and busy, when that of the commands was lost.
-        """
-        while True:
-            await self._cut_off.wait()
-            try:
-                await self._server.connect()
-            except BrokerUnavailable:
-                await asyncio.sleep(max(self._server.pause_s, 0.01))
-                continue
-            self._cut_off.clear()
-            wake()
-
     def _wake(self, types: Collection[str] | None) -> None:
         """Note that there may be new entries of these types; None: of all types."""
         for group, type in self._types.items():
@@ -181,8 +164,6 @@ class Consumer:
                     found = await self._acknowledge_and_read(reads)
         except TransientError as error:
             log.debug("streams are not read: %s", error)
-        if not self._server.is_available:
-            self._cut_off.set()
         try:
             found += await self._sift(wanted)
         except TransientError as error:
