@@ -39,8 +39,8 @@ class Group(NamedTuple):
 class Registered(NamedTuple):
     """The result of `register`, for `catch_up`."""
 
-    #: Groups that may lack events of transactions older than `xid`: name -> the events' positions are
-    #: after the first number, and the second is the `registered_at` of the group.
+    #: Groups that may lack events of transactions older than `xid`: name -> the position after
+    #: which these events are, and `registered_at` of the group.
     lacking: Mapping[str, tuple[int, int]] = MappingProxyType({})
     #: The transaction that registered them; "": the store has one writer at a time.
     xid: str = ""

@@ -248,9 +248,8 @@ class Reconciler:
                 moved = True
                 progress()
                 if count := await self._close([(type, entry, id) for entry, id in rows]):
-                    log.warning(
-                        "republished %d messages of %s that Redis lost", count, type, extra=_DATA_LOST
-                    )
+                    text = "republished %d messages of %s that Redis lost"
+                    log.warning(text, count, type, extra=_DATA_LOST)
                 if len(rows) < _PAGE:
                     break
         return moved
