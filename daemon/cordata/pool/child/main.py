@@ -324,7 +324,6 @@ class Loop:
 
     def run(self) -> None:
         """Take calls until the worker sends Stop."""
-        self._status.set_state(page.READY)
         self._channel.send(protocol.Up())
         queue = self._queue
         while not self._stopping:
@@ -447,7 +446,6 @@ class Loop:
         """Give back the calls that have not begun, and end. For a later call the connection ends,
         and its page says that the call has not begun.
         """
-        self._status.set_state(page.LEAVING)
         for connection in list(self._connections.values()):
             connection.read(_READS)
         for connection, call in list(self._queue):

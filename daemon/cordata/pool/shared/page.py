@@ -5,14 +5,15 @@ map it read-only. The child may be killed between any two stores, so `begin` fir
 of the call and then, in one aligned store of 8 bytes, that the call runs.
 
 ```
-  0  state     u64  STARTING READY LEAVING     8  drained   u64  worker: takes no calls
+  0  drained   u64  worker: takes no calls     8  paused    u64  worker: begin no call
  16  begun     u64  calls begun               24  ended     u64  runs: begun != ended
  32  failed    u64                            40  waiting   u64  read but not begun
  48  client    u64  of the call that runs:    56  number    u64    on its connection
  64  id        u64    the client's own        72  started   f64    monotonic seconds
- 80  deadline  f64                            88  paused    u64  worker: begin no call
- 96  command   u16 bytes, then the text
+ 80  deadline  f64                            88  command   u16 bytes, then the text
 ```
+A child is drained before it is told to leave; clients see its page only once it is warm.
+
 Before a worker kills a child because of a call, it sets `paused`, waits for SETTLE_S and reads the
 page again: if the same call still runs, no other one can begin before the signal arrives.
 
@@ -42,15 +43,13 @@ from cordata.pool.shared.protocol import call_id
 SIZE = 4096
 #: Seconds between setting `paused` or `revoked` and reading what has begun.
 SETTLE_S = 0.001
-#: States of a child.
-STARTING, READY, LEAVING = 0, 1, 2
 
 _ALL = Struct("@QQQQQQQQQdd")
 _COMMAND = Struct("@H")
 #: Offsets, in words of 8 bytes.
-_STATE, _DRAINED, _BEGUN, _ENDED, _FAILED, _WAITING = range(6)
-_CLIENT, _NUMBER, _ID, _STARTED, _DEADLINE, _PAUSED = range(6, 12)
-_COMMAND_AT = 96
+_DRAINED, _PAUSED, _BEGUN, _ENDED, _FAILED, _WAITING = range(6)
+_CLIENT, _NUMBER, _ID, _STARTED, _DEADLINE = range(6, 11)
+_COMMAND_AT = 88
 #: A process that reads a mapped file that has shrunk gets SIGBUS.
 _SEALS = fcntl.F_SEAL_SHRINK
 
@@ -58,8 +57,8 @@ _SEALS = fcntl.F_SEAL_SHRINK
 class Status(NamedTuple):
     """A status page as it was read. If no call runs, the fields of a call are those of the last."""
 
-    state: int
     drained: int
+    paused: int
     begun: int
     ended: int
     failed: int
@@ -105,10 +104,6 @@ class StatusWriter:
     def paused(self) -> bool:
         """Whether no call may begin, because the worker may be about to kill this process."""
         return bool(self._words[_PAUSED])
-
-    def set_state(self, state: int) -> None:
-        """Write the state: STARTING, READY or LEAVING."""
-        self._words[_STATE] = state
 
     def set_waiting(self, count: int) -> None:
         """Write the number of calls that were read but not begun."""
@@ -167,7 +162,7 @@ class StatusReader:
     @property
     def takes_calls(self) -> bool:
         """Whether new calls may be sent."""
-        return self._words[_STATE] == READY and not self._words[_DRAINED]
+        return not self._words[_DRAINED]
 
     @property
     def in_flight(self) -> int:

@@ -101,7 +101,7 @@ class Keeper:
         """Set `drained`."""
         self.drained = drained
         for child in (self.child, self._spare):
-            if child is not None:
+            if child is not None and not child.leaving:
                 child.set_drained(drained)
 
     def recycle(self) -> None:

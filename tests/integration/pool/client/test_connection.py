@@ -18,7 +18,7 @@ from msgspec import Raw
 from cordata.errors import DeadlineExceeded, PoolClosed
 from cordata.pool import Client
 from cordata.pool.shared import page, protocol
-from cordata.pool.shared.page import ConnectionPage, StatusWriter
+from cordata.pool.shared.page import ConnectionPage
 from cordata.pool.shared.paths import ChildName, Place
 from cordata.pool.shared.protocol import Call, CommandOptions, Hello, Result, Welcome, batch, encode
 
@@ -38,9 +38,6 @@ class Child:
         self.name = ChildName(Place("0"), generation)
         status = self.directory / self.name.status
         status.write_bytes(bytes(page.SIZE))
-        self.status = bytearray(page.SIZE)
-        StatusWriter(memoryview(self.status)).set_state(page.READY)
-        status.write_bytes(self.status)
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listener.settimeout(PATIENCE_S)
         hidden = self.directory / ".hidden"
