@@ -224,12 +224,14 @@ class ChildProcess:
         self._loop.remove_reader(self._spawned.channel)
 
     def _reap(self) -> None:
-        """Take the exit status. Until then the pid is not used again, so `killpg` comes first."""
+        """Take the exit status. Until then the pid is not used again, so what may kill by it comes
+        first.
+        """
         self._remove_readers()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        status = os.waitid(os.P_PIDFD, self._spawned.pidfd, os.WEXITED)
         self.receive()
+        status = os.waitid(os.P_PIDFD, self._spawned.pidfd, os.WEXITED)
         self._wrote(times=_LAST_READS)
         self._output.end(clock.monotonic())
         code = None if status is None or status.si_code != os.CLD_EXITED else status.si_status
