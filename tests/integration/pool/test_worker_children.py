@@ -384,9 +384,7 @@ async def test_start_leaves_nothing_behind_when_it_runs_out_of_descriptors_at_an
         child = None
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))  # what is open stays
-            child = ChildProcess(
-                spec, spare=False, on_message=lambda *_: None, on_exit=lambda *_: None
-            )
+            child = ChildProcess(spec, on_message=lambda *_: None, on_exit=lambda *_: None)
         except OSError:
             failures += 1
         finally:

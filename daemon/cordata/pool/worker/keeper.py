@@ -160,7 +160,7 @@ class Keeper:
         if self.child is None:
             self.child = self._start(now)
         else:
-            self._spare = self._start(now, spare=True)
+            self._spare = self._start(now)
 
     def _missing(self) -> bool:
         """Whether the child is to be started, or a spare that replaces it."""
@@ -234,10 +234,10 @@ class Keeper:
         await stop.wait()
         self._wake.set()
 
-    def _start(self, now: float, *, spare: bool = False) -> ChildProcess | None:
+    def _start(self, now: float) -> ChildProcess | None:
         spec = replace(self.spec, generation=next(self._generations))
         try:
-            child = ChildProcess(spec, spare=spare, on_message=self._heard, on_exit=self._exited)
+            child = ChildProcess(spec, on_message=self._heard, on_exit=self._exited)
         except OSError as error:
             self.start_error = f"no process could be started: {error.strerror or error}"[:_LINE]
             log.error(
@@ -307,8 +307,6 @@ class Keeper:
 
     def _promote_spare(self) -> None:
         self.child, self._spare, self._due = self._spare, None, ""
-        if self.child is not None:
-            self.child.spare = False
 
     def _exited(self, child: ChildProcess, end: Exit) -> None:
         now = clock.monotonic()
@@ -372,7 +370,7 @@ class Keeper:
             running_s=max(0.0, now - status.started) if running else 0.0,
             left_s=max(0.0, status.deadline - now) if running else 0.0,
             due=self._due if child is self.child else "",
-            spare=child.spare,
+            spare=child is self._spare,
         )
 
     def _log_exit(self, child: ChildProcess, end: Exit) -> None:

@@ -116,14 +116,12 @@ class ChildProcess:
         self,
         spec: ChildSpec,
         *,
-        spare: bool,
         on_message: Callable[[ChildProcess, ChildToWorker], None],
         on_exit: Callable[[ChildProcess, Exit], None],
     ) -> None:
         """Start it. Raises: OSError."""
         self._spawned = spawn(spec)
         self.pid, self.generation = self._spawned.pid, spec.generation
-        self.spare = spare
         self.started_at = clock.monotonic()
         self.health = Health(self.started_at)
         self.leaving = False
