@@ -1,6 +1,6 @@
 """The pool of a test: the client behind `ctx.pool`, which runs commands in the test's process.
 
-InlinePool (client) -> InlineEngine (queue, deadlines) -> CommandRunner, as in a child, in a thread
+InlinePool (client) -> InlineEngine (deadlines) -> CommandRunner, as in a child, in one thread
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 import inspect
 import os
+import select
 import socket
-import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -99,9 +99,8 @@ class InlineEngine:
             session_limits=limits,
         )
         self._runner: CommandRunner | None = None
-        self._waiting: deque[Call] = deque()
-        self._running: Call | None = None
-        self._caller: _Caller | None = None
+        #: Of the calls that are not over.
+        self._callers: dict[Call, _Caller] = {}
         self._last = 0
         self._deadlines: Deadlines[Call] = Deadlines(self._due)
         self.loop = asyncio.get_running_loop()
@@ -125,26 +124,33 @@ class InlineEngine:
             except SessionNotFound as error:
                 call.fail(error)
                 return
+        if self._crashes(call):
+            text = f"the child that ran {call.command!r} died of SIGKILL"
+            call.fail(ChildCrashed(text, signal=9, worker="0"))
+            return
         self._deadlines.set(call, call.deadline)
-        self._waiting.append(call)
-        self._next()
+        caller = self._callers[call] = _Caller(call, self.loop)
+        ending = self.loop.run_in_executor(self._thread, self._run, call, caller)
+        ending.add_done_callback(partial(self._ended, call))
 
     def cancel(self, call: Call, *, hard: bool) -> None:
         """Notify the command; nothing is killed, also with `hard`."""
-        self._leave(call)
+        self._deadlines.clear(call)
+        if call in self._callers:
+            self._callers[call].leave()
 
     def credit(self, call: Call, count: int) -> None:
         """Allow the stream to send `count` more parts."""
-        if call is self._running and self._caller is not None:
-            self._caller.grant(count)
+        if call in self._callers:
+            self._callers[call].grant(count)
 
     def close(self) -> None:
         """End every call with PoolClosed."""
         if self.closed:
             return
         self.closed = True
-        for call in self._deadlines.items():
-            self._leave(call)
+        for call in self._callers:
+            self.cancel(call, hard=False)
             call.fail(PoolClosed("the client was closed"))
         self._deadlines.close()
 
@@ -158,31 +164,21 @@ class InlineEngine:
         if self._runner is not None:
             self._runner.close()
 
-    def _next(self) -> None:
-        while self._waiting and self._running is None and not self.closed:
-            call = self._waiting.popleft()
-            if self.crashes[call.command] > 0:
-                self.crashes[call.command] -= 1
-                self._crash(call)
-                continue
-            self._running = call
-            caller = self._caller = _Caller(call, self.loop)
-            ending = self.loop.run_in_executor(self._thread, self._run, call, caller)
-            ending.add_done_callback(partial(self._ended, call))
-
-    def _crash(self, call: Call) -> None:
-        if call.may_run_again(self.options[call.command], self._retries):
+    def _crashes(self, call: Call) -> bool:
+        """Whether simulated crashes end the call; one that is idempotent outlives some of them."""
+        while self.crashes[call.command] > 0:
+            self.crashes[call.command] -= 1
+            if not call.may_run_again(self.options[call.command], self._retries):
+                return True
             call.attempts += 1
-            self._waiting.appendleft(call)
-            return
-        self._deadlines.clear(call)
-        text = f"the child that ran {call.command!r} died of SIGKILL"
-        call.fail(ChildCrashed(text, signal=9, worker="0"))
+        return False
 
     def _run(self, call: Call, caller: _Caller) -> bytes:
         """Run the call, in the thread; returns its last packet. Raises: what importing the commands
         or `@app.child_init` raises.
         """
+        if not caller.begin():
+            return protocol.encode(protocol.NotRun(1, "cancelled"))
         runner = self._runner or self._warm()
         packet = protocol.Call(
             number=1,
@@ -202,10 +198,7 @@ class InlineEngine:
             if isinstance(opened, protocol.Packet):
                 return protocol.encode(opened)
             session = opened
-        try:
-            return runner.run(packet, session, caller)[0]
-        finally:
-            caller.close()
+        return runner.run(packet, session, caller)[0]
 
     def _warm(self) -> CommandRunner:
         commands = {name: Command(find(place)) for name, place in self._known.items()}
@@ -218,9 +211,7 @@ class InlineEngine:
         return runner
 
     def _ended(self, call: Call, ending: asyncio.Future[bytes]) -> None:
-        if self.closed:
-            return
-        self._running = self._caller = None
+        self._callers.pop(call).close()
         self._deadlines.clear(call)
         error = ending.exception()
         if error is not None:
@@ -228,19 +219,11 @@ class InlineEngine:
         else:
             [message] = protocol.from_child.decode(protocol.batch([ending.result()]))
             _answer(call, message)
-        self._next()
-
-    def _leave(self, call: Call) -> None:
-        self._deadlines.clear(call)
-        if call is self._running and self._caller is not None:
-            self._caller.leave()
-        elif call in self._waiting:
-            self._waiting.remove(call)
 
     def _due(self, call: Call) -> None:
-        ran = call is self._running
-        self._leave(call)
-        call.fail(DeadlineExceeded("the call's deadline passed", ran=ran))
+        caller = self._callers[call]
+        caller.leave()
+        call.fail(DeadlineExceeded("the call's deadline passed", ran=caller.begun))
 
 
 def _answer(call: Call, packet: protocol.FromChild) -> None:
@@ -255,73 +238,75 @@ def _answer(call: Call, packet: protocol.FromChild) -> None:
 
 
 class _Caller:
-    """The caller of the running command, as the command's thread sees it."""
+    """The caller of a command, for the command's thread. The event loop writes to a socket pair: a
+    byte for each credit, the end of the stream when the caller leaves.
+    """
 
     def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
         self.client = 0
         self.credits = 0 if call.stream is None else call.stream.credits
+        #: Its command runs, or has run.
+        self.begun = False
         self._call, self._loop = call, loop
-        self._gone = False
-        self._news = threading.Condition()
-        #: Readable after a credit or a cancel: an async command waits for it.
+        self._left = False
+        #: The ends of the command and of the loop. A call that waits has none: there may be many.
         self._pair: tuple[socket.socket, socket.socket] | None = None
 
     def grant(self, count: int) -> None:
         """Add credit for `count` parts, which the reader took."""
-        with self._news:
-            self.credits += count
-            self._tell()
+        if self._pair is not None:
+            self._pair[1].send(bytes(count))
 
     def leave(self) -> None:
         """The caller has left."""
-        with self._news:
-            self._gone = True
-            self._tell()
+        self._left = True  # first: `begin` reads it after it has made the pair
+        if self._pair is not None:
+            self._pair[1].shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """The call is over."""
+        for one in self._pair or ():
+            one.close()
+
+    # In the command's thread:
+
+    def begin(self) -> bool:
+        """Let the command run, unless the caller has left."""
+        self._pair = socket.socketpair()
+        self._pair[0].setblocking(False)
+        self.begun = not self._left
+        return self.begun
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable after a credit, and when the caller leaves."""
+        assert self._pair is not None
+        return self._pair[0].fileno()
 
     def poll_cancelled(self) -> bool:
-        """Whether the caller has left."""
-        if self._pair is not None:
-            with contextlib.suppress(BlockingIOError):
-                self._pair[0].recv(4096)
-        return self._gone or monotonic() >= self._call.deadline
+        """Add the credits that have arrived. Whether the caller has left."""
+        assert self._pair is not None
+        with contextlib.suppress(BlockingIOError):
+            self.credits += len(self._pair[0].recv(4096))
+        return self._left or monotonic() >= self._call.deadline
 
     def take_credit(self) -> bool:
         """Wait until one more part may be sent; False if the caller has left or at the deadline."""
-        with self._news:
-            left_s = max(0.0, self._call.deadline - monotonic())
-            self._news.wait_for(lambda: self.credits > 0 or self._gone, left_s)
-            if self._gone or not self.credits:
-                return False
-            self.credits -= 1
-            return True
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        while not self.poll_cancelled():
+            if self.credits:
+                self.credits -= 1
+                return True
+            poll.poll(max(0.0, self._call.deadline - monotonic()) * 1000)
+        return False
 
     def send_chunk(self, data: bytes) -> None:
         """Pass one part of the stream to the caller. Raises: CallCancelled if the caller left."""
-        if self._gone:
+        if self._left:
             raise CallCancelled
         [chunk] = protocol.from_child.decode(protocol.batch([data]))
         assert isinstance(chunk, protocol.Chunk)
         self._loop.call_soon_threadsafe(self._add, chunk.value)
-
-    def fileno(self) -> int:
-        """A descriptor that becomes readable after a credit or a cancel."""
-        with self._news:
-            if self._pair is None:
-                self._pair = socket.socketpair()
-                self._pair[0].setblocking(False)
-            return self._pair[0].fileno()
-
-    def close(self) -> None:
-        """The call is over."""
-        with self._news:
-            for one in self._pair or ():
-                one.close()
-            self._pair = None
-
-    def _tell(self) -> None:
-        self._news.notify_all()
-        if self._pair is not None:
-            self._pair[1].send(b"!")
 
     def _add(self, value: Any) -> None:
         if self._call.stream is not None and not self._call.done():
