@@ -105,7 +105,7 @@ def test_session_lives_for_its_time_after_each_use_and_little_longer(
 
 def test_a_shorter_time_ends_the_session_sooner(store: SessionStore, clock: Clock) -> None:
     store.create("box", ttl_s=100_000)
-    store.touch("box", 10)
+    store.update("box", ttl_s=10)
     clock.forward(10.6)
     with pytest.raises(SessionNotFound):
         store.use("box")

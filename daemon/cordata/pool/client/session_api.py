@@ -123,8 +123,7 @@ class Sessions:
 
     async def touch(self, id: str, ttl_s: float | None = None) -> None:
         """Count a use; `ttl_s` is the new lifetime after each use. Raises: SessionNotFound."""
-        request = SessionRequest(number=0, operation="touch", session=id, ttl_s=ttl_s)
-        await self._ask(_checked(request))
+        await (self.get(id) if ttl_s is None else self.update(id, ttl_s=ttl_s))
 
     async def count(self, id: str, **by: int) -> Mapping[str, int]:
         """Add to counters and return their new values. Raises: SessionNotFound,
@@ -168,7 +167,7 @@ class Globals:
 
 def may_repeat(request: SessionRequest | GlobalRequest) -> bool:
     """Whether the request may be sent again: a second run changes nothing more."""
-    return request.operation in ("get", "touch", "page", "stats")
+    return request.operation in ("get", "page", "stats")
 
 
 def _values(data: Mapping[str, object]) -> dict[str, Raw]:

@@ -232,7 +232,7 @@ class SessionRequest(Packet, tag="session"):
     """An operation on a session."""
 
     number: Number
-    operation: Literal["create", "get", "update", "delete", "touch", "count", "page"]
+    operation: Literal["create", "get", "update", "delete", "count", "page"]
     session: Name = ""
     ttl_s: Seconds | None = None
     set: Values = field(default_factory=dict)

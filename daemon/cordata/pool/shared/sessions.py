@@ -274,10 +274,6 @@ class SessionStore:
             self._find(db, id)
             db.execute("DELETE FROM session WHERE id = ?", (id,))
 
-    def touch(self, id: str, ttl_s: float | None = None) -> SessionState:
-        """Count a use; `ttl_s` is the new lifetime after each use. Raises: SessionNotFound."""
-        return self.use(id) if ttl_s is None else self.update(id, ttl_s=ttl_s)
-
     def count(self, id: str, by: Mapping[str, int]) -> dict[str, int]:
         """Add to counters and return their new values. Raises: SessionNotFound,
         SessionQuotaExceeded.
@@ -637,8 +633,6 @@ def _answer_session(store: SessionStore, request: SessionRequest) -> Reply:
         case "delete":
             store.delete(id)
             return Reply(number)
-        case "touch":
-            return Reply(number, sessions=[store.touch(id, request.ttl_s)])
         case "count":
             return Reply(number, counts=store.count(id, request.count))
         case "page":
