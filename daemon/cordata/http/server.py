@@ -21,7 +21,7 @@ from cordata.http.connection import Connection
 from cordata.http.proxy import Peer, TrustedProxies, peer_of
 from cordata.http.response import date_line
 from cordata.http.state import ServerState
-from cordata.log import logger
+from cordata.log import LogThrottle, logger
 from cordata.metrics.process import HttpMetrics
 
 log = logger("cordata.http")
@@ -29,7 +29,6 @@ log = logger("cordata.http")
 #: Share of all connections (one in ...) that is evicted at once, so that scanning all of them is
 #: rarely needed.
 _EVICTED_SHARE = 20
-_EVICTION_LOGGED_EVERY_S = 60.0
 
 
 class HttpServer:
@@ -86,7 +85,7 @@ class HttpServer:
         self._tasks: asyncio.TaskGroup
         #: Time and number of requests at the last `status`.
         self._counted = clock.monotonic(), 0
-        self._eviction_logged_at = -_EVICTION_LOGGED_EVERY_S
+        self._eviction_throttle = LogThrottle()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then drain: no accepts, `Connection: close` for `drain_s`, idle
@@ -222,8 +221,7 @@ class HttpServer:
         count = max(1, len(self.connections) // _EVICTED_SHARE)
         for _, connection in heapq.nlargest(count, waiting, key=lambda pair: pair[0]):
             connection.evict()
-        if now - self._eviction_logged_at >= _EVICTION_LOGGED_EVERY_S:
-            self._eviction_logged_at = now
+        if self._eviction_throttle.is_due("", now=now):
             log.warning(
                 "connection limit reached (%d): closing those that send nothing, or do not read",
                 len(self.connections),

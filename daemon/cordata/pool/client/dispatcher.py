@@ -37,7 +37,7 @@ from cordata.errors import (
     QueueTimeout,
     is_transient,
 )
-from cordata.log import fields, logger
+from cordata.log import LogThrottle, fields, logger
 from cordata.metrics.process import Outcomes
 from cordata.pool.client.breaker import CircuitBreaker
 from cordata.pool.client.call import Call
@@ -109,8 +109,9 @@ class Dispatcher:
         self._check_pause_s = LONG_CALL_S
         self._connect_timer: asyncio.TimerHandle | None = None
         self._last_sequence = 0
-        #: Calls that were refused since the last line about it, and when there may be another.
-        self._saturated, self._log_saturation_at = 0, 0.0
+        #: Calls that were refused since the last line about it.
+        self._saturated = 0
+        self._saturation_throttle = LogThrottle(again_s=_SATURATED_EVERY_S)
         self.closed = False
 
     # --- what callers do ---
@@ -387,9 +388,8 @@ class Dispatcher:
 
     def _log_saturation(self, pool: Scheduler, now: float) -> None:
         self._saturated += 1
-        if now < self._log_saturation_at:
+        if not self._saturation_throttle.is_due("", now=now):
             return
-        self._log_saturation_at = now + _SATURATED_EVERY_S
         log.warning(
             "pool %s is full: %d calls wait in this process, %d were refused since the last report",
             pool.name,
