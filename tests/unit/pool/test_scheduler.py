@@ -97,9 +97,9 @@ def busy(engine: Any, of: ChildState, count: int) -> None:
         of.calls[number] = call(engine, number)
 
 
-def test_call_goes_to_a_free_child_and_of_these_to_the_one_used_last(engine: Any) -> None:
-    first, second = child("0"), child("1")
-    scheduler = pool(first, second)
+def test_call_goes_to_the_first_free_child(engine: Any) -> None:
+    first, second, third = child("0"), child("1"), child("2")
+    scheduler = pool(first, second, third)
     busy(engine, first, 1)
     assert scheduler.choose(call(engine), 0.0) is second
     assert scheduler.choose(call(engine), 0.0) is second
