@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from cordata import clock, events, exit_codes
 from cordata.errors import ConfigError, CordataError
-from cordata.heartbeat import Heartbeat as Heartbeat
+from cordata.heartbeat import Heartbeat
 from cordata.log import fields, logger, with_hint
 from cordata.systemd import Notifier, watchdog_usec
 

@@ -62,7 +62,8 @@ def job(
     debug: bool,
 ) -> int:
     """Run each job NAME: each due (scope, period) once, however often and from wherever called."""
-    from cordata.systemd import install_hooks, install_logging, set_level
+    from cordata.systemd import install_logging, set_level
+    from cordata.unhandled import install_hooks
 
     names = tuple(dict.fromkeys(names))
     if len(names) > 1 and (scope is not None or period is not None or force):

@@ -73,7 +73,8 @@ def run(
     debug: bool,
 ) -> int:
     """Set up logging, load the configuration, run the role. Returns its exit code."""
-    from cordata.systemd import install_hooks, install_logging, set_level
+    from cordata.systemd import install_logging, set_level
+    from cordata.unhandled import install_hooks
 
     install_logging("debug" if debug else "info", role=f"{name}@{instance}" if instance else name)
     install_hooks()

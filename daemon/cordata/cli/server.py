@@ -90,7 +90,8 @@ def server(
     from cordata.cli import main
     from cordata.config import choose_app, find_file, open_document
     from cordata.supervisor import Supervisor
-    from cordata.systemd import install_hooks, install_logging
+    from cordata.systemd import install_logging
+    from cordata.unhandled import install_hooks
 
     # Report an error here, before any file is created: else each child would report it.
     document = open_document(find_file(config))

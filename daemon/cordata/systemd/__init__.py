@@ -9,5 +9,3 @@ from cordata.systemd.notify import watchdog_usec as watchdog_usec
 from cordata.systemd.sockets import ListenSocket as ListenSocket
 from cordata.systemd.sockets import listen_fds as listen_fds
 from cordata.systemd.sockets import reexec as reexec
-from cordata.unhandled import install_hooks as install_hooks
-from cordata.unhandled import watch_loop as watch_loop

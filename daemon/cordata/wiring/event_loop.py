@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from cordata.systemd import watch_loop
+from cordata.unhandled import watch_loop
 
 
 def run_on_uvloop(role: Callable[[], Awaitable[int]]) -> int:

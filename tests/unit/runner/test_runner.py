@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cordata.runner import Heartbeat, Layer, Runner
+from cordata.heartbeat import Heartbeat
+from cordata.runner import Layer, Runner
 from cordata.systemd import Notifier
 
 
