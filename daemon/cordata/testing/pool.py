@@ -178,7 +178,7 @@ class InlineEngine:
         or `@app.child_init` raises.
         """
         if not caller.begin():
-            return protocol.encode(protocol.NotRun(1, "cancelled"))
+            return protocol.encode(protocol.NotRun(1, "revoked"))
         runner = self._runner or self._warm()
         packet = protocol.Call(
             number=1,

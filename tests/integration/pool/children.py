@@ -106,8 +106,8 @@ class Peer:
         """The next packet; None: the end of the connection."""
         try:
             data, _ = protocol.receive(self.socket, 2**24)
-        except ConnectionResetError:
-            return None
+        except ConnectionResetError:  # it left without reading everything; what it sent comes next
+            return self.receive()
         if not data:
             return None
         [message] = protocol.from_child.decode(data)

@@ -48,7 +48,6 @@ from cordata.pool.shared.paths import set_own_pool
 from cordata.pool.shared.protocol import (
     Call,
     Cancel,
-    Credit,
     Failure,
     Hello,
     NotRun,
@@ -70,8 +69,8 @@ _LOOK_S = 0.001
 _ACCEPT_AGAIN_S = 0.1
 #: Packets that one check for a cancellation reads, at most.
 _READS = 16
-#: Calls, and bytes of answers that are not read, that one connection may have here.
-_MAX_CALLS, _MAX_UNREAD = 4096, 67_108_864
+#: Bytes of answers that are not read, that one connection may have here.
+_MAX_UNREAD = 67_108_864
 #: Errors whose messages name modules, files and lines, and no values.
 _OF_THE_CODE = (ImportError, ModuleNotFoundError, SyntaxError, IndentationError, TabError)
 #: Frames of the import system: a dozen for each nested import, without information.
@@ -113,8 +112,6 @@ class Connection:
         self.client = 0
         self.page: ConnectionPage | None = None
         self.closed = False
-        #: Number of its calls that are not answered yet.
-        self.calls = 0
         #: Answers that the client has not read yet.
         self.unread: deque[bytes] = deque()
         self._unread_bytes = 0
@@ -242,21 +239,15 @@ class Connection:
         loop = self._loop
         for message in messages:
             if isinstance(message, Call):
-                self.calls += 1
-                if self.calls > _MAX_CALLS:
-                    raise ProtocolError(f"more than {_MAX_CALLS} calls on one connection")
                 loop.add(self, message)
-            elif isinstance(message, Cancel):
-                if self._running is not None and message.number == self._running.number:
-                    self._over = True
-                else:
-                    self._loop.cancel(self, message.number)
-            elif isinstance(message, Credit):
-                # A client sends it for parts that came: the call runs, or is over.
-                if self._running is not None and message.number == self._running.number:
-                    self.credits += message.count
-            else:
+            elif isinstance(message, Hello):
                 raise ProtocolError("a hello comes once")
+            elif self._running is None or message.number != self._running.number:
+                pass  # of a call that is over; one that waits and is cancelled was revoked
+            elif isinstance(message, Cancel):
+                self._over = True
+            else:
+                self.credits += message.count
         loop.tell_waiting()
 
     def _handshake(self, hello: Hello, files: Sequence[int]) -> None:
@@ -325,12 +316,11 @@ class Loop:
     def run(self) -> None:
         """Take calls until the worker sends Stop."""
         self._channel.send(protocol.Up())
-        queue = self._queue
         while not self._stopping:
-            if not queue or monotonic() >= self._look_at:
-                self._look(wait=not queue)
-            elif queue:
-                self._serve(*queue.popleft())
+            if not self._queue or monotonic() >= self._look_at:
+                self._look(wait=not self._queue)
+            else:
+                self._serve(*self._queue.popleft())
         self._leave()
 
     def add(self, connection: Connection, call: Call) -> None:
@@ -341,15 +331,6 @@ class Loop:
         """Note on the status page how many calls wait."""
         self._status.set_waiting(len(self._queue))
 
-    def cancel(self, connection: Connection, number: int) -> None:
-        """Refuse the call, if it waits here."""
-        for entry in self._queue:
-            if entry[0] is connection and entry[1].number == number:
-                self._queue.remove(entry)
-                self._status.set_waiting(len(self._queue))
-                self._refuse(connection, NotRun(number, "cancelled"))
-                return
-
     def watch(self, connection: Connection, event: int) -> None:
         """Set the events for which its socket is polled."""
         if connection.fileno() in self._connections:
@@ -359,11 +340,8 @@ class Loop:
         """Remove a closed connection and its calls."""
         if self._connections.pop(connection.fileno(), None) is not None:
             self._poll.unregister(connection.socket)
-        if connection.calls:
-            kept = [entry for entry in self._queue if entry[0] is not connection]
-            self._queue.clear()
-            self._queue.extend(kept)
-            self._status.set_waiting(len(kept))
+        self._queue = deque(entry for entry in self._queue if entry[0] is not connection)
+        self.tell_waiting()
 
     def _look(self, *, wait: bool) -> None:
         """Poll and read, with `wait` until something arrives. The worker first: Stop comes before
@@ -408,7 +386,7 @@ class Loop:
 
     def _serve(self, connection: Connection, call: Call) -> None:
         status, runner = self._status, self._runner
-        status.set_waiting(len(self._queue))
+        self.tell_waiting()
         while status.paused:
             time.sleep(page.SETTLE_S)
         began = monotonic()
@@ -421,11 +399,11 @@ class Loop:
             else:
                 session = opened
         if refused is not None:
-            self._refuse(connection, refused)
+            connection.send(encode(refused))
             return
         assert connection.page is not None  # it said hello
         if not connection.page.may_begin(call.number):
-            self._refuse(connection, NotRun(call.number, "revoked"))
+            connection.send(encode(NotRun(call.number, "revoked")))
             return
         client = connection.client
         status.begin(client, call.number, call.id, call.command, began, call.deadline)
@@ -434,27 +412,19 @@ class Loop:
         data, failed = runner.run(call, session, connection)
         connection.end()
         self._output.end()
-        connection.calls -= 1
         status.end(failed=failed)  # before the answer, so that its receiver sees a free child
         connection.send(data)
 
-    def _refuse(self, connection: Connection, packet: Packet) -> None:
-        connection.calls -= 1
-        connection.send(encode(packet))
-
     def _leave(self) -> None:
-        """Give back the calls that have not begun, and end. For a later call the connection ends,
-        and its page says that the call has not begun.
+        """Send the answers that are kept, and close the connections: their pages say which calls
+        have not begun.
         """
-        for connection in list(self._connections.values()):
-            connection.read(_READS)
-        for connection, call in list(self._queue):
-            self._refuse(connection, NotRun(call.number, "leaving"))
         until = monotonic() + 1.0
-        for connection in list(self._connections.values()):
+        for connection in sorted(self._connections.values(), key=lambda one: len(one.unread)):
             while connection.unread and not connection.closed and monotonic() < until:
                 select.select([], [connection.socket], [], until - monotonic())
                 connection.flush()
+            connection.close()
 
 
 def main() -> int:

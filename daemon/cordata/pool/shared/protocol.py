@@ -110,7 +110,7 @@ class Credit(Packet, tag="credit"):
 
 
 class Cancel(Packet, tag="cancel"):
-    """The caller does not wait any more. A call that has not begun is answered by `NotRun`."""
+    """Nobody waits any more for the call that runs. A call that waits is revoked (page.py)."""
 
     number: Number
 
@@ -181,8 +181,8 @@ class Failure(Packet, tag="failure"):
 class NotRun(Packet, tag="not_run"):
     """The call has not begun in this child, and never will.
 
-    `reason`: "revoked", "cancelled", "leaving", "unknown_command", "moved" (the session's affinity
-    is strict, and its worker is `worker`) or "deadline".
+    `reason`: "revoked", "unknown_command", "deadline" or "moved" (the session's affinity is strict,
+    and its worker is `worker`).
     """
 
     number: Number
