@@ -28,6 +28,7 @@ from tests.bench.servers import spent_s
 from tests.contract.pool.running import running
 
 from cordata.pool import Client
+from cordata.pool.shared.protocol import SessionRequest
 from cordata.pool.shared.sessions import SessionStore
 from cordata.pool.shared.spec import SessionLimits
 
@@ -50,7 +51,7 @@ def pool_with(sessions: Sequence[str]) -> Iterator[Path]:
         store = SessionStore(place / "state" / "pool" / "sessions.db", limits)
         value = Raw(msgpack.encode(PAYLOAD))
         for id in sessions:
-            store.create(id, data={"k": value})
+            store.create(SessionRequest(0, "create", id, set={"k": value}))
         store.close()
         settings = "[pool]\nmax_sessions = 10000000\n"
         app = "tests.bench.pool_app:app"

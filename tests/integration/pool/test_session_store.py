@@ -22,6 +22,7 @@ from cordata.errors import (
     SessionNotFound,
     SessionQuotaExceeded,
 )
+from cordata.pool.shared.protocol import SessionRequest, SessionState
 from cordata.pool.shared.sessions import Delta, SessionStore
 from cordata.pool.shared.spec import SessionLimits
 
@@ -58,6 +59,14 @@ def store(path: Path, clock: Clock) -> Iterator[SessionStore]:
     store.close()
 
 
+def create(store: SessionStore, id: str, **fields: Any) -> SessionState:
+    return store.create(SessionRequest(0, "create", id, **fields))
+
+
+def update(store: SessionStore, id: str, **fields: Any) -> SessionState:
+    return store.update(SessionRequest(0, "update", id, **fields))
+
+
 def raw(value: object) -> Raw:
     return Raw(msgpack.encode(value))
 
@@ -69,7 +78,7 @@ def plain(values: dict[str, Raw]) -> dict[str, Any]:
 def test_session_is_seen_by_another_process_with_all_that_was_saved(
     store: SessionStore, path: Path, clock: Clock
 ) -> None:
-    made = store.create("box", data={"guest": raw("Eva"), "old": raw(1)}, ttl_s=600)
+    made = create(store, "box", set={"guest": raw("Eva"), "old": raw(1)}, ttl_s=600)
     store.save("box", Delta(set={"items": raw(["boots"])}, delete=["old"], count={"packed": 1}))
     other = SessionStore(path, SessionLimits(), now_us=clock)
     found = other.use("box", worker="2")
@@ -85,7 +94,7 @@ def test_session_is_seen_by_another_process_with_all_that_was_saved(
 def test_session_lives_for_its_time_after_each_use_and_little_longer(
     store: SessionStore, clock: Clock
 ) -> None:
-    store.create("box", ttl_s=100)
+    create(store, "box", ttl_s=100)
     for _ in range(3):
         clock.forward(99.9)
         assert store.use("box").expires_in_s <= 100
@@ -94,7 +103,7 @@ def test_session_lives_for_its_time_after_each_use_and_little_longer(
     with pytest.raises(SessionNotFound):
         store.use("box")
     assert store.page() == []
-    store.create("box", ttl_s=100)
+    create(store, "box", ttl_s=100)
     clock.forward(99)
     store.get("box", peek=True)
     clock.forward(6.1)  # looking is no use
@@ -104,8 +113,8 @@ def test_session_lives_for_its_time_after_each_use_and_little_longer(
 
 
 def test_a_shorter_time_ends_the_session_sooner(store: SessionStore, clock: Clock) -> None:
-    store.create("box", ttl_s=100_000)
-    store.update("box", ttl_s=10)
+    create(store, "box", ttl_s=100_000)
+    update(store, "box", ttl_s=10)
     clock.forward(10.6)
     with pytest.raises(SessionNotFound):
         store.use("box")
@@ -114,25 +123,25 @@ def test_a_shorter_time_ends_the_session_sooner(store: SessionStore, clock: Cloc
 def test_session_made_anew_has_nothing_of_the_former_one(
     store: SessionStore, path: Path, clock: Clock
 ) -> None:
-    first = store.create("box", data={"a": raw(1)})
+    first = create(store, "box", set={"a": raw(1)})
     other = SessionStore(path, SessionLimits(), now_us=clock)
     other.delete("box")
-    second = other.create("box")
+    second = create(other, "box")
     assert second.version > first.version
     assert store.use("box").data == {}
     with pytest.raises(SessionExists):
-        store.create("box")
+        create(store, "box")
     other.close()
 
 
 def test_session_keeps_the_worker_of_its_first_call_until_it_is_told_another(
     store: SessionStore,
 ) -> None:
-    store.create("box", affinity="strict_queue")
+    create(store, "box", affinity="strict_queue")
     assert store.use("box").worker == ""
     for worker in ("1", "2"):
         assert store.use("box", worker=worker).worker == "1"
-    assert store.update("box", worker="3", affinity="hint").affinity == "hint"
+    assert update(store, "box", worker="3", affinity="hint").affinity == "hint"
     assert store.use("box", worker="1").worker == "3"
 
 
@@ -152,7 +161,7 @@ def test_globals_are_seen_at_once_also_when_they_are_deleted(
 
 def test_save_changes_session_and_globals_both_or_none(path: Path) -> None:
     store = SessionStore(path, SessionLimits(max_session_bytes=500))
-    store.create("box", data={"a": raw(1)})
+    create(store, "box", set={"a": raw(1)})
     delta = Delta(set={"a": raw("x" * 500)}, globals_set={"season": raw("winter")})
     with pytest.raises(SessionQuotaExceeded, match="500 are allowed"):
         store.save("box", delta)
@@ -170,14 +179,14 @@ def test_limits_of_number_and_bytes_hold_for_all_processes_together(
     limits = SessionLimits(max_sessions=2, max_sessions_bytes=400, max_globals_bytes=100)
     one = SessionStore(path, limits, now_us=clock)
     two = SessionStore(path, limits, now_us=clock)
-    one.create("a", data={"x": raw("y" * 200)}, ttl_s=10)
-    two.create("b", ttl_s=1000)
+    create(one, "a", set={"x": raw("y" * 200)}, ttl_s=10)
+    create(two, "b", ttl_s=1000)
     with pytest.raises(SessionQuotaExceeded, match="the limit"):
-        one.create("c")
+        create(one, "c")
     with pytest.raises(SessionQuotaExceeded, match="all sessions"):
-        two.update("b", set={"x": raw("y" * 200)})
+        update(two, "b", set={"x": raw("y" * 200)})
     clock.forward(11)
-    two.create("c", data={"x": raw("y" * 200)})
+    create(two, "c", set={"x": raw("y" * 200)})
     assert [session.id for session in one.page()] == ["b", "c"]
     assert [session.id for session in one.page(after="b", limit=1)] == ["c"]
     with pytest.raises(SessionQuotaExceeded, match="globals"):
@@ -196,7 +205,7 @@ def change(path: Path, statement: str) -> None:
 
 def test_clock_that_was_set_ends_no_session(path: Path) -> None:
     store = SessionStore(path, SessionLimits())
-    store.create("box", ttl_s=600)
+    create(store, "box", ttl_s=600)
     store.close()
     # As it is when the clock was an hour behind at the first use, and is right now.
     hour = 3600 * SECOND_US
@@ -208,8 +217,8 @@ def test_clock_that_was_set_ends_no_session(path: Path) -> None:
 
 def test_time_goes_on_while_the_machine_is_off(path: Path) -> None:
     store = SessionStore(path, SessionLimits())
-    store.create("short", ttl_s=600)
-    store.create("long", ttl_s=7200)
+    create(store, "short", ttl_s=600)
+    create(store, "long", ttl_s=7200)
     store.close()
     # As it is an hour later, after a start: the boot clock is smaller than it was.
     change(path, f"UPDATE pool SET seen_us = {2**60}")
@@ -234,7 +243,7 @@ for number in range(int(sys.argv[2])):
 
 def test_processes_that_count_at_the_same_time_lose_nothing(path: Path) -> None:
     store = SessionStore(path, SessionLimits())
-    store.create("box")
+    create(store, "box")
     command = [sys.executable, "-c", COUNTING, str(path), "150"]
     children = [
         watched(subprocess.Popen([*command, str(number)], stdout=subprocess.DEVNULL, env=ENVIRON))
@@ -247,7 +256,7 @@ def test_processes_that_count_at_the_same_time_lose_nothing(path: Path) -> None:
 
 def test_what_was_saved_survives_a_killed_process(path: Path) -> None:
     store = SessionStore(path, SessionLimits())
-    store.create("box")
+    create(store, "box")
     command = [sys.executable, "-c", COUNTING, str(path), "1000000", "1"]
     child = watched(subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRON))
     assert child.stdout is not None
@@ -271,7 +280,7 @@ def test_damaged_file_is_put_aside(
     path.parent.mkdir()
     path.write_bytes(content)
     store = SessionStore(path, SessionLimits())
-    store.create("box")
+    create(store, "box")
     assert store.set_aside_path is not None
     assert store.set_aside_path.read_bytes() == content
     assert "was put aside" in caplog.text
@@ -280,7 +289,7 @@ def test_damaged_file_is_put_aside(
 
 def test_file_of_another_version_is_put_aside(path: Path) -> None:
     first = SessionStore(path, SessionLimits())
-    first.create("box")
+    create(first, "box")
     first.close()
     database = sqlite3.connect(path)
     database.execute("PRAGMA user_version = 99")
@@ -293,12 +302,12 @@ def test_file_of_another_version_is_put_aside(path: Path) -> None:
 
 def test_file_that_was_deleted_in_use_is_made_anew(path: Path) -> None:
     store = SessionStore(path, SessionLimits())
-    store.create("box")
+    create(store, "box")
     for name in os.listdir(path.parent):
         (path.parent / name).unlink()
     with pytest.raises(SessionNotFound):
         store.use("box")
-    store.create("box")
+    create(store, "box")
     other = SessionStore(path, SessionLimits())
     assert other.use("box").id == "box"
     other.close()
@@ -307,7 +316,7 @@ def test_file_that_was_deleted_in_use_is_made_anew(path: Path) -> None:
 
 def test_full_disk_fails_what_changes_and_nothing_else(path: Path) -> None:
     store = SessionStore(path, SessionLimits())
-    store.create("box", data={"a": raw(1)})
+    create(store, "box", set={"a": raw(1)})
     store.close()
     limit = 65_536  # more than SQLite's index of the log, which it makes anew, takes
     code = f"""

@@ -192,9 +192,9 @@ def _checked(request: R) -> R:
     return request
 
 
-def _known(affinity: Affinity | None) -> Any:
-    """The affinity for a request; "": none given. Raises: ValueError for an unknown one."""
+def _known(affinity: Affinity | None) -> Affinity | None:
+    """The affinity for a request. Raises: ValueError for an unknown one."""
     known = get_args(Affinity)
     if affinity and affinity not in known:
         raise ValueError(f"affinity is {affinity!r}, it must be one of {', '.join(known)}")
-    return affinity or ""
+    return affinity or None

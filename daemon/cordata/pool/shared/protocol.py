@@ -237,7 +237,7 @@ class SessionRequest(Packet, tag="session"):
     ttl_s: Seconds | None = None
     set: Values = field(default_factory=dict)
     delete: Names = field(default_factory=list)
-    affinity: Literal["", "hint", "strict_queue", "strict_fail"] = ""
+    affinity: Affinity | None = None
     worker: Name | None = None
     count: Counts = field(default_factory=dict)
     #: `get`: do not count it as a use.

@@ -33,7 +33,6 @@ from cordata.errors import (
     SessionQuotaExceeded,
 )
 from cordata.pool.shared.protocol import (
-    Affinity,
     GlobalRequest,
     Reply,
     SessionRequest,
@@ -201,18 +200,10 @@ class SessionStore:
 
     # Operations of clients and operators
 
-    def create(
-        self,
-        id: str = "",
-        *,
-        data: Mapping[str, Raw] | None = None,
-        ttl_s: float | None = None,
-        affinity: Affinity | None = None,
-        worker: str = "",
-    ) -> SessionState:
-        """Create a session; `id` "" generates one. Raises: SessionExists, SessionQuotaExceeded."""
-        id = id or uuid.uuid4().hex
-        ttl_s = self.limits.session_ttl_s if ttl_s is None else ttl_s
+    def create(self, request: SessionRequest) -> SessionState:
+        """Create a session; id "" generates one. Raises: SessionExists, SessionQuotaExceeded."""
+        id = request.session or uuid.uuid4().hex
+        ttl_s = self.limits.session_ttl_s if request.ttl_s is None else request.ttl_s
         with self._writing() as db:
             now_us = self._now_us()
             row = db.execute("SELECT expires_us FROM session WHERE id = ?", (id,)).fetchone()
@@ -229,11 +220,11 @@ class SessionStore:
                     id,
                     _us(ttl_s),
                     now_us + _us(ttl_s) + _slack_us(ttl_s),
-                    affinity or self.limits.affinity,
-                    worker,
+                    request.affinity or self.limits.affinity,
+                    request.worker or "",
                 ),
             )
-            return self._change(db, id, data or {}, (), {})
+            return self._change(db, id, request.set, (), {})
 
     def get(self, id: str, *, peek: bool = False) -> SessionState:
         """The session with its data; counts as a use, unless `peek`. Raises: SessionNotFound."""
@@ -242,31 +233,23 @@ class SessionStore:
         with self._reading() as db:
             return self._find(db, id)[0]
 
-    def update(
-        self,
-        id: str,
-        *,
-        set: Mapping[str, Raw] | None = None,
-        delete: Iterable[str] = (),
-        ttl_s: float | None = None,
-        affinity: Affinity | None = None,
-        worker: str | None = None,
-    ) -> SessionState:
+    def update(self, request: SessionRequest) -> SessionState:
         """Change values by name, and options. Raises: SessionNotFound, SessionQuotaExceeded
         (nothing changed).
         """
+        id = request.session
         with self._writing() as db:
             session, _ = self._find(db, id)
             db.execute(
                 "UPDATE session SET ttl_us = ?, affinity = ?, worker = ? WHERE id = ?",
                 (
-                    _us(session.ttl_s if ttl_s is None else ttl_s),
-                    affinity or session.affinity,
-                    session.worker if worker is None else worker,
+                    _us(session.ttl_s if request.ttl_s is None else request.ttl_s),
+                    request.affinity or session.affinity,
+                    session.worker if request.worker is None else request.worker,
                     id,
                 ),
             )
-            return self._change(db, id, set or {}, tuple(delete), {})
+            return self._change(db, id, request.set, request.delete, {})
 
     def delete(self, id: str) -> None:
         """End the session. Raises: SessionNotFound."""
@@ -607,29 +590,13 @@ def _answer_globals(store: SessionStore, request: GlobalRequest) -> Reply:
 
 def _answer_session(store: SessionStore, request: SessionRequest) -> Reply:
     number, id = request.number, request.session
-    affinity = request.affinity or None
     match request.operation:
         case "create":
-            session = store.create(
-                id,
-                data=request.set,
-                ttl_s=request.ttl_s,
-                affinity=affinity,
-                worker=request.worker or "",
-            )
-            return Reply(number, sessions=[session])
+            return Reply(number, sessions=[store.create(request)])
         case "get":
             return Reply(number, sessions=[store.get(id, peek=request.peek)])
         case "update":
-            session = store.update(
-                id,
-                set=request.set,
-                delete=request.delete,
-                ttl_s=request.ttl_s,
-                affinity=affinity,
-                worker=request.worker,
-            )
-            return Reply(number, sessions=[session])
+            return Reply(number, sessions=[store.update(request)])
         case "delete":
             store.delete(id)
             return Reply(number)
