@@ -28,7 +28,6 @@ from cordata.errors import (
     DeadlineExceeded,
     PoolClosed,
     PoolError,
-    SessionNotFound,
 )
 from cordata.pool.child.command_runner import NO_SESSION, Command, CommandRunner, find
 from cordata.pool.client.call import Call, CallRunner
@@ -118,12 +117,6 @@ class InlineEngine:
         if call.command not in self._known:
             call.fail(CommandUnknown(f"the application has no command {call.command!r}"))
             return
-        if call.session:
-            try:
-                self.store.get(call.session)
-            except SessionNotFound as error:
-                call.fail(error)
-                return
         if self._crashes(call):
             text = f"the child that ran {call.command!r} died of SIGKILL"
             call.fail(ChildCrashed(text, signal=9, worker="0"))
