@@ -152,13 +152,8 @@ class Call(Struct, eq=False):
         """Whether it waits in the queue of its pool."""
         return self.entry is not None
 
-    @property
-    def untouched(self) -> bool:
-        """Whether no part of its stream has come, so that it may run again."""
-        return self.stream is None or not self.stream.touched
-
     def may_run_again(self, options: CommandOptions, retries: int) -> bool:
-        """Whether it may be sent again after a child died in it.
+        """Whether it may run again after a child died in it: never once a part of a stream came.
 
         `options`: those of the command in the application that ran it; `retries`: the default
         where neither the caller nor `options` set it. The caller's values come first.
@@ -171,7 +166,8 @@ class Call(Struct, eq=False):
             retries = self.retries
         elif options.retries is not None:
             retries = options.retries
-        return idempotent and self.attempts < retries and self.untouched
+        touched = self.stream is not None and self.stream.touched
+        return idempotent and self.attempts < retries and not touched
 
     def succeed(self, value: Raw) -> None:
         """Set the command's result."""

@@ -189,11 +189,10 @@ class Scheduler:
         the last call that another child could begin. The caller has to check whether they have
         begun.
         """
-        long_running = [child for child in self.children if child.calls and child.runs_long(now)]
-        if not long_running:
-            return []
         found = []
-        for child in long_running:
+        for child in self.children:
+            if not child.runs_long(now):
+                continue
             for number, call in reversed(child.calls.items()):
                 if not call.pinned and self._could_begin(call, child, now):
                     found.append((child, number))
