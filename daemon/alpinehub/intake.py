@@ -37,7 +37,6 @@ from alpinehub import counts
 from alpinehub.customers.identity import NotBatched, find_or_create
 from alpinehub.models import Hotel
 from alpinehub.reservations import (
-    STAY,
     ReservationData,
     ResStatus,
     Status,
@@ -414,7 +413,7 @@ async def add_version(tx: Tx, version: Version) -> None:
 
 def ends_on(data: ReservationData) -> str | None:
     """`reservation.ends_on`: the last day on which it is delivered to a new account."""
-    return None if data.last_day is None else data.last_day.isoformat()
+    return None if data.departure is None else data.departure.isoformat()
 
 
 def carry_over(before: ReservationData, now: ReservationData) -> ReservationData:
@@ -422,8 +421,8 @@ def carry_over(before: ReservationData, now: ReservationData) -> ReservationData
     said = {
         f.name: value
         for f in msgspec.structs.fields(now)
-        if f.name not in STAY and ((value := getattr(now, f.name)) is False or value)
+        if (value := getattr(now, f.name)) is False or value
     }
-    if now.has_stay:  # only as a whole
-        said |= {name: getattr(now, name) for name in STAY}
+    if now.arrival is None or now.departure is None:  # the stay only as a whole
+        said |= {"arrival": before.arrival, "departure": before.departure}
     return msgspec.structs.replace(before, **said)

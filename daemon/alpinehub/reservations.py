@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Literal
@@ -24,17 +24,6 @@ MEAL_PLAN_CODES: dict[MealPlan, int] = {
 }
 
 
-#: The fields of the stay: they are given together or not at all.
-STAY = ("arrival", "departure", "arrival_latest", "nights", "alternatives")
-
-
-class Span(msgspec.Struct, frozen=True):
-    """A stay: the first night, and the morning the guest leaves."""
-
-    arrival: date
-    departure: date
-
-
 class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One version of a guest request, reservation or cancellation, as `reservation_version.data`.
 
@@ -51,9 +40,9 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """
 
     status: Status
-    #: First night; with `arrival_latest` the first of those that it may be.
+    #: The first night. Arrival and departure are given together or not at all.
     arrival: date | None = None
-    #: The morning the guest leaves, after `arrival`; None with `arrival_latest`.
+    #: The morning the guest leaves, after `arrival`.
     departure: date | None = None
     #: At least 1, except in a cancellation: 0 there means not given.
     adults: int = 0
@@ -87,12 +76,6 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     #: Click ids of Google and Meta.
     gclid: str = ""
     fbclid: str = ""
-    #: Other stays that would do as well, at most 4.
-    alternatives: tuple[Span, ...] = ()
-    #: The last day on which the stay may begin, after `arrival`: a window, and `nights` in it.
-    arrival_latest: date | None = None
-    #: 1 to 366, with `arrival_latest`; 0 without.
-    nights: int = 0
     #: Herr, Dott.ssa: at most 16 characters each.
     prefix: str = ""
     title: str = ""
@@ -108,30 +91,10 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     state: str = ""
     #: None: not given.
     pets: bool | None = None
-    #: What is included, a line each.
-    services: tuple[str, ...] = ()
-    #: OTA code of the room's class (Guest Room Info); 0: not given.
-    room_class: int = 0
-    #: AlpineBits RoomType, 1 to 9; 0: not given.
-    room_kind: int = 0
     #: Answers of a form that no field takes, a line each: "Label: value".
     extra: str = ""
     #: Whether the guest may be advertised to, which is not the newsletter. None: not asked.
     consent: bool | None = None
-
-    @property
-    def has_stay(self) -> bool:
-        """Whether it says when: by two days, or by a window and a number of nights."""
-        window = self.arrival_latest is not None and self.nights > 0
-        return self.arrival is not None and (self.departure is not None or window)
-
-    @property
-    def last_day(self) -> date | None:
-        """The last day of the stay, or of the latest of those that would do; None: no stay."""
-        days = [self.arrival, self.departure, *(span.departure for span in self.alternatives)]
-        if self.arrival_latest is not None:
-            days.append(self.arrival_latest + timedelta(days=self.nights))
-        return max((day for day in days if day is not None), default=None)
 
 
 def unique_id_type(status: Status) -> int:

@@ -269,7 +269,7 @@ def is_over(data: str, today: date) -> bool:
         record = decode(data)
     except msgspec.DecodeError:
         return True
-    return (record.last_day or date.min) < today
+    return (record.departure or date.min) < today
 
 
 KINDS = (

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from unicodedata import category
 
@@ -21,10 +21,10 @@ from msgspec import Struct
 from alpinehub.alpinebits import document, grammar
 from alpinehub.alpinebits.document import clean, escape_attribute, escape_text
 from alpinehub.alpinebits.outcome import opening
-from alpinehub.alpinebits.protocol import ADDITIONAL, CUSTOMER, SERVICES, Protocol
+from alpinehub.alpinebits.protocol import ADDITIONAL, CUSTOMER, Protocol
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.models import Hotel
-from alpinehub.reservations import MEAL_PLAN_CODES, STAY, ReservationData, ResStatus
+from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData, ResStatus
 
 
 class UndeliverableCode(StrEnum):
@@ -36,8 +36,6 @@ class UndeliverableCode(StrEnum):
     NO_STAY = "no_stay"
     NO_ADULTS = "no_adults"
     DEPARTURE_BEFORE_ARRIVAL = "departure_before_arrival"
-    #: The latest arrival is before the earliest.
-    WINDOW_INVALID = "window_invalid"
     ROOM_TYPE_MISSING = "room_type_missing"
     ROOM_TYPE_LONG = "room_type_long"
     RATE_PLAN_LONG = "rate_plan_long"
@@ -94,7 +92,7 @@ def remarks(data: ReservationData, hotel: Hotel, protocol: Protocol) -> str:
     lines = [clean(data.extra).strip()]
     if data.pets and not protocol.pets:
         lines.append(pets)
-    if not data.has_stay and data.adults > 0:
+    if data.arrival is None and data.adults > 0:
         lines.append(f"{adults}: {data.adults}")
         if data.children:
             lines.append(f"{ages}: {', '.join(map(str, data.children))}")
@@ -235,31 +233,14 @@ def _comments(data: ReservationData, hotel: Hotel, protocol: Protocol) -> str:
     guest's message.
     """
     message, remark = clean(data.message).strip(), remarks(data, hotel, protocol)
-    if ADDITIONAL not in protocol.comments:
+    if not protocol.additional:
         message, remark = "\n\n".join(filter(None, (message, remark))), ""
-    comments = {
-        SERVICES: _services(data, hotel),
-        CUSTOMER: message and f"<Text>{escape_text(message)}</Text>",
-        ADDITIONAL: remark and f"<Text>{escape_text(remark)}</Text>",
-    }
     written = "".join(
-        f'<Comment Name="{name}">{content}</Comment>'
-        for name, content in comments.items()
-        if content
+        f'<Comment Name="{name}"><Text>{escape_text(text)}</Text></Comment>'
+        for name, text in ((CUSTOMER, message), (ADDITIONAL, remark))
+        if text
     )
     return written and f"<Comments>{written}</Comments>"
-
-
-def _services(data: ReservationData, hotel: Hotel) -> str:
-    """A list if its language is known, which ListItem requires; else lines of text."""
-    lines = [line for service in data.services if (line := clean(service).strip())]
-    said = language(data, hotel)
-    if not (lines and said):
-        return f"<Text>{escape_text(chr(10).join(lines))}</Text>" if lines else ""
-    return "".join(
-        f'<ListItem ListItem="{number}" Language="{said}">{escape_text(line)}</ListItem>'
-        for number, line in enumerate(lines, 1)
-    )
 
 
 def _pets(data: ReservationData, protocol: Protocol) -> str:
@@ -295,72 +276,39 @@ def _id(kind: int, value: str, source: str, context: str) -> str:
     return f'<HotelReservationID ResID_Type="{kind}"{attributes}/>'
 
 
-_ROOM_KINDS = range(1, 10)
-
-
-def room_stays(record: StoredVersion, protocol: Protocol) -> str:
-    """RoomStays, of a request with its alternative stays. Raises: Undeliverable."""
+def room_stays(record: StoredVersion) -> str:
+    """RoomStays: one stay. Raises: Undeliverable."""
     data = record.data
     booked = record.res_status in ("Reserved", "Modify")
     if booked and not data.room_type:
         raise Undeliverable(UndeliverableCode.ROOM_TYPE_MISSING, "a reservation needs a room type")
     if booked and data.total is None:
         raise Undeliverable(UndeliverableCode.TOTAL_MISSING, "a reservation needs a total")
-    before = f"{_room_type(data, protocol)}{_rate_plan(data, booked)}{_guest_counts(data)}"
-    spans = [_time_span(data, booked)]
-    if record.res_status == "Requested":
-        spans += [_days(other.arrival, other.departure) for other in data.alternatives]
-    if len(spans) == 1:
-        stays = f"<RoomStay>{before}{spans[0]}{_total(data)}</RoomStay>"
-    elif protocol.stay_groups:  # each stay is its own group: groups are alternatives
-        stays = "".join(
-            f'<RoomStay RoomStayGroupID="{number}">{before}{span}'
-            f"{_total(data) if number == 1 else ''}</RoomStay>"
-            for number, span in enumerate(spans, 1)
-        )
-    else:
-        others = "".join(f"<RoomStay>{span}</RoomStay>" for span in spans[1:])
-        stays = f"<RoomStay>{before}{spans[0]}{_total(data)}</RoomStay>{others}"
-    return f"<RoomStays>{stays}</RoomStays>"
-
-
-def _time_span(data: ReservationData, booked: bool) -> str:
-    """Arrival and departure, or for a request a window for the arrival and a number of nights."""
-    arrival, latest = data.arrival, data.arrival_latest
-    if arrival and data.departure:
-        return _days(arrival, data.departure)
-    if booked or not (arrival and latest and data.nights > 0):
-        raise Undeliverable(UndeliverableCode.NO_STAY, "there is no arrival and departure")
-    if latest < arrival:
-        raise Undeliverable(
-            UndeliverableCode.WINDOW_INVALID, "the latest arrival is before the earliest"
-        )
     return (
-        f'<TimeSpan Duration="P{data.nights}N"><StartDateWindow '
-        f'EarliestDate="{arrival.isoformat()}" LatestDate="{latest.isoformat()}"/></TimeSpan>'
+        f"<RoomStays><RoomStay>{_room_type(data)}{_rate_plan(data, booked)}{_guest_counts(data)}"
+        f"{_time_span(data)}{_total(data)}</RoomStay></RoomStays>"
     )
 
 
-def _days(arrival: date, departure: date) -> str:
-    if departure <= arrival:
+def _time_span(data: ReservationData) -> str:
+    if data.arrival is None or data.departure is None:
+        raise Undeliverable(UndeliverableCode.NO_STAY, "there is no arrival and departure")
+    if data.departure <= data.arrival:
         raise Undeliverable(
             UndeliverableCode.DEPARTURE_BEFORE_ARRIVAL, "the departure is not after the arrival"
         )
-    return f'<TimeSpan Start="{arrival.isoformat()}" End="{departure.isoformat()}"/>'
+    return f'<TimeSpan Start="{data.arrival.isoformat()}" End="{data.departure.isoformat()}"/>'
 
 
-def _room_type(data: ReservationData, protocol: Protocol) -> str:
+def _room_type(data: ReservationData) -> str:
     code = clean(data.room_type)
     if len(code) > 8:
         raise Undeliverable(
             UndeliverableCode.ROOM_TYPE_LONG, "the room type is longer than 8 characters"
         )
-    codes = f' RoomTypeCode="{escape_attribute(code)}"' if code else ""
-    if data.room_class > 0:
-        codes += f' RoomClassificationCode="{data.room_class}"'
-    if protocol.room_kinds and data.room_kind in _ROOM_KINDS:
-        codes += f' RoomType="{data.room_kind}"'
-    return f"<RoomTypes><RoomType{codes}/></RoomTypes>" if codes else ""
+    if not code:
+        return ""
+    return f'<RoomTypes><RoomType RoomTypeCode="{escape_attribute(code)}"/></RoomTypes>'
 
 
 def _rate_plan(data: ReservationData, booked: bool) -> str:
@@ -439,7 +387,7 @@ def render(record: StoredVersion, hotel: Hotel, protocol: Protocol) -> bytes:
 def _is_lead(record: StoredVersion) -> bool:
     """Whether a request has nothing about a stay: a newsletter subscription, or a question."""
     data = record.data
-    return record.res_status == "Requested" and not any(getattr(data, name) for name in STAY)
+    return record.res_status == "Requested" and data.arrival is None and data.departure is None
 
 
 def _start(record: StoredVersion, protocol: Protocol, lead: bool) -> str:
@@ -460,10 +408,10 @@ def _body(record: StoredVersion, hotel: Hotel, protocol: Protocol, lead: bool) -
     """Everything after the UniqueID."""
     data = record.data
     if record.res_status != "Cancelled":
-        stays = "" if lead else room_stays(record, protocol)
+        stays = "" if lead else room_stays(record)
         return stays + guests(data, hotel) + global_info(record, hotel, protocol)
     try:
-        stays = room_stays(record, protocol) if data.arrival else ""
+        stays = room_stays(record) if data.arrival else ""
         person = guests(data, hotel) if is_known(data) else ""
         return stays + person + global_info(record, hotel, protocol)
     except Undeliverable:

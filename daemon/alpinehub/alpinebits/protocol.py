@@ -34,7 +34,6 @@ _SEND = frozenset(
     {"ALPINEBITS_SEND_FREEROOMS", "ALPINEBITS_SEND_RATEPLANS", "ALPINEBITS_SEND_INVENTORY"}
 )
 #: Names of comments.
-SERVICES: Final = "included services"
 CUSTOMER: Final = "customer comment"
 ADDITIONAL: Final = "additional info"
 
@@ -55,14 +54,10 @@ class Protocol(Struct, frozen=True, kw_only=True):
     #: HotelReservation has RoomStayReservation and LastModifyDateTime, so that there are requests
     #: without a stay.
     no_stay: bool = False
-    #: Alternative stays have a RoomStayGroupID; else they are further stays with a TimeSpan only.
-    stay_groups: bool = False
-    #: RoomType has the attribute RoomType, 1 to 9.
-    room_kinds: bool = True
     #: Where a SpecialRequest mentions pets: in its Name, its RequestCode; "": nowhere.
     pets: Literal["", "name", "code"] = ""
-    #: Values of Comment/@Name, each at most once.
-    comments: tuple[str, ...] = (SERVICES, CUSTOMER)
+    #: Has a comment of the name ADDITIONAL.
+    additional: bool = False
     #: Currencies of rate plans; None: any.
     currencies: frozenset[str] | None = None
 
@@ -73,7 +68,6 @@ _ALL = (
         year=2017,
         housekeeping=True,
         statuses=frozenset(),
-        room_kinds=False,
         currencies=frozenset({"EUR"}),
     ),
     Protocol(name="2018-10", year=2018, currencies=frozenset({"EUR"})),
@@ -83,7 +77,6 @@ _ALL = (
         year=2022,
         max_hotel_code_chars=16,
         no_stay=True,
-        stay_groups=True,
         pets="code",
     ),
     Protocol(
@@ -92,9 +85,8 @@ _ALL = (
         statuses=_SEND | {"ALPINEBITS_SEND_HANDSHAKE"},
         max_hotel_code_chars=16,
         no_stay=True,
-        stay_groups=True,
         pets="code",
-        comments=(SERVICES, CUSTOMER, ADDITIONAL),
+        additional=True,
     ),
 )
 #: Every version by its name, oldest first.

@@ -11,8 +11,10 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from msgspec import Struct
+
 from alpinehub.alpinebits.document import descendant, descendants
-from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData, Span, Status
+from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData, Status
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -33,6 +35,29 @@ _RESERVATION, _INTERNET_BROKER = "14", "13"
 _MAX_OF_ONE_AGE = 99
 
 
+class Span(Struct, frozen=True):
+    """A stay: the first night, and the morning the guest leaves."""
+
+    arrival: date
+    departure: date
+
+
+class ReceivedData(ReservationData, frozen=True, kw_only=True, omit_defaults=True):
+    """What a guest request says, with what the hub reads but does not send."""
+
+    #: Other stays that would do as well.
+    alternatives: tuple[Span, ...] = ()
+    #: The last day on which the stay may begin: `nights` from `arrival` or later, no departure.
+    arrival_latest: date | None = None
+    nights: int = 0
+    #: What is included, a line each.
+    services: tuple[str, ...] = ()
+    #: OTA code of the room's class (Guest Room Info); 0: not given.
+    room_class: int = 0
+    #: AlpineBits RoomType; 0: not given.
+    room_kind: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """A guest request as it arrived at hotel software."""
@@ -49,7 +74,7 @@ class Received:
     #: At the source, and the source's name.
     external_id: str
     source: str
-    data: ReservationData
+    data: ReceivedData
 
 
 def read(reservation: _Element) -> Received:
@@ -77,7 +102,7 @@ def read(reservation: _Element) -> Received:
         hotel_name=_get(property_info, "HotelName"),
         external_id=_get(known.get(_RESERVATION), "ResID_Value"),
         source=_get(known.get(_RESERVATION), "ResID_Source"),
-        data=ReservationData(status=status, **fields),
+        data=ReceivedData(status=status, **fields),
     )
 
 

@@ -40,12 +40,7 @@ _KEPT = (
     "room_type",
     "rate_plan",
     "meal_plan",
-    "alternatives",
-    "arrival_latest",
-    "nights",
     "pets",
-    "room_class",
-    "room_kind",
 )
 #: Keys of the detail of a history entry that are not personal data.
 _KEPT_DETAILS = (

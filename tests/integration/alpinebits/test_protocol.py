@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.integration.alpinebits import material
 
-from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
+from alpinehub.alpinebits.protocol import ADDITIONAL, CUSTOMER, PROTOCOLS, Protocol
 
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=list(PROTOCOLS))
 
@@ -24,11 +24,6 @@ def reservation(inside: str = "", attributes: str = "", status: str = "Requested
         f'<UniqueID Type="14" ID="1"/>{inside}</HotelReservation></ReservationsList>'
         "</OTA_ResRetrieveRS>"
     )
-
-
-def stay(attributes: str = "", room: str = "") -> str:
-    span = '<TimeSpan Start="2027-02-01" End="2027-02-08"/>'
-    return f"<RoomStay {attributes}>{room}{span}</RoomStay>"
 
 
 def info(inside: str) -> str:
@@ -61,26 +56,14 @@ def test_attributes_of_a_reservation_are_those_of_the_schema(protocol: Protocol)
 
 
 @each_protocol
-def test_stays_are_those_of_the_schema(protocol: Protocol) -> None:
-    grouped = stay('RoomStayGroupID="1"')
-    assert fits(reservation(f"<RoomStays>{grouped}</RoomStays>"), protocol) is protocol.stay_groups
-    room = '<RoomTypes><RoomType RoomTypeCode="DZ" {}/></RoomTypes>'
-    for kind, known in (("", True), ('RoomType="1"', protocol.room_kinds)):
-        stays = f"<RoomStays>{stay(room=room.format(kind))}</RoomStays>"
-        assert fits(reservation(stays), protocol) is known
-
-
-@each_protocol
 def test_comments_are_those_of_the_schema(protocol: Protocol) -> None:
-    names = ("included services", "customer comment", "additional info", "other")
-    known = [
-        name
-        for name in names
-        if fits(
+    known = {
+        name: fits(
             info(f'<Comments><Comment Name="{name}"><Text>x</Text></Comment></Comments>'), protocol
         )
-    ]
-    assert tuple(known) == protocol.comments
+        for name in (CUSTOMER, ADDITIONAL, "other")
+    }
+    assert known == {CUSTOMER: True, ADDITIONAL: protocol.additional, "other": False}
 
 
 @each_protocol

@@ -17,7 +17,7 @@ from tests.integration.alpinebits.test_render import HOTEL, REQUEST, RESERVATION
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.guest import render
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits_client.guest import Received, read
+from alpinehub.alpinebits_client.guest import Received, Span, read
 from alpinehub.reservations import ReservationData, ResStatus
 
 _FULL = "messages/2024-10/GuestRequests-OTA_ResRetrieveRS-reservation.xml"
@@ -46,7 +46,7 @@ def test_rendered_request_is_read_back_as_it_was(
         language=received.data.language,
         meal_plan=received.data.meal_plan,
     )
-    assert received.data == plain
+    assert msgspec.to_builtins(received.data) == msgspec.to_builtins(plain)
     assert (received.type, received.res_status) == ("14", status)
     assert (received.hotel_code, received.external_id, received.source) == (
         "DEMO",
@@ -80,6 +80,22 @@ def test_sample_of_a_reservation_is_read_in_full_and_without_its_card() -> None:
     assert data.message.startswith("Arriviamo tardi.")
     assert data.utm["campaign"] == "Primavera"
     assert "4111111111111111" not in repr(received)
+
+
+def test_window_and_alternatives_are_read_though_the_hub_sends_none() -> None:
+    root = etree.fromstring(
+        f'<HotelReservation xmlns="{NAMESPACE}"><RoomStays><RoomStay>'
+        '<RoomTypes><RoomType RoomClassificationCode="5" RoomType="8"/></RoomTypes>'
+        '<TimeSpan Duration="P7N"><StartDateWindow EarliestDate="2027-02-01"'
+        ' LatestDate="2027-02-05"/></TimeSpan></RoomStay>'
+        '<RoomStay><TimeSpan Start="2027-03-01" End="2027-03-08"/></RoomStay>'
+        "</RoomStays></HotelReservation>"
+    )
+    data = read(root).data
+    assert (data.arrival, data.departure) == (date(2027, 2, 1), None)
+    assert (data.arrival_latest, data.nights) == (date(2027, 2, 5), 7)
+    assert data.alternatives == (Span(date(2027, 3, 1), date(2027, 3, 8)),)
+    assert (data.room_class, data.room_kind) == (5, 8)
 
 
 @pytest.mark.parametrize("version", ["2017-10", "2020-10", "2024-10"])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
-from typing import Any
+from datetime import date
 
 import pytest
 from hypothesis import given, settings
@@ -14,45 +13,29 @@ from tests.integration.alpinebits.test_render import (
     CREATED_AT,
     RECORDS,
     REQUEST,
-    RESERVATION,
     SPACE,
     STATUSES,
     TEXT,
     attributes,
     changed,
     find,
-    held,
     record,
     rendered,
 )
 
 from alpinehub.alpinebits.guest import Undeliverable
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.reservations import ReservationData, Span
+from alpinehub.reservations import ReservationData
 
 CUSTOMER = "ResGuests/ResGuest/Profiles/ProfileInfo/Profile/Customer"
 each_version = pytest.mark.parametrize("version", PROTOCOLS)
-WINDOW = {"departure": None, "arrival_latest": date(2026, 2, 5), "nights": 7}
-OTHERS = (
-    Span(arrival=date(2026, 3, 1), departure=date(2026, 3, 8)),
-    Span(arrival=date(2026, 4, 1), departure=date(2026, 4, 2)),
-)
 LEAD = ReservationData(status="request", email="e@example.com", message="Price?", adults=2)
 
 
-def stays(root: etree._Element) -> list[etree._Element]:
-    return list(find(root, "RoomStays"))
-
-
 def comments(root: etree._Element) -> dict[str, str]:
-    """By name; items of a list with their numbers and languages."""
+    """By name."""
     found = root.iterfind(f"{SPACE}ResGlobalInfo/{SPACE}Comments/{SPACE}Comment")
-    return {
-        str(one.get("Name")): "|".join(
-            "".join([*map(str, part.attrib.values()), part.text or ""]) for part in one
-        )
-        for one in found
-    }
+    return {str(one.get("Name")): one[0].text or "" for one in found}
 
 
 @each_version
@@ -99,47 +82,6 @@ def test_long_address_is_cut_to_what_the_newest_version_holds(version: str) -> N
 
 
 @each_version
-def test_window_is_told_with_its_nights(version: str) -> None:
-    [stay] = stays(rendered(record(changed(REQUEST, **WINDOW)), version))
-    span = find(stay, "TimeSpan")
-    assert attributes(span) == {"Duration": "P7N"}
-    days = {"EarliestDate": "2026-02-01", "LatestDate": "2026-02-05"}
-    assert attributes(span[0]) == days
-
-
-@each_version
-def test_alternatives_are_stays_of_their_own(version: str) -> None:
-    first, *others = stays(rendered(record(changed(REQUEST, alternatives=OTHERS)), version))
-    starts = [find(one, "TimeSpan").get("Start") for one in (first, *others)]
-    assert starts == ["2026-02-01", "2026-03-01", "2026-04-01"]
-    groups = [one.get("RoomStayGroupID") for one in (first, *others)]
-    parts = [[part.tag.removeprefix(SPACE) for part in one] for one in others]
-    if version >= "2022-10":
-        assert groups == ["1", "2", "3"]
-        assert parts == [["GuestCounts", "TimeSpan"]] * 2
-    else:
-        assert groups == [None] * 3
-        assert parts == [["TimeSpan"]] * 2
-
-
-@each_version
-def test_reservation_has_one_stay_whatever_else_would_have_done(version: str) -> None:
-    made = record(changed(RESERVATION, alternatives=OTHERS), "Reserved")
-    [stay] = stays(rendered(made, version))
-    assert stay.get("RoomStayGroupID") is None
-
-
-@each_version
-def test_room_is_told_by_class_and_from_2018_on_by_kind(version: str) -> None:
-    data = changed(REQUEST, room_class=5, room_kind=8)
-    room = find(rendered(record(data), version), "RoomStays/RoomStay/RoomTypes/RoomType")
-    kind = {} if version == "2017-10" else {"RoomType": "8"}
-    assert attributes(room) == {"RoomClassificationCode": "5"} | kind
-    [stay] = stays(rendered(record(changed(REQUEST, room_kind=10, room_class=-1)), version))
-    assert stay.find(f"{SPACE}RoomTypes") is None
-
-
-@each_version
 def test_pets_are_told_in_the_words_of_the_version(version: str) -> None:
     root = rendered(record(changed(REQUEST, pets=True, message="")), version)
     told = root.find(f"{SPACE}ResGlobalInfo/{SPACE}SpecialRequests/{SPACE}SpecialRequest")
@@ -156,15 +98,9 @@ def test_pets_are_told_in_the_words_of_the_version(version: str) -> None:
 
 
 @each_version
-def test_services_and_answers_are_comments_beside_the_guests_own(version: str) -> None:
-    data = changed(
-        REQUEST,
-        services=("Parkplatz <x>", " ", "Skipass"),
-        extra="Etage: 2\nBalkon: ja",
-        state="BZ",
-    )
+def test_answers_are_a_comment_beside_the_guests_own(version: str) -> None:
+    data = changed(REQUEST, extra="Etage: 2\nBalkon: ja", state="BZ")
     told = comments(rendered(record(data), version))
-    assert told["included services"] == "1deParkplatz <x>|2deSkipass"
     extra = "Etage: 2\nBalkon: ja\nProvincia: BZ"
     if version == "2024-10":
         assert told["customer comment"] == REQUEST.message
@@ -188,28 +124,6 @@ def test_lead_without_a_stay_is_told_from_2022_on(version: str) -> None:
 
 
 @each_version
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"departure": None}, "no_stay"),
-        ({"arrival": None, "departure": None, "nights": 7}, "no_stay"),
-        ({"departure": None, "arrival_latest": date(2026, 2, 5)}, "no_stay"),
-        (WINDOW | {"arrival_latest": date(2026, 1, 5)}, "window_invalid"),
-        ({"alternatives": (Span(date(2026, 2, 2), date(2026, 2, 2)),)}, "departure_before_arrival"),
-    ],
-)
-def test_half_a_stay_is_held(version: str, fields: dict[str, Any], code: str) -> None:
-    with pytest.raises(Undeliverable) as caught:
-        rendered(record(changed(REQUEST, **fields)), version)
-    assert caught.value.code == code
-
-
-@each_version
-def test_window_is_no_stay_of_a_reservation(version: str) -> None:
-    assert "arrival" in held(record(changed(RESERVATION, **WINDOW), "Reserved"), version)
-
-
-@each_version
 def test_name_that_nobody_sees_is_none(version: str) -> None:
     data = changed(REQUEST, first_name="\u200b\u202e", last_name="\u2060")
     name = find(rendered(record(data), version), f"{CUSTOMER}/PersonName")
@@ -217,17 +131,11 @@ def test_name_that_nobody_sees_is_none(version: str) -> None:
 
 
 DATES = st.dates(date(2000, 1, 1), date(2200, 1, 1))
-SPANS = st.builds(
-    lambda day, nights: Span(day, day + timedelta(days=nights)), DATES, st.integers(-1, 30)
-)
 FULL = st.builds(
     changed,
     RECORDS,
     arrival=st.none() | DATES,
     departure=st.none() | DATES,
-    alternatives=st.lists(SPANS, max_size=4).map(tuple),
-    arrival_latest=st.none() | DATES,
-    nights=st.integers(-1, 400),
     prefix=TEXT,
     title=TEXT,
     gender=st.sampled_from(["", "female", "male"]),
@@ -238,9 +146,6 @@ FULL = st.builds(
     country=st.sampled_from(["", "IT", "it", "ITA", "Ö"]),
     state=TEXT,
     pets=st.none() | st.booleans(),
-    services=st.lists(TEXT, max_size=4).map(tuple),
-    room_class=st.integers(-1, 90),
-    room_kind=st.integers(-1, 12),
     extra=TEXT,
 )
 

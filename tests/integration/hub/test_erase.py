@@ -55,7 +55,6 @@ PERSON: dict[str, Any] = {
     "utm": {"campaign": "Plantedcampaign"},
     "gclid": "Plantedgclid",
     "fbclid": "Plantedfbclid",
-    "services": ("Plantedservice",),
     "birth_date": date(1971, 3, 9),
     "gender": "female",
     "consent": True,

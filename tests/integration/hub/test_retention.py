@@ -155,7 +155,9 @@ async def test_customer_is_erased_when_he_did_not_write_for_long(tmp_path: Path)
     async with keeping(tmp_path, customer_days=365) as hub:
         past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
         await write(hub, email="gone@example.com", last_name="Gone", **past)
-        await write(hub, email="comes@example.com", arrival=date(2199, 1, 1), departure=None)
+        await write(
+            hub, email="comes@example.com", arrival=date(2199, 1, 1), departure=date(2199, 1, 8)
+        )
         await write(hub, email="again@example.com", **past)
         await take_all(hub)
         await write(hub, email="waits@example.com", **past)

@@ -15,7 +15,6 @@ from alpinehub.reservations import (
     MealPlan,
     ReservationData,
     ResStatus,
-    Span,
     Status,
     content_hash,
     decode,
@@ -109,30 +108,16 @@ def test_record_of_the_first_release_is_read_and_written_as_it_was() -> None:
     assert content_hash(_OLD).hex() == _OLD_HASH
 
 
-def test_record_has_a_stay_when_it_tells_two_days_or_a_window_with_nights() -> None:
-    first, last = date(2027, 2, 1), date(2027, 2, 8)
-    for said, has_stay in (
-        ({}, False),
-        ({"arrival": first}, False),
-        ({"departure": last}, False),
-        ({"arrival": first, "departure": last}, True),
-        ({"arrival": first, "arrival_latest": last}, False),
-        ({"arrival": first, "arrival_latest": last, "nights": 7}, True),
-        ({"arrival_latest": last, "nights": 7}, False),
-    ):
-        data = msgspec.convert({"status": "request", **said}, ReservationData)
-        assert data.has_stay is has_stay, said
-
-
 def test_stay_of_a_cancellation_replaces_the_one_before_as_a_whole() -> None:
-    other = Span(arrival=date(2027, 3, 1), departure=date(2027, 3, 8))
-    before = msgspec.structs.replace(BEFORE, alternatives=(other,), pets=True, consent=True)
+    before = msgspec.structs.replace(BEFORE, pets=True, consent=True)
     first, last = date(2028, 1, 1), date(2028, 1, 5)
-    said = ReservationData(status="cancelled", arrival=first, arrival_latest=last, nights=3)
-    after = carry_over(before, said)
-    assert (after.arrival, after.departure, after.nights) == (first, None, 3)
-    assert after.alternatives == ()
+    after = carry_over(before, ReservationData(status="cancelled", arrival=first, departure=last))
+    assert (after.arrival, after.departure) == (first, last)
     assert (after.pets, after.consent) == (True, True)
-    half = carry_over(before, ReservationData(status="cancelled", departure=last, pets=False))
-    assert (half.arrival, half.departure) == (BEFORE.arrival, BEFORE.departure)
-    assert half.alternatives == (other,) and half.pets is False
+    for said in (
+        ReservationData(status="cancelled", pets=False, arrival=first),
+        ReservationData(status="cancelled", pets=False, departure=last),
+    ):
+        half = carry_over(before, said)
+        assert (half.arrival, half.departure) == (BEFORE.arrival, BEFORE.departure)
+        assert half.pets is False
