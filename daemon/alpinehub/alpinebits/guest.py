@@ -6,6 +6,9 @@
 
 What a protocol version cannot carry is left out or cut if the hotel does not need it (campaign
 ids); if the hotel does, the guest request is undeliverable, with a reason. The store has all of it.
+
+A record keeps what ReservationData promises: that was checked before it was stored, and is not
+checked here again. What is sent is valid in any case.
 """
 
 from __future__ import annotations
@@ -34,17 +37,6 @@ class UndeliverableCode(StrEnum):
 
     #: No dates, which this protocol version does not allow.
     NO_STAY = "no_stay"
-    NO_ADULTS = "no_adults"
-    DEPARTURE_BEFORE_ARRIVAL = "departure_before_arrival"
-    ROOM_TYPE_MISSING = "room_type_missing"
-    ROOM_TYPE_LONG = "room_type_long"
-    RATE_PLAN_LONG = "rate_plan_long"
-    TOTAL_MISSING = "total_missing"
-    TOTAL_INVALID = "total_invalid"
-    CURRENCY_UNKNOWN = "currency_unknown"
-    EMAIL_INVALID = "email_invalid"
-    HOTEL_CODE_LONG = "hotel_code_long"
-    CHILD_AGE = "child_age"
     #: The stored JSON is not a ReservationData.
     UNREADABLE = "unreadable"
     #: The rendered XML does not conform to the schema.
@@ -110,7 +102,6 @@ _MAX_LINE_CHARS, _MAX_CITY_CHARS, _MAX_POSTAL_CODE_CHARS = 255, 64, 16
 _NO_NAME = "-"
 _VOICE = 1
 
-_EMAIL = re.compile(r"[^\s@]+@\S+")
 _LANGUAGE = re.compile(r"[a-z]{2}")
 _COUNTRY = re.compile(r"[A-Z]{2}")
 _NOT_DIGITS = re.compile(r"[^0-9]")
@@ -118,7 +109,7 @@ _GENDERS = {"female": "Female", "male": "Male"}
 
 
 def guests(data: ReservationData, hotel: Hotel) -> str:
-    """ResGuests. Raises: Undeliverable."""
+    """ResGuests."""
     contact = clean(data.email) or clean(data.phone)
     given, surname = split_name(clean(data.first_name), clean(data.last_name), contact)
     said = {
@@ -187,8 +178,6 @@ def _email(data: ReservationData) -> str:
     address = clean(data.email)
     if not address:
         return ""
-    if not _EMAIL.fullmatch(address):
-        raise Undeliverable(UndeliverableCode.EMAIL_INVALID, "the e-mail address is not one")
     remark = ""
     if data.newsletter is not None:
         remark = f' Remark="newsletter:{"yes" if data.newsletter else "no"}"'
@@ -277,35 +266,18 @@ def _id(kind: int, value: str, source: str, context: str) -> str:
 
 
 def room_stays(record: StoredVersion) -> str:
-    """RoomStays: one stay. Raises: Undeliverable."""
+    """RoomStays: one stay."""
     data = record.data
     booked = record.res_status in ("Reserved", "Modify")
-    if booked and not data.room_type:
-        raise Undeliverable(UndeliverableCode.ROOM_TYPE_MISSING, "a reservation needs a room type")
-    if booked and data.total is None:
-        raise Undeliverable(UndeliverableCode.TOTAL_MISSING, "a reservation needs a total")
     return (
         f"<RoomStays><RoomStay>{_room_type(data)}{_rate_plan(data, booked)}{_guest_counts(data)}"
-        f"{_time_span(data)}{_total(data)}</RoomStay></RoomStays>"
+        f'<TimeSpan Start="{data.arrival}" End="{data.departure}"/>'
+        f"{_total(data)}</RoomStay></RoomStays>"
     )
-
-
-def _time_span(data: ReservationData) -> str:
-    if data.arrival is None or data.departure is None:
-        raise Undeliverable(UndeliverableCode.NO_STAY, "there is no arrival and departure")
-    if data.departure <= data.arrival:
-        raise Undeliverable(
-            UndeliverableCode.DEPARTURE_BEFORE_ARRIVAL, "the departure is not after the arrival"
-        )
-    return f'<TimeSpan Start="{data.arrival.isoformat()}" End="{data.departure.isoformat()}"/>'
 
 
 def _room_type(data: ReservationData) -> str:
     code = clean(data.room_type)
-    if len(code) > 8:
-        raise Undeliverable(
-            UndeliverableCode.ROOM_TYPE_LONG, "the room type is longer than 8 characters"
-        )
     if not code:
         return ""
     return f'<RoomTypes><RoomType RoomTypeCode="{escape_attribute(code)}"/></RoomTypes>'
@@ -314,10 +286,6 @@ def _room_type(data: ReservationData) -> str:
 def _rate_plan(data: ReservationData, booked: bool) -> str:
     """RatePlans. The schema requires a reservation's meal plan: if it is unknown, no meals."""
     code = clean(data.rate_plan)
-    if len(code) > 64:
-        raise Undeliverable(
-            UndeliverableCode.RATE_PLAN_LONG, "the rate plan is longer than 64 characters"
-        )
     meals = data.meal_plan or ("room_only" if booked else None)
     if not (code or meals):
         return ""
@@ -332,10 +300,6 @@ def _rate_plan(data: ReservationData, booked: bool) -> str:
 
 def _guest_counts(data: ReservationData) -> str:
     """One count of adults, without an age; children of one age are counted together."""
-    if data.adults < 1:
-        raise Undeliverable(UndeliverableCode.NO_ADULTS, "there are no adults")
-    if any(age < 0 for age in data.children):
-        raise Undeliverable(UndeliverableCode.CHILD_AGE, "a child has a negative age")
     ages = data.children
     children = "".join(
         f'<GuestCount Count="{ages.count(age)}" Age="{age}"/>'
@@ -347,15 +311,8 @@ def _guest_counts(data: ReservationData) -> str:
 def _total(data: ReservationData) -> str:
     if data.total is None:
         return ""
-    if not data.total.is_finite() or (data.total.is_signed() and data.total):
-        raise Undeliverable(UndeliverableCode.TOTAL_INVALID, "the total is not an amount of money")
-    currency = clean(data.currency)
-    if len(currency) != 3:
-        raise Undeliverable(
-            UndeliverableCode.CURRENCY_UNKNOWN, "the currency of the total is not known"
-        )
-    amount = format(abs(data.total), "f")
-    return f'<Total AmountAfterTax="{amount}" CurrencyCode="{escape_attribute(currency)}"/>'
+    currency = escape_attribute(clean(data.currency))
+    return f'<Total AmountAfterTax="{data.total:f}" CurrencyCode="{currency}"/>'
 
 
 def response_start() -> bytes:
@@ -373,9 +330,6 @@ def response(reservations: Iterable[bytes]) -> bytes:
 
 def render(record: StoredVersion, hotel: Hotel, protocol: Protocol) -> bytes:
     """One HotelReservation. Raises: Undeliverable."""
-    if protocol.max_hotel_code_chars and len(hotel.code) > protocol.max_hotel_code_chars:
-        text = f"the hotel code is longer than {protocol.max_hotel_code_chars} characters"
-        raise Undeliverable(UndeliverableCode.HOTEL_CODE_LONG, text)
     lead = _is_lead(record)
     if lead and not protocol.no_stay:
         text = "what has no stay (a newsletter, a question) exists only from version 2022-10 on"
@@ -407,15 +361,10 @@ def _start(record: StoredVersion, protocol: Protocol, lead: bool) -> str:
 def _body(record: StoredVersion, hotel: Hotel, protocol: Protocol, lead: bool) -> str:
     """Everything after the UniqueID."""
     data = record.data
-    if record.res_status != "Cancelled":
-        stays = "" if lead else room_stays(record)
-        return stays + guests(data, hotel) + global_info(record, hotel, protocol)
-    try:
-        stays = room_stays(record) if data.arrival else ""
-        person = guests(data, hotel) if is_known(data) else ""
-        return stays + person + global_info(record, hotel, protocol)
-    except Undeliverable:
-        return ""  # the UniqueID alone cancels, so that a cancellation is always deliverable
+    cancelled = record.res_status == "Cancelled"
+    stays = "" if lead or (cancelled and data.arrival is None) else room_stays(record)
+    person = "" if cancelled and not is_known(data) else guests(data, hotel)
+    return stays + person + global_info(record, hotel, protocol)
 
 
 def _date_time(us: int) -> str:

@@ -49,8 +49,6 @@ class Protocol(Struct, frozen=True, kw_only=True):
     #: Values of Warning/@Status and Error/@Status beside ALPINEBITS_HANDSHAKE; empty: neither has
     #: the attribute.
     statuses: frozenset[str] = _SEND
-    #: Longest HotelCode; None: any length.
-    max_hotel_code_chars: int | None = None
     #: HotelReservation has RoomStayReservation and LastModifyDateTime, so that there are requests
     #: without a stay.
     no_stay: bool = False
@@ -75,7 +73,6 @@ _ALL = (
     Protocol(
         name="2022-10",
         year=2022,
-        max_hotel_code_chars=16,
         no_stay=True,
         pets="code",
     ),
@@ -83,7 +80,6 @@ _ALL = (
         name="2024-10",
         year=NEWEST,
         statuses=_SEND | {"ALPINEBITS_SEND_HANDSHAKE"},
-        max_hotel_code_chars=16,
         no_stay=True,
         pets="code",
         additional=True,

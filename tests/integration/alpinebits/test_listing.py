@@ -104,14 +104,14 @@ async def test_held_ones_are_one_alert_for_each_cause_and_told_once(
     async with open_hub(tmp_path) as hub:
         for number in range(3):
             hub.add(H1, f"a{number}", adults=0, email="secret@example.com", message="secret")
-        hub.add(H1, "b1", room_type="much too long")
+        hub.add(H1, "b1", arrival=None, departure=None)
         for _ in range(2):
             assert await hub.read("u1", "H1", "2018-10") == []
     alerts = {r.__dict__["ALERT"]: r.getMessage() for r in caplog.records if hasattr(r, "ALERT")}
-    assert set(alerts) == {"undeliverable:H1:no_adults", "undeliverable:H1:room_type_long"}
+    assert set(alerts) == {"undeliverable:H1:schema", "undeliverable:H1:no_stay"}
     text = "3 guest requests of hotel H1 (Hotel H1) held back, AlpineBits 2018-10"
-    assert text in alerts["undeliverable:H1:no_adults"]
-    assert "(a0, a1, a2)" in alerts["undeliverable:H1:no_adults"]
+    assert text in alerts["undeliverable:H1:schema"]
+    assert "(a0, a1, a2)" in alerts["undeliverable:H1:schema"]
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 2
     assert "secret" not in caplog.text
 

@@ -6,6 +6,7 @@ import pytest
 from tests.integration.alpinebits import material
 
 from alpinehub.alpinebits.protocol import ADDITIONAL, CUSTOMER, PROTOCOLS, Protocol
+from alpinehub.hotels import NewHotel, Unusable, check_hotel
 
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=list(PROTOCOLS))
 
@@ -80,13 +81,14 @@ def test_pets_are_told_as_the_schema_wants_them(protocol: Protocol) -> None:
 
 
 @each_protocol
-def test_length_of_a_hotel_code_is_that_of_the_schema(protocol: Protocol) -> None:
+def test_code_that_a_hotel_may_have_is_one_of_the_schema(protocol: Protocol) -> None:
     read = (
         '<OTA_ReadRQ ><ReadRequests><HotelReadRequest HotelCode="{}"/></ReadRequests></OTA_ReadRQ>'
     )
     assert fits(read.format("c" * 16), protocol)
-    bounded = protocol.max_hotel_code_chars == 16
-    assert fits(read.format("c" * 17), protocol) is not bounded
+    check_hotel(NewHotel(code="c" * 16, name="x"))
+    with pytest.raises(Unusable, match="1 to 16"):
+        check_hotel(NewHotel(code="c" * 17, name="x"))
 
 
 @each_protocol
