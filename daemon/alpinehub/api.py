@@ -1,33 +1,21 @@
 """The health checks /api/health and /api/ready, and the AlpineBits endpoint.
 
-The modules of AlpineBits, and Starlette, are imported at its first request, so that workers without
-AlpineBits clients save the memory.
+The modules of AlpineBits are imported at its first request, so that workers without AlpineBits
+clients save the memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cache
 from time import monotonic
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import msgspec
 
+from alpinehub.asgi import Receive, Reply, Scope, Send, path_below, respond
 from alpinehub.sources import describe_closed, sealed_elsewhere
-from alpinehub.webhooks.endpoint import (
-    Receive,
-    Reply,
-    Scope,
-    Send,
-    WebhookError,
-    respond,
-    respond_error,
-)
+from alpinehub.webhooks.endpoint import WebhookError, respond_error
 from cordata import Context, CordataError
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
 
 _ALIVE = Reply(200, b'{"status":"alive"}')
 _READY = Reply(200, b'{"status":"ready"}')
@@ -94,7 +82,7 @@ async def api(scope: Scope, receive: Receive, send: Send) -> None:
     """The ASGI application below /api."""
     if scope["type"] != "http":
         return
-    check = _CHECKS.get(scope["path"][len(scope.get("root_path", "")) :])
+    check = _CHECKS.get(path_below(scope))
     if check is None:
         await respond_error(scope, send, _NOT_FOUND)
     elif scope["method"] not in ("GET", "HEAD"):
@@ -106,18 +94,6 @@ async def api(scope: Scope, receive: Receive, send: Send) -> None:
 async def alpinebits(scope: Scope, receive: Receive, send: Send) -> None:
     """The ASGI application of the AlpineBits endpoint."""
     if scope["type"] == "http":
-        await _framework()({**scope, "root_path": ""}, receive, send)
+        from alpinehub.alpinebits.endpoint import alpinebits as endpoint
 
-
-@cache
-def _framework() -> Starlette:
-    from starlette.applications import Starlette
-    from starlette.routing import Route
-
-    from alpinehub.alpinebits.endpoint import alpinebits as endpoint
-    from alpinehub.alpinebits.endpoint import not_allowed
-
-    return Starlette(
-        routes=[Route("/api/alpinebits", endpoint, methods=["POST"])],
-        exception_handlers={405: not_allowed},
-    )
+        await endpoint(scope, receive, send)

@@ -18,13 +18,13 @@ MAX_BODIES, MAX_OF_ONE = 4, 2
 #: How long a large document waits for the one before it.
 WAIT_S = 10.0
 
-_BUSY = "too many large requests at once; try again"
+BUSY = "too many large requests at once; try again"
 
 
 def reserve(allocation: Allocation, size: int) -> None:
     """Reserve `size` bytes in all for a body. Raises: TransportError (503) beyond the limits."""
     if not allocation.grow_to(size):
-        raise TransportError(503, _BUSY)
+        raise TransportError(503, BUSY)
 
 
 class ConcurrencyLimit:
@@ -48,7 +48,7 @@ class ConcurrencyLimit:
             async with asyncio.timeout(WAIT_S):
                 await self._one.acquire()
         except TimeoutError:
-            raise TransportError(503, _BUSY) from None
+            raise TransportError(503, BUSY) from None
         try:
             yield
         finally:

@@ -15,9 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-
 from alpinehub.alpinebits import protocol as names
 from alpinehub.alpinebits import transport_error
 from alpinehub.alpinebits.action import ACTIONS
@@ -35,7 +32,7 @@ from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
 from alpinehub.alpinebits.rules import freerooms
 from alpinehub.alpinebits.transport import (
     HEADERS,
-    InParts,
+    TEXT,
     client_id,
     log_in,
     plain,
@@ -44,6 +41,7 @@ from alpinehub.alpinebits.transport import (
     refuse,
 )
 from alpinehub.alpinebits.transport_error import TransportError
+from alpinehub.asgi import Receive, Reply, Request, Scope, Send, path_below, respond
 from alpinehub.login import TooManyLogins
 from alpinehub.memory_budget import Allocation
 from alpinehub.models import Account
@@ -51,7 +49,7 @@ from cordata import Context, StoreUnavailable, fields, request_id
 
 _log = logging.getLogger("alpinehub.alpinebits")
 
-_XML = "text/xml; charset=utf-8"
+_XML = b"text/xml; charset=utf-8"
 #: The version of the answer to a handshake in a version that is not supported or has no handshake.
 _NEWEST = list(PROTOCOLS.values())[-1]
 
@@ -74,9 +72,19 @@ HANDLERS: Final[Mapping[str, Callable[[Call], Awaitable[ResponseBody]]]] = {
 }
 
 
-async def alpinebits(request: Request) -> Response:
-    """Answer one request of hotel software."""
-    ctx: Context = request.state.cordata
+async def alpinebits(scope: Scope, receive: Receive, send: Send) -> None:
+    """The ASGI application: answer one request of hotel software."""
+    if path_below(scope).strip("/"):
+        reply = plain(404, "there is nothing at this path")
+    elif scope["method"] != "POST":
+        reply = plain(405, "only POST is taken here", (b"allow", b"POST"))
+    else:
+        reply = await _reply(Request(scope, receive))
+    await respond(send, reply)
+
+
+async def _reply(request: Request) -> Reply:
+    ctx = request.ctx
     try:
         account = await log_in(ctx, request)
         with limit_of(ctx).body(account.id) as allocation:
@@ -84,29 +92,16 @@ async def alpinebits(request: Request) -> Response:
     except TransportError as problem:
         return refuse(request, problem)
     except TooManyLogins as error:  # instead of a 401, after too many failed logins
-        return plain(429, error.text, {"Retry-After": str(error.retry_after_s)})
+        return plain(429, error.text, (b"retry-after", b"%d" % error.retry_after_s))
     except StoreUnavailable as error:
-        again = {"Retry-After": str(max(1, round(error.retry_after_s)))}
+        again = (b"retry-after", b"%d" % max(1, round(error.retry_after_s)))
         return plain(503, "the server cannot take requests at the moment; try again", again)
-    except ClientDisconnect:
-        return plain(400, "the request was cut off")
     except Exception:  # noqa: BLE001 - the boundary of one request
         _log.exception("a request failed", extra=fields(status=500))
         return plain(500, "the server failed; the request was not processed")
-    return _response(answer)
-
-
-async def not_allowed(request: Request, error: Exception) -> Response:
-    """The answer to another method than POST, in the form of an AlpineBits error."""
-    return plain(405, "only POST is taken here", {"Allow": "POST"})
-
-
-def _response(answer: ResponseBody) -> Response:
     if isinstance(answer, PlainText):
-        return Response(answer.text, media_type="text/plain; charset=utf-8", headers=HEADERS)
-    if isinstance(answer, bytes):
-        return Response(answer, media_type=_XML, headers=HEADERS)
-    return InParts(answer, media_type=_XML, headers=HEADERS)
+        return Reply(200, answer.text.encode(), TEXT, HEADERS)
+    return Reply(200, answer, _XML, HEADERS)
 
 
 async def _answer(

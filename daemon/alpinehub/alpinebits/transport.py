@@ -10,21 +10,16 @@ import base64
 import binascii
 import re
 import zlib
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
-
 from alpinehub.alpinebits import transport_error
 from alpinehub.alpinebits.call import THREAD_BYTES
-from alpinehub.alpinebits.concurrency_limit import reserve
+from alpinehub.alpinebits.concurrency_limit import BUSY, reserve
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, clean
 from alpinehub.alpinebits.transport_error import TransportError
+from alpinehub.asgi import BodyFault, BodyRefused, Reply, Request
 from alpinehub.login import TooManyLogins, authenticate, shown
 from alpinehub.memory_budget import Allocation
 from alpinehub.models import Account
@@ -140,21 +135,26 @@ def _multipart(content_type: str, body: bytes) -> dict[bytes, bytes]:
 
 
 #: Of every response: from now on the client may compress its requests.
-HEADERS = {"X-AlpineBits-Server-Accept-Encoding": "gzip"}
+HEADERS = ((b"x-alpinebits-server-accept-encoding", b"gzip"),)
+_BODY_ERRORS: Final[dict[BodyFault, tuple[int, str]]] = {
+    "disconnected": (400, "the request was cut off"),
+    "too_large": (413, "the body is too large"),
+    "busy": (503, BUSY),
+}
+TEXT = b"text/plain; charset=utf-8"
 _MAX_CLIENT_ID_CHARS = 64
 
 
 async def log_in(ctx: Context, request: Request) -> Account:
     """Authenticate a request. Raises: TransportError (401), TooManyLogins, StoreUnavailable."""
-    credentials = _credentials(request.headers.get("authorization", ""))
+    credentials = _credentials(request.header(b"authorization"))
     if credentials is None:
         raise TransportError(401, transport_error.BAD_CREDENTIALS)
     name, password = credentials
-    address = request.client.host if request.client is not None else ""
     try:
-        account = await authenticate(ctx, name, password, address=address)
+        account = await authenticate(ctx, name, password, address=request.client or "")
     except TooManyLogins as error:
-        request.state.reason = f"{error.text} (account {shown(name)})"
+        request.set_reason(f"{error.text} (account {shown(name)})")
         raise
     if account is None:
         raise TransportError(401, transport_error.BAD_CREDENTIALS, note=f" (account {shown(name)})")
@@ -183,7 +183,7 @@ def _credentials(header: str) -> tuple[str, str] | None:
 
 def protocol_name(request: Request) -> str:
     """The client's protocol version, supported or not. Raises: TransportError (400)."""
-    name = request.headers.get("x-alpinebits-clientprotocolversion", "").strip()
+    name = request.header(b"x-alpinebits-clientprotocolversion").strip()
     if not name:
         raise TransportError(400, "the header X-AlpineBits-ClientProtocolVersion is missing")
     if not _VERSION.fullmatch(name):
@@ -193,53 +193,31 @@ def protocol_name(request: Request) -> str:
 
 def client_id(request: Request) -> str:
     """X-AlpineBits-ClientID, which is optional; "" if there is none."""
-    name = clean(request.headers.get("x-alpinebits-clientid", "")).strip()
+    name = clean(request.header(b"x-alpinebits-clientid")).strip()
     return name[:_MAX_CLIENT_ID_CHARS]
 
 
 async def read_form(request: Request, allocation: Allocation) -> Form:
-    """The form in the body. Raises: TransportError (413, 415, 400, 503), ClientDisconnect."""
-    received = bytearray()
-    async with aclosing(request.stream()) as chunks:
-        async for chunk in chunks:
-            received += chunk
-            if len(received) > MAX_BODY_BYTES:
-                raise TransportError(413, "the body is too large")
-            reserve(allocation, len(received))
-    headers = request.headers
-    body = unpack(bytes(received), headers.get("content-encoding", ""))
+    """The form in the body. Raises: TransportError (413, 415, 400, 503)."""
+    try:
+        received = await request.read_body(allocation, MAX_BODY_BYTES)
+    except BodyRefused as refused:
+        raise TransportError(*_BODY_ERRORS[refused.fault]) from None
+    body = unpack(received, request.header(b"content-encoding"))
     reserve(allocation, max(len(received), len(body)))  # it may have been compressed
-    content_type = headers.get("content-type", "")
+    content_type = request.header(b"content-type")
     if len(body) > THREAD_BYTES:
         return await asyncio.to_thread(parse_form, content_type, body)
     return parse_form(content_type, body)
 
 
-def refuse(request: Request, problem: TransportError) -> Response:
+def refuse(request: Request, problem: TransportError) -> Reply:
     """The response for a transport error; the HTTP server logs the request with the reason."""
-    request.state.reason = f"{problem.text}{problem.note}"
-    ask = {"WWW-Authenticate": 'Basic realm="AlpineBits", charset="UTF-8"'}
-    return plain(problem.status, problem.text, ask if problem.status == 401 else None)
+    request.set_reason(f"{problem.text}{problem.note}")
+    ask = (b"www-authenticate", b'Basic realm="AlpineBits", charset="UTF-8"')
+    return plain(problem.status, problem.text, *((ask,) if problem.status == 401 else ()))
 
 
-class InParts(StreamingResponse):
-    """A document that is sent while it is made. An error in the middle closes the connection, so
-    that the client notices that the document is incomplete.
-    """
-
-    body_iterator: AsyncGenerator[bytes, None]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, without a task that waits for the client to disconnect."""
-        async with aclosing(self.body_iterator):
-            await self.stream_response(send)
-
-
-def plain(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def plain(status: int, message: str, *headers: tuple[bytes, bytes]) -> Reply:
     """An error as the protocol requires it: a line of text after "ERROR:"."""
-    return Response(
-        f"ERROR:{message}",
-        status_code=status,
-        media_type="text/plain; charset=utf-8",
-        headers=HEADERS | (headers or {}),
-    )
+    return Reply(status, f"ERROR:{message}".encode(), TEXT, (*HEADERS, *headers))

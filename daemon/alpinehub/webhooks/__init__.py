@@ -1,6 +1,6 @@
 """The webhooks below /api/webhook; one module for each kind of sender.
 
-    endpoint.py ............ the ASGI side: route, bounded body, answer, errors
+    endpoint.py ............ the HTTP side: route, bounded body, answer, errors
     authentication.py ...... which source a request is from
     generic.py ............. payload -> normalise -> intake; an error if it is not valid
     wix.py, google.py ...... the body is stored, answered, and interpreted later (receive.py)

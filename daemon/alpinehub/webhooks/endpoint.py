@@ -1,22 +1,17 @@
-"""The ASGI side of all webhooks: finds the endpoint, reads the bounded body, sends the answer.
-
-Plain ASGI without a router: this is the hub's hot path, and the request and response objects of a
-framework cost more than all the validation.
-"""
+"""The HTTP side of all webhooks: finds the endpoint, reads the bounded body, sends the answer."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
-from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from alpinehub.memory_budget import Allocation, MemoryBudget
-from cordata import ConfigError, Context, StoreUnavailable, fields, request_id
+from alpinehub.asgi import BodyRefused, Receive, Reply, Request, Scope, Send, path_below, respond
+from alpinehub.memory_budget import MemoryBudget
+from cordata import ConfigError, StoreUnavailable, fields, request_id
 
 #: Problems listed for one payload; the rest is only counted.
 MAX_PROBLEMS = 100
@@ -71,10 +66,6 @@ def invalid(problems: list[Problem]) -> WebhookError:
     return WebhookError(422, "invalid", message, problems)
 
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
 #: A guest request is a page of text; a larger body is a mistake.
 MAX_BODY_BYTES = 262_144
 #: Memory of one worker for bodies of more than 64 KiB, which guest requests hardly ever have.
@@ -102,20 +93,13 @@ _UNCONFIGURED = WebhookError(
 _budget = MemoryBudget(MAX_HELD_BYTES)
 
 
-class WebhookRequest:
-    """One POST: its Context, headers, query and path; the body is read on demand."""
+class WebhookRequest(Request):
+    """One POST, with its query and path."""
 
-    __slots__ = ("_receive", "_scope", "client", "ctx", "headers", "query", "rest")
+    __slots__ = ("query", "rest")
 
     def __init__(self, scope: Scope, receive: Receive, rest: str = "") -> None:
-        self._scope = scope
-        self._receive = receive
-        self.ctx: Context = scope["state"]["cordata"]
-        address = scope.get("client")
-        #: The address of the client, as [http] trusted_proxies report it; None on a unix socket.
-        self.client: str | None = address[0] if address else None
-        #: By name in lower case; the last value of a repeated header.
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        super().__init__(scope, receive)
         self.query: bytes = scope.get("query_string", b"")
         #: The path after the endpoint's name, percent-decoded.
         self.rest = rest
@@ -125,34 +109,15 @@ class WebhookRequest:
         length = self.headers.get(b"content-length")
         if length is not None and length.isdigit() and int(length) > MAX_BODY_BYTES:
             raise _too_large()
-        with _budget.allocation() as allocation:
-            return await self._whole(allocation)
-
-    async def _whole(self, allocation: Allocation) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise WebhookError(400, "disconnected", "The body did not arrive whole.")
-            chunk: bytes = message.get("body", b"")
-            size += len(chunk)
-            if size > MAX_BODY_BYTES:
-                raise _too_large()
-            if not allocation.grow_to(size):
-                raise _busy()
-            if not message.get("more_body", False):
-                return chunk if not chunks else b"".join([*chunks, chunk])
-            chunks.append(chunk)
-
-
-class Reply(Struct, frozen=True):
-    """An answer: JSON unless another content type is given."""
-
-    status: int
-    body: bytes = b""
-    content_type: bytes = b"application/json"
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+        try:
+            with _budget.allocation() as allocation:
+                return await self.read_body(allocation, MAX_BODY_BYTES)
+        except BodyRefused as refused:
+            if refused.fault == "too_large":
+                raise _too_large() from None
+            if refused.fault == "busy":
+                raise _busy() from None
+            raise WebhookError(400, "disconnected", "The body did not arrive whole.") from None
 
 
 #: Answers with JSON, or with a Reply.
@@ -185,8 +150,7 @@ class Webhooks:
             await respond(send, answer if isinstance(answer, Reply) else Reply(200, answer))
 
     async def _answer(self, scope: Scope, receive: Receive) -> bytes | Reply:
-        path: str = scope["path"][len(scope.get("root_path", "")) :]
-        rest = ""
+        path, rest = path_below(scope), ""
         endpoint = self._endpoints.get(path)
         if endpoint is None:
             name, slash, rest = path[1:].partition("/")
@@ -198,13 +162,6 @@ class Webhooks:
                 405, "method_not_allowed", "Send it with POST.", headers=((b"allow", b"POST"),)
             )
         return await endpoint(WebhookRequest(scope, receive, rest))
-
-
-async def respond(send: Send, reply: Reply) -> None:
-    """Send a whole response."""
-    headers = [(b"content-type", reply.content_type), *reply.headers]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
 
 
 async def respond_error(scope: Scope, send: Send, error: WebhookError) -> None:

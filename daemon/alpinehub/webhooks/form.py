@@ -13,16 +13,11 @@ from hashlib import sha256
 from urllib.parse import parse_qsl
 
 from alpinehub import counts
+from alpinehub.asgi import Reply
 from alpinehub.models import Source
 from alpinehub.multipart import Broken, Fault, media_type, read_parts
 from alpinehub.webhooks import form_limit
-from alpinehub.webhooks.endpoint import (
-    Reply,
-    WebhookError,
-    WebhookRequest,
-    kept_headers,
-    require_plain,
-)
+from alpinehub.webhooks.endpoint import WebhookError, WebhookRequest, kept_headers, require_plain
 from alpinehub.webhooks.form_limit import Bucket, LimitReached
 from alpinehub.webhooks.receive import read_body, source_of_path, store
 from alpinehub.webhooks.submission import FormField, Submission, Unreadable, bounded, check_count

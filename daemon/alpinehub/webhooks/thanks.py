@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
+from alpinehub.asgi import Reply
 from alpinehub.models import Source
-from alpinehub.webhooks.endpoint import HTML, Reply, WebhookError
+from alpinehub.webhooks.endpoint import HTML, WebhookError
 
 _WORDS = {
     "de": ("Danke", "Ihre Anfrage ist angekommen. Wir melden uns bald bei Ihnen."),

@@ -15,8 +15,6 @@ from typing import Any
 import httpx
 import msgspec
 from lxml import etree
-from starlette.applications import Starlette
-from starlette.routing import Route
 from tests.integration.alpinebits.database import Database, Found, connect
 from tests.integration.engine.stores import url_of
 from tests.integration.engine.template import begin
@@ -89,6 +87,8 @@ class Hub:
     db: Database
     #: Clock of the guest requests made here.
     made_at: int = CREATED_AT
+    #: In how many parts the last answer came.
+    parts: int = 0
 
     def add_hotel(self, code: str, *, name: str = "", time_zone: str = "Europe/Rome") -> int:
         values = (code, name or f"Hotel {code}", time_zone, CREATED_AT)
@@ -253,15 +253,22 @@ async def open_worker(
         await store.migrate(chains)
         lazy_client = LazyClient() if pool is None else LazyClient(lambda: Client(pool))
         ctx = Context(store=store, vault=Vault(None), lazy_client=lazy_client)
-        app = Starlette(routes=[Route("/api/alpinebits", alpinebits, methods=["POST"])])
 
-        async def with_state(scope: Any, receive: Any, send: Any) -> None:
-            await app({**scope, "state": {"cordata": ctx}}, receive, send)
+        async def mounted(scope: Any, receive: Any, send: Any) -> None:
+            hub.parts = -1  # the message that begins the answer is none
 
-        transport = httpx.ASGITransport(app=with_state)
+            async def counted(message: Any) -> None:
+                hub.parts += 1
+                await send(message)
+
+            scope = {**scope, "root_path": "/api/alpinebits", "state": {"cordata": ctx}}
+            await alpinebits(scope, receive, counted)
+
+        transport = httpx.ASGITransport(app=mounted)
         with connect(config.url, folder) as db:
             async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
+                hub = Hub(ctx, client, db)
                 try:
-                    yield Hub(ctx, client, db)
+                    yield hub
                 finally:
                     await lazy_client.close()

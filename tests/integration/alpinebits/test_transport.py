@@ -114,6 +114,18 @@ async def test_request_is_taken_as_field_file_and_urlencoded(tmp_path: Path) -> 
             assert b'ID="a1"' in response.content
 
 
+async def test_other_methods_and_paths_are_refused_in_the_form_of_the_protocol(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        for method in ("GET", "HEAD", "PUT"):
+            response = await hub.client.request(method, URL)
+            assert response.status_code == 405 and response.headers["allow"] == "POST"
+        assert_error(await hub.client.get(URL), 405)
+        assert_error(await hub.client.post(f"{URL}/other"), 404)
+        assert_error(await hub.client.post(f"{URL}/"), 401)  # a slash at the end is the endpoint
+
+
 async def test_body_that_is_no_form_is_refused(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         assert_error(await send(hub, read_rq("H1").encode(), "text/xml"), 415)

@@ -1,7 +1,7 @@
 """The ASGI application of the status page.
 
-It reads requests and writes responses itself, in some 60 lines: Starlette is a dependency of the
-hub, and a worker of another application should not have to import it for this page.
+It reads requests and writes responses itself, in some 60 lines: a worker of an application should
+not have to import a framework for this page.
 """
 
 from __future__ import annotations
