@@ -91,11 +91,11 @@ class ReprocessResult:
 async def reprocess(
     ctx: Context, ids: Sequence[int], *, dry_run: bool = False, force: bool = False
 ) -> AsyncIterator[ReprocessResult]:
-    """Interpret submissions again, one after the other. Raises: Unusable, StoreUnavailable.
+    """Interpret submissions again, each once, in their order. Raises: Unusable, StoreUnavailable.
 
     `force`: also those that are mapped; a difference then changes the reservation.
     """
-    for inbox_id in ids:
+    for inbox_id in dict.fromkeys(ids):
         read = partial(require_row, inbox_id=inbox_id)
         row = await ctx.store.read(read)
         if row["kind"] not in mappings.OF_KIND:
