@@ -55,13 +55,12 @@ def report(hub: Hub, code: str | None, portfolio: bool, day: datetime, kind: str
         raise click.UsageError("give either --hotel CODE or --portfolio")
     on = day.date().isoformat()
     found: Figures | Portfolio
-    # The picture is an attachment of the mail; a browser would not find it.
     if code is None:
         found = portfolio_found = hub.run(lambda ctx: read_all(ctx, on))
-        written = write_portfolio(portfolio_found, picture=False)
+        written = write_portfolio(portfolio_found)
     else:
         found = figures = hub.run(lambda ctx: read_report(ctx, code, on))
-        written = write(figures, picture=False)
+        written = write(figures)
     if kind == "json":
         click.echo(to_json(found))
     else:

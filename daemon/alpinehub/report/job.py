@@ -9,13 +9,12 @@ from functools import partial
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from alpinehub.hotels import addresses_of
-from alpinehub.report.chart import png
 from alpinehub.report.counting import read_figures, read_hotels, read_missed_day
 from alpinehub.report.day import MAX_DAYS, due_days
-from alpinehub.report.figures import DayCount, Figures, MissedDay, Subject
+from alpinehub.report.figures import Figures, MissedDay, Subject
 from alpinehub.report.portfolio import Portfolio, read_portfolio, write_portfolio
-from alpinehub.report.writing import PICTURE, Report, write
-from cordata import Context, InlineImage, PermanentError, Tx, from_us
+from alpinehub.report.writing import Report, write
+from cordata import Context, PermanentError, Tx, from_us
 
 #: Days whose bounds can be computed.
 _YEARS = range(1970, 9999)
@@ -64,7 +63,7 @@ async def send_report(ctx: Context, scope: str, period: str) -> None:
 
     async def unit(tx: Tx) -> None:
         if report is not None:
-            await _send(tx, to, report, figures.days, message_id(hotel, day))
+            await _send(tx, to, report, message_id(hotel, day))
         for one in (*(missed.day for missed in figures.missed), day):
             await tx.execute("note_report", day=one.isoformat(), hotel_id=hotel.id)
 
@@ -117,16 +116,12 @@ def _day(text: str) -> date:
     return day
 
 
-async def _send(
-    tx: Tx, to: Sequence[str], report: Report, days: Sequence[DayCount], message_id: str
-) -> None:
-    """Send the mail, with a PNG of the chart for mail clients that do not show SVG."""
+async def _send(tx: Tx, to: Sequence[str], report: Report, message_id: str) -> None:
     await tx.send_mail(
         to=to,
         subject=report.subject,
         text=report.text,
         html=report.html,
-        inline=[InlineImage(PICTURE, "image/png", png(days))],
         message_id=message_id,
     )
 
@@ -167,7 +162,7 @@ async def send_portfolio(ctx: Context, scope: str, period: str) -> None:
     async def unit(tx: Tx) -> None:
         first = min((one.created_at for one in await read_hotels(tx)), default=0)
         name = f"<portfolio-report.{first:x}.{portfolio.day.isoformat()}@alpinehub>"
-        await _send(tx, to, report, portfolio.days, name)
+        await _send(tx, to, report, name)
 
     await ctx.store.run(unit)
 

@@ -9,12 +9,11 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from alpinehub.monitoring import read_clients
-from alpinehub.report.chart import sparkline, svg
 from alpinehub.report.counting import read_figures, read_hotels
 from alpinehub.report.day import REPORT_TIME
 from alpinehub.report.figures import DayCount, Figures
 from alpinehub.report.texts import Words, age_in, words_in
-from alpinehub.report.writing import PICTURE, Report, plain, templates
+from alpinehub.report.writing import Report, chart_context, plain, templates
 from cordata import Store, from_us
 
 
@@ -139,7 +138,7 @@ def _urgency(hotel: PortfolioHotel) -> tuple[object, ...]:
     return (not hotel.stale, not trouble, since_at, hotel.code)
 
 
-def write_portfolio(portfolio: Portfolio, *, picture: bool = True) -> Report:
+def write_portfolio(portfolio: Portfolio) -> Report:
     """The summary in the agency's language and time zone."""
     words = words_in(portfolio.language)
     zone = ZoneInfo(portfolio.time_zone)
@@ -148,7 +147,6 @@ def write_portfolio(portfolio: Portfolio, *, picture: bool = True) -> Report:
         return from_us(us).astimezone(zone).strftime(words.date_time)
 
     stale = [hotel.code for hotel in portfolio.hotels if hotel.stale]
-    last_days = words.last_days.format(count=len(portfolio.days))
     context: dict[str, Any] = {
         "portfolio": portfolio,
         "words": words,
@@ -157,10 +155,7 @@ def write_portfolio(portfolio: Portfolio, *, picture: bool = True) -> Report:
         "lines": [_cells(hotel, portfolio, words, local) for hotel in portfolio.hotels],
         "waiting_title": words.waiting.format(at=local(portfolio.made_at)),
         "stale": words.stale.format(hotels=", ".join(stale)) if stale else "",
-        "last_days": last_days,
-        "sparkline": sparkline(portfolio.days),
-        "chart": svg(portfolio.days, title=last_days, date_format=words.short_date),
-        "picture": PICTURE if picture else "",
+        **chart_context(portfolio.days, words),
     }
     subject = f"{words.portfolio_title}: {words.title} {context['day']}"
     return Report(

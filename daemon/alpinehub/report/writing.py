@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -11,16 +12,14 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from alpinehub.report.chart import sparkline, svg
-from alpinehub.report.figures import Figures, Waiting
+from alpinehub.report.chart import bars, highest_of, sparkline
+from alpinehub.report.figures import DayCount, Figures, Waiting
 from alpinehub.report.texts import Words, age_in, words_in
 from cordata import from_us
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-#: Content id of the picture of the chart in the HTML of a mail.
-PICTURE = "chart"
 #: Control characters, and those that change the direction of the text after them.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
@@ -34,14 +33,10 @@ class Report:
     html: str
 
 
-def write(figures: Figures, *, picture: bool = True) -> Report:
-    """The report in the hotel's language and time zone.
-
-    `picture`: the HTML also refers to the attached picture, for mail clients without SVG.
-    """
+def write(figures: Figures) -> Report:
+    """The report in the hotel's language and time zone."""
     words = words_in(figures.hotel.language)
     made_at = _local(figures.made_at, figures, words)
-    last_days = words.last_days.format(count=len(figures.days))
     context: dict[str, Any] = {
         "figures": figures,
         "hotel": figures.hotel,
@@ -55,10 +50,7 @@ def write(figures: Figures, *, picture: bool = True) -> Report:
             (account.account, _waiting(account, figures, words)) for account in figures.waiting
         ],
         "waiting_title": words.waiting.format(at=made_at),
-        "last_days": last_days,
-        "sparkline": sparkline(figures.days),
-        "chart": svg(figures.days, title=last_days, date_format=words.short_date),
-        "picture": PICTURE if picture else "",
+        **chart_context(figures.days, words),
     }
     return Report(
         subject=plain(f"{figures.hotel.name}: {words.title} {context['day']}"),
@@ -146,6 +138,16 @@ def _local(us: int, figures: Figures, words: Words) -> str:
     """Microseconds since the epoch as text in the hotel's time zone."""
     zone = ZoneInfo(figures.hotel.time_zone)
     return from_us(us).astimezone(zone).strftime(words.date_time)
+
+
+def chart_context(days: Sequence[DayCount], words: Words) -> dict[str, Any]:
+    """What the templates need of the chart."""
+    return {
+        "last_days": words.last_days.format(count=len(days)),
+        "sparkline": sparkline(days),
+        "bars": bars(days, date_format=words.short_date),
+        "highest": highest_of(days),
+    }
 
 
 def plain(text: object) -> str:

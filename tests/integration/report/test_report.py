@@ -23,7 +23,6 @@ from alpinehub.report.job import (
 )
 from alpinehub.settings import HubSettings
 from cordata import PermanentError
-from cordata.core.inline_image import read_inline_images
 from cordata.registry import JobTask
 from cordata.services.job import run_job
 
@@ -297,16 +296,6 @@ async def test_report_speaks_the_language_that_was_chosen_for_it(tmp_path: Path)
         hub.db.execute("UPDATE hotel SET settings = 'damaged'")
         await send_report(hub.ctx, "H1", "2024-01-03")
         assert ["Richieste" in mail["subject"] for mail in mails(hub)] == [True, False]
-
-
-async def test_mail_brings_the_picture_that_its_html_shows(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        with_settings(hub, "agency@example.com")
-        await send_report(hub.ctx, "H1", DAY)
-        [mail] = mails(hub)
-        [picture] = read_inline_images(mail["inline"])
-        assert f'src="cid:{picture.name}"' in mail["html"]
-        assert picture.data.startswith(b"\x89PNG")
 
 
 async def test_summary_of_all_hotels_has_the_worst_first(tmp_path: Path) -> None:
