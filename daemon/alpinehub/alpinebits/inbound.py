@@ -6,9 +6,9 @@ message.
                        no  -> the response is an error, and only the message is recorded
 
 Free rooms, inventory and info are stored as one document each; rate plans one by one
-(actions/rate_plans.py). A document is computed outside any transaction, because that may take a
+(actions/rate_plans.py). Free rooms are computed outside any transaction, because that may take a
 while, and written if the stored revision is still the one that was read; otherwise the caller
-computes it again. So no lock is held meanwhile, and no concurrent delta is lost.
+computes them again. So no lock is held meanwhile, and no concurrent delta is lost.
 """
 
 from __future__ import annotations
@@ -154,32 +154,30 @@ async def find_document(store: Store, hotel_id: int, kind: DocumentKind) -> Docu
 async def write_document(
     update: Update,
     kind: DocumentKind,
-    before: Document,
     body: bytes,
     outcome: Outcome,
     *,
+    before: Document | None = None,
     complete: bool = True,
 ) -> bool:
-    """Replace a document that was read `before`, and record the message.
+    """Replace a document, and record the message. `before`: the document that it was made from.
 
-    False: a concurrent update was stored first; nothing is stored. Raises: StoreUnavailable.
+    False: another update replaced that one first; nothing is stored. Raises: StoreUnavailable.
     """
     packed = await asyncio.to_thread(zlib.compress, body)
 
     async def unit(tx: Tx) -> bool:
-        values: dict[str, object] = {
-            "hotel_id": update.hotel.id,
-            "kind": kind,
-            "protocol": update.call.protocol.name,
-            "account_id": update.call.account.id,
-            "body": packed,
-            "complete_at": tx.now_us if complete else None,
-            "now_us": tx.now_us,
-        }
-        if before.revision:
-            row = await tx.fetch_one("document_replace", seen=before.revision, **values)
-        else:
-            row = await tx.fetch_one("document_add", **values)
+        row = await tx.fetch_one(
+            "document_set",
+            hotel_id=update.hotel.id,
+            kind=kind,
+            seen=None if before is None else before.revision,
+            protocol=update.call.protocol.name,
+            account_id=update.call.account.id,
+            body=packed,
+            complete_at=tx.now_us if complete else None,
+            now_us=tx.now_us,
+        )
         if row is None:
             return False
         await update.record(tx, outcome)

@@ -4,24 +4,20 @@
 SELECT revision, body, complete_at FROM hotel_document
 WHERE hotel_id = :hotel_id AND kind = :kind
 
--- name: document_add
--- No row: a concurrent update was first.
+-- name: document_set
+-- :seen is the revision that the document was made from; no row: a concurrent update was first. NULL: it
+-- replaces any.
 INSERT INTO hotel_document
     (hotel_id, kind, revision, protocol, account_id, body, complete_at, changed_at)
 VALUES (:hotel_id, :kind, 1, :protocol, :account_id, :body, :complete_at, :now_us)
-ON CONFLICT (hotel_id, kind) DO NOTHING
-RETURNING revision
-
--- name: document_replace
--- No row: a concurrent update was first.
-UPDATE hotel_document SET
-    revision = revision + 1,
-    protocol = :protocol,
-    account_id = :account_id,
-    body = :body,
-    complete_at = coalesce(:complete_at, complete_at),
-    changed_at = :now_us
-WHERE hotel_id = :hotel_id AND kind = :kind AND revision = :seen
+ON CONFLICT (hotel_id, kind) DO UPDATE SET
+    revision = hotel_document.revision + 1,
+    protocol = excluded.protocol,
+    account_id = excluded.account_id,
+    body = excluded.body,
+    complete_at = coalesce(excluded.complete_at, hotel_document.complete_at),
+    changed_at = excluded.changed_at
+WHERE hotel_document.revision = coalesce(CAST(:seen AS BIGINT), hotel_document.revision)
 RETURNING revision
 
 -- name: document_list

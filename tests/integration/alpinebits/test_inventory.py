@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import httpx
 import pytest
 from lxml import etree
 from tests.integration.alpinebits import material
-from tests.integration.alpinebits.hub import NAMESPACE, Hub, error_of, open_hub
+from tests.integration.alpinebits.hub import NAMESPACE, Hub, error_of, open_hub, open_worker
 
 from alpinehub.alpinebits.inbound import read_document
 from alpinehub.alpinebits.protocol import PROTOCOLS
@@ -177,3 +178,10 @@ async def test_what_the_operator_took_away_is_an_error(tmp_path: Path) -> None:
         assert error_of(await push(hub, "Inventory", BASIC)) == ("11", "450")
         assert error_of(await pull(hub, "Inventory")) == ("11", "450")
         assert "<Success/>" in (await push(hub, "Info", INFO)).text
+
+
+async def test_pushes_of_several_workers_at_once_replace_each_other(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as one, open_worker(tmp_path) as two:
+        pushes = [hub.post("u1", f"{PUSH}Inventory", content_rq(BASIC)) for hub in (one, two) * 4]
+        assert all("<Success" in answer.text for answer in await asyncio.gather(*pushes))
+        assert one.db.one("SELECT revision FROM hotel_document") == 8

@@ -67,7 +67,6 @@ HOT = (
     ("add_to_hours", "INTEGER PRIMARY KEY"),
     ("forget_changes", "INTEGER PRIMARY KEY"),
     ("document_get", "PRIMARY KEY"),
-    ("document_replace", "PRIMARY KEY"),
     ("inbound_messages", "inbound_message_hotel"),
     ("rateplan_all", "PRIMARY KEY"),
     ("rateplan_overlay", "PRIMARY KEY"),

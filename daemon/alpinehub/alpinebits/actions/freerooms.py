@@ -63,7 +63,7 @@ async def _store(update: Update, message: FreeRoomsMessage) -> Outcome:
             await update.record_alone(outcome)
             return outcome
         if await write_document(
-            update, "freerooms", before, body, outcome, complete=message.complete
+            update, "freerooms", body, outcome, before=before, complete=message.complete
         ):
             return outcome
     raise lost_every_race()

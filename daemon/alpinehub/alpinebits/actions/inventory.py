@@ -8,13 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
-from alpinehub.alpinebits.inbound import (
-    TRIES,
-    admit,
-    find_document,
-    lost_every_race,
-    write_document,
-)
+from alpinehub.alpinebits.inbound import admit, find_document, write_document
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Finding, Outcome, failed
 from alpinehub.alpinebits.pull import respond_with
 from alpinehub.alpinebits.reader import Reader
@@ -41,12 +35,8 @@ async def receive_content(call: Call, *, action: str, kind: ContentKind) -> Resp
     update = await admit(call, action, response, message.pushed_as(kind))
     if isinstance(update, bytes):
         return update
-    outcome = Outcome()
-    for _ in range(TRIES):
-        before = await find_document(call.ctx.store, update.hotel.id, kind)
-        if await write_document(update, kind, before, message.content, outcome):
-            return update.respond(outcome)
-    raise lost_every_race()
+    await write_document(update, kind, message.content, Outcome())
+    return update.respond(Outcome())
 
 
 def _read(root: _Element) -> InboundMessage:
