@@ -23,7 +23,7 @@ SELECT uh.account_id, uh.hotel_id, CASE WHEN coalesce(h.enabled_at, 0) > coalesc
        (SELECT min(v.created_at)
         FROM (SELECT d.reservation_id, d.version FROM waiting_delivery d
               WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id
-                AND d.undeliverable_code IS NULL AND d.undeliverable_text IS NULL
+                AND d.undeliverable_code IS NULL
               ORDER BY d.reservation_id LIMIT 20) AS w
         JOIN reservation_version v ON v.reservation_id = w.reservation_id
             AND v.version = w.version) AS oldest_at,

@@ -20,7 +20,7 @@ WHERE t.disabled_at IS NULL AND u.disabled_at IS NULL AND h.disabled_at IS NULL
   AND (CAST(:force AS INTEGER) = 1 OR EXISTS (
       SELECT 1 FROM waiting_delivery d
       WHERE d.account_id = t.account_id AND d.hotel_id = uh.hotel_id
-        AND d.undeliverable_code IS NULL AND d.undeliverable_text IS NULL))
+        AND d.undeliverable_code IS NULL))
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET due_at = excluded.due_at
 WHERE push_hotel.due_at IS NULL OR push_hotel.due_at < :lost_at OR CAST(:force AS INTEGER) = 1
 RETURNING account_id, hotel_id
@@ -40,7 +40,7 @@ SELECT due_at, failures FROM push_hotel WHERE account_id = :account_id AND hotel
 -- name: push_waits
 SELECT 1 AS waits FROM waiting_delivery
 WHERE account_id = :account_id AND hotel_id = :hotel_id
-  AND undeliverable_code IS NULL AND undeliverable_text IS NULL
+  AND undeliverable_code IS NULL
 LIMIT 1
 
 -- name: push_settle

@@ -63,7 +63,7 @@ FROM (SELECT min(d.sent_at) AS sent_at,
 -- name: report_waiting
 -- Waiting requests of each account of the hotel, and since when the oldest waits.
 SELECT u.name AS account, count(d.reservation_id) AS count, min(v.created_at) AS since_at,
-       count(CASE WHEN d.undeliverable_text IS NOT NULL OR d.undeliverable_code IS NOT NULL THEN 1 END) AS undeliverable,
+       count(d.undeliverable_code) AS undeliverable,
        count(CASE WHEN v.created_at < :late_at THEN 1 END) AS late, c.polled_at, c.acked_at,
        p.pushed_at, coalesce(p.failures, 0) AS failures
 FROM account_hotel uh

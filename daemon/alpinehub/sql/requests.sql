@@ -38,7 +38,7 @@ WHERE reservation_id = :id ORDER BY version
 SELECT d.reservation_id, d.account_id, u.name AS account, d.version, d.waiting, d.sent_at, c.polled_at,
     d.acked_at, d.cancelled_at, d.undeliverable_code, d.undeliverable_text, d.rejected_text,
     d.client_id, (d.rejected_text IS NOT NULL) AS rejected,
-    (d.undeliverable_code IS NOT NULL OR d.undeliverable_text IS NOT NULL) AS undeliverable,
+    (d.undeliverable_code IS NOT NULL) AS undeliverable,
     (uh.account_id IS NULL) AS revoked,
     (u.disabled_at IS NOT NULL OR h.disabled_at IS NOT NULL) AS disabled,
     (d.unique_id_type = 15 AND NOT EXISTS (  -- as in waiting_delivery
@@ -116,7 +116,7 @@ WITH open AS MATERIALIZED (
     SELECT w.reservation_id FROM delivery AS w{ INDEXED BY delivery_waiting|}
     WHERE w.waiting = 1 AND (CAST(:hotel_id AS BIGINT) IS NULL OR w.hotel_id = :hotel_id)
       AND (CAST(:account_id AS BIGINT) IS NULL OR w.account_id = :account_id)
-      AND (CAST(:undeliverable AS INTEGER) = 0 OR w.undeliverable_code IS NOT NULL OR w.undeliverable_text IS NOT NULL))
+      AND (CAST(:undeliverable AS INTEGER) = 0 OR w.undeliverable_code IS NOT NULL))
 SELECT r.id, h.code AS hotel, s.name AS source, r.status, r.version, r.created_at, r.changed_at,
     r.hotel_status
 FROM (SELECT DISTINCT reservation_id AS id FROM open WHERE reservation_id < :before_id

@@ -196,11 +196,13 @@ CREATE TABLE delivery (
     ever_sent INTEGER NOT NULL DEFAULT 0 CHECK (ever_sent IN (0, 1)),
     acked_at {bigint},
     rejected_text TEXT,                 -- the hotel's reason for rejecting it
-    undeliverable_text TEXT,            -- why the account's protocol cannot carry it, for people
+    -- Why the account's protocol cannot carry it (alpinebits/guest.py), the same for people, and since when:
+    -- all three, or none.
+    undeliverable_code TEXT,
+    undeliverable_text TEXT,
+    undeliverable_at {bigint},
     rendered TEXT,                      -- protocol and renderer revision in which it was found valid
     client_id TEXT,                     -- X-AlpineBits-ClientID that fetched it when it was recorded last
-    undeliverable_code TEXT,            -- alpinehub.alpinebits.guest.UndeliverableCode
-    undeliverable_at {bigint},            -- undeliverable since then
     cancelled_at {bigint},                -- an operator removed it from the list
     PRIMARY KEY (reservation_id, account_id, version)
 ){keyed};
@@ -399,4 +401,4 @@ JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_
 JOIN account u ON u.id = d.account_id
 JOIN hotel h ON h.id = d.hotel_id
 WHERE u.disabled_at IS NULL AND h.disabled_at IS NULL
-    AND d.undeliverable_code IS NULL AND d.undeliverable_text IS NULL;
+    AND d.undeliverable_code IS NULL;
