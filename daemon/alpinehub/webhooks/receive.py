@@ -7,8 +7,8 @@ These senders cannot be changed, so a submission is refused only for an unknown 
 that is too large (413), compressed or not a form (415), or empty (400). The sender could not mend
 any other mistake, but an operator can.
 
-A crash between the two steps loses nothing: the event is delivered again, and the primary processes
-rows without an event.
+A crash between the two steps loses nothing: row and event commit together, and the event is
+delivered again.
 """
 
 from __future__ import annotations
