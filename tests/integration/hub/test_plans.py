@@ -53,7 +53,7 @@ HOT = (
     ("requests_deliveries", "PRIMARY KEY"),
     ("requests_history", "reservation_event_reservation"),
     ("history_add_once", "reservation_event_reservation"),
-    ("delivery_rejected", "PRIMARY KEY"),
+    ("delivery_sent", "PRIMARY KEY"),
     ("requests_inbox", "inbox_reservation"),
     ("requests_cancel", "PRIMARY KEY"),
     ("status_find", "PRIMARY KEY"),

@@ -62,23 +62,23 @@ def _parts(report: Acknowledgement) -> Iterator[Acknowledgement]:
 async def _record(
     tx: Tx, recipient: Recipient, report: Acknowledgement
 ) -> tuple[set[tuple[str, str]], set[str], list[Row]]:
-    """Record a part; returns what is known of accepted and rejected, and the new rejections."""
+    """Record a part; returns what is known of accepted and rejected, and the new rejections.
+
+    A rejection may follow an acknowledgement: whether it is new depends on rejections only.
+    """
     who = {"account_id": recipient.account_id, "now_us": tx.now_us}
     accepted: list[Row] = []
     if report.accepted:
         ids = encode_list((int(kind), unique_id) for kind, unique_id in report.accepted)
         accepted = await tx.fetch_all("delivery_acknowledge", accepted=ids, **who)
     rejected: list[Row] = []
-    before: set[tuple[str, int]] = set()
+    new: list[Row] = []
     if report.rejected:
-        reasons = encode_list(report.rejected.items())
-        known = await tx.fetch_all(
-            "delivery_rejected", rejected=reasons, account_id=recipient.account_id
+        rejected = await tx.fetch_all(
+            "delivery_sent", ids=encode_list(report.rejected), account_id=recipient.account_id
         )
-        before = {_version(row) for row in known if row["rejected_text"] is not None}
-        rejected = await tx.fetch_all("delivery_reject", rejected=reasons, **who)
-    # A rejection may follow an acknowledgement: whether it is new depends on rejections only.
-    new = [row for row in rejected if _version(row) not in before]
+        reasons = encode_list(report.rejected.items())
+        new = await tx.fetch_all("delivery_reject", rejected=reasons, **who)
     first = [row for row in accepted if row["acked_at"] == tx.now_us]
     for event, rows in (("acknowledged", first), ("rejected", new)):
         for row in rows:
@@ -108,7 +108,3 @@ def _alert_rejected(ctx: Context, rejected: Sequence[Row]) -> None:
             f"{ids}{more}; see: alpinehub requests list --hotel {hotel} --state rejected",
             ids=[hotel],
         )
-
-
-def _version(row: Row) -> tuple[str, int]:
-    return row["reservation_id"], row["version"]

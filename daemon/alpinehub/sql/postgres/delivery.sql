@@ -56,29 +56,18 @@ UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0
 FROM held WHERE d.ctid = held.ctid
 RETURNING d.unique_id_type, d.reservation_id, d.version, d.hotel_id, d.acked_at
 
--- name: delivery_rejected
--- newest
--- :rejected as in delivery_reject. The earlier rejections of these requests; the rows are locked until
--- the end of the unit.
-WITH sent AS (
-    SELECT d.reservation_id, max(d.version) AS version
-    FROM json_array_elements(:rejected::json) AS j (value)
-    CROSS JOIN LATERAL (
-        SELECT * FROM delivery WHERE reservation_id = j.value ->> 0 AND account_id = :account_id OFFSET 0) AS d
-    JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
-    WHERE d.sent_at IS NOT NULL
-    GROUP BY d.reservation_id
-)
-SELECT d.reservation_id, d.version, d.rejected_text
-FROM (SELECT * FROM sent ORDER BY reservation_id, version) AS sent
+-- name: delivery_sent
+-- Which of these requests were sent to an account, and that it may still read.
+SELECT DISTINCT d.reservation_id, d.hotel_id
+FROM json_array_elements_text(:ids::json) AS j (value)
 CROSS JOIN LATERAL (
-    SELECT * FROM delivery WHERE reservation_id = sent.reservation_id AND account_id = :account_id
-        AND version = sent.version
-    OFFSET 0 FOR NO KEY UPDATE) AS d
+    SELECT * FROM delivery WHERE reservation_id = j.value AND account_id = :account_id
+        AND sent_at IS NOT NULL OFFSET 0) AS d
+JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
 
 -- name: delivery_reject
 -- :rejected is [[reservation id, reason of the hotel], ...]. They are not delivered any more. A
--- rejection names no type: it is about the newest version sent.
+-- rejection names no type: it is about the newest version sent. Those that are returned are new.
 WITH sent AS (
     SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS rejected_text
     FROM json_array_elements(:rejected::json) AS j (value)
@@ -93,11 +82,11 @@ WITH sent AS (
     CROSS JOIN LATERAL (
         SELECT ctid, * FROM delivery WHERE reservation_id = sent.reservation_id AND account_id = :account_id
             AND version = sent.version
-            AND sent_at IS NOT NULL  -- looked at again once it is locked: it may be sent anew
+            AND sent_at IS NOT NULL AND rejected_text IS NULL  -- looked at again once it is locked
         OFFSET 0 FOR NO KEY UPDATE) AS d
 )
 UPDATE delivery d SET acked_at = COALESCE(d.acked_at, :now_us), waiting = 0,
-    rejected_text = COALESCE(d.rejected_text, held.rejected_text)
+    rejected_text = held.rejected_text
 FROM held WHERE d.ctid = held.ctid
 RETURNING d.reservation_id, d.version, d.hotel_id, d.acked_at,
     (SELECT h.code FROM hotel h WHERE h.id = d.hotel_id) AS hotel,

@@ -35,18 +35,17 @@ WHERE delivery.account_id = :account_id AND delivery.reservation_id = sent.reser
   AND delivery.version = sent.version
 RETURNING unique_id_type, reservation_id, version, hotel_id, acked_at
 
--- name: delivery_rejected
--- :rejected as in delivery_reject. The earlier rejections of these requests.
-SELECT d.reservation_id, d.version, d.rejected_text
-FROM json_each(:rejected) j
-JOIN delivery d ON d.reservation_id = j.value ->> 0
-WHERE d.account_id = :account_id AND d.rejected_text IS NOT NULL
+-- name: delivery_sent
+-- Which of these requests were sent to an account, and that it may still read.
+SELECT DISTINCT d.reservation_id, d.hotel_id
+FROM delivery d JOIN account_hotel uh ON uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id
+WHERE d.reservation_id IN :ids[text] AND d.account_id = :account_id AND d.sent_at IS NOT NULL
 
 -- name: delivery_reject
 -- :rejected is [[reservation id, reason of the hotel], ...]. They are not delivered any more. A
--- rejection names no type: it is about the newest version sent.
+-- rejection names no type: it is about the newest version sent. Those that are returned are new.
 UPDATE delivery SET acked_at = COALESCE(delivery.acked_at, :now_us), waiting = 0,
-    rejected_text = COALESCE(delivery.rejected_text, sent.rejected_text)
+    rejected_text = sent.rejected_text
 FROM (SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS rejected_text
       FROM json_each(:rejected) j
       JOIN delivery d ON d.reservation_id = j.value ->> 0
@@ -54,7 +53,7 @@ FROM (SELECT d.reservation_id, max(d.version) AS version, max(j.value ->> 1) AS 
       WHERE d.account_id = :account_id AND d.sent_at IS NOT NULL
       GROUP BY d.reservation_id) AS sent
 WHERE delivery.account_id = :account_id AND delivery.reservation_id = sent.reservation_id
-  AND delivery.version = sent.version
+  AND delivery.version = sent.version AND delivery.rejected_text IS NULL
 RETURNING reservation_id, version, hotel_id, acked_at,
     (SELECT h.code FROM hotel h WHERE h.id = delivery.hotel_id) AS hotel,
     (SELECT hu.name FROM account hu WHERE hu.id = delivery.account_id) AS account_name
