@@ -121,21 +121,13 @@ class Parsed(msgspec.Struct):
 def parse(body: bytes) -> Parsed:
     """Parse a body. Raises: WebhookError 400 if it is not JSON, 422 if it is not a JSON object."""
     try:
-        return Parsed(_decode(body), {}, [])
-    except ValidationError:
-        pass
-    except _NOT_JSON as error:
-        raise _bad_json(error) from error
-    try:
-        return _parse_each(_take_apart(body))
-    except ValidationError:
-        pass
-    except _NOT_JSON as error:
-        raise _bad_json(error) from error
-    try:
-        msgspec.json.decode(body)  # what follows the place at which it is no object may be no JSON
-    except ValidationError:
-        pass  # a number out of range
+        with suppress(ValidationError):
+            return Parsed(_decode(body), {}, [])
+        with suppress(ValidationError):
+            return _parse_each(_take_apart(body))
+        # What follows the place at which it is no object may be no JSON; a number may be too large.
+        with suppress(ValidationError):
+            msgspec.json.decode(body)
     except _NOT_JSON as error:
         raise _bad_json(error) from error
     raise invalid([Problem("", "must be a JSON object")])
