@@ -12,7 +12,6 @@ import re
 import zlib
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote_to_bytes
 
 from alpinehub.alpinebits import transport_error
 from alpinehub.alpinebits.call import THREAD_BYTES
@@ -20,10 +19,10 @@ from alpinehub.alpinebits.concurrency_limit import BUSY, reserve
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, clean
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.asgi import BodyFault, BodyRefused, Reply, Request
+from alpinehub.form_body import FORM_TYPES, Broken, Fault, media_type, read_parts
 from alpinehub.login import TooManyLogins, authenticate, shown
 from alpinehub.memory_budget import Allocation
 from alpinehub.models import Account
-from alpinehub.multipart import Broken, Fault, media_type, read_parts
 from cordata import Context
 
 #: gzip compresses zeros 1000 times; what hotel software sends, 5 to 40 times.
@@ -81,13 +80,19 @@ def parse_form(content_type: str, body: bytes) -> Form:
     It is multipart/form-data, with `request` as a plain field or a file part;
     application/x-www-form-urlencoded is accepted too. Raises: TransportError.
     """
-    kind = media_type(content_type)
-    if kind == "multipart/form-data":
-        fields = _multipart(content_type, body)
-    elif kind == "application/x-www-form-urlencoded":
-        fields = _urlencoded(body)
-    else:
+    if media_type(content_type) not in FORM_TYPES:
         raise TransportError(415, "the body must be a form: multipart/form-data")
+    try:
+        parts = read_parts(body, content_type, most=_MAX_PARTS)
+    except Broken as broken:
+        raise TransportError(400, _PROBLEMS[broken.fault]) from None
+    fields: dict[bytes, bytes] = {}
+    for part in parts:
+        if part.name is None:
+            raise TransportError(400, "a part of the form has no name")
+        if part.name in fields and part.name in (b"action", b"request"):
+            raise TransportError(400, f"the form has two fields named {part.name.decode()}")
+        fields[part.name] = part.data
     action = fields.get(b"action")
     return Form(
         action=_action(action) if action is not None else None, request=fields.get(b"request")
@@ -100,38 +105,6 @@ def _action(value: bytes) -> str | None:
     """
     text = value[: _MAX_ACTION_CHARS + 1].decode("latin-1").strip()
     return text if len(text) <= _MAX_ACTION_CHARS else None
-
-
-def _urlencoded(body: bytes) -> dict[bytes, bytes]:
-    pairs = body.split(b"&", _MAX_PARTS)
-    if len(pairs) > _MAX_PARTS:
-        raise TransportError(400, "the form has too many fields")
-    fields: dict[bytes, bytes] = {}
-    for pair in pairs:
-        name, _, value = pair.partition(b"=")
-        _add(fields, unquote_to_bytes(name.replace(b"+", b" ")), value)
-    return {name: unquote_to_bytes(value.replace(b"+", b" ")) for name, value in fields.items()}
-
-
-def _add(fields: dict[bytes, bytes], name: bytes, value: bytes) -> None:
-    if name not in (b"action", b"request"):
-        return
-    if name in fields:
-        raise TransportError(400, f"the form has two fields named {name.decode()}")
-    fields[name] = value
-
-
-def _multipart(content_type: str, body: bytes) -> dict[bytes, bytes]:
-    try:
-        parts = read_parts(body, content_type, most=_MAX_PARTS)
-    except Broken as broken:
-        raise TransportError(400, _PROBLEMS[broken.fault]) from None
-    fields: dict[bytes, bytes] = {}
-    for part in parts:
-        if part.name is None:
-            raise TransportError(400, "a part of the form has no name")
-        _add(fields, part.name, part.data)
-    return fields
 
 
 #: Of every response: from now on the client may compress its requests.

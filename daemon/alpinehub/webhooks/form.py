@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import sha256
-from urllib.parse import parse_qsl
 
 from alpinehub import counts
 from alpinehub.asgi import Reply
+from alpinehub.form_body import FORM_TYPES, Broken, Fault, media_type, read_parts
 from alpinehub.models import Source
-from alpinehub.multipart import Broken, Fault, media_type, read_parts
 from alpinehub.webhooks import form_limit
 from alpinehub.webhooks.endpoint import WebhookError, WebhookRequest, kept_headers, require_plain
 from alpinehub.webhooks.form_limit import Bucket, LimitReached
@@ -32,7 +31,6 @@ _CODES: dict[Fault, str] = {
     "no_boundary": "no_boundary", "cut_off": "cut_off", "too_many_parts": "too_many_fields",
 }  # fmt: skip
 _UTM = ("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id")
-_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 #: The hidden field of the proof of work; names that begin with "_" are not answers of the guest.
 PROOF_FIELD = "_proof"
 #: A proof is valid this long before and after its SECONDS: clocks of guests may be wrong.
@@ -49,8 +47,8 @@ async def post(request: WebhookRequest) -> Reply:
         raise _too_many(request, source, known)
     require_plain(request.headers)
     content_type = request.headers.get(b"content-type", b"").decode("latin-1")
-    if media_type(content_type) not in _FORMS:
-        raise WebhookError(415, "unsupported_type", f"The body must be {' or '.join(_FORMS)}.")
+    if media_type(content_type) not in FORM_TYPES:
+        raise WebhookError(415, "unsupported_type", f"The body must be {' or '.join(FORM_TYPES)}.")
     body = await read_body(request)
     try:
         fields = read_fields(body, content_type)
@@ -151,41 +149,20 @@ def read(body: bytes, content_type: str, honeypot: str) -> Submission:
 
 
 def read_fields(body: bytes, content_type: str) -> dict[str, str]:
-    """The fields in a body by their names, hidden ones too. Raises: Unreadable."""
-    if media_type(content_type) == "multipart/form-data":
-        pairs = _multipart(body, content_type)
-    else:
-        pairs = _urlencoded(body, content_type)
-    joined: dict[str, list[str]] = {}
-    for name, value in pairs:
-        if name:  # cut, because some form builders use the whole question as the name
-            joined.setdefault(name[:_MAX_NAME], []).append(value)
-    check_count(len(joined))
-    return {name: bounded(", ".join(filter(None, values))) for name, values in joined.items()}
-
-
-def _urlencoded(body: bytes, content_type: str) -> list[tuple[str, str]]:
-    try:
-        pairs = parse_qsl(
-            body.decode("latin-1"), keep_blank_values=True, encoding="latin-1",
-            max_num_fields=_MAX_PARTS,
-        )  # fmt: skip
-    except ValueError:
-        raise Unreadable("too_many_fields") from None
-    if body.strip() and not pairs:
-        raise Unreadable("not_a_form")
-    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs]
-    return _decoded(raw, content_type)
-
-
-def _multipart(body: bytes, content_type: str) -> list[tuple[str, str]]:
-    """Its fields; files are left out."""
+    """The fields in a body by their names, hidden ones too, without files. Raises: Unreadable."""
     try:
         parts = read_parts(body, content_type, most=_MAX_PARTS)
     except Broken as broken:
         raise Unreadable(_CODES.get(broken.fault, "not_a_form")) from None
+    if body.strip() and not parts:
+        raise Unreadable("not_a_form")
     fields = [(part.name, part.data) for part in parts if part.name and not part.is_file]
-    return _decoded(fields, content_type)
+    joined: dict[str, list[str]] = {}
+    for name, value in _decoded(fields, content_type):
+        # The name is cut, because some form builders use the whole question as the name.
+        joined.setdefault(name[:_MAX_NAME], []).append(value)
+    check_count(len(joined))
+    return {name: bounded(", ".join(filter(None, values))) for name, values in joined.items()}
 
 
 def _decoded(pairs: list[tuple[bytes, bytes]], content_type: str) -> list[tuple[str, str]]:

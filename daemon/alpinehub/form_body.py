@@ -1,4 +1,4 @@
-"""A bounded parser of multipart/form-data: RFC 7578 as browsers and hotel software write it.
+"""A bounded parser of forms as browsers and hotel software write them: RFC 7578, and urlencoded.
 
 The callers interpret the parts and report their mistakes.
 """
@@ -6,8 +6,12 @@ The callers interpret the parts and report their mistakes.
 from __future__ import annotations
 
 from typing import Literal
+from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
+
+_MULTIPART = "multipart/form-data"
+FORM_TYPES = ("application/x-www-form-urlencoded", _MULTIPART)
 
 #: Bytes of a boundary; RFC 2046 allows 70.
 _MAX_BOUNDARY_BYTES = 256
@@ -18,7 +22,7 @@ Fault = Literal["no_boundary", "malformed", "cut_off", "too_many_parts", "large_
 
 
 class Broken(Exception):
-    """The body is not valid multipart/form-data; `fault` is the reason."""
+    """The body is not a valid form; `fault` is the reason."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)
@@ -42,6 +46,20 @@ def media_type(content_type: str) -> str:
 
 def read_parts(body: bytes, content_type: str, *, most: int) -> list[Part]:
     """The parts in their order, `most` of them. Raises: Broken."""
+    if media_type(content_type) == _MULTIPART:
+        return _multipart(body, content_type, most)
+    pairs = body.split(b"&", most)
+    if len(pairs) > most:
+        raise Broken("too_many_parts")
+    found = [pair.partition(b"=") for pair in pairs if pair]
+    return [Part(_unquoted(name), _unquoted(value), is_file=False) for name, _, value in found]
+
+
+def _unquoted(text: bytes) -> bytes:
+    return unquote_to_bytes(text.replace(b"+", b" "))
+
+
+def _multipart(body: bytes, content_type: str, most: int) -> list[Part]:
     # Imported here: a worker without form posts saves its memory.
     from python_multipart.exceptions import FormParserError
     from python_multipart.multipart import MultipartParser, parse_options_header

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from alpinehub.multipart import Broken, Part, media_type, read_parts
+from alpinehub.form_body import Broken, Part, media_type, read_parts
 
 TYPE = 'multipart/form-data; boundary="B"'
+URLENCODED = "application/x-www-form-urlencoded; charset=UTF-8"
 END = b"--B--\r\n"
 
 
@@ -31,6 +32,13 @@ def test_parts_come_in_their_order_with_what_they_are() -> None:
     ]
 
 
+def test_urlencoded_pairs_are_parts() -> None:
+    body = b"a=1&a=&b+c=x%3D+%C3%A4%zz&&=y&d"
+    assert [(part.name, part.data) for part in read_parts(body, URLENCODED, most=7)] == [
+        *((b"a", b"1"), (b"a", b""), (b"b c", b"x= \xc3\xa4%zz"), (b"", b"y"), (b"d", b"")),
+    ]
+
+
 @pytest.mark.parametrize(
     ("content_type", "body", "fault"),
     [
@@ -41,6 +49,7 @@ def test_parts_come_in_their_order_with_what_they_are() -> None:
         (TYPE, b"", "cut_off"),
         (TYPE, part(b'form-data; name="a"'), "cut_off"),
         (TYPE, part(b'form-data; name="a"') * 4 + END, "too_many_parts"),
+        (URLENCODED, b"a=1&a=2&a=3&", "too_many_parts"),
     ],
 )
 def test_body_is_refused_with_the_reason(content_type: str, body: bytes, fault: str) -> None:
