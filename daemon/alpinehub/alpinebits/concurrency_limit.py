@@ -21,12 +21,6 @@ WAIT_S = 10.0
 BUSY = "too many large requests at once; try again"
 
 
-def reserve(allocation: Allocation, size: int) -> None:
-    """Reserve `size` bytes in all for a body. Raises: TransportError (503) beyond the limits."""
-    if not allocation.grow_to(size):
-        raise TransportError(503, BUSY)
-
-
 class ConcurrencyLimit:
     """The limits of one worker: memory for bodies, and a lock for reading a large document."""
 

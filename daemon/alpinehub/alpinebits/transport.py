@@ -15,7 +15,7 @@ from typing import Final
 
 from alpinehub.alpinebits import transport_error
 from alpinehub.alpinebits.call import THREAD_BYTES
-from alpinehub.alpinebits.concurrency_limit import BUSY, reserve
+from alpinehub.alpinebits.concurrency_limit import BUSY
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, clean
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.asgi import BodyFault, BodyRefused, Reply, Request
@@ -177,7 +177,8 @@ async def read_form(request: Request, allocation: Allocation) -> Form:
     except BodyRefused as refused:
         raise TransportError(*_BODY_ERRORS[refused.fault]) from None
     body = unpack(received, request.header(b"content-encoding"))
-    reserve(allocation, max(len(received), len(body)))  # it may have been compressed
+    if not allocation.grow_to(max(len(received), len(body))):  # it may have been compressed
+        raise TransportError(503, BUSY)
     content_type = request.header(b"content-type")
     if len(body) > THREAD_BYTES:
         return await asyncio.to_thread(parse_form, content_type, body)

@@ -8,25 +8,14 @@ from contextlib import ExitStack
 import pytest
 
 from alpinehub.alpinebits import concurrency_limit
-from alpinehub.alpinebits.concurrency_limit import (
-    MAX_BODIES,
-    MAX_OF_ONE,
-    ConcurrencyLimit,
-    reserve,
-)
+from alpinehub.alpinebits.concurrency_limit import MAX_BODIES, MAX_OF_ONE, ConcurrencyLimit
 from alpinehub.alpinebits.document import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.memory_budget import FREE_BYTES
 
 
 def refused(held: ExitStack, one: ConcurrencyLimit, account_id: int, size: int) -> bool:
-    allocation = held.enter_context(one.body(account_id))
-    try:
-        reserve(allocation, size)
-    except TransportError as problem:
-        assert problem.status == 503
-        return True
-    return False
+    return not held.enter_context(one.body(account_id)).grow_to(size)
 
 
 def test_so_many_bodies_are_held_and_one_more_when_one_is_gone() -> None:
