@@ -154,6 +154,7 @@ async def change_hotel(store: Store, code: str, change: HotelChange) -> None:
         row = await tx.fetch_one("show_hotel", code=code, lock=True)
         assert row is not None  # hotels are never deleted
         columns = {name: change.columns.get(name, row[name]) for name in _COLUMNS}
+        columns["name"] = columns["name"].strip()
         columns["report_email"] = columns["report_email"] or None
         # An unchanged report_email is not checked: an older version accepted any text.
         values = {**columns, "report_email": change.columns.get("report_email")}

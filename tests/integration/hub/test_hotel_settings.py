@@ -36,7 +36,7 @@ async def test_features_are_taken_away_and_given_back(tmp_path: Path, run: Run) 
         hub.db.execute("UPDATE hotel SET settings = ?", '{"off": ["of_tomorrow"], "newer": [1]}')
         done = await command(
             *("set", "H1", "--off", "rooms", "--off", "deltas", "--stale-after", "6"),
-            *("--alert-email", "a@b.example, c@d.example", "--name", "Post"),
+            *("--alert-email", "a@b.example, c@d.example", "--name", " Post "),
         )
         assert done.returncode == 0, done.stderr
         text = hub.db.one("SELECT settings FROM hotel")
