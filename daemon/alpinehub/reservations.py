@@ -81,7 +81,7 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     title: str = ""
     gender: Literal["", "female", "male"] = ""
     birth_date: date | None = None
-    #: Street and number.
+    #: Street and number: at most 255 characters; city 64, postal code 16.
     address: str = ""
     city: str = ""
     postal_code: str = ""

@@ -13,7 +13,6 @@ checked here again. What is sent is valid in any case.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -22,7 +21,7 @@ from unicodedata import category
 from msgspec import Struct
 
 from alpinehub.alpinebits import document, grammar
-from alpinehub.alpinebits.document import clean, escape_attribute, escape_text
+from alpinehub.alpinebits.document import escape_attribute, escape_text
 from alpinehub.alpinebits.outcome import opening
 from alpinehub.alpinebits.protocol import ADDITIONAL, CUSTOMER, Protocol
 from alpinehub.alpinebits.transport_error import TransportError
@@ -81,57 +80,43 @@ _WORDS = {
 def remarks(data: ReservationData, hotel: Hotel, protocol: Protocol) -> str:
     """What has no element of its own in the protocol version, as lines in the hotel's language."""
     pets, adults, ages, province = _WORDS.get(hotel.language, _WORDS["en"])
-    lines = [clean(data.extra).strip()]
+    lines = [data.extra]
     if data.pets and not protocol.pets:
         lines.append(pets)
     if data.arrival is None and data.adults > 0:
         lines.append(f"{adults}: {data.adults}")
         if data.children:
             lines.append(f"{ages}: {', '.join(map(str, data.children))}")
-    if state := clean(data.state).strip():
-        lines.append(f"{province}: {state}")
+    if data.state:
+        lines.append(f"{province}: {data.state}")
     return "\n".join(line for line in lines if line)
 
 
 _MAX_NAME_CHARS = 64
-#: Herr, Dott.ssa.
-_MAX_TITLE_CHARS = 16
-#: Street, town, postal code.
-_MAX_LINE_CHARS, _MAX_CITY_CHARS, _MAX_POSTAL_CODE_CHARS = 255, 64, 16
 #: In place of an unknown given name or surname: the schema requires both.
 _NO_NAME = "-"
 _VOICE = 1
 
-_LANGUAGE = re.compile(r"[a-z]{2}")
-_COUNTRY = re.compile(r"[A-Z]{2}")
-_NOT_DIGITS = re.compile(r"[^0-9]")
 _GENDERS = {"female": "Female", "male": "Male"}
 
 
 def guests(data: ReservationData, hotel: Hotel) -> str:
     """ResGuests."""
-    contact = clean(data.email) or clean(data.phone)
-    given, surname = split_name(clean(data.first_name), clean(data.last_name), contact)
+    given, surname = split_name(data.first_name, data.last_name, data.email or data.phone)
     said = {
         "Gender": _GENDERS.get(data.gender, ""),
         "BirthDate": data.birth_date.isoformat() if data.birth_date else "",
-        "Language": language(data, hotel),
+        "Language": data.language or hotel.language,
     }
     attributes = "".join(f' {name}="{value}"' for name, value in said.items() if value)
     return (
         f"<ResGuests><ResGuest><Profiles><ProfileInfo><Profile><Customer{attributes}><PersonName>"
-        f"{_element('NamePrefix', data.prefix, _MAX_TITLE_CHARS)}"
+        f"{_element('NamePrefix', data.prefix)}"
         f"<GivenName>{escape_text(given)}</GivenName><Surname>{escape_text(surname)}</Surname>"
-        f"{_element('NameTitle', data.title, _MAX_TITLE_CHARS)}</PersonName>"
+        f"{_element('NameTitle', data.title)}</PersonName>"
         f"{_telephone(data)}{_email(data)}{_address(data)}"
         "</Customer></Profile></ProfileInfo></Profiles></ResGuest></ResGuests>"
     )
-
-
-def language(data: ReservationData, hotel: Hotel) -> str:
-    """The guest's language, else the hotel's; "" if neither is a code of two letters."""
-    said = data.language if _LANGUAGE.fullmatch(data.language) else hotel.language
-    return said if _LANGUAGE.fullmatch(said) else ""
 
 
 def is_known(data: ReservationData) -> bool:
@@ -148,7 +133,7 @@ def split_name(first: str, last: str, contact: str) -> tuple[str, str]:
     """
     first, last = _visible(first), _visible(last)
     if not (first and last):
-        words = (first or last).split() or [contact.strip() or _NO_NAME]
+        words = (first or last).split() or [contact or _NO_NAME]
         first, last = " ".join(words[:-1]) or _NO_NAME, words[-1]
     return first[:_MAX_NAME_CHARS], last[:_MAX_NAME_CHARS]
 
@@ -159,44 +144,38 @@ def _visible(name: str) -> str:
     return name if any(category(char)[0] not in "CMZ" for char in name) else ""
 
 
-def _element(name: str, value: str, longest: int) -> str:
-    """An element with a text, cut to the newest schema's maximum; "" if there is no text."""
-    said = clean(value).strip()[:longest].rstrip()
-    return f"<{name}>{escape_text(said)}</{name}>" if said else ""
+def _element(name: str, text: str) -> str:
+    """An element with a text; "" if there is no text."""
+    return f"<{name}>{escape_text(text)}</{name}>" if text else ""
 
 
 def _telephone(data: ReservationData) -> str:
-    number = data.phone.strip()
-    digits = _NOT_DIGITS.sub("", number)
-    if not digits:
+    if not data.phone:
         return ""
-    plus = "+" if number.startswith("+") else ""
-    return f'<Telephone PhoneTechType="{_VOICE}" PhoneNumber="{plus}{digits}"/>'
+    return f'<Telephone PhoneTechType="{_VOICE}" PhoneNumber="{escape_attribute(data.phone)}"/>'
 
 
 def _email(data: ReservationData) -> str:
-    address = clean(data.email)
-    if not address:
+    if not data.email:
         return ""
     remark = ""
     if data.newsletter is not None:
         remark = f' Remark="newsletter:{"yes" if data.newsletter else "no"}"'
-    return f"<Email{remark}>{escape_text(address)}</Email>"
+    return f"<Email{remark}>{escape_text(data.email)}</Email>"
 
 
 def _address(data: ReservationData) -> str:
     lines = (
-        _element("AddressLine", data.address, _MAX_LINE_CHARS)
-        + _element("CityName", data.city, _MAX_CITY_CHARS)
-        + _element("PostalCode", data.postal_code, _MAX_POSTAL_CODE_CHARS)
+        _element("AddressLine", data.address)
+        + _element("CityName", data.city)
+        + _element("PostalCode", data.postal_code)
     )
-    if _COUNTRY.fullmatch(data.country):
-        lines += f'<CountryName Code="{data.country}"/>'
+    if data.country:
+        lines += f'<CountryName Code="{escape_attribute(data.country)}"/>'
     return f"<Address>{lines}</Address>" if lines else ""
 
 
 _MAX_RES_ID_CHARS = 64
-_MAX_HOTEL_NAME_CHARS = 128
 #: OTA unique id types of a HotelReservationID.
 _RESERVATION, _INTERNET_BROKER = 14, 13
 
@@ -207,13 +186,11 @@ _PETS = {"name": 'Name="PETS"', "code": 'RequestCode="PETS" CodeContext="ALPINEB
 
 def global_info(record: StoredVersion, hotel: Hotel, protocol: Protocol) -> str:
     """ResGlobalInfo."""
-    name = clean(hotel.name)[:_MAX_HOTEL_NAME_CHARS]
-    named = f' HotelName="{escape_attribute(name)}"' if name else ""
+    code, name = escape_attribute(hotel.code), escape_attribute(hotel.name)
     return (
         f"<ResGlobalInfo>{_comments(record.data, hotel, protocol)}{_pets(record.data, protocol)}"
         f"{_ids(record)}"
-        f'<BasicPropertyInfo HotelCode="{escape_attribute(clean(hotel.code))}"{named}/>'
-        "</ResGlobalInfo>"
+        f'<BasicPropertyInfo HotelCode="{code}" HotelName="{name}"/></ResGlobalInfo>'
     )
 
 
@@ -221,7 +198,7 @@ def _comments(data: ReservationData, hotel: Hotel, protocol: Protocol) -> str:
     """Comments, one of each name. In a version without ADDITIONAL, its text is appended to the
     guest's message.
     """
-    message, remark = clean(data.message).strip(), remarks(data, hotel, protocol)
+    message, remark = data.message, remarks(data, hotel, protocol)
     if not protocol.additional:
         message, remark = "\n\n".join(filter(None, (message, remark))), ""
     written = "".join(
@@ -254,7 +231,7 @@ def _id(kind: int, value: str, source: str, context: str) -> str:
     """A HotelReservationID; its three texts are cut to the schema's maximum."""
     names = ("ResID_Value", "ResID_Source", "ResID_SourceContext")
     values = {
-        name: clean(said)[:_MAX_RES_ID_CHARS]
+        name: said[:_MAX_RES_ID_CHARS]
         for name, said in zip(names, (value, source, context), strict=True)
     }
     if not (values["ResID_Value"] or (kind == _INTERNET_BROKER and any(values.values()))):
@@ -277,19 +254,18 @@ def room_stays(record: StoredVersion) -> str:
 
 
 def _room_type(data: ReservationData) -> str:
-    code = clean(data.room_type)
-    if not code:
+    if not data.room_type:
         return ""
-    return f'<RoomTypes><RoomType RoomTypeCode="{escape_attribute(code)}"/></RoomTypes>'
+    code = escape_attribute(data.room_type)
+    return f'<RoomTypes><RoomType RoomTypeCode="{code}"/></RoomTypes>'
 
 
 def _rate_plan(data: ReservationData, booked: bool) -> str:
     """RatePlans. The schema requires a reservation's meal plan: if it is unknown, no meals."""
-    code = clean(data.rate_plan)
     meals = data.meal_plan or ("room_only" if booked else None)
-    if not (code or meals):
+    if not (data.rate_plan or meals):
         return ""
-    named = f' RatePlanCode="{escape_attribute(code)}"' if code else ""
+    named = f' RatePlanCode="{escape_attribute(data.rate_plan)}"' if data.rate_plan else ""
     if meals is None:
         return f"<RatePlans><RatePlan{named}/></RatePlans>"
     return (
@@ -311,7 +287,7 @@ def _guest_counts(data: ReservationData) -> str:
 def _total(data: ReservationData) -> str:
     if data.total is None:
         return ""
-    currency = escape_attribute(clean(data.currency))
+    currency = escape_attribute(data.currency)
     return f'<Total AmountAfterTax="{data.total:f}" CurrencyCode="{currency}"/>'
 
 
@@ -354,7 +330,7 @@ def _start(record: StoredVersion, protocol: Protocol, lead: bool) -> str:
             attributes += f' RoomStayReservation="{"false" if lead else "true"}"'
     return (
         f'<HotelReservation {attributes} ResStatus="{record.res_status}">'
-        f'<UniqueID Type="{15 if cancelled else 14}" ID="{escape_attribute(clean(record.id))}"/>'
+        f'<UniqueID Type="{15 if cancelled else 14}" ID="{record.id}"/>'
     )
 
 

@@ -43,7 +43,7 @@ REQUEST = ReservationData(
     first_name="Eva",
     last_name="Rossi",
     email="eva@example.com",
-    phone="+39 333 1234567",
+    phone="+393331234567",
     language="de",
     message="Mit <Hund> & Katze\nDanke",
 )
@@ -226,11 +226,12 @@ def test_campaign_is_cut_to_what_the_schema_holds() -> None:
 )
 def test_name_is_split(first: str, last: str, expected: tuple[str, str]) -> None:
     assert split_name(first, last, "eva@example.com") == expected
-    assert split_name("", "", " ") == ("-", "-")
+    assert split_name("", "", "") == ("-", "-")
 
 
-#: Everything a str can hold: control characters, lone surrogates, right-to-left, combining.
-TEXT = st.text(st.characters(exclude_categories=()), max_size=100)
+#: What XML can carry; right-to-left and combining characters, too.
+CHARACTERS = st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\ufffe\uffff")
+TEXT = st.text(CHARACTERS, max_size=100).map(str.strip)
 RECORDS = st.builds(
     ReservationData,
     status=st.sampled_from(["request", "reservation", "cancelled"]),
@@ -246,8 +247,8 @@ RECORDS = st.builds(
     message=TEXT,
     total=st.none() | st.decimals(allow_nan=True, min_value=-10, max_value=10**9, places=2),
     currency=st.sampled_from(["", "EUR", "€€€", "<&>"]),
-    room_type=st.text(max_size=9),
-    rate_plan=st.text(max_size=70),
+    room_type=st.text(CHARACTERS, max_size=9),
+    rate_plan=st.text(CHARACTERS, max_size=70),
     meal_plan=st.none() | st.sampled_from(list(MEAL_PLAN_CODES)),
     newsletter=st.none() | st.booleans(),
     utm=st.dictionaries(st.sampled_from(["source", "medium", "campaign"]), TEXT),
@@ -259,6 +260,8 @@ PROMISED = st.builds(
     arrival=st.dates(max_value=date(9999, 1, 1)),
     adults=st.integers(1, 20),
     email=st.emails(),
+    phone=st.just("") | st.from_regex(r"\+?[0-9]{4,15}", fullmatch=True),
+    language=st.sampled_from(["", "de", "xx"]),
     first_name=st.just("<Eva>"),
     room_type=st.just("DZ & Co"),
     rate_plan=st.just('"B"'),
@@ -282,6 +285,12 @@ def check_found(made: StoredVersion) -> None:
             continue
         found = find_invalid([xml], protocol)
         assert bool(found) is bool(material.problems(response([xml]), version)), found
+
+
+def test_text_that_xml_cannot_carry_is_found_before_it_is_sent() -> None:
+    for text in ("a\x00b", "a\x1bb", "a\ufffeb"):
+        made = render(record(changed(REQUEST, message=text)), HOTEL, PROTOCOLS["2024-10"])
+        assert "cannot be parsed" in find_invalid([made], PROTOCOLS["2024-10"])[0]
 
 
 @settings(max_examples=examples(150), deadline=None)
