@@ -337,8 +337,9 @@ def _start(record: StoredVersion, protocol: Protocol, lead: bool) -> str:
 def _body(record: StoredVersion, hotel: Hotel, protocol: Protocol, lead: bool) -> str:
     """Everything after the UniqueID."""
     data = record.data
-    cancelled = record.res_status == "Cancelled"
-    stays = "" if lead or (cancelled and data.arrival is None) else room_stays(record)
+    cancelled = record.res_status == "Cancelled"  # it may say no more than its id
+    has_stay = data.arrival and data.departure and data.adults
+    stays = "" if lead or (cancelled and not has_stay) else room_stays(record)
     person = "" if cancelled and not is_known(data) else guests(data, hotel)
     return stays + person + global_info(record, hotel, protocol)
 

@@ -168,6 +168,9 @@ def test_cancellation_is_type_15_and_needs_nothing_else(version: str) -> None:
     bare = rendered(record(ReservationData(status="cancelled"), "Cancelled"), version)
     assert find(bare, "UniqueID").get("Type") == "15"
     assert [child.tag.removeprefix(SPACE) for child in bare] == ["UniqueID", "ResGlobalInfo"]
+    for half in ({"departure": None}, {"arrival": None}, {"adults": 0}):
+        data = changed(RESERVATION, status="cancelled", **half)
+        assert rendered(record(data, "Cancelled"), version).find(f"{SPACE}RoomStays") is None
     full = rendered(record(changed(RESERVATION, status="cancelled"), "Cancelled"), version)
     assert [child.tag.removeprefix(SPACE) for child in full] == [
         "UniqueID",
