@@ -1,4 +1,4 @@
-"""The runtime's tables in real databases, without a store around them."""
+"""The tables of the runtime and the hub in real databases, without a store around them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
+from tests.queries import queries_of
 
-from cordata.store import Queries
-from cordata.store.migrate import RUNTIME, bootstrap_script, load
-from cordata.store.queries import Query
+from alpinehub.app import app
+from cordata.context_factory import chains_of
+from cordata.store.migrate import bootstrap_script, load
 
-QUERIES = {dialect: Queries.load([], dialect).by_name for dialect in ("postgres", "sqlite")}
+QUERIES = {
+    dialect: queries_of(dialect, *app.query_packages).by_name for dialect in ("postgres", "sqlite")
+}
 Rows = list[dict[str, Any]]
+Database = psycopg.Connection[dict[str, Any]]
 
 
 def scripts(dialect: str) -> list[str]:
-    """What makes an empty database one of the runtime's."""
-    return [bootstrap_script(dialect), *(m.script for m in load([RUNTIME], dialect))]
+    """What makes an empty database one of the hub's."""
+    return [bootstrap_script(dialect), *(m.script for m in load(chains_of(app), dialect))]
 
 
 def embedded() -> sqlite3.Connection:
@@ -31,7 +35,7 @@ def embedded() -> sqlite3.Connection:
     return connection
 
 
-def connect(url: str, *, fresh: bool = True) -> psycopg.Connection[dict[str, Any]]:
+def connect(url: str, *, fresh: bool = True) -> Database:
     """A database of PostgreSQL, in autocommit; `fresh` ones get their tables."""
     connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
     if fresh:
@@ -40,40 +44,50 @@ def connect(url: str, *, fresh: bool = True) -> psycopg.Connection[dict[str, Any
     return connection
 
 
-def numbered(query: Query) -> str:
-    """The statement with `$1`, `$2`, ... in the order of `query.params`."""
-    if "?" not in query.sql:
-        return query.sql
-    numbers = {name: f"${n}" for n, name in enumerate(query.params, 1)}
-    marks = iter(query.bind(numbers))
-    return re.sub(r"\?", lambda _: str(next(marks)), query.sql)
-
-
-def run(
-    connection: psycopg.Connection[dict[str, Any]], name: str, **params: object
-) -> tuple[Rows, int]:
+def run(connection: Database, name: str, **params: object) -> tuple[Rows, int]:
     """One named statement: its rows, and how many it changed or found."""
     query = QUERIES["postgres"][name]
     assert set(params) == set(query.params), name
     with psycopg.RawCursor(connection, row_factory=dict_row) as cursor:
-        cursor.execute(numbered(query).encode(), [params[p] for p in query.params])
+        cursor.execute(query.sql.encode(), [params[p] for p in query.params])
         return (cursor.fetchall() if cursor.description else []), cursor.rowcount
 
 
-def plan(
-    connection: psycopg.Connection[dict[str, Any]], name: str, params: Mapping[str, object]
+def prepare(connection: Database, name: str) -> None:
+    """Prepare a named statement under its name."""
+    connection.execute(f'PREPARE "{name}" AS {QUERIES["postgres"][name].sql}'.encode())
+
+
+def explain(connection: Database, name: str, params: Mapping[str, object], mode: str) -> str:
+    """What the server does for one, and did: EXPLAIN ANALYZE of its prepared form.
+
+    `mode`: the plan_cache_mode. What it changed is taken back.
+    """
+    prepare(connection, name)
+    try:
+        return explain_prepared(connection, name, params, mode)
+    finally:
+        connection.execute(f'DEALLOCATE "{name}"'.encode())
+
+
+def explain_prepared(
+    connection: Database, name: str, params: Mapping[str, object], mode: str
 ) -> str:
-    """What the server would do for one, and did: EXPLAIN ANALYZE of its prepared form."""
-    query = QUERIES["postgres"][name]
+    """The same of a statement that was prepared before."""
     values = ", ".join(
         "NULL" if (v := params[p]) is None else f"'{v}'" if isinstance(v, str) else str(v)
-        for p in query.params
+        for p in QUERIES["postgres"][name].params
     )
+    execute = f'EXECUTE "{name}"({values})' if values else f'EXECUTE "{name}"'
     with connection.transaction(force_rollback=True):
-        connection.execute(f"PREPARE looked_at AS {numbered(query)}".encode())
-        arguments = f"({values})" if values else ""
-        rows = connection.execute(
-            f"EXPLAIN (ANALYZE, BUFFERS, COSTS off) EXECUTE looked_at{arguments}".encode()
-        ).fetchall()
-        connection.execute("DEALLOCATE looked_at")
+        connection.execute(f"SET LOCAL plan_cache_mode = {mode}".encode())
+        explained = f"EXPLAIN (ANALYZE, BUFFERS, COSTS off) {execute}"
+        rows = connection.execute(explained.encode()).fetchall()
     return "\n".join(row["QUERY PLAN"] for row in rows)
+
+
+def buffers(text: str) -> int:
+    """Shared buffers that the whole statement touched, without its foreign-key checks."""
+    found = re.search(r"Buffers: shared ([^\n]*)", text)
+    assert found is not None, text
+    return sum(map(int, re.findall(r"(?:hit|read)=(\d+)", found[1])))

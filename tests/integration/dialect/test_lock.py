@@ -7,18 +7,14 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
-from tests.integration.dialect.database import connect, run
+from tests.integration.dialect.database import Database, connect, run
 from tests.integration.engine.parts import opened, publish, registered, rows
 from tests.integration.engine.stores import use
 
 from cordata.broker import ClaimLimit, Queue
 from cordata.broker.inspection import Filter, Outbox, delete_done
-
-Database = psycopg.Connection[dict[str, Any]]
 
 
 @pytest.fixture

@@ -7,20 +7,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
-from psycopg import RawCursor
-from tests.integration.dialect.database import connect
+from tests.integration.dialect import database as dialect
+from tests.integration.dialect.database import (
+    Database,
+    buffers,
+    connect,
+    explain_prepared,
+    prepare,
+)
 from tests.servers.postgres import PostgresServer
 
-from alpinehub.app import app
-from cordata.context_factory import chains_of
-from cordata.store import Queries
-from cordata.store.migrate import bootstrap_script, load
-
-Database = psycopg.Connection[dict[str, Any]]
-
-QUERIES = Queries.load(app.query_packages, "postgres").by_name
 HOTELS, PER_HOTEL, WAITING = 20, 2000, 150
 ALL = HOTELS * PER_HOTEL
 _ID = "lpad(to_hex(n), 32, '0')"
@@ -112,18 +109,10 @@ _HOT = {
 @pytest.fixture(scope="module")
 def filled(postgres: PostgresServer) -> Iterator[Database]:
     """Many hotels with a user each, a long history that is acknowledged, a little that waits."""
-    with postgres.database() as url, connect(url, fresh=False) as database:
-        create(database)
+    with postgres.database() as url, connect(url) as database:
         database.execute(_fill().encode())
         database.execute("VACUUM (ANALYZE)")
         yield database
-
-
-def create(database: Database) -> None:
-    """The tables, empty."""
-    scripts = [m.script for m in load(chains_of(app), "postgres")]
-    for script in (bootstrap_script("postgres"), *scripts):
-        database.execute(script.encode())
 
 
 def _fill() -> str:
@@ -168,46 +157,8 @@ def _fill() -> str:
 
 
 def explain(database: Database, name: str, mode: str, **changes: object) -> str:
-    """EXPLAIN ANALYZE of a prepared statement; what it changed is taken back."""
-    prepare(database, name)
-    try:
-        return explain_prepared(database, name, mode, **changes)
-    finally:
-        database.execute(f'DEALLOCATE "{name}"'.encode())
-
-
-def prepare(database: Database, name: str) -> None:
-    with RawCursor(database) as cursor:
-        cursor.execute(f'PREPARE "{name}" AS {QUERIES[name].sql}'.encode())
-
-
-def explain_prepared(database: Database, name: str, mode: str, **changes: object) -> str:
-    values = [{**_PARAMS, **changes}[param] for param in QUERIES[name].params]
-    marks = ", ".join(
-        "NULL" if v is None else f"'{v}'" if isinstance(v, str) else str(v) for v in values
-    )
-    execute = f'EXECUTE "{name}"({marks})' if marks else f'EXECUTE "{name}"'
-    with database.transaction(force_rollback=True):
-        database.execute(f"SET LOCAL plan_cache_mode = {mode}".encode())
-        explained = f"EXPLAIN (ANALYZE, BUFFERS, COSTS off) {execute}"
-        rows = database.execute(explained.encode()).fetchall()
-    return "\n".join(row["QUERY PLAN"] for row in rows)
-
-
-def buffers(text: str) -> int:
-    """Shared buffers touched by the whole statement, without its foreign-key checks."""
-    touched = re.search(r"Buffers: shared ([^\n]*)", text)
-    assert touched is not None, text
-    return sum(map(int, re.findall(r"(?:hit|read)=(\d+)", touched[1])))
-
-
-def test_every_statement_is_understood(filled: Database) -> None:
-    # PREPARE takes no CREATE; tests/integration/postgres runs it.
-    for query in (query for name, query in QUERIES.items() if name != "store.probe"):
-        with RawCursor(filled) as cursor:
-            cursor.execute(f"PREPARE understood AS {query.sql}".encode())
-        # Not prepared in its turn: psycopg would have all forgotten at the next rollback.
-        filled.execute("DEALLOCATE understood", prepare=False)
+    """EXPLAIN ANALYZE of a statement; what it changed is taken back."""
+    return dialect.explain(database, name, _PARAMS | changes, mode)
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
@@ -232,12 +183,11 @@ def test_plan_that_was_made_when_all_was_empty_stays_good(postgres: PostgresServ
     names += ["customer_due", "customer_looked_at", "customer_numbers", "delivery_mark_sent"]
     names += ["delivery_add", "delivery_acknowledge", "delivery_sent", "delivery_reject"]
     names = sorted(set(names) - {"end_waiting", "push_wake"})  # which read all that waits
-    with postgres.database() as url, connect(url, fresh=False) as database:
-        create(database)
+    with postgres.database() as url, connect(url) as database:
         database.execute("SET enable_seqscan = off")  # as sessions of the store have it
         for name in names:
             prepare(database, name)
-            explain_prepared(database, name, "force_generic_plan")
+            explain_prepared(database, name, _PARAMS, "force_generic_plan")
         database.execute(_fill().encode())
         for name in names:
             unknown: dict[str, object] = {
@@ -250,7 +200,7 @@ def test_plan_that_was_made_when_all_was_empty_stays_good(postgres: PostgresServ
                 unknown |= {"version": 2}
             if name == "delivery_sent":
                 unknown |= {"ids": json.dumps(_NEWEST[:100])}
-            text = explain_prepared(database, name, "force_generic_plan", **unknown)
+            text = explain_prepared(database, name, _PARAMS | unknown, "force_generic_plan")
             assert buffers(text) <= _HOT[name], f"{name}: {text}"
 
 
