@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.integration.hub.stores import each_store
+from tests.integration.hub.stores import cheap_hashes, each_store
 
-__all__ = ["each_store"]
+__all__ = ["cheap_hashes", "each_store"]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from tests.integration.engine.stores import url_of
 from tests.integration.engine.template import begin
@@ -26,8 +25,6 @@ from cordata.testing import Harness, open_app
 
 MASTER_KEY = bytes(range(32)).hex().encode()
 SECRET = "demo-secret"
-#: A password is checked in most tests, and a good one takes longer than they do.
-_LOG2_N = 4
 BOOKING: dict[str, Any] = {
     "hotel_code": "DEMO",
     "status": "request",
@@ -194,7 +191,6 @@ async def open_hub(
         ctx = harness.ctx
         if seed:
             await add_hotel(ctx.store, NewHotel(code="DEMO", name="Hotel Demo"))
-            with patch("alpinehub.passwords._LOG2_N", _LOG2_N):
-                await add_account(ctx.store, "demo", "demo", ["DEMO"])
+            await add_account(ctx.store, "demo", "demo", ["DEMO"])
             await add_source(ctx, "DEMO", "generic", "website", SECRET)
         yield Hub(ctx, harness)

@@ -1,4 +1,4 @@
-"""Which store the hub of a test is on: where the SQL matters, both."""
+"""Which store the hub of a test is on: where the SQL matters, both; and what its passwords cost."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from tests.integration.alpinebits.hub import CHAINS
 from tests.integration.engine.stores import STORES, use
 from tests.integration.engine.template import template_of
 from tests.servers.postgres import PostgresServer
+
+from alpinehub import login
 
 
 @pytest.fixture(params=STORES)
@@ -23,3 +25,13 @@ def each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with server.database(template=template_of(server, CHAINS)) as url:
         use(tmp_path, url)
         yield kind
+
+
+@pytest.fixture(autouse=True)
+def cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password costs a thousandth of what it should: most tests log in, and are shorter.
+
+    A wrong name costs what a wrong password does.
+    """
+    monkeypatch.setattr("alpinehub.passwords._LOG2_N", 4)
+    login._nobody.cache_clear()
