@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from datetime import date
 from pathlib import Path
@@ -14,14 +12,14 @@ from tests.integration.alpinebits.hub import read_rq
 from tests.integration.alpinebits.test_journey import READ, acknowledge, forget, send, waiting
 from tests.integration.hub.guests import write
 from tests.integration.hub.material import BOOKING, Hub, open_hub
-from tests.integration.hub.test_cli import Run, run
 
 from alpinehub.accounts import add_account, grant, revoke, set_account_disabled
-from alpinehub.hotels import set_hotel_disabled
+from alpinehub.customers.erasure import Reason, erase
+from alpinehub.customers.search import find
+from alpinehub.hotels import Unusable, set_hotel_disabled
 from alpinehub.requests import listing
 from alpinehub.requests.listing import RequestFilter
 
-__all__ = ["run"]
 pytestmark = pytest.mark.usefixtures("each_store")
 EMAIL = "eva@example.com"
 STAY: dict[str, Any] = {"arrival": date(2027, 2, 1), "departure": date(2027, 2, 8)}
@@ -75,18 +73,15 @@ async def listed(hub: Hub, **wanted: Any) -> list[str]:
 
 @out_of_reach
 async def test_person_is_erased_when_no_account_can_be_given_the_request(
-    tmp_path: Path, run: Run, act: Act, state: str
+    tmp_path: Path, act: Act, state: str
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await lead(hub)
-        who = ("customer", "erase", "--email", EMAIL, "--hotel", "DEMO")
-        tried = await asyncio.to_thread(run, *who, "--dry-run", "--json")
-        assert json.loads(tried.stdout)["waiting"] == 1
+        found = await find(hub.ctx.store, email=EMAIL)
+        with pytest.raises(Unusable, match="wait for hotel software: 1"):
+            await erase(hub.ctx.store, found, Reason(by="test"))
         await act(hub)
-        tried = await asyncio.to_thread(run, *who, "--dry-run", "--json")
-        assert json.loads(tried.stdout)["waiting"] == 0
-        done = await asyncio.to_thread(run, *who, "--yes")
-        assert done.returncode == 0, done.stderr
+        await erase(hub.ctx.store, found, Reason(by="test"))
         assert await hub.one("SELECT count(*) FROM customer") == 0
 
 
@@ -133,9 +128,6 @@ async def test_account_gets_what_came_meanwhile_when_it_is_enabled_again(tmp_pat
 
 async def test_account_is_not_given_who_was_erased_meanwhile(tmp_path: Path) -> None:
     """Nor an empty record under the same UniqueID, which would overwrite the guest."""
-    from alpinehub.customers.erasure import Reason, erase
-    from alpinehub.customers.search import find
-
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store
         await hub.post(BOOKING)
@@ -154,10 +146,6 @@ async def test_account_is_not_given_who_was_erased_meanwhile(tmp_path: Path) -> 
 
 async def test_account_that_can_be_given_a_request_keeps_it_waiting(tmp_path: Path) -> None:
     """One of two accounts is disabled: the other one still gets it."""
-    from alpinehub.customers.erasure import Reason, erase
-    from alpinehub.customers.search import find
-    from alpinehub.hotels import Unusable
-
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store
         await add_account(store, "other", "demo", ["DEMO"])
