@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -20,14 +21,27 @@ from tests.integration.cli.command import ROOT, cordata, write_config
 from tests.integration.cli.mending import app
 from tests.servers.reaper import watched
 
-from cordata import Context, Tx, connect
+from cordata import Tx, connect
 from cordata.broker.inspection import Groups
 
 COUNT = 20_000
 
 
-def filled(directory: Path) -> Path:
-    """A store with so many delayed events of one group."""
+#: The configuration of a store that was filled once; nobody writes into it.
+_made: list[Path] = []
+
+
+@pytest.fixture
+def filled(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of a store with so many delayed events of one group."""
+    if not _made:
+        _made.append(fill(tmp_path_factory.mktemp("made")))
+    shutil.copytree(_made[0].parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / _made[0].name
+
+
+def fill(directory: Path) -> Path:
+    """Make such a store."""
     config = write_config(directory, app="tests.integration.cli.mending:app")
     assert cordata("migrate", "--config", str(config)).returncode == 0
 
@@ -35,16 +49,13 @@ def filled(directory: Path) -> Path:
         for _ in range(COUNT // 10):
             await tx.publish("order.made", {}, delay_s=3600.0)
 
-    async def main(ctx: Context) -> None:
-        for _ in range(10):
-            await ctx.run(unit)
-
-    async def fill() -> None:
+    async def publish() -> None:
         async with connect(app, config) as ctx:
             await Groups(ctx.store).remove("shop.thank")
-            await main(ctx)
+            for _ in range(10):
+                await ctx.run(unit)
 
-    asyncio.run(fill())
+    asyncio.run(publish())
     return config
 
 
@@ -96,9 +107,8 @@ class Terminal:
         return bool(data)
 
 
-def test_bar_is_shown_and_ctrl_c_ends_between_two_units(tmp_path: Path) -> None:
-    config = filled(tmp_path)
-    command = ("outbox", "retry", "--all", "--config", str(config))
+def test_bar_is_shown_and_ctrl_c_ends_between_two_units(filled: Path) -> None:
+    command = ("outbox", "retry", "--all", "--config", str(filled))
     terminal = Terminal(*command)
     terminal.until(r" \d+ %  [\d,]+ due now")
     terminal.process.send_signal(signal.SIGINT)
@@ -127,12 +137,11 @@ _DONE = "DELETE FROM message"
         ("dlq drop --all --yes", True, "dropped"),
     ],
 )
-def test_bar_grows_until_all_is_done(tmp_path: Path, command: str, dead: bool, what: str) -> None:
-    config = filled(tmp_path)
-    with closing(sqlite3.connect(config.parent / "state" / "cordata.db")) as database:
+def test_bar_grows_until_all_is_done(filled: Path, command: str, dead: bool, what: str) -> None:
+    with closing(sqlite3.connect(filled.parent / "state" / "cordata.db")) as database:
         database.execute(_DEAD if dead else _DONE)
         database.commit()
-    terminal = Terminal(*command.split(), "--config", str(config))
+    terminal = Terminal(*command.split(), "--config", str(filled))
     assert_grows(terminal, what)
 
 

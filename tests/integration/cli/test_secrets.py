@@ -68,7 +68,10 @@ BROKERS = [
 ]
 URLS = [("store", "url", url) for url in STORES] + [("broker", "url", url) for url in BROKERS]
 SESSIONS = [("store", "session_url", url) for url in STORES if "sqlite" not in url]
+#: All that read a configuration do so in one way: each address is given to the first two, and one
+#: of five to the others.
 COMMANDS = [
+    ("config", "show"),
     ("config", "check"),
     ("config", "check", "--debug"),
     ("outbox", "list"),
@@ -79,7 +82,6 @@ COMMANDS = [
     ("migrate",),
     ("job", "count"),
 ]
-SHOW = ("config", "show")
 DRIVER = """
 import contextlib, io, json, logging, sys
 from cordata.cli import main
@@ -133,16 +135,16 @@ def test_no_command_quotes_an_address(tmp_path: Path, section: str, key: str) ->
         directory = tmp_path / str(number)
         directory.mkdir()
         path = configured(directory, section, key, url)
-        cases += [(url, [*command, "--config", str(path)]) for command in (*COMMANDS, SHOW)]
+        commands = COMMANDS if number % 5 == 0 else COMMANDS[:2]
+        cases += [(url, [*command, "--config", str(path)]) for command in commands]
     results = run_all([call for _, call in cases])
-    assert len(results) == len(urls) * (len(COMMANDS) + 1)
     wrong = [
         (url, call[:-2], result)
         for (url, call), result in zip(cases, results, strict=True)
         if not clean(result.said)
         or "looks like a bug" in result.said
         # A file that has a NUL cannot be read at all.
-        or result.code != (0 if tuple(call[:2]) == SHOW and "\0" not in url else 78)
+        or result.code != (0 if call[:2] == ["config", "show"] and "\0" not in url else 78)
         or (f"{key} = " not in result.said and f"[{section}] {key}" not in result.said)
     ]
     assert not wrong, "\n".join(map(str, wrong))
