@@ -1,33 +1,23 @@
 """The load measurement itself: a second of it on a small store, so that it stays able to run.
 
-Its figures are the machine's business, and are not looked at here.
+Its figures are the machine's business, and are not looked at here. test_growth fills both stores.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from tests.bench import hub_load
 from tests.bench.hub_load import Figures, Load, judge
 from tests.bench.hub_load_drive import Taken, percentile
-from tests.servers.postgres import PostgresServer
 
 SMALL = Load(
     hotels=4, requests=300, waiting=120, polls=20, webhooks=40, seconds=1, warm=1, workers=2
 )
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def figures(request: pytest.FixtureRequest, tmp_path: Path) -> Figures:
-    if request.param == "sqlite":
-        return hub_load.run_on("sqlite:", SMALL, tmp_path)
-    server: PostgresServer = request.getfixturevalue("postgres")
-    with server.database() as url:
-        return hub_load.run_on(url, SMALL, tmp_path)
-
-
-def test_load_measures_all_that_it_sends(figures: Figures) -> None:
+def test_load_measures_all_that_it_sends(tmp_path: Path) -> None:
+    figures = hub_load.run_on("sqlite:", SMALL, tmp_path)
     taken = figures.taken
     assert not taken.errors
     assert (len(taken.latencies["poll"]), len(taken.latencies["webhook"])) == (20, 40)
