@@ -1,4 +1,7 @@
-"""`cordata outbox`, `dlq` and `migrate` beside a running service, and beside a stopped one."""
+"""`cordata outbox`, `dlq` and `migrate` beside a running service, and beside a stopped one.
+
+tests/integration/engine/test_inspection.py has what they ask and change, on both stores.
+"""
 
 from __future__ import annotations
 
@@ -104,9 +107,9 @@ def test_dead_letter_is_seen_replayed_and_handled_once(state: Path) -> None:
     assert len(told(config, "outbox", "list", "--type", "order.thanked")["items"]) == 2
 
 
-def test_replay_has_one_group_do_it_again_when_it_is_told_to(state: Path) -> None:
-    config = prepared(state)
-    (state / "mended").touch()
+def test_replay_has_one_group_do_it_again_when_it_is_told_to(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    (tmp_path / "mended").touch()
     with service.running(config):
         (event_id,) = published(config, 1)
         packed = ("outbox", "list", "--type", "order.packed")
@@ -128,8 +131,8 @@ def test_replay_has_one_group_do_it_again_when_it_is_told_to(state: Path) -> Non
         assert cordata("outbox", "replay", "none", "--config", str(config)).returncode == 1
 
 
-def test_retry_of_one_group_leaves_the_others_waiting(state: Path) -> None:
-    config = prepared(state)
+def test_retry_of_one_group_leaves_the_others_waiting(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
     assert cordata("migrate", "--config", str(config)).returncode == 0
     known_groups(config)
     named, other = published(config, 2, delay_s=3600)
@@ -144,8 +147,8 @@ def test_retry_of_one_group_leaves_the_others_waiting(state: Path) -> None:
         }
 
 
-def test_group_is_listed_and_removed(state: Path) -> None:
-    config = prepared(state)
+def test_group_is_listed_and_removed(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
     with service.running(config):
         published(config, 1)
         until(config, "dlq", "list", true=bool)
@@ -190,8 +193,8 @@ def test_lists_are_narrowed_down(tmp_path: Path) -> None:
         assert [item["event_id"] for item in items] == [event_id] * count
 
 
-def test_drop_and_purge_ask_and_nobody_answers(state: Path) -> None:
-    config = prepared(state)
+def test_drop_and_purge_ask_and_nobody_answers(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
     with service.running(config):
         (event_id,) = published(config, 1)
         until(config, "dlq", "list", true=bool)

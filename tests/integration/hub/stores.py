@@ -13,6 +13,9 @@ from tests.servers.postgres import PostgresServer
 
 from alpinehub import login
 
+#: For a test of what a command prints, among others that have its statements run on both stores.
+on_sqlite = pytest.mark.parametrize("each_store", ["sqlite"], indirect=True)
+
 
 @pytest.fixture(params=STORES)
 def each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:

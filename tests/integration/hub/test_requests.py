@@ -13,6 +13,7 @@ import pytest
 from tests.integration.alpinebits.hub import notif_report_rq, read_rq
 from tests.integration.alpinebits.test_journey import ACKNOWLEDGE, READ, forget, send, waiting
 from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.integration.hub.stores import on_sqlite
 from tests.integration.hub.test_cli import Run, run
 from tests.integration.hub.test_intake import submission
 from tests.raw import raw
@@ -345,6 +346,7 @@ async def test_nobody_knows_an_id_that_is_none(tmp_path: Path) -> None:
                 await act
 
 
+@on_sqlite
 async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run) -> None:
     async with open_hub(tmp_path) as hub:
         one = await book(hub, message="\u202ehidden", last_name="Geheim")

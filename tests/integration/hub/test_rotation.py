@@ -19,6 +19,7 @@ from tests.integration.hub.lenient import (
     post_google,
 )
 from tests.integration.hub.material import BOOKING, SECRET, Hub
+from tests.integration.hub.stores import on_sqlite
 from tests.integration.hub.test_cli import Run, run
 
 from alpinehub.accounts import set_password
@@ -156,6 +157,7 @@ async def test_hotels_that_share_a_google_key_are_told_by_the_path(
         assert done.returncode == 0 and "warning" not in done.stderr
 
 
+@on_sqlite
 async def test_command_adds_shows_and_rotates_sources_of_every_kind(
     tmp_path: Path, run: Run
 ) -> None:
