@@ -40,15 +40,6 @@ def _write(server: PostgresServer, database: str) -> None:
     server.execute("INSERT INTO t VALUES (%s)", [7], database=database)
 
 
-def test_postgres_serves_on_tcp_and_on_its_socket(server: PostgresServer) -> None:
-    name = server.create_database()
-    for url in (server.url(name), server.socket_url(name)):
-        with closing(psycopg.connect(url)) as connection:
-            row = connection.execute("SELECT current_database()").fetchone()
-            assert row == (name,)
-    assert server.version >= 15
-
-
 def test_database_is_empty_and_gone_after_its_test(server: PostgresServer) -> None:
     with server.database() as first, server.database() as second:
         assert first != second
@@ -100,33 +91,6 @@ def test_clients_are_cut_off_when_backends_are_terminated(server: PostgresServer
         assert server.terminate_backends() >= 1
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
-
-
-def test_password_is_asked_for_when_there_is_one() -> None:
-    with PostgresServer(password="secret", durable=True) as server:
-        with closing(psycopg.connect(server.url())) as connection:
-            row = connection.execute("SHOW fsync").fetchone()
-            assert row == ("on",)
-        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-            psycopg.connect(server.url().replace(":secret@", ":wrong@"))
-
-
-def test_standby_takes_over_with_every_commit_when_the_primary_is_killed() -> None:
-    with (
-        PostgresServer(password="secret") as primary,
-        PostgresServer(standby_of=primary) as standby,
-    ):
-        _write(primary, "postgres")
-        primary.wait_for_standby(standby)
-        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-            standby.execute("INSERT INTO t VALUES (8)")
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        both = f"postgresql://cordata:secret@{hosts}/postgres?target_session_attrs=read-write"
-        primary.kill()
-        standby.promote()
-        with closing(psycopg.connect(both, autocommit=True)) as connection:
-            connection.execute("INSERT INTO t VALUES (8)")
-        assert standby.execute("SELECT n FROM t ORDER BY n") == [(7,), (8,)]
 
 
 def test_start_says_why_when_the_server_refuses() -> None:

@@ -47,14 +47,6 @@ shell = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=su
 print(watched(shell).stdout.readline().decode(), end="", flush=True)
 time.sleep(600)
 """
-_BENCH = """
-import pathlib, sys, time
-from tests.bench.servers import family, hub
-with hub(pathlib.Path(sys.argv[1]), workers=2) as server:
-    print(server.pid, *family(server.pid), flush=True)
-    time.sleep(600)
-"""
-
 _SWEPT = """
 import pathlib, sys, time
 from tests.servers.reaper import swept, terminated_in_order
@@ -106,14 +98,6 @@ def test_nothing_is_left_of_a_session_when_the_starter_is_killed(tmp_path: Path)
     """Beside a process whose name is no text: each of the machine is looked at."""
     with unreadably_named(), starter(_START + _ORPHAN, tmp_path) as (process, pids):
         assert len(pids) == len(alive(pids)) == 2
-        process.kill()
-        until(lambda: not alive(pids), what="their end")
-
-
-def test_nothing_is_left_of_a_measured_server_when_the_bench_is_killed(tmp_path: Path) -> None:
-    with starter(_BENCH, tmp_path) as (process, pids):
-        # With two workers, the primary, and what there is of the pool by now.
-        assert len(pids) == len(alive(pids)) >= 4
         process.kill()
         until(lambda: not alive(pids), what="their end")
 

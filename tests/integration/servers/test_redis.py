@@ -8,8 +8,7 @@ import pytest
 import redis as client_library
 from tests.servers import process
 from tests.servers.process import ServerError
-from tests.servers.redis import RedisServer, available, wait_for_offset
-from tests.servers.sentinel import Sentinel
+from tests.servers.redis import RedisServer, available
 
 PROGRAMS = available()
 
@@ -78,45 +77,6 @@ def test_later_writes_are_gone_when_it_is_rolled_back(appendonly: bool) -> None:
         server.execute("XADD", "s", "2-1", "a", "1")
         server.roll_back(before)
         assert [entry[0] for entry in server.execute("XRANGE", "s", "-", "+")] == ["1-1"]
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_server_is_known_by_its_ca_when_it_speaks_tls(program: str) -> None:
-    with RedisServer(program=program, tls=True, password="secret") as server:
-        assert server.url.startswith("rediss://:secret@")
-        assert server.execute("PING") is True
-        with (
-            client_library.Redis.from_url(server.url.partition("?")[0], retry=None) as client,
-            pytest.raises(client_library.ConnectionError, match="certificate verify failed"),
-        ):
-            client.ping()
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_replica_becomes_master_when_its_master_is_killed(program: str) -> None:
-    with (
-        RedisServer(program=program, password="secret") as master,
-        RedisServer(program=program, replica_of=master) as replica,
-        Sentinel(master) as sentinel,
-    ):
-        master.execute("SET", "k", "v")
-        wait_for_offset(replica, master)
-        assert sentinel.master_address() == ("127.0.0.1", master.port)
-        master.kill()
-        sentinel.wait_for_master(replica)
-        assert replica.execute("GET", "k") == "v"
-
-
-def test_sentinels_know_each_other_when_there_are_three() -> None:
-    with (
-        RedisServer() as master,
-        RedisServer(replica_of=master) as replica,
-        Sentinel(master, count=3) as sentinel,
-    ):
-        assert len(set(sentinel.addresses)) == 3
-        sentinel.servers[0].kill()  # two are a majority
-        master.kill()
-        sentinel.wait_for_master(replica)
 
 
 def test_missing_program_is_an_error_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
