@@ -77,7 +77,7 @@ class Hub:
     """The application with its Context."""
 
     ctx: Context
-    harness: Harness | None = None
+    harness: Harness
     headers: dict[str, str] = field(
         default_factory=lambda: {
             "content-type": "application/json",
@@ -116,8 +116,7 @@ class Hub:
         app: AsgiApp | None = None,
     ) -> Answer:
         """One request through the mount that serves the path (or another application there)."""
-        if self.harness is not None:
-            self.harness.advance(milliseconds=1)  # no two at the same moment
+        self.harness.advance(milliseconds=1)  # no two at the same moment
         mount = max(
             (m for m in hub_app.mounts if path == m.prefix or path.startswith(m.prefix + "/")),
             key=lambda m: len(m.prefix),
@@ -157,7 +156,6 @@ class Hub:
 
     async def handle_events(self) -> int:
         """Relay and handle what is there, as a worker would; how many messages that were."""
-        assert self.harness is not None
         return await self.harness.drain()
 
     async def rows(self, sql: str) -> list[dict[str, Any]]:

@@ -68,7 +68,6 @@ async def test_alerts_name_the_hotel_when_its_code_is_a_long_number(tmp_path: Pa
                 await hub.handle_events()
             await post_google(hub, {**GOOGLE, "user_column_data": [{"string_value": PHONE}]})
             await hub.handle_events()
-            assert hub.harness is not None
             hub.harness.advance(hours=48)
             await watch(hub.ctx)
     told = {group.cause.partition(":")[0]: group for group in groups}
@@ -89,7 +88,6 @@ async def test_alerts_of_the_hub_name_no_guest_and_no_secret(tmp_path: Path) -> 
             await post_wix(hub, wix_form(field__first_name_abae=NAME, field__pet_1=PHONE))
             await post_google(hub, {**GOOGLE, "user_column_data": [{"string_value": NAME}]})
             await hub.handle_events()
-            assert hub.harness is not None
             hub.harness.advance(hours=48)
             await watch(hub.ctx)
             hub.ctx.alert("careless", f"{NAME!r} <{MAIL}> {PHONE} has password={SECRET}")

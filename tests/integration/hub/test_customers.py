@@ -170,7 +170,6 @@ async def test_no_that_was_said_again_is_no_yes_when_two_are_merged(
     tmp_path: Path, again: dict[str, Any]
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        assert hub.harness is not None
         await write(hub, phone="0471123456", consent=False)
         hub.harness.advance(days=1)
         await write(hub, phone="+390471123456", email="eva@example.com", consent=True)

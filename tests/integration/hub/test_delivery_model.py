@@ -201,7 +201,6 @@ class Play:
         self.model.add_version(known, said.status)
 
     async def store(self, hotel: str, data: ReservationData, external_id: str) -> str:
-        assert self.hub.harness is not None
         self.hub.harness.advance(milliseconds=1)
         sources = (await directory_of(self.hub.ctx).snapshot()).sources.values()
         [source] = [one for one in sources if one.hotel.code == hotel]

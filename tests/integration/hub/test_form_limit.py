@@ -42,7 +42,6 @@ async def inbox_count(hub: Hub) -> int:
 @on_each_store
 async def test_form_answers_429_when_an_address_sends_more_than_its_burst(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
-        assert hub.harness is not None
         assert await posted(hub, 20) == [200] * 20
         refused = await post_form(hub, client=GUEST)
         assert refused.status == 429 and 1 <= int(refused.headers[b"retry-after"]) <= 12
@@ -73,7 +72,6 @@ async def test_form_answers_429_when_all_addresses_together_send_too_much(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_lenient(tmp_path, form_per_hour=30) as hub:
-        assert hub.harness is not None
         clients = [f"198.51.100.{number}" for number in range(40)]
         statuses = [(await post_form(hub, client=client)).status for client in clients]
         assert statuses == [200] * 30 + [429] * 10
@@ -125,7 +123,6 @@ async def test_honeypot_hits_use_up_the_limit(tmp_path: Path) -> None:
 @on_each_store
 async def test_limits_that_are_over_are_forgotten(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
-        assert hub.harness is not None
         for number in range(10):
             await post_form(hub, client=f"198.51.100.{number}")
         assert await hub.one("SELECT count(*) FROM form_limit") == 11
@@ -159,7 +156,6 @@ def stamp(bits: int, *, at_s: int, secret: str = SECRET, salt: str = "s4lt") -> 
 async def test_form_with_proof_of_work_takes_each_proof_once(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
         await set_options(hub.ctx.store, "DEMO", "form", {"proof_of_work": "10"})
-        assert hub.harness is not None
         hub.harness.advance(seconds=2)  # the directory sees it
         at_s = hub.ctx.now_us() // 1_000_000
         good = stamp(10, at_s=at_s)

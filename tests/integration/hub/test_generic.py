@@ -261,7 +261,7 @@ async def test_missing_master_key_is_a_503_and_said_at_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        keyless = Hub(replace(hub.ctx, vault=Vault(None)))
+        keyless = replace(hub, ctx=replace(hub.ctx, vault=Vault(None)))
         answer = await keyless.post(BOOKING)
         assert (answer.status, answer.json["error"]) == (503, "not_configured")
         assert b"retry-after" in answer.headers and "master-key" in caplog.text

@@ -130,7 +130,6 @@ async def test_withdrawn_from_one_account_is_for_the_others(tmp_path: Path) -> N
 
 async def test_stay_that_is_over_is_for_no_account_that_comes_later(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        assert hub.harness is not None
         taken = await book(hub, 1)
         await take(hub)
         waits = await book(hub, 2)
@@ -145,7 +144,6 @@ async def test_stay_that_is_over_is_for_no_account_that_comes_later(tmp_path: Pa
 
 async def test_stay_is_over_after_its_last_day_at_the_hotel(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        assert hub.harness is not None
         store = hub.ctx.store
         # At noon UTC it is tomorrow already at the hotel.
         hub.harness.advance(hours=(36 - hub.harness.now.hour) % 24)

@@ -58,7 +58,6 @@ async def test_submission_is_a_request_when_its_worker_was_killed_after_the_answ
         assert process.exitcode == -signal.SIGKILL and answered.is_set()
         assert await hub.one("SELECT state FROM inbox") == "received"
         assert await hub.one("SELECT count(*) FROM reservation") == 0
-        assert hub.harness is not None
         hub.harness.advance(seconds=60)  # the other one's clock was ahead
         await hub.handle_events()
         assert await hub.one("SELECT state FROM inbox") == "mapped"
@@ -71,7 +70,6 @@ async def test_submission_waits_for_a_replay_when_its_interpretation_kills_proce
 ) -> None:
     """No periodic task interprets it: it would kill the primary, and the next one, without end."""
     async with open_lenient(tmp_path) as hub:
-        assert hub.harness is not None
         await post_wix(hub)
 
         async def die_too_often(tx: Tx) -> None:
@@ -97,7 +95,6 @@ async def test_submission_waits_for_a_person_when_interpretation_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_lenient(tmp_path) as hub:
-        assert hub.harness is not None
         await post_wix(hub)
         await post_wix(hub, wix(submissionId="s-2"))
         right = interpretation.interpret
@@ -127,7 +124,6 @@ async def test_submission_is_interpreted_by_a_later_attempt_when_it_failed_for_n
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_lenient(tmp_path) as hub:
-        assert hub.harness is not None
         await post_wix(hub)
         await post_wix(hub, wix(submissionId="s-2"))
         right = interpretation.interpret

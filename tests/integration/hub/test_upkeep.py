@@ -123,7 +123,8 @@ async def test_ready_says_why_when_it_is_not(tmp_path: Path) -> None:
         monkeypatch = pytest.MonkeyPatch()
         monkeypatch.syspath_prepend(str(tmp_path))
         behind = (*hub.ctx.chains, Chain("alpinehub", "newer"))
-        answer = await Hub(replace(hub.ctx, chains=behind)).call("GET", "/api/ready", [])
+        older = replace(hub, ctx=replace(hub.ctx, chains=behind))
+        answer = await older.call("GET", "/api/ready", [])
         monkeypatch.undo()
         assert answer.status == 503 and "schema" in answer.json["reason"]
         assert b"retry-after" in answer.headers
@@ -131,9 +132,9 @@ async def test_ready_says_why_when_it_is_not(tmp_path: Path) -> None:
 
 async def test_ready_says_that_secrets_do_not_open_under_another_master_key(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        restored = Hub(replace(hub.ctx, vault=Vault(b"ab" * 32)))
+        restored = replace(hub, ctx=replace(hub.ctx, vault=Vault(b"ab" * 32)))
         assert (await restored.post(BOOKING)).status == 401
-        for keyless in (restored, Hub(replace(hub.ctx, vault=Vault(None)))):
+        for keyless in (restored, replace(hub, ctx=replace(hub.ctx, vault=Vault(None)))):
             answer = await keyless.call("GET", "/api/ready", [])
             assert answer.status == 503 and b"retry-after" in answer.headers
             assert "DEMO/website" in answer.json["reason"]
@@ -157,9 +158,8 @@ class Gone:
 
 async def test_ready_says_why_when_the_store_is_gone(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        answer = await Hub(replace(hub.ctx, store=cast(Store, Gone()))).call(
-            "GET", "/api/ready", []
-        )
+        without = replace(hub, ctx=replace(hub.ctx, store=cast(Store, Gone())))
+        answer = await without.call("GET", "/api/ready", [])
         assert answer.status == 503 and "does not answer" in answer.json["reason"]
         assert b"retry-after" in answer.headers
 

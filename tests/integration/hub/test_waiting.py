@@ -90,7 +90,6 @@ async def test_retention_ends_what_no_account_can_be_given(
     tmp_path: Path, act: Act, state: str
 ) -> None:
     async with open_hub(tmp_path, reservation_days=30, customer_days=365) as hub:
-        assert hub.harness is not None
         await lead(hub)
         hub.harness.advance(days=400)
         await hub.harness.run_periodic("retain")
