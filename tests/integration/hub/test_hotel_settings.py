@@ -14,6 +14,7 @@ from tests.integration.alpinebits.test_inventory import BASIC
 from tests.integration.alpinebits.test_inventory import push as push_content
 from tests.integration.alpinebits.test_rateplans import plan
 from tests.integration.alpinebits.test_rateplans import push as push_plans
+from tests.integration.hub.stores import on_sqlite
 from tests.integration.hub.test_cli import Run, run
 from tests.unit.alpinebits.test_freerooms import CLOSED, DZ, count
 
@@ -121,6 +122,7 @@ async def test_what_was_told_is_shown(tmp_path: Path, run: Run) -> None:
             assert word in shown
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
