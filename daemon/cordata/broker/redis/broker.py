@@ -105,6 +105,7 @@ class RedisBroker(Broker):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.listen(stored, look))
             tasks.create_task(self._consumer.listen(wake))
+            tasks.create_task(self._consumer.keep_connected(wake))
             tasks.create_task(self._consumer.keep_marking(wake))
 
     async def settle_and_claim(

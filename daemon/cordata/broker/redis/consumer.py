@@ -76,10 +76,13 @@ class Consumer:
         self._settled: dict[tuple[str, str], Message] = {}
         #: Messages that may have been handled already: looked up before a handler gets them.
         self._doubtful: list[Message] = []
-        #: Generation of the server's connections up to which lost answers were made up for. After a
-        #: new connection there may be pending entries that this process never received.
+        #: An answer was lost: there may be pending entries that this process never received.
+        self._is_incomplete = False
+        #: Generation of the server's connections up to which lost answers were made up for.
         self._generation = 0
         self._is_listening = False
+        #: Set when a read found Redis unavailable.
+        self._cut_off = asyncio.Event()
         self._is_stopping = False
         #: Group -> how often there were signs of new entries.
         self._wakes = Counter[str]()
@@ -126,10 +129,26 @@ class Consumer:
                     self._wake(types if len(entries) < WAKES else None)
                     wake()
             except BrokerUnavailable:
+                self._is_incomplete = True
                 await asyncio.sleep(max(self._server.pause_s, 0.01))
             except ResponseError as error:
                 self._server.log_refusal(self._keys.wake, error)
                 await asyncio.sleep(1.0)
+
+    async def keep_connected(self, wake: Callable[[], None]) -> None:
+        """Until cancelled: make commands get through again, whatever `listen` waits for.
+
+        Its connection may be well, and busy, when that of the commands was lost.
+        """
+        while True:
+            await self._cut_off.wait()
+            try:
+                await self._server.connect()
+            except BrokerUnavailable:
+                await asyncio.sleep(max(self._server.pause_s, 0.01))
+                continue
+            self._cut_off.clear()
+            wake()
 
     def _wake(self, types: Collection[str] | None) -> None:
         """Note that there may be new entries of these types; None: of all types."""
@@ -162,6 +181,8 @@ class Consumer:
                     found = await self._acknowledge_and_read(reads)
         except TransientError as error:
             log.debug("streams are not read: %s", error)
+        if not self._server.is_available:
+            self._cut_off.set()
         try:
             found += await self._sift(wanted)
         except TransientError as error:
@@ -177,7 +198,11 @@ class Consumer:
             streams: dict[Any, Any] = {self._keys.of(self._types[group]): ">"}
             pipe.xreadgroup(group, self._name, streams, count=count)
         before = {group: self._wakes[group] for group in wanted}
-        replies = await self._server.execute(pipe)
+        try:
+            replies = await self._server.execute(pipe)
+        except BaseException:
+            self._is_incomplete = True
+            raise
         if not any(isinstance(reply, ResponseError) for reply in replies[:acks]):
             for message in settled:
                 self._settled.pop((message.group, message.token), None)
@@ -210,12 +235,11 @@ class Consumer:
             self._server.log_refusal(f"{group} its events", error)
 
     async def _adopt(self) -> None:
-        """Read pending entries that were never received, since the connection was lost with the
-        answer. Raises: BrokerUnavailable.
-        """
-        generation, is_complete = self._server.generation, True
-        if self._generation == generation:
+        """Read pending entries that were never received. Raises: BrokerUnavailable."""
+        generation = self._server.generation
+        if not self._is_incomplete and self._generation == generation:
             return
+        self._is_incomplete = False
         for group, type in self._types.items():
             after = b"0"
             while True:
@@ -224,14 +248,14 @@ class Consumer:
                 pipe.xreadgroup(group, self._name, streams, count=_PAGE)
                 (reply,) = await self._server.execute(pipe)
                 if isinstance(reply, ResponseError):  # no group, so nothing is pending
-                    is_complete &= code_of(reply) in ("NOGROUP", WRONG_TYPE)
+                    self._is_incomplete |= code_of(reply) not in ("NOGROUP", WRONG_TYPE)
                     break
                 entries = reply[0][1] if reply else []
                 if not entries:
                     break
                 self._doubtful += self._take(group, entries)
                 after = entries[-1][0]
-        if is_complete:
+        if not self._is_incomplete:
             self._generation = generation
 
     def _take(self, group: str, entries: Sequence[Any]) -> list[Message]:

@@ -9,9 +9,6 @@
 It uses redis-py's pool, TLS, Sentinel and hiredis. Retries of redis-py are off: a command whose
 answer was lost may have been executed, and repeating it would add or claim a second time. Instead,
 a relay adds the entries again, marked `again`, and a consumer reads its pending entries.
-
-A command that fails closes all connections, also that of a blocking read: it may be well and busy,
-but its caller is the one that connects again.
 """
 
 from __future__ import annotations
@@ -261,7 +258,6 @@ class RedisServer:
         try:
             replies = await pipeline.execute(raise_on_error=False)
         except (RedisError, OSError) as error:
-            self.close()
             raise self._failed(error) from error
         for reply in replies:
             if isinstance(reply, ReadOnlyError | MasterDownError):
@@ -273,10 +269,8 @@ class RedisServer:
     async def wait_for_entries(self, key: str, after: bytes) -> list[tuple[bytes, Any]]:
         """Entries of one stream behind an id, as soon as there are some; [] after BLOCK_S.
 
-        Raises: BrokerUnavailable, also when another command does: then its caller connects again.
+        Raises: BrokerUnavailable.
         """
-        if not self.is_available:
-            raise BrokerUnavailable(self.reason)
         try:
             found: Any = await self._waiting.xread({key: after}, block=int(BLOCK_S * 1000))
         except (RedisError, OSError) as error:
