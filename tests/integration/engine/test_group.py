@@ -55,6 +55,18 @@ async def test_group_still_lacks_events_when_it_was_changed_before_a_process_cau
         assert await lacking(store, group)
 
 
+async def test_group_gets_no_events_from_before_its_type_was_changed_when_a_process_is_late(
+    state: Path,
+) -> None:
+    group = Group("late", "thing.done")
+    async with opened(state) as store:
+        late = await register(store, [group])
+        await catch_up(store, await register(store, [group]))  # another process
+        await store.run(lambda tx: tx.publish("thing.begun", {}))
+        await register(store, [group._replace(type="thing.begun")])
+        assert await catch_up(store, late) == 0
+
+
 @pytest.mark.parametrize("before", [None, Group("late", "thing.begun")])
 async def test_event_of_an_older_transaction_reaches_a_group_when_the_primary_registered_it(
     tmp_path: Path, runtime_database: str, before: Group | None
