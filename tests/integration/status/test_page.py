@@ -41,7 +41,7 @@ def write_mail(config: Path) -> None:
 
 
 def test_page_without_token_or_session_is_a_login(tmp_path: Path) -> None:
-    with status_page(tmp_path) as page:
+    with status_page(tmp_path, text='[http]\ntrusted_proxies = ["127.0.0.1"]\n') as page:
         assert page.ask("/")[0] == 303 and page.headers["location"] == "/login"
         assert page.ask("/configuration")[0] == page.ask("/trace?id=a")[0] == 303
         assert page.ask("/live")[0] == page.ask("/status.json")[0] == 401
@@ -60,12 +60,19 @@ def test_page_without_token_or_session_is_a_login(tmp_path: Path) -> None:
         form = {"event": "a", "group": "b"}
         right = {"cookie": page.cookie, "origin": page.url}
         assert page.ask("/replay", "POST", urlencode(form), **right)[0] == 303
-        for wrong in ("http://evil.example", "http://127.0.0.1:1", "null"):
+        for wrong in ("http://evil.example", "http://127.0.0.1:1", "null", "http://["):
             headers = {**right, "origin": wrong}
             assert page.ask("/replay", "POST", urlencode(form), **headers)[0] == 403
             token = urlencode({"token": page.token})
             assert page.ask("/login", "POST", token, origin=wrong)[0] == 403
         assert page.ask("/replay", "POST", urlencode(form), cookie=page.cookie)[0] == 403
+        # Behind a proxy with TLS: not what the same address sends without.
+        for scheme, status in (("https", 303), ("http", 403)):
+            headers = {**right, "origin": f"{scheme}://{page.address}"}
+            proxied = page.ask(
+                "/replay", "POST", urlencode(form), x_forwarded_proto="https", **headers
+            )
+            assert proxied[0] == status
 
         # Two workers count for themselves; sessions go on.
         body, status = urlencode({"token": "wrong" * 5}), 403

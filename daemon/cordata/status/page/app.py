@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from cordata.app_loader import Loaded
 from cordata.broker.inspection import DeadLetters, Filter
@@ -113,10 +113,12 @@ class Request:
     @property
     def is_from_here(self) -> bool:
         """Whether the page itself sent this form: every browser sends with a POST the scheme, host
-        and port of the page that it comes from.
+        and port of the page that it comes from. The scheme counts if the page came by TLS: a proxy
+        may have ended that without saying so.
         """
-        origin, host = self.headers.get("origin", ""), self.headers.get("host", "-")
-        return bool(urlsplit(origin).netloc == host)
+        scheme, _, address = self.headers.get("origin", "").partition("://")
+        same_host = address != "" and address == self.headers.get("host")
+        return same_host and (scheme == "https" or not self.is_https)
 
     async def form(self) -> dict[str, str]:
         """The fields of a form; the server bounds its size."""
