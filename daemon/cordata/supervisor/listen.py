@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -13,6 +14,13 @@ from cordata.systemd import listen_fds
 
 #: As http.socket has it; the kernel caps it at net.core.somaxconn.
 _BACKLOG = 4096
+#: The next step for what may be wrong with an address.
+_HINTS = {
+    errno.EADDRINUSE: "stop what listens there, or choose another --listen",
+    errno.EADDRNOTAVAIL: "give an address of this host; `ip -brief address` lists them",
+    errno.EACCES: "give a port above 1023, or a path in a directory that this user may write to",
+    errno.ENOENT: "create its directory first, or choose another --listen",
+}
 
 
 def open_all(addresses: Sequence[str]) -> list[socket.socket]:
@@ -41,9 +49,13 @@ def bind(address: str) -> socket.socket:
     path = unix_path(address)
     try:
         return _bind_unix(path) if path else _bind_tcp(*_host_and_port(address))
-    except OSError as error:
-        hint = "stop what listens there, or choose another --listen"
+    except socket.gaierror as error:  # its numbers are not those of errno
+        hint = "give an address of this host, or a name that has one"
         raise CordataError(f"cannot listen on {address}: {error.strerror}", hint=hint) from error
+    except OSError as error:
+        hint = _HINTS.get(error.errno or 0, "choose another --listen")
+        reason = error.strerror or error  # Python itself refuses a path that is too long
+        raise CordataError(f"cannot listen on {address}: {reason}", hint=hint) from error
 
 
 def unix_path(address: str) -> str | None:
@@ -63,12 +75,21 @@ def url_of(sock: socket.socket) -> str:
 
 def _host_and_port(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
+    if not colon or not port.isdecimal() or int(port) > 65_535 or not _is_name(host):
         raise ConfigError(
             f"--listen {address}: not an address",
             hint="HOST:PORT, [IPV6]:PORT, :PORT or /path/of.sock",
         )
     return host.strip("[]"), int(port)
+
+
+def _is_name(host: str) -> bool:
+    """Whether the resolver takes it: a name's labels have 1 to 63 characters."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _bind_tcp(host: str, port: int) -> socket.socket:

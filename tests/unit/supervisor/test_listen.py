@@ -33,10 +33,28 @@ def test_bind_listens_without_blocking_when_the_address_is_tcp(address: str, pre
         close(sock)
 
 
-@pytest.mark.parametrize("address", ["8080", "host", "host:", "host:http", "host:70000", "a:-1"])
+@pytest.mark.parametrize(
+    "address", ["8080", "host", "host:", "host:http", "host:70000", "a:-1", "a..b:80"]
+)
 def test_bind_refuses_when_it_is_no_address(address: str) -> None:
     with pytest.raises(ConfigError, match="not an address"):
         bind(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [
+        ("[fe80::1%no-such-interface]:80", "an address of this host, or a name"),
+        ("192.0.2.1:80", "an address of this host; `ip"),
+        ("/no/such/directory/x.sock", "create its directory"),
+        (f"/{'x' * 200}", "choose another --listen"),
+    ],
+)
+def test_bind_names_the_next_step_when_it_cannot_listen(address: str, hint: str) -> None:
+    with pytest.raises(CordataError, match="cannot listen on") as caught:
+        bind(address)
+    assert hint in (caught.value.hint or "")
+    assert "None" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
