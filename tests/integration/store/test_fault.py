@@ -146,6 +146,16 @@ async def test_neighbours_are_stored_when_one_unit_is_too_large_for_the_disk(
 
 
 @needs_root
+async def test_opening_says_to_remount_when_the_file_system_is_read_only(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        with pytest.raises(StoreUnavailable, match="Read-only file system") as caught:
+            async with opened(disk):
+                pass
+        assert "mount it read-write" in (caught.value.hint or "")
+
+
+@needs_root
 async def test_nothing_is_acknowledged_when_the_disk_turns_read_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,7 +15,7 @@ from cordata import clock
 from cordata.errors import ConfigError, StoreUnavailable
 from cordata.store.health import Health
 from cordata.store.queries import Queries
-from cordata.store.sqlite.fault import DIRECTORY_HINT, Contended, is_busy, translate
+from cordata.store.sqlite.fault import Contended, is_busy, open_hint, translate
 from cordata.store.sqlite.lock import LockQueue
 from cordata.store.sqlite.thread import CallThreads
 from cordata.store.sqlite.tx import SqliteTx
@@ -106,7 +106,7 @@ class Database:
             except OSError as error:
                 raise StoreUnavailable(
                     f"{self.path} cannot be created: {error.strerror}",
-                    hint=DIRECTORY_HINT,
+                    hint=open_hint(error),
                 ) from error
         connection = self._connect()
         try:

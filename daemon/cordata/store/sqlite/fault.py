@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import re
@@ -21,11 +22,19 @@ from cordata.errors import (
 )
 from cordata.store.tx import MISSING_HINT
 
-#: The next step when a file of the store cannot be created or opened.
-DIRECTORY_HINT = (
+_HINT_DIRECTORY = (
     "the state directory must exist and belong to the service's user; if it is the wrong one, name"
     " the configuration: --config FILE, or CORDATA_CONFIG"
 )
+_HINT_READ_ONLY = (
+    "its file system is mounted read-only: mount it read-write; `findmnt -T DIR` shows the mount,"
+    " `journalctl -k` whether a fault of the disk was the reason"
+)
+
+
+def open_hint(error: OSError) -> str:
+    """The next step when a file of the store cannot be created or opened."""
+    return _HINT_READ_ONLY if error.errno == errno.EROFS else _HINT_DIRECTORY
 
 
 class Contended(StoreUnavailable):

@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 
 from cordata.errors import StoreUnavailable
-from cordata.store.sqlite.fault import DIRECTORY_HINT, Contended
+from cordata.store.sqlite.fault import Contended, open_hint
 from cordata.store.sqlite.thread import CallThreads
 
 
@@ -86,7 +86,7 @@ class FileLock:
 
     def _unusable(self, error: OSError) -> StoreUnavailable:
         return StoreUnavailable(
-            f"{self._path} cannot be locked: {error.strerror}", hint=DIRECTORY_HINT
+            f"{self._path} cannot be locked: {error.strerror}", hint=open_hint(error)
         )
 
 
