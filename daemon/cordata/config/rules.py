@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cordata.config.pool import PoolConfig
 from cordata.config.sections import (
+    AlertConfig,
     HttpConfig,
     MailConfig,
     MetricsConfig,
@@ -54,6 +55,10 @@ def section_problems(name: str, section: object) -> Iterator[tuple[str, str]]:
             yield from _proxy_problems(section.trusted_proxies)
         case MailConfig():
             yield from _mail_problems(section)
+        case AlertConfig():
+            for address in section.to:
+                if not _ADDRESS.fullmatch(address) and not _CONTROL.search(address):
+                    yield "to", f"names {address!r}, which is no address like name@example.com"
         case MetricsConfig():
             if section.listen and not section.enabled:
                 yield "listen", "needs enabled = true"

@@ -137,6 +137,7 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
         ('[mail]\nsender = "a@b\\r\\nBcc: c@d"', "[mail] sender: has a line break"),
         ('[mail]\nsender = "a"', "[mail] sender: must be an address"),
         ('[alert]\nto = ["a@b\\nBcc: c@d"]', "[alert] to: has a line break"),
+        ('[alert]\nto = ["a@b.c", "ops"]', "[alert] to: names 'ops', which is no address"),
         ('[paths]\nstate = "/a\\u0000"', "[paths] state: has a line break or another control"),
         ('[broker]\nprefix = "a\\nb"', "[broker] prefix: has a line break"),
         ("[worker]\nservices = []", "[worker] services: must name at least one service"),
