@@ -51,6 +51,8 @@ def test_transactions_go_through_the_proxy_and_sessions_past_it() -> None:
         ("postgresql://h/d?password=secret", "contains a password"),
         ("postgresql://h/d?colour=secret", "parameter"),
         ("postgresql://h:secret/d", "port"),
+        ("postgresql://h/secret d", "a space: write %20"),
+        ("postgresql://h/secret%zz", "a % without two hex digits"),
     ],
 )
 def test_url_is_refused_without_being_quoted(url: str, problem: str) -> None:

@@ -20,6 +20,7 @@ _DEFAULTS: dict[str, Any] = {
 #: Part of libpq's error -> our text. (These texts are English in every locale, both in psycopg's
 #: wheels and in the C locale.)
 _REASONS = {
+    "percent-encoded spaces": "it contains a space: write %20, or remove it",
     "percent-encoded": "a % without two hex digits after it",
     "query parameter": "it has a parameter that libpq does not know",
     "key/value separator": "a parameter is not NAME=VALUE",
