@@ -179,7 +179,7 @@ class Host:
         try:
             # Sockets in the runtime directory are for the group; `make run` has it in the state.
             files = _files(paths.state, user, deep=True)
-            own = [one for one in files if not _is_in(one, paths.runtime)]
+            own = [one for one in files if not _is_in(one, paths.runtime) and not _is_of_git(one)]
             found = [*judge.judge_state(own, user)]
             found += judge.judge_credentials(_files(paths.credentials, user), user)
         except PermissionError as error:
@@ -292,6 +292,11 @@ def _files(directory: Path, user: str, *, deep: bool = False) -> list[File]:
 
 def _is_in(file: File, directory: Path) -> bool:
     return Path(file.path).is_relative_to(directory)
+
+
+def _is_of_git(file: File) -> bool:
+    """Whether it is the .gitignore of `cordata new`, to which each checkout gives git's mode."""
+    return Path(file.path).name == ".gitignore"
 
 
 def _file(path: Path, user: str) -> File:

@@ -75,6 +75,9 @@ def test_application_serves_handles_and_runs_its_job_and_command(tmp_path: Path)
         assert running.wait() == 0
     listed = run(place, "-m", "cordata", "outbox", "list", "--json", *config)
     assert [one["type"] for one in json.loads(listed.stdout)["items"]] == ["order.placed"]
+    examined = run(place, "-m", "cordata", "doctor", "--json", *config)
+    checks = json.loads(examined.stdout)["checks"]
+    assert [one for one in checks if one["check"] == "permissions" and one["state"] != "ok"] == []
 
 
 @pytest.mark.parametrize(("template", "passed"), [("starlette", 6), ("fastapi", 7)])

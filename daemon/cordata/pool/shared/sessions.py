@@ -416,7 +416,7 @@ class SessionStore:
         """Hold the file lock in the block; the kernel releases it when the process dies."""
         while True:
             if self._lock_fd < 0:
-                self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 lock = self._path.with_name(self._path.name + ".lock")
                 self._lock_fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
