@@ -116,9 +116,15 @@ def _readable(directory: Path) -> str:
 
 
 def _failed(spec: str, error: Exception) -> str:
-    *_, (frame, line) = walk_tb(error.__traceback__)
-    place = f"{frame.f_code.co_filename}:{line}"
-    return f"[app] import: {spec} failed: {type(error).__name__}: {error} (at {place})"
+    """The problem, with the line of the application that failed, not one of Python's importer."""
+    places = [
+        f" (at {frame.f_code.co_filename}:{line})"
+        for frame, line in walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] != "importlib"
+    ]
+    # The first is the import here: a file that cannot be read or parsed has no line that ran.
+    place = places[-1] if len(places) > 1 else ""
+    return f"[app] import: {spec} failed: {type(error).__name__}: {error}{place}"
 
 
 def _problems(document: Document) -> tuple[str, ...]:

@@ -80,6 +80,16 @@ def test_import_app_names_error_and_place_when_the_module_fails(code: Path) -> N
     assert f"(at {code}/shop_d.py:3)" in text
 
 
+def test_import_app_names_no_line_of_pythons_importer_when_the_module_cannot_be_parsed(
+    code: Path,
+) -> None:
+    write(code, "shop_g", "def x(:\n")
+    text = str(failure("shop_g:app", code))
+    assert "shop_g:app failed: SyntaxError: " in text and text.endswith("(shop_g.py, line 1)")
+    write(code, "shop_h", "\nimport shop_g\n")
+    assert str(failure("shop_h:app", code)).endswith(f"(at {code}/shop_h.py:2)")
+
+
 def test_import_app_passes_a_wrong_registration_on(code: Path) -> None:
     write(
         code,
