@@ -116,7 +116,8 @@ def parse_key(credential: bytes) -> bytes:
     if len(key) != _KEY_BYTES:
         raise ConfigError(
             "the credential master-key must be 64 hex digits",
-            hint="`cordata credentials init` creates one",
+            hint="put back your copy of it; on a new installation remove it, then"
+            " `cordata credentials init`",
         )
     return key
 

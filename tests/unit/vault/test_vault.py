@@ -48,5 +48,6 @@ def test_vault_fails_at_first_use_only_when_there_is_no_key() -> None:
 
 @pytest.mark.parametrize("key", [b"", b"abc", b"zz" * 32, b"ab" * 31, b"\xff" * 64])
 def test_vault_refuses_when_the_key_is_malformed(key: bytes) -> None:
-    with pytest.raises(ConfigError, match="64 hex digits"):
+    with pytest.raises(ConfigError, match="64 hex digits") as caught:
         Vault(key)
+    assert "remove it, then" in (caught.value.hint or "")  # `credentials init` keeps what is there
