@@ -6,6 +6,8 @@ import asyncio
 import os
 import sqlite3
 import subprocess
+import sys
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -153,6 +155,37 @@ async def test_opening_says_to_remount_when_the_file_system_is_read_only(tmp_pat
             async with opened(disk):
                 pass
         assert "mount it read-write" in (caught.value.hint or "")
+
+
+#: Writes to a database as the user who owns it, and prints the next step.
+_AS_OWNER = """
+import os, sqlite3, sys
+from pathlib import Path
+from cordata.store.sqlite.fault import translate
+path = Path(sys.argv[1])
+os.setuid(path.stat().st_uid)
+try:
+    sqlite3.connect(path).execute("CREATE TABLE note (id)")
+except sqlite3.Error as error:
+    print(translate(error, "write", folder=path.parent).hint)
+"""
+
+
+@needs_root
+def test_hint_is_to_change_the_mode_when_the_owner_cannot_write() -> None:
+    with tempfile.TemporaryDirectory() as name:  # pytest's directories are closed to other users
+        path = Path(name) / "cordata.db"
+        path.touch(0o400)
+        for one in (path.parent, path):
+            os.chown(one, 65_534, 65_534)
+        done = subprocess.run(
+            [sys.executable, "-c", _AS_OWNER, path],
+            env={**os.environ, "PYTHONPATH": "daemon"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stdout.strip() == f"{path} has the mode 0400: `chmod u+w {path}`"
 
 
 @needs_root

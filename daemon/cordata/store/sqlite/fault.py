@@ -124,7 +124,7 @@ def translate(error: sqlite3.Error, what: str, *, folder: Path | None = None) ->
     if primary == sqlite3.SQLITE_FULL or (primary in _STORAGE and _no_room(folder)):
         return StoreFull(f"{what}: the disk is full", hint=_HINT_FULL)
     if primary in _STORAGE:
-        hint = _foreign(folder) if primary == sqlite3.SQLITE_READONLY else ""
+        hint = _not_writable(folder) if primary == sqlite3.SQLITE_READONLY else ""
         return StoreUnavailable(f"{what}: {text} ({name})", hint=hint or _HINTS.get(primary))
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Contended(
@@ -147,8 +147,8 @@ def home(cursor: sqlite3.Cursor) -> Path | None:
     return Path(row[2]).parent if row and row[2] else None
 
 
-def _foreign(folder: Path | None) -> str:
-    """A hint with the owner of the files that this process must not write; "" if there are none."""
+def _not_writable(folder: Path | None) -> str:
+    """A hint for the first file that this process must not write; "" if there is none."""
     if folder is None:
         return ""
     for path in (folder, *sorted(folder.glob("*.db*"))):
@@ -157,6 +157,10 @@ def _foreign(folder: Path | None) -> str:
         except OSError:
             continue
         if not os.access(path, os.W_OK):
+            if os.statvfs(path).f_flag & os.ST_RDONLY:
+                return _HINT_READ_ONLY
+            if status.st_uid == os.geteuid():
+                return f"{path} has the mode {status.st_mode & 0o777:04o}: `chmod u+w {path}`"
             return (
                 f"{path} belongs to {_user(status.st_uid)}, mode {status.st_mode & 0o777:04o}, and"
                 f" this process is {_user(os.geteuid())}: `chown` {folder} and all files in it"
