@@ -30,6 +30,7 @@ from cordata.errors import (
 from cordata.metrics.process import Outcomes
 from cordata.pool.client.call import Call, CallOptions, CallRunner, Stream
 from cordata.pool.client.dispatcher import Dispatcher
+from cordata.pool.client.scheduler import names
 from cordata.pool.client.session_api import Globals, Sessions, may_repeat
 from cordata.pool.client.values import (
     DEFAULT_PATH,
@@ -298,7 +299,8 @@ class Client:
                 except OSError as error:
                     raise PoolUnavailable(f"worker {worker} is not connected: {error}") from None
                 return {"worker": worker}
-        raise PoolUnavailable(f"worker {worker} is not connected")
+        there = names(name for _, name in self._dispatcher().workers) or "none"
+        raise PoolUnavailable(f"worker {worker} is not connected (there are: {there})")
 
     def _control_deadline(self) -> float:
         """When a request to a worker ends that names no timeout."""
