@@ -117,15 +117,15 @@ class HttpClient(Struct, frozen=True, kw_only=True):
                 raise RequestFailed("tls", text, "is it http:// there?") from None
             except OSError as error:
                 refused = error
-        why = _why(refused)
-        raise RequestFailed("connect", f"{url.host}:{url.port} cannot be reached: {why}")
+        text = f"{url.host}:{url.port} cannot be reached: {_why(refused)}"
+        raise RequestFailed("connect", text, "check the URL, and that the server runs")
 
     async def _addresses(self, url: Url) -> list[str]:
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
-            raise RequestFailed("name", f"there is no host {url.host}") from None
+            raise RequestFailed("name", f"there is no host {url.host}", "check the URL") from None
         addresses = list(dict.fromkeys(str(where[0]) for *_, where in found))
         allowed = [one for one in addresses if self.allowed(read_address(one))]
         if not allowed:

@@ -118,8 +118,9 @@ async def test_poll_gives_up_on_a_silent_server_in_time() -> None:
 async def test_poll_gives_up_where_nothing_listens_and_nobody_is() -> None:
     code, told, error = await poll(f"http://127.0.0.1:{free_port()}/")
     assert code == 3 and told["reason"] == "connect" and "refused" in error
+    assert "hint: check the URL, and that the server runs" in error
     code, told, error = await poll("http://nowhere.invalid/")
-    assert code == 3 and told["reason"] == "name"
+    assert code == 3 and told["reason"] == "name" and "hint: check the URL" in error
     assert "warning: http://nowhere.invalid/ has no TLS" in error
 
 
