@@ -35,7 +35,7 @@ Data is in {state}; Ctrl-C stops it in order.
 """  # noqa: E501 - lines to copy
 
 
-def check(port: str, state: Path) -> None:
+def check(port: str, state: str) -> None:
     """Exit with an error before anything is made, if one of them cannot be used."""
     number = int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else -1
     if not 0 <= number <= 65535:
@@ -45,13 +45,17 @@ def check(port: str, state: Path) -> None:
     except OSError as error:
         hint = f"hint: make run PORT={number % 65535 + 1}"
         sys.exit(f"error: port {port} of 127.0.0.1 cannot be used: {error.strerror}\n{hint}")
-    if state.exists() and not state.is_dir():
+    if not state or (Path(state).exists() and not Path(state).is_dir()):
         sys.exit(f"error: STATE={state} is no directory\nhint: make run STATE=.run")
 
 
 def prepare(state: Path) -> Path:
     """Make the state directory and the configuration in it; returns the file."""
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "hint: make run STATE=.run"
+        sys.exit(f"error: STATE={state} cannot be made: {error.strerror}\n{hint}")
     runtime = state / "run"
     if len(os.fsencode(runtime)) > 107 - _SOCKET_NAME_BYTES:
         runtime = own_temporary(f"cordata-{os.getuid()}-{state.stat().st_ino}")
@@ -156,11 +160,11 @@ def serve(port: str, state: Path) -> int:
 
 def main() -> int:
     """Arguments: port, state directory."""
-    port, state = sys.argv[1], Path(sys.argv[2]).absolute()
+    port, state = sys.argv[1:]
     check(port, state)
     os.umask(0o077)  # guests' data: as the units have it
     with own_foreground_group():
-        return serve(port, state)
+        return serve(port, Path(state).absolute())
 
 
 if __name__ == "__main__":

@@ -99,6 +99,9 @@ def test_make_run_says_what_to_change_before_it_makes_anything(tmp_path: Path) -
             assert "hint: make run PORT=" in result.stderr
     file = tmp_path / "file"
     file.touch()
-    result = python(program, "0", str(file))
-    assert result.returncode == 1 and "hint: make run STATE=.run" in result.stderr, result
+    for place in ("", str(file), str(file / "below"), "/proc/state"):
+        result = python(program, "0", place, cwd=tmp_path)
+        assert result.returncode == 1 and "hint: make run STATE=.run" in result.stderr, result
+        assert "Traceback" not in result.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
     assert not state.exists()
