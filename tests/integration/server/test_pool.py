@@ -160,6 +160,7 @@ def test_second_server_on_a_directory_does_not_start_and_the_first_goes_on(tmp_p
         with server(tmp_path, app=APP) as second:
             assert second.wait() == 1
             assert "another process runs as worker 0" in second.log
+            assert "(stop it first; a second server needs a --state" in second.log
         with client(tmp_path) as pool:
             assert pool.execute("echo", 1) == 1
         assert child_pids(tmp_path) == children

@@ -237,7 +237,8 @@ def _only_one(directory: Path, worker: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             text = f"another process runs as worker {worker} of {directory}"
-            raise CordataError(text) from None
+            hint = "stop it first; a second server needs a --state and [paths] runtime of its own"
+            raise CordataError(text, hint=hint) from None
         yield
     finally:
         os.close(file)
