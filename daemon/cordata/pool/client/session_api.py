@@ -167,6 +167,8 @@ class Globals:
 
 def may_repeat(request: SessionRequest | GlobalRequest) -> bool:
     """Whether the request may be sent again: a second run changes nothing more."""
+    if isinstance(request, SessionRequest) and request.operation == "update":
+        return not (request.set or request.delete)  # `touch`
     return request.operation in ("get", "page", "stats")
 
 
