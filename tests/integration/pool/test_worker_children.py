@@ -281,6 +281,19 @@ def test_spare_takes_over_from_a_child_that_dies(tmp_path: Path, tickets: Path) 
         until(lambda: pool.child().state == "ready")
 
 
+def test_leaving_child_takes_no_connection_when_a_client_reads_slowly(tmp_path: Path) -> None:
+    with children(tmp_path) as pool:
+        first, idle, slow = pool.name(), pool.connect(), pool.connect()
+        for _ in range(20):
+            slow.order("echo", "x" * 30_000)
+        idle.call("echo", 1)
+        pool.ask(WorkerOrder(1, "recycle"))
+        assert idle.closed()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as another:
+            with pytest.raises(OSError):  # refused, or its file has gone
+                another.connect(str(pool.directory / first.socket))
+
+
 def test_reload_changes_the_limits(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
         first = pool.name()

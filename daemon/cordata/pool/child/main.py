@@ -1,7 +1,7 @@
 """A child: the process that runs commands, one call at a time, for all clients that connect to it.
 
 ```
-  started by its worker: die with it --> imports, inits --> Up, READY --> take calls --> Stop: leave
+  started by its worker: die with it --> imports, inits --> Up --> take calls --> Stop: leave
 
   poll: channel (ping, stop) | listener (new client) | connections --Call--> queue
         queue, first in first out --> begin (pages) --> run --> answer --> end (status page)
@@ -417,8 +417,9 @@ class Loop:
 
     def _leave(self) -> None:
         """Send the answers that are kept, and close the connections: their pages say which calls
-        have not begun.
+        have not begun. A new connection would count as a child that will soon be free.
         """
+        self._listener.close()
         until = monotonic() + 1.0
         for connection in sorted(self._connections.values(), key=lambda one: len(one.unread)):
             while connection.unread and not connection.closed and monotonic() < until:
