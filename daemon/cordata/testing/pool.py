@@ -171,7 +171,7 @@ class InlineEngine:
         or `@app.child_init` raises.
         """
         if not caller.begin():
-            return protocol.encode(protocol.NotRun(1, "revoked"))
+            return protocol.encode(protocol.NotRun(1, "deadline"))
         runner = self._runner or self._warm()
         packet = protocol.Call(
             number=1,
@@ -226,6 +226,8 @@ def _answer(call: Call, packet: protocol.FromChild) -> None:
         call.succeed(packet.value)
     elif isinstance(packet, protocol.End):
         call.end()
+    elif isinstance(packet, protocol.NotRun) and packet.reason == "deadline":
+        call.fail(DeadlineExceeded("the call's deadline passed", ran=False))
     else:
         call.fail(PoolError(f"the call did not run: {packet}"))
 
@@ -264,10 +266,10 @@ class _Caller:
     # In the command's thread:
 
     def begin(self) -> bool:
-        """Let the command run, unless the caller has left."""
+        """Let the command run, unless the caller has left or the deadline has passed."""
         self._pair = socket.socketpair()
         self._pair[0].setblocking(False)
-        self.begun = not self._left
+        self.begun = not self._left and monotonic() < self._call.deadline
         return self.begun
 
     def fileno(self) -> int:

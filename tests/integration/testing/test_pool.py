@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 
 import pytest
 from tests.contract.pool.shop import app
 
 from cordata import App, Event, EventContext
-from cordata.errors import ChildCrashed, CommandUnknown, SessionNotFound
+from cordata.errors import ChildCrashed, CommandUnknown, DeadlineExceeded, SessionNotFound
 from cordata.testing import open_app
 
 
@@ -75,3 +76,18 @@ async def test_call_that_waits_never_runs_when_it_is_cancelled() -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         assert await pool.execute("echo", 2) == 2
+
+
+async def test_call_does_not_begin_when_its_deadline_passed_while_the_loop_was_blocked() -> None:
+    async with open_app(app) as harness:
+        pool = harness.ctx.pool
+        slow = pool.start("sleep", 0.4)
+        late = pool.start("echo", 1, timeout=0.2)
+        await asyncio.sleep(0)
+        until = monotonic() + 0.8
+        while monotonic() < until:  # the deadline passes, and the thread takes the next call
+            pass
+        await slow
+        with pytest.raises(DeadlineExceeded) as error:
+            await late
+        assert error.value.ran is False
