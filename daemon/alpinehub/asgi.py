@@ -42,8 +42,8 @@ class Request:
         address = scope.get("client")
         #: The address of the client, as [http] trusted_proxies report it; None on a unix socket.
         self.client: str | None = address[0] if address else None
-        #: By name in lower case; the last value of a repeated header.
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        #: By name in lower case; the first value of a repeated header.
+        self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
 
     def header(self, name: bytes) -> str:
         """The text of a header; "" if there is none."""
@@ -55,9 +55,8 @@ class Request:
 
     async def read_body(self, allocation: Allocation, most: int) -> bytes:
         """The whole body. Raises: BodyRefused."""
-        body = (
-            bytearray()
-        )  # a list of its pieces may take 40 times as much, if these are single bytes
+        # A list of its pieces may take 40 times as much, if these are single bytes.
+        body = bytearray()
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":

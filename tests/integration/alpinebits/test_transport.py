@@ -89,6 +89,14 @@ async def test_version_is_checked(tmp_path: Path) -> None:
             assert_error(response, 400, text)
 
 
+async def test_first_value_counts_when_a_header_is_repeated(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        given = [("Content-Type", "multipart/form-data; boundary=B")]
+        given += [(VERSION_HEADER, "2024-10"), (VERSION_HEADER, "1999-10")]
+        answer = await hub.client.post(URL, content=body(), headers=given, auth=AUTH)
+        assert answer.status_code == 200
+
+
 async def test_action_is_checked_case_sensitively(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         for action in ("", "ota_read:guestrequests", "OTA_HotelAvailNotif:FreeRooms", "x" * 500):

@@ -164,7 +164,7 @@ CREATE TABLE inbox (
     received_at {bigint} NOT NULL,
     headers TEXT NOT NULL,              -- JSON; never a secret or a signature
     body {bytes} NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('received', 'mapped', 'review', 'rejected')),
+    state {text} NOT NULL CHECK (state IN ('received', 'mapped', 'review', 'rejected')),
     error TEXT,
     reservation_id {text}{ REFERENCES reservation (id)|},
     request_id TEXT NOT NULL,
