@@ -230,7 +230,7 @@ def make_queue(
         owner=owner,
         retries={one.group: one.retries for one in handlers},
         keyed={one.group for one in handlers if one.key},
-        backoff=Backoff(engine.retry_min_s, engine.retry_max_s),
+        backoff=Backoff(engine.retry_first_s, engine.retry_max_s),
     )
 
 

@@ -32,7 +32,7 @@ log = logger("cordata.engine")
 
 #: Scheduled messages that one unit makes ready at most.
 _PROMOTED = 500
-#: The defaults of [engine] retry_min_s and retry_max_s.
+#: The defaults of [engine] retry_first_s and retry_max_s.
 _BACKOFF = Backoff(1.0, 300.0)
 #: Below and beyond every position of a message; the lowest and highest priority.
 _FIRST, _LAST = -1, 2**63 - 1

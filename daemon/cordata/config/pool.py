@@ -83,7 +83,7 @@ class PoolConfig:
     max_rss_bytes: Annotated[int, Meta(ge=0, le=2**50)] = 0
     #: Longest pause before a child is started again for the first time; it doubles with each start,
     #: and a random share is used.
-    restart_min_s: Annotated[float, Meta(ge=0.001, le=3600)] = 0.1
+    restart_first_s: Annotated[float, Meta(ge=0.001, le=3600)] = 0.1
     #: Longest pause before any start.
     restart_max_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 10.0
     #: Commands served at POST /api/pool/{command}, by name or `prefix*`; "*": all. Empty: off.

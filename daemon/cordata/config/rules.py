@@ -27,11 +27,11 @@ _ADDRESS = re.compile(r"[^<>]*<[^<>\s@]+@[^<>\s@]+>|[^<>\s@]+@[^<>\s@]+")
 _POOL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 #: (section, lower key, upper key): the first must not be above the second.
 _ORDERED = (
-    ("engine", "retry_min_s", "retry_max_s"),
-    ("mail", "retry_min_s", "retry_max_s"),
+    ("engine", "retry_first_s", "retry_max_s"),
+    ("mail", "retry_first_s", "retry_max_s"),
     ("mail", "retry_max_s", "give_up_s"),
     ("pool", "health_timeout_s", "health_s"),
-    ("pool", "restart_min_s", "restart_max_s"),
+    ("pool", "restart_first_s", "restart_max_s"),
     ("pool", "max_session_bytes", "max_sessions_bytes"),
 )
 

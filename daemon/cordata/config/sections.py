@@ -130,7 +130,7 @@ class EngineConfig:
     #: Seconds between polls of the tables when no wake-up arrives.
     poll_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 5.0
     #: Longest pause before the first retry; it doubles with each attempt. A random share is used.
-    retry_min_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 1.0
+    retry_first_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 1.0
     #: Longest pause before any retry.
     retry_max_s: Annotated[float, Meta(ge=0.001, le=2_592_000)] = 300.0
     #: How long to keep events that all groups have handled, their marks, and idempotency keys.
@@ -162,8 +162,8 @@ class MailConfig:
     #: Limit for the whole SMTP session of one mail.
     timeout_s: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
     #: First and longest pause before a mail is tried again.
-    retry_min_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 5.0
-    #: See retry_min_s.
+    retry_first_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 5.0
+    #: See retry_first_s.
     retry_max_s: Annotated[float, Meta(ge=0.001, le=2_592_000)] = 900.0
     #: After this long, a mail is `failed`, with an alert.
     give_up_s: Annotated[float, Meta(ge=1, le=315_360_000)] = 432_000.0

@@ -54,7 +54,7 @@ class Attempts:
         of the attempts; if not, the handler has cancelled itself, and its message failed.
         """
         self._ctx = ctx
-        self._backoff = Backoff(config.retry_min_s, config.retry_max_s)
+        self._backoff = Backoff(config.retry_first_s, config.retry_max_s)
         self._owner_id = owner_id
         self._retry_at_once = retry_at_once
         self._metrics = metrics

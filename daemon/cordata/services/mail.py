@@ -76,7 +76,7 @@ class MailService:
         self._config = config
         self._login = login
         self._metrics = metrics
-        self._backoff = Backoff(config.retry_min_s, config.retry_max_s)
+        self._backoff = Backoff(config.retry_first_s, config.retry_max_s)
         self._failures = 0
         self._retry_deadline = 0.0
 

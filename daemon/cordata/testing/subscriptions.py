@@ -39,7 +39,7 @@ class SubscriptionRunner:
             ctx=ctx,
             partitions=self._partitions,
             process_id=self._owner_id,
-            backoff=Backoff(config.engine.retry_min_s, config.engine.retry_max_s),
+            backoff=Backoff(config.engine.retry_first_s, config.engine.retry_max_s),
             running=self._running,
             crashed=CrashedAttempts(config.paths.runtime),
             is_leased=lambda: True,

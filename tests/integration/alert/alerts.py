@@ -49,7 +49,7 @@ def process(
 def mail_of(box: Mailbox) -> MailConfig:
     """The server of a box; tried again soon."""
     return MailConfig(
-        host="127.0.0.1", port=box.port, retry_min_s=0.02, retry_max_s=0.2, timeout_s=30.0
+        host="127.0.0.1", port=box.port, retry_first_s=0.02, retry_max_s=0.2, timeout_s=30.0
     )
 
 

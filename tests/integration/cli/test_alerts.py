@@ -19,7 +19,7 @@ def config(directory: Path, port: int) -> Path:
     return write_config(
         directory,
         '[worker]\nservices = ["engine"]\n'
-        f'[mail]\nhost = "127.0.0.1"\nport = {port}\nretry_min_s = 0.1\nretry_max_s = 0.5\n'
+        f'[mail]\nhost = "127.0.0.1"\nport = {port}\nretry_first_s = 0.1\nretry_max_s = 0.5\n'
         '[alert]\nto = ["ops@example.org"]\n',
         app="tests.integration.cli.accounts:app",
     )

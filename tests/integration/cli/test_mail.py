@@ -26,7 +26,7 @@ def config_of(directory: Path, port: int, more: str = "") -> Path:
         directory,
         f'[store]\nurl = "{url_of(directory)}"\n[worker]\nservices = ["engine"]\n'
         f'[mail]\nhost = "127.0.0.1"\nport = {port}\nsender = "Hub <hub@example.org>"\n'
-        f"retry_min_s = 0.1\nretry_max_s = 0.2\n{more}",
+        f"retry_first_s = 0.1\nretry_max_s = 0.2\n{more}",
         app="tests.integration.cli.accounts:app",
     )
 

@@ -58,7 +58,7 @@ def test_defaults_of_the_documents_are_those_of_the_code(orders: Any) -> None:
     remind = next(one for one in orders.app.handlers if one.group == "orders.remind")
     engine = EngineConfig()
     assert (remind.retries, remind.timeout_s) == (5, 60.0)
-    assert (engine.concurrency, engine.retry_min_s, engine.retry_max_s) == (16, 1.0, 300.0)
+    assert (engine.concurrency, engine.retry_first_s, engine.retry_max_s) == (16, 1.0, 300.0)
 
 
 @pytest.mark.parametrize("sentinel", [False, True])

@@ -31,7 +31,7 @@ from cordata.services.process_lease import ProcessLeaseService
 from cordata.services.relay import RelayService
 from cordata.store import Store, Tx
 
-QUICK = EngineConfig(retry_min_s=0.05, retry_max_s=0.2)
+QUICK = EngineConfig(retry_first_s=0.05, retry_max_s=0.2)
 
 
 @dataclass(slots=True)

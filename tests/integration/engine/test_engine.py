@@ -372,7 +372,7 @@ async def test_test_mode_ends_with_an_error_when_something_is_dead(tmp_path: Pat
         if event.payload["n"] == 1:
             raise ValueError("odd")
 
-    config = EngineConfig(retry_min_s=3600.0, retry_max_s=3600.0)
+    config = EngineConfig(retry_first_s=3600.0, retry_max_s=3600.0)
     async with opened(tmp_path) as store:
         await known(store, app)
         await publish(store, 3)

@@ -196,7 +196,7 @@ async def test_retry_makes_a_delayed_event_due_and_wakes_the_workers(state: Path
 
 
 async def test_retry_makes_a_failed_message_due_again(state: Path) -> None:
-    shop, config = Shop(), EngineConfig(retry_min_s=3600.0, retry_max_s=3600.0)
+    shop, config = Shop(), EngineConfig(retry_first_s=3600.0, retry_max_s=3600.0)
     shop.error = ValueError("not yet")
     async with opened(state) as store, running(build(store, state, shop.app, config)):
         (event_id,) = await publish(store, 1)

@@ -20,7 +20,7 @@ from cordata.context import Event, EventContext
 from cordata.errors import StoreUnavailable
 from cordata.store import Store
 
-_CONFIG = EngineConfig(retry_min_s=0.05, retry_max_s=0.2, claim_timeout_s=3.0)
+_CONFIG = EngineConfig(retry_first_s=0.05, retry_max_s=0.2, claim_timeout_s=3.0)
 #: What need not wait for the disk does not come there by chance, either.
 _RARELY = {
     "wal_writer_delay": "10s",

@@ -31,7 +31,7 @@ from cordata.subscription import SubscriptionContext
 
 LEDGER = Chain("ledger", "tests.integration.eventstore.sql")
 CHAINS = (LEDGER,)
-QUICK = EngineConfig(retry_min_s=0.02, retry_max_s=0.1, poll_s=2.0)
+QUICK = EngineConfig(retry_first_s=0.02, retry_max_s=0.1, poll_s=2.0)
 
 opened, rows = partial(parts.opened, chain=LEDGER), parts.rows
 
@@ -136,7 +136,7 @@ async def clear(tx: Tx) -> None:
 async def main(state: Path, claim_timeout_s: float) -> None:
     """A worker process: says `up` on stdout, ends at SIGTERM."""
     config = EngineConfig(
-        retry_min_s=0.02, retry_max_s=0.1, poll_s=2.0, claim_timeout_s=claim_timeout_s
+        retry_first_s=0.02, retry_max_s=0.1, poll_s=2.0, claim_timeout_s=claim_timeout_s
     )
     async with opened(state, migrate=False) as store:
         stopped = asyncio.Event()

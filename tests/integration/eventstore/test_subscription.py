@@ -644,7 +644,7 @@ async def test_history_is_bounded_and_kept_over_a_restart(state: Path) -> None:
         attempts.append(event.attempt)
         raise ValueError("x" * 1000)
 
-    hasty = replace(QUICK, retry_min_s=0.001, retry_max_s=0.002)
+    hasty = replace(QUICK, retry_first_s=0.001, retry_max_s=0.002)
     async with opened(state) as store:
         await deposit(store, "account-1", 1)
         async with running(store, state, local, hasty):

@@ -27,7 +27,7 @@ def config_of(box: Mailbox, **more: float) -> MailConfig:
     return MailConfig(
         host="127.0.0.1",
         port=box.port,
-        retry_min_s=0.02,
+        retry_first_s=0.02,
         retry_max_s=0.1,
         timeout_s=30.0,
         **more,  # type: ignore[arg-type]

@@ -230,7 +230,7 @@ class Pool:
 
 #: Nothing that a busy machine could take for a fault of the child.
 _QUICK = {
-    "restart_min_s": 0.01,
+    "restart_first_s": 0.01,
     "restart_max_s": 0.05,
     "kill_grace_s": 0.3,
     "health_timeout_s": PATIENCE_S,

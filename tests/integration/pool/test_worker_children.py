@@ -364,7 +364,7 @@ def test_trace_of_a_missing_module_is_without_the_frames_of_the_import(
 
 def test_pauses_between_starts_grow_to_the_longest(tmp_path: Path) -> None:
     spec = {"inits": (f"{COMMANDS}:broken_init",)}
-    with children(tmp_path, spec=spec, restart_min_s=0.1, restart_max_s=0.8) as pool:
+    with children(tmp_path, spec=spec, restart_first_s=0.1, restart_max_s=0.8) as pool:
         began = time.monotonic()
         until(lambda: pool.status().started >= 8)
         assert time.monotonic() - began > 8 * 0.1, "longer than if each were the first one"

@@ -14,7 +14,7 @@ from tests.waiting import until
 from cordata.pool import SyncClient
 
 APP = "tests.integration.pool.worker.pooled:app"
-QUICK = "restart_min_s = 0.01\nrestart_max_s = 0.1\nkill_grace_s = 0.5\ncancel_grace_s = 0.3\n"
+QUICK = "restart_first_s = 0.01\nrestart_max_s = 0.1\nkill_grace_s = 0.5\ncancel_grace_s = 0.3\n"
 
 
 class Workers:

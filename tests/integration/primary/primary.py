@@ -115,7 +115,9 @@ async def count(ctx: Context, cursor: str | None) -> str | None:
 
 async def main(state: Path, smtp_port: int) -> None:
     """Says `standby` and `leads <microseconds>`; ends at SIGTERM."""
-    mail = MailConfig(host="127.0.0.1" if smtp_port else "", port=smtp_port or 25, retry_min_s=0.1)
+    mail = MailConfig(
+        host="127.0.0.1" if smtp_port else "", port=smtp_port or 25, retry_first_s=0.1
+    )
     async with opened(state, migrate=False) as store:
         stopped = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)

@@ -21,7 +21,7 @@ from cordata import Tx, connect
 
 APP = "tests.integration.server.chain:app"
 #: A retry that were waited for would outlast the test.
-SLOW = "[engine]\nretry_min_s = 600.0\nretry_max_s = 3600.0\n"
+SLOW = "[engine]\nretry_first_s = 600.0\nretry_max_s = 3600.0\n"
 
 
 def prepared(directory: Path, more: str = "") -> Path:

@@ -25,7 +25,7 @@ def exporting(directory: Path, **environment: str) -> Iterator[tuple[Path, Serve
     """Configuration and server, whose workers write their spans to stdout."""
     config = write_config(
         directory,
-        "[trace]\nexport = true\n[engine]\nretry_min_s = 0.1\n",
+        "[trace]\nexport = true\n[engine]\nretry_first_s = 0.1\n",
         app="tests.integration.trace.traced:app",
     )
     environment = {

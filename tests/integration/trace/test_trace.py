@@ -37,7 +37,7 @@ PLACES = {"request", "pack", "child", "bill", "send 1", "send 2"}
 @contextmanager
 def running(state: Path, more: str = "") -> Iterator[tuple[Path, Server]]:
     """Configuration and server, with two workers."""
-    text = f'[store]\nurl = "{url_of(state)}"\n[engine]\nretry_min_s = 0.1\n{more}'
+    text = f'[store]\nurl = "{url_of(state)}"\n[engine]\nretry_first_s = 0.1\n{more}'
     config = write_config(state, text, app="tests.integration.trace.traced:app")
     environment = {"SEEN": str(state / "seen")}
     with server(None, "--config", str(config), app=None, environment=environment) as started:

@@ -67,7 +67,7 @@ def test_pools_are_shown_and_read_again_the_same(tmp_path: Path) -> None:
             "[pool] max_frame_bytes: must be a whole number from 1024 to",
         ),
         ("[pool]\nhealth_timeout_s = 31", "[pool] health_timeout_s: must not be more than"),
-        ("[pool]\nrestart_min_s = 11", "[pool] restart_min_s: must not be more than"),
+        ("[pool]\nrestart_first_s = 11", "[pool] restart_first_s: must not be more than"),
         ("[pool]\nretries = -1", "[pool] retries: must be a whole number from 0 to 100, not -1"),
         ("[pool]\naffinity = 'strict'", "[pool] affinity: must be one of 'hint', 'strict_fail'"),
     ],

@@ -115,7 +115,10 @@ def test_build_names_all_problems_when_several_are_wrong(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[engine]\nretry_min_s = 9\nretry_max_s = 3", "[engine] retry_min_s: must not be more"),
+        (
+            "[engine]\nretry_first_s = 9\nretry_max_s = 3",
+            "[engine] retry_first_s: must not be more",
+        ),
         ("[engine]\npoll_s = 0", "[engine] poll_s: must be a number from 0.01 to 86400, not 0"),
         ("[engine]\npoll_s = nan", "[engine] poll_s: must be a number from 0.01 to 86400, not nan"),
         ("[engine]\npoll_s = inf", "[engine] poll_s: must be a number from 0.01 to 86400, not inf"),

@@ -255,7 +255,7 @@ class Keeper:
     def _pause(self, now: float) -> None:
         """Delay the next start, longer after each failure."""
         self._failures += 1
-        backoff = Backoff(self._config.restart_min_s, self._config.restart_max_s)
+        backoff = Backoff(self._config.restart_first_s, self._config.restart_max_s)
         self._start_at = now + backoff.delay_s(self._failures)
 
     def _heard(self, child: ChildProcess, message: ChildToWorker) -> None:

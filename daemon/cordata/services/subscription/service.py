@@ -88,7 +88,7 @@ class SubscriptionService:
             ctx=ctx,
             partitions=self._partitions,
             process_id=lease.process.id,
-            backoff=Backoff(config.retry_min_s, config.retry_max_s),
+            backoff=Backoff(config.retry_first_s, config.retry_max_s),
             running=self._running,
             crashed=self._crashed,
             is_leased=lease.is_held,
