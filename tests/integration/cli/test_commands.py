@@ -192,7 +192,7 @@ def test_output_that_cannot_be_written_is_no_bug(
 
 
 def test_config_check_refuses_a_sender_with_which_every_mail_would_fail(tmp_path: Path) -> None:
-    text = '[mail]\nsender = "cordata@shop..example"\n[alert]\nto = ["root"]\n'
+    text = '[mail]\nsender = "cordata@shop..example"\n[alert]\nto = ["root@shop.example"]\n'
     result = cordata("config", "check", "--config", str(write_config(tmp_path, text)))
     assert result.returncode == 78
     assert "[mail] sender: 'cordata@shop..example': not an e-mail address" in result.stderr
