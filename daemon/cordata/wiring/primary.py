@@ -52,6 +52,8 @@ class WhenLeading:
         if self._primary.leading is not None and not stop.is_set():
             self._service = self._make(self._primary.leading)
             await self._service.run(stop)
+        else:  # it may lead no more: a layer that stops later than the lease has no stop yet
+            await stop.wait()
 
 
 async def run_primary(role: Role) -> int:

@@ -187,7 +187,8 @@ def test_dead_letters_of_this_run_are_exit_1_and_those_of_others_are_not(tmp_pat
     assert code == 1
     assert "1 message went to the dead letter (`cordata dlq list` names them" in log
     assert entries(config)["counted", "done"] == 1  # the rest is handled
-    assert run(config, workers=2)[0] == 0
+    code, log = run(config, workers=2)
+    assert code == 0, log
     assert len(told(config, "dlq", "list")["items"]) == 1
 
 

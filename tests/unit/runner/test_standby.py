@@ -59,3 +59,20 @@ async def test_service_runs_until_its_stop_when_this_process_leads() -> None:
         assert (service.heartbeat, service.status()) == (made.heartbeat, "at work")
         assert not task.done()
         stop.set()
+
+
+async def test_service_does_not_end_before_its_stop_when_the_lease_has_ended() -> None:
+    """As the checkpoints of a primary that is stopped while it becomes one."""
+
+    def make(ctx: Context) -> Service:
+        raise AssertionError
+
+    primary = standby()
+    primary.led.set()  # and `leading` is None again
+    stop, service = asyncio.Event(), WhenLeading(primary, "made", make)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(service.run(stop))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not running.done()
+        stop.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from psycopg import pq
 
 from cordata import clock
 from cordata.config.sections import StoreConfig
@@ -51,7 +52,11 @@ def test_transactions_go_through_the_proxy_and_sessions_past_it() -> None:
         ("postgresql://h/d?password=secret", "contains a password"),
         ("postgresql://h/d?colour=secret", "parameter"),
         ("postgresql://h:secret/d", "port"),
-        ("postgresql://h/secret d", "a space: write %20"),
+        pytest.param(
+            "postgresql://h/secret d",
+            "a space: write %20",
+            marks=pytest.mark.skipif(pq.version() < 180000, reason="this libpq takes a space"),
+        ),
         ("postgresql://h/secret%zz", "a % without two hex digits"),
     ],
 )
