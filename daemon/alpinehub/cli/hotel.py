@@ -8,10 +8,10 @@ import click
 
 from alpinehub import hotels
 from alpinehub.alpinebits import hotel_data
-from alpinehub.cli.session import Hub, hub_options, limit_option, show_document
+from alpinehub.cli.session import Hub, hub_options, show_document
 from alpinehub.models import FEATURES
 from alpinehub.settings import HubSettings
-from cordata.terminal import show_list, show_record
+from cordata.terminal import limit_option, show_list, show_record
 
 #: Value of an option for "as for all hotels".
 _DEFAULT = "default"

@@ -10,13 +10,13 @@ from typing import Any
 import click
 import msgspec
 
-from alpinehub.cli.session import OPERATOR, Hub, hub_options, limit_option, pair
+from alpinehub.cli.session import OPERATOR, Hub, hub_options, pair
 from alpinehub.cli.session import since as moment
 from alpinehub.inbox.actions import ReprocessResult
 from alpinehub.inbox.listing import STATES, InboxFilter
 from alpinehub.webhooks.fields import TARGETS, FieldMapping, decode, encode
 from cordata import Context
-from cordata.terminal import printable, show_list, show_record, show_table
+from cordata.terminal import limit_option, printable, show_list, show_record, show_table
 
 
 @click.group(short_help="Submissions of forms: review, mapping, processing.")

@@ -15,8 +15,8 @@ from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client.address import InvalidUrl, is_local, parse_url, read_address
 from alpinehub.alpinebits_client.client import AlpineBitsClient, Login
 from alpinehub.alpinebits_client.http import HttpClient, RequestFailed
-from alpinehub.cli.session import debug_option, first_line
-from cordata.terminal import add_options, printable
+from alpinehub.cli.session import first_line
+from cordata.terminal import add_options, printable, traceback_option
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ transport_options = add_options(
         help="Certificates to trust in addition to the system's.",
     ),
     click.option("--insecure", is_flag=True, help="Trust any certificate. For tests."),
-    debug_option,
+    traceback_option,
 )
 #: Those of `make_client` except the URL and the version.
 server_options = add_options(

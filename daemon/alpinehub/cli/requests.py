@@ -8,11 +8,11 @@ from typing import Any, get_args
 import click
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.cli.session import OPERATOR, Hub, hub_options, limit_option, show_document
+from alpinehub.cli.session import OPERATOR, Hub, hub_options, show_document
 from alpinehub.cli.session import since as moment
 from alpinehub.requests import actions, listing
 from alpinehub.requests.listing import RequestFilter
-from cordata.terminal import show_page, show_record, show_table
+from cordata.terminal import limit_option, show_page, show_record, show_table
 
 _COLUMNS = ("created_at", "id", "hotel", "source", "status", "version", "accounts")
 

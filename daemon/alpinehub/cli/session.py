@@ -16,7 +16,7 @@ from typing import IO, Any, TypeVar
 import click
 
 from cordata import Context, connect
-from cordata.terminal import add_options, as_record, moment
+from cordata.terminal import add_options, as_record, config_option, moment, traceback_option
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,19 +62,6 @@ class Hub:
             click.echo(sentence)
 
 
-#: It passes nothing: `run_command` finds it among the arguments.
-debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-_config_option = click.option(
-    "--config",
-    type=click.Path(dir_okay=False),
-    envvar="CORDATA_CONFIG",
-    help="Configuration file.  [default: ./cordata.toml, else /etc/cordata/cordata.toml]",
-)
-limit_option = click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Rows at most."
-)
-
-
 def with_hub(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --config and --debug, and give the command a Hub as its first argument."""
 
@@ -82,7 +69,7 @@ def with_hub(function: Callable[..., Any]) -> Callable[..., Any]:
     def command(*, config: str | None, json_: bool = False, **given: Any) -> Any:
         return function(Hub(config=config, json=json_), **given)
 
-    return add_options(_config_option, debug_option)(command)
+    return add_options(config_option, traceback_option)(command)
 
 
 def hub_options(function: Callable[..., Any]) -> Callable[..., Any]:

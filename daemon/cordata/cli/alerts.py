@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cordata.cli.operator import Operator, operator_options
-from cordata.cli.options import config_option, debug_option, ids_argument, limit_option
-from cordata.terminal import show_page, show_record
+from cordata.cli.options import debug_option, ids_argument
+from cordata.terminal import config_option, limit_option, show_page, show_record
 
 if TYPE_CHECKING:
     from cordata.core.alert import AlertGroup

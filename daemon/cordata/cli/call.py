@@ -9,8 +9,7 @@ import click
 
 from cordata import exit_codes
 from cordata.cli.operator import state_dir_option, with_state_dir
-from cordata.cli.options import config_option
-from cordata.terminal import printable, report
+from cordata.terminal import config_option, printable, report
 
 if TYPE_CHECKING:
     from cordata.errors import CordataError

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cordata.cli.operator import run_in
-from cordata.cli.options import app_option, config_option, traceback_option
+from cordata.cli.options import app_option
+from cordata.terminal import config_option, traceback_option
 
 if TYPE_CHECKING:
     from cordata.app_loader import Loaded

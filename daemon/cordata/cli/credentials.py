@@ -6,7 +6,7 @@ import os
 
 import click
 
-from cordata.cli.options import config_option, traceback_option
+from cordata.terminal import config_option, traceback_option
 
 
 @click.group()

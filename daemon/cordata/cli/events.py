@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cordata.cli.operator import CommandResult, Operator, operator_options
-from cordata.cli.options import limit_option
 from cordata.core.number import parse_number
 from cordata.terminal import (
     Counter,
     Moment,
     add_options,
     as_record,
+    limit_option,
     moment,
     printable,
     show_page,

@@ -15,17 +15,17 @@ from cordata.cli.operator import (
     state_dir_option,
     with_state_dir,
 )
-from cordata.cli.options import (
-    Choice,
-    choosing,
-    config_option,
-    ids_argument,
-    paging,
-    traceback_option,
-)
+from cordata.cli.options import Choice, choosing, ids_argument, paging
 from cordata.core.number import parse_number
 from cordata.errors import ConfigError, CordataError
-from cordata.terminal import Counter, printable, show_page, show_record
+from cordata.terminal import (
+    Counter,
+    config_option,
+    printable,
+    show_page,
+    show_record,
+    traceback_option,
+)
 
 if TYPE_CHECKING:
     from cordata.config import Config

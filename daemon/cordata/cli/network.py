@@ -6,8 +6,7 @@ import asyncio
 
 import click
 
-from cordata.cli.options import config_option, traceback_option
-from cordata.terminal import show_json
+from cordata.terminal import config_option, show_json, traceback_option
 
 
 @click.group()

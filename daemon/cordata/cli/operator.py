@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cordata import exit_codes
-from cordata.cli.options import Choice, config_option, traceback_option
-from cordata.terminal import Counter, Interrupted, add_options, show_json
+from cordata.cli.options import Choice
+from cordata.terminal import (
+    Counter,
+    Interrupted,
+    add_options,
+    config_option,
+    show_json,
+    traceback_option,
+)
 
 if TYPE_CHECKING:
     from cordata.app import App

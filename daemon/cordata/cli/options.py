@@ -9,31 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cordata.terminal import Moment, add_options, moment
+from cordata.terminal import Moment, add_options, config_option, limit_option, moment
 
 if TYPE_CHECKING:
     from cordata.broker.inspection import Filter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-config_option = click.option(
-    "--config",
-    type=click.Path(dir_okay=False),
-    envvar="CORDATA_CONFIG",
-    help="Configuration file.  [default: ./cordata.toml, else /etc/cordata/cordata.toml]",
-)
 app_option = click.option(
     "--app", metavar="MODULE:APP", help="Application instead of [app] import."
 )
 debug_option = click.option("--debug", is_flag=True, help="Log everything; show tracebacks.")
-#: For commands without a log. It passes nothing: `run_command` finds it among the arguments.
-traceback_option = click.option(
-    "--debug", is_flag=True, expose_value=False, help="Show tracebacks."
-)
 shared = add_options(config_option, app_option, debug_option)
-limit_option = click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Rows at most."
-)
 paging = add_options(
     limit_option,
     click.option("--after", metavar="POSITION", help="Start after this position: the next page."),

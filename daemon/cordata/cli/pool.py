@@ -11,8 +11,7 @@ import click
 
 from cordata import exit_codes
 from cordata.cli.operator import Operator, operator_options
-from cordata.cli.options import limit_option
-from cordata.terminal import printable, report, show_json, show_page, show_table
+from cordata.terminal import limit_option, printable, report, show_json, show_page, show_table
 
 if TYPE_CHECKING:
     from cordata.pool import SyncClient

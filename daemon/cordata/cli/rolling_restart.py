@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cordata import exit_codes
-from cordata.cli.options import config_option, debug_option
-from cordata.terminal import printable, report, show_json
+from cordata.cli.options import debug_option
+from cordata.terminal import config_option, printable, report, show_json
 
 if TYPE_CHECKING:
     from cordata.operate.rolling_restart import Restarted

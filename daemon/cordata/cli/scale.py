@@ -7,8 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from cordata.cli.options import traceback_option
-from cordata.terminal import show_json
+from cordata.terminal import show_json, traceback_option
 
 
 @click.group()

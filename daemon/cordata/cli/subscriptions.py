@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from cordata.cli.operator import Operator, confirm, operator_options, run_in
-from cordata.cli.options import app_option, limit_option, yes_option
+from cordata.cli.options import app_option, yes_option
 from cordata.core.number import parse_number
 from cordata.log import plural
-from cordata.terminal import ProgressBar, show_json, show_page, show_record
+from cordata.terminal import ProgressBar, limit_option, show_json, show_page, show_record
 
 if TYPE_CHECKING:
     from cordata.app import App

@@ -8,6 +8,9 @@ On a terminal, output has colours and fits its width; elsewhere it is plain, sta
 is for programs. rich is imported when it is needed.
 """
 
+from cordata.terminal.options import config_option as config_option
+from cordata.terminal.options import limit_option as limit_option
+from cordata.terminal.options import traceback_option as traceback_option
 from cordata.terminal.output import as_record as as_record
 from cordata.terminal.output import printable as printable
 from cordata.terminal.output import show_json as show_json
