@@ -35,6 +35,8 @@ smoke = tests/contract tests/unit/style tests/integration/testing tests/integrat
 # longest part has the most, so that it ends with the others.
 parallel := -n 5 --dist worksteal
 parallel_smoke := -n 2 --dist worksteal
+# A module has its host to itself.
+parallel_system := -n 2 --dist loadfile
 # Extras of the environment for development; that of `make run` has none.
 extras := test lint bench
 # Prefix for commands that run with low priority.
@@ -99,7 +101,7 @@ oracle: ## All recorded answers of the hub, on both stores
 
 test-system: ## The package in booted Debian 13 hosts
 	@$(build)/need venv tree && venv=$$($(build)/venv $(extras)) && \
-		$(root) "$$venv/bin/python" -B -m pytest -q -p no:cacheprovider --durations=10 tests/system $(PYTEST)
+		$(root) "$$venv/bin/python" -B -m pytest -q -p no:cacheprovider --durations=10 $(parallel_system) tests/system $(PYTEST)
 
 lint: ## ruff, mypy, import-linter, shellcheck; systemd-analyze and lintian in Debian 13
 	@$(build)/need venv tree lint && venv=$$($(build)/venv $(extras)) && $(low) $(build)/lint "$$venv/bin" && \
