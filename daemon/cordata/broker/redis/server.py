@@ -25,7 +25,6 @@ from redis.asyncio.connection import (
     AbstractConnection,
     Connection,
     ConnectionPool,
-    DefaultParser,
     SSLConnection,
 )
 from redis.asyncio.retry import Retry
@@ -33,10 +32,8 @@ from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnec
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
-    MasterDownError,
     NoPermissionError,
     OutOfMemoryError,
-    ReadOnlyError,
     RedisError,
     ResponseError,
 )
@@ -82,19 +79,28 @@ _REFUSAL_HINTS = {
     "NOPERM": "the user in [broker] url needs the commands and the keys of [broker] prefix",
 }
 #: redis-py strips the code from the text of these.
-_CODES = {OutOfMemoryError: "OOM", NoPermissionError: "NOPERM", ReadOnlyError: "READONLY"}
+_CODES = {OutOfMemoryError: "OOM", NoPermissionError: "NOPERM"}
 
 
-class _Hiredis2Parser(_AsyncHiredisParser):
-    """redis-py's hiredis parser on hiredis 2, which Debian 13 has.
+class _Parser(_AsyncHiredisParser):
+    """redis-py's hiredis parser, with two differences.
 
-    redis-py itself takes hiredis 3, for RESP3 only; its Python parser costs 26 us of CPU per
-    message read instead of less than 1 us.
+    What only a demoted master replies ends the connection, as LOADING does: the next one reaches
+    the new master. And it takes hiredis 2, which Debian 13 has. redis-py itself takes hiredis 3,
+    for RESP3 only; its Python parser costs 26 us of CPU per message read instead of less than 1 us.
     """
 
+    EXCEPTION_CLASSES = _AsyncHiredisParser.EXCEPTION_CLASSES | {
+        "READONLY": RedisConnectionError,
+        "MASTERDOWN": RedisConnectionError,
+    }
+
     def __init__(self, socket_read_size: int) -> None:
-        AsyncBaseParser.__init__(self, socket_read_size=socket_read_size)
-        self._reader = None
+        if HIREDIS_AVAILABLE:
+            super().__init__(socket_read_size)
+        else:
+            AsyncBaseParser.__init__(self, socket_read_size=socket_read_size)
+            self._reader = None
 
 
 class _Sentinels(Sentinel):
@@ -168,7 +174,7 @@ class RedisServer:
             "username": address.user or None,
             "password": password,
             "client_name": "".join(c if "!" <= c <= "~" else "-" for c in name),
-            "parser_class": DefaultParser if HIREDIS_AVAILABLE else _Hiredis2Parser,
+            "parser_class": _Parser,
             "redis_connect_func": self._connected,
         }
         self._commands = self._client(options)
@@ -259,10 +265,6 @@ class RedisServer:
             replies = await pipeline.execute(raise_on_error=False)
         except (RedisError, OSError) as error:
             raise self._failed(error) from error
-        for reply in replies:
-            if isinstance(reply, ReadOnlyError | MasterDownError):
-                self.close()
-                raise self._failed(reply) from reply
         self._succeeded()
         return replies
 
@@ -317,7 +319,10 @@ class RedisServer:
         self._next_deadline = 0.0
 
     def close(self) -> None:
-        """Close all connections; the next command makes a new one."""
+        """Close all connections; the next command makes a new one.
+
+        No other task may use one meanwhile: redis-py would raise AttributeError there.
+        """
         for connection in tuple(self._connections):
             close: Any = connection._close  # redis-py's public way is asynchronous, and waits
             close()
