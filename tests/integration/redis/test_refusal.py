@@ -118,6 +118,22 @@ async def test_relay_waits_when_redis_runs_no_scripts(state: Path, server: Redis
         assert await claimed(parts, "a") == {"a": 1}
 
 
+async def test_event_that_was_added_again_is_no_suspect(state: Path, server: RedisServer) -> None:
+    """It has killed no process: others are handled beside it."""
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done"})
+        await publish(parts.store, 1)
+        server.execute("ACL", "SETUSER", "default", "-eval")
+        with pytest.raises(BrokerUnavailable):
+            await parts.relay_all()
+        server.execute("ACL", "SETUSER", "default", "+eval")
+        await until(lambda: _relayed(parts))
+        ((_, fields),) = server.execute("XRANGE", STREAM, "-", "+")
+        assert '"again":true' in fields["event"]
+        (message,) = await parts.claim("a")
+        assert not message.suspect
+
+
 async def test_lost_answer_is_made_up_for_when_redis_refused_to_read_it_again(
     state: Path, server: RedisServer
 ) -> None:

@@ -214,8 +214,7 @@ class Consumer:
             entries = reply[0][1] if reply else []
             if len(entries) < count:
                 self._empty_at[group] = before[group]
-            for message in self._take(group, entries):
-                (self._doubtful if self._is_doubtful(message) else found).append(message)
+            found += self._take(group, entries)
         return found
 
     def _acknowledge(self, pipe: Pipeline, messages: Sequence[Message]) -> int:
@@ -253,20 +252,25 @@ class Consumer:
                 entries = reply[0][1] if reply else []
                 if not entries:
                     break
-                self._doubtful += self._take(group, entries)
+                self._take(group, entries, are_doubtful=True)
                 after = entries[-1][0]
         if not self._is_incomplete:
             self._generation = generation
 
-    def _take(self, group: str, entries: Sequence[Any]) -> list[Message]:
-        """The messages among these entries that are not held yet."""
+    def _take(
+        self, group: str, entries: Sequence[Any], *, are_doubtful: bool = False
+    ) -> list[Message]:
+        """Hold the messages of these entries. Returns those that a handler may get at once; the
+        others are doubtful.
+        """
         type, found = self._types[group], list[Message]()
         for entry_id, fields in entries:
             token = entry_id.decode()
             if (group, token) in self._settled:
                 continue
             try:
-                message = _message(group, type, token, decode(fields))
+                event = decode(fields)
+                message = _message(group, type, token, event)
             except ValueError as error:  # of another program, or deleted while it was pending
                 log.error("%s: entry %s of %s: %s", group, token, self._keys.of(type), error)
                 self._settled[group, token] = _message(group, type, token, _FOREIGN)
@@ -274,15 +278,17 @@ class Consumer:
             held = self._held.get(message.id) or self._unmarked.get(message.id)
             if held is None:
                 self._held[message.id] = message
-                found.append(message)
+                is_doubtful = are_doubtful or event.again or self._is_old(entry_id)
+                (self._doubtful if is_doubtful else found).append(message)
             elif held.token != token:  # the event is in its stream twice: one entry is enough
                 self._settled[group, token] = message
         return found
 
-    def _is_doubtful(self, message: Message) -> bool:
-        if message.suspect or self._server.run_id != self.state.run_id:
+    def _is_old(self, entry_id: bytes) -> bool:
+        """Whether an entry may have been in Redis before Redis lost data."""
+        if self._server.run_id != self.state.run_id:
             return True
-        return position_of(message.token.encode()) <= self.state.recheck_to
+        return position_of(entry_id) <= self.state.recheck_to
 
     async def _sift(self, groups: Collection[str]) -> list[Message]:
         """The doubtful messages that are still to be handled. Raises: StoreUnavailable."""
@@ -432,7 +438,6 @@ def _message(group: str, type: str, token: str, event: StreamEvent) -> Message:
         created_at=event.created_at,
         attempt=1,
         claim=0,
-        suspect=event.again,
         token=token,
     )
 
