@@ -241,6 +241,30 @@ async def test_relay_says_once_that_it_waits_and_then_what_to_do(
         assert "have to be the same on every host" in caplog.text
 
 
+async def test_relay_misses_no_primary_while_one_recovers_redis(
+    tmp_path: Path,
+    redis: RedisServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That may take minutes after a large loss."""
+    monkeypatch.setattr(relay_module, "_PRIMARY_S", 0.0)
+    use(tmp_path, redis.url)
+    async with on_redis(tmp_path) as parts:
+
+        async def close_gate(tx: Tx) -> None:
+            row = {"run_id": "", "epoch": "", "recheck_to": 0}
+            await tx.write("redis.set_server", **row, now_us=tx.now_us)
+
+        await parts.store.run(close_gate)
+        relay = await relay_on(parts, Watched(parts.store))
+        with closing(relay._server):
+            for _ in range(3):
+                with pytest.raises(BrokerUnavailable, match="new to the primary"):
+                    await relay.run_once()
+        assert "no primary looks after this Redis" not in caplog.text
+
+
 async def test_relays_of_an_idle_fleet_look_seldom_when_one_of_them_does_the_work(
     tmp_path: Path, redis: RedisServer
 ) -> None:

@@ -37,7 +37,7 @@ from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
 
-#: A running primary examines a new Redis within this time.
+#: A running primary begins to examine a new Redis within this time.
 _PRIMARY_S = 30.0
 #: Messages of one claim.
 _BATCH = 500
@@ -86,32 +86,6 @@ class _Batch(NamedTuple):
     entries: dict[str, list[object]]
 
 
-class _UnknownServer:
-    """Detects that this process uses another Redis than the primary."""
-
-    def __init__(self, server: RedisServer) -> None:
-        self._server = server
-        self._run_ids: tuple[str, str] | None = None
-        self._deadline = 0.0
-
-    def seen(self, known: str, ours: str) -> None:
-        """Note the run ids of the recorded Redis and of this process's one; they differ."""
-        now = clock.monotonic()
-        if self._run_ids != (known, ours):
-            self._run_ids = known, ours
-            self._deadline = now + _PRIMARY_S
-        elif now >= self._deadline:
-            self._server.log_error(
-                "no primary looks after this Redis, so nothing is published to it",
-                hint="[broker] url and prefix have to be the same on every host, the primary's too:"
-                " compare what `cordata config show` says there; and one primary has to run",
-            )
-
-    def known(self) -> None:
-        """They are the same."""
-        self._run_ids = None
-
-
 class Relay:
     """The relay of one process. `queue` claims in its name."""
 
@@ -131,7 +105,9 @@ class Relay:
         self._batch: _Batch | None = None
         self._refusals = 0
         self._next_deadline = 0.0
-        self._unknown = _UnknownServer(server)
+        #: Since when the store records another Redis than this one; None: it records this one, or
+        #: none while the primary recovers it.
+        self._unknown_since: float | None = None
 
     @property
     def held(self) -> set[MessageId]:
@@ -263,11 +239,20 @@ class Relay:
 
     async def _load_state(self) -> None:
         """Load which copy of the data is valid. Raises: BrokerUnavailable if it is not this one."""
-        state = await self._store.read(load)
+        state, now = await self._store.read(load), clock.monotonic()
+        is_recovering = state.is_known and not state.run_id
+        if is_recovering or state.run_id == self._server.run_id:
+            self._unknown_since = None
+        elif self._unknown_since is None:
+            self._unknown_since = now
+        elif now - self._unknown_since >= _PRIMARY_S:
+            self._server.log_error(
+                "no primary looks after this Redis, so nothing is published to it",
+                hint="[broker] url and prefix have to be the same on every host, the primary's too:"
+                " compare what `cordata config show` says there; and one primary has to run",
+            )
         if state.run_id != self._server.run_id:
-            self._unknown.seen(state.run_id, self._server.run_id)
             raise self._not_recovered()
-        self._unknown.known()
         self._state = state
 
     def _not_recovered(self) -> BrokerUnavailable:
