@@ -202,18 +202,15 @@ class ConsumerService:
 
     async def _settle_and_claim(self, limits: Mapping[str, ClaimLimit]) -> int | None:
         """Settle and claim. Returns when the next message is due, in microseconds, or None."""
-        outcomes, self._finished = self._finished, []
+        outcomes = list(self._finished)  # held until they are settled
         self._key_may_have_more = False
         if self._timer is not None:  # or it would wake the pump for nothing
             self._timer.cancel()
             self._timer = None
-        try:
-            claimed = await self._broker.settle_and_claim(
-                outcomes, limits, suspect_allowed=self._may_claim_suspect()
-            )
-        except BaseException:
-            self._finished = outcomes + self._finished
-            raise
+        claimed = await self._broker.settle_and_claim(
+            outcomes, limits, suspect_allowed=self._may_claim_suspect()
+        )
+        del self._finished[: len(outcomes)]
         if claimed.messages or (limits and not outcomes):
             self._herd.looked(found=bool(claimed.messages))
         for name in limits:

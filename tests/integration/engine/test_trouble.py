@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import pytest
 from tests.integration.engine.engine import QUICK, build, running
 from tests.integration.engine.parts import (
+    context_of,
     opened,
     publish,
     registered,
@@ -28,7 +29,7 @@ from tests.servers.redis import RedisServer
 
 from cordata import clock, events
 from cordata.app import App
-from cordata.broker import ClaimLimit, MessageId, Queue
+from cordata.broker import Claimed, ClaimLimit, ClaimLimits, MessageId, Outcome, Queue
 from cordata.broker.group import Group
 from cordata.broker.inspection import Groups
 from cordata.broker.redis.broker import RedisBroker
@@ -36,6 +37,7 @@ from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Event, EventContext
 from cordata.errors import StoreFull, StoreUnavailable
 from cordata.services import consumer
+from cordata.services.consumer import ConsumerService
 from cordata.services.process_lease import ProcessLeaseService
 from cordata.services.retention import RetentionService
 from cordata.services.unhandled_event import AbsentGroupService
@@ -198,6 +200,41 @@ async def test_membership_goes_on_when_the_process_has_no_descriptor_left(tmp_pa
             group.create_task(process_lease.run(stop))
             await until(lambda: _is(queue.asked >= 3))
             stop.set()
+
+
+async def test_message_is_held_while_its_result_is_being_stored(tmp_path: Path) -> None:
+    """Else the next two renewals of the lease would give it back, as nobody's."""
+
+    class Slow(Queue):
+        settling, go_on = asyncio.Event(), asyncio.Event()
+
+        async def settle_and_claim(
+            self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
+        ) -> Claimed:
+            if outcomes:
+                self.settling.set()
+                await self.go_on.wait()
+            return await super().settle_and_claim(outcomes, limits, suspect_allowed=suspect_allowed)
+
+    app = App("t")
+
+    @app.on("thing.done")
+    async def take(event: Event, ctx: EventContext) -> None:
+        pass
+
+    async with opened(tmp_path) as store:
+        await registered(store, {"t.take": "thing.done"})
+        ids = await publish(store, 1)
+        queue, stop = Slow(store, owner="me", retries={}), asyncio.Event()
+        service = ConsumerService(context_of(store), queue, app.handlers, QUICK, owner="me")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(service.run(stop))
+            await queue.settling.wait()
+            held = service.held_ids()
+            queue.go_on.set()
+            await until(lambda: _empty(store))
+            stop.set()
+    assert held == {(ids[0], "t.take")}
 
 
 async def test_claims_of_a_hanging_process_are_taken_back_when_its_lease_expires(
