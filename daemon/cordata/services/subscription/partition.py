@@ -32,7 +32,7 @@ from cordata.errors import AlreadySeen, PartitionLost, StoreUnavailable
 from cordata.eventstore import StoredEvent
 from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.eventstore.record import stored
-from cordata.log import error_summary, fields, frames, logger
+from cordata.log import error_places, error_summary, fields, logger
 from cordata.metrics.process import Outcomes
 from cordata.services.handler_call import EventAttempt
 from cordata.services.loop import WakeEvent
@@ -381,7 +381,7 @@ class PartitionRunner:
             event.position,
             when,
             error_summary(error),
-            frames(error.__traceback__),
+            error_places(error),
             extra=self._fields(event.position),
         )
 
