@@ -254,7 +254,7 @@ def log_cut_off(name: str, count: int) -> None:
     """One line about handlers that a stop cancels."""
     log.warning(
         "%s: %d handlers take longer than the stop may: they are cancelled, and their events are"
-        " handled again; no attempt is counted",
+        " handled again; no attempt is counted ([worker] stop_timeout_s gives them more time)",
         name,
         count,
         extra=fields(group=name),

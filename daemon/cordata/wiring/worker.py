@@ -302,7 +302,6 @@ def _add_engine(
 
     Returns the service of the process lease, which stops after both.
     """
-    _log_long_handlers(role)
     from cordata.broker.factory import is_store, make_redis_broker
     from cordata.context_factory import groups_of, make_queue
     from cordata.process import ProcessLease, this_process
@@ -376,20 +375,6 @@ def _subscriptions(
 
 def _cut_off_s(role: Role) -> float:
     return cut_off_of(role.config.worker_of(role.instance).stop_timeout_s)
-
-
-def _log_long_handlers(role: Role) -> None:
-    """Log the handlers whose timeout is longer than the stop timeout."""
-    limit_s = role.config.worker_of(role.instance).stop_timeout_s
-    times = {one.group: one.timeout_s for one in role.app.handlers}
-    times |= {name: one.timeout_s for name, one in role.app.subscriptions.items()}
-    if long := [f"{name} ({s:g} s)" for name, s in times.items() if s > limit_s]:
-        log.info(
-            "handlers may take longer than [worker] stop_timeout_s = %g s; a stop then cancels"
-            " them, and their events are handled again: %s",
-            limit_s,
-            ", ".join(long),
-        )
 
 
 def _exporting(role: Role, name: str) -> AbstractContextManager[None]:
