@@ -168,18 +168,9 @@ class Queue(Broker):
 
     async def _settle(self, tx: Tx, outcomes: Sequence[Outcome]) -> None:
         done = [o.message for o in outcomes if o.verdict is Verdict.DONE and not _is_deleted(o)]
-        await self._settle_done(tx, [m for m in done if m.claim])
-        for message in done:
-            if not message.claim:  # it came from Redis, so there is no row of it to delete
-                await tx.write(
-                    "queue.mark",
-                    event_id=message.event_id,
-                    group=message.group,
-                    attempts=message.attempt,
-                    now_us=tx.now_us,
-                )
+        await self._settle_done(tx, done)
         for outcome in outcomes:
-            if outcome.message.claim and outcome.verdict is not Verdict.DONE:
+            if outcome.verdict is not Verdict.DONE:
                 await self._settle_unfinished(tx, outcome)
         if any(
             o.verdict is Verdict.GIVEN_BACK or o.message.order_key is not None for o in outcomes
