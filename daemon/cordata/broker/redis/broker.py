@@ -46,8 +46,6 @@ log = logger("cordata.redis")
 
 #: Without a wake-up the store is read this often.
 _LOOK_S = 5.0
-#: Delay of a message of the store while this process handles the same event from a stream.
-_LATER_US = 1_000_000
 
 
 class RedisBroker(Broker):
@@ -71,8 +69,6 @@ class RedisBroker(Broker):
         self._next_at: int | None = None
         self._suspects = False
         self._look_deadline = 0.0
-        #: Messages of the store that this process has also read from a stream.
-        self._doubles: list[Outcome] = []
 
     def status(self) -> str:
         """As in Broker."""
@@ -109,7 +105,7 @@ class RedisBroker(Broker):
             tasks.create_task(self._consumer.keep_marking(wake))
 
     async def settle_and_claim(
-        self, outcomes: Sequence[Outcome], wants: ClaimLimits, *, suspect_allowed: bool = False
+        self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
     ) -> Claimed:
         """As in Broker. While Redis is unavailable it claims messages of the store only."""
         streamed = [one for one in outcomes if not one.message.claim]
@@ -117,43 +113,35 @@ class RedisBroker(Broker):
         if any(one.verdict is not Verdict.DONE for one in streamed):
             self._look_deadline = 0.0  # they are in the store now, due at some time
         stored = [one for one in outcomes if one.message.claim]
-        claimed = await self._from_store(
-            [*stored, *self._doubles], wants, suspect_allowed=suspect_allowed
-        )
-        self._doubles = [
-            Outcome(message=message, verdict=Verdict.DEFER, delay_us=_LATER_US)
-            for message in claimed.messages
-            if self._consumer.holds(message.id)
-        ]
-        messages = [one for one in claimed.messages if not self._consumer.holds(one.id)]
-        left = {group: _left(want, group, messages) for group, want in wants.items()}
+        claimed = await self._from_store(stored, limits, suspect_allowed=suspect_allowed)
+        left = {group: _left(limit, group, claimed.messages) for group, limit in limits.items()}
         if claimed.suspects and (
-            not suspect_allowed or any(message.suspect for message in messages)
+            not suspect_allowed or any(message.suspect for message in claimed.messages)
         ):
             left.clear()  # nothing is claimed beside a suspect, or while one waits for this process
         # From here on nothing may raise: claimed messages would wait until they are released.
         found = await self._consumer.read(left)
         more = {group for group in left if self._consumer.may_have(group)}
         return Claimed(
-            messages=[*messages, *found],
+            messages=[*claimed.messages, *found],
             more=claimed.more | more,
             next_at=claimed.next_at,
             suspects=claimed.suspects,
         )
 
     async def _from_store(
-        self, outcomes: Sequence[Outcome], wants: ClaimLimits, *, suspect_allowed: bool
+        self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool
     ) -> Claimed:
         """Settle and claim in the store, if there may be anything: it costs a commit."""
         now = clock.monotonic()
-        if wants and now >= self._look_deadline:
+        if limits and now >= self._look_deadline:
             self._look_deadline = now + _LOOK_S
-            self._may_be_in_store |= wants.keys()
+            self._may_be_in_store |= limits.keys()
             await self._consumer.load_state()
         wanted = {
-            group: want
-            for group, want in wants.items()
-            if group in self._may_be_in_store or (want.low and group in self._may_be_low)
+            group: limit
+            for group, limit in limits.items()
+            if group in self._may_be_in_store or (limit.low and group in self._may_be_low)
         }
         if not outcomes and not wanted:
             return Claimed(messages=(), next_at=self._next_at, suspects=self._suspects)
@@ -164,8 +152,8 @@ class RedisBroker(Broker):
         if not claimed.suspects:  # while one waits, other messages may have been left there
             self._may_be_in_store -= wanted.keys()
             self._may_be_in_store |= claimed.more
-            for group, want in wanted.items():
-                (self._may_be_low.discard if want.low else self._may_be_low.add)(group)
+            for group, limit in wanted.items():
+                (self._may_be_low.discard if limit.low else self._may_be_low.add)(group)
         if claimed.next_at is not None:
             due_in_s = (claimed.next_at - self._store.now_us()) / 1e6
             self._look_deadline = min(self._look_deadline, now + max(due_in_s, 0.0))
@@ -212,6 +200,6 @@ class RedisBroker(Broker):
         self._queue.close()
 
 
-def _left(want: ClaimLimit, group: str, messages: Sequence[Message]) -> int:
+def _left(limit: ClaimLimit, group: str, messages: Sequence[Message]) -> int:
     """How many more messages than those from the store a group may claim."""
-    return want.count - sum(one.group == group and one.priority >= 0 for one in messages)
+    return limit.count - sum(one.group == group and one.priority >= 0 for one in messages)

@@ -313,10 +313,6 @@ class Consumer:
 
     # Settling messages
 
-    def holds(self, id: MessageId) -> bool:
-        """Whether this process holds a message of a stream."""
-        return id in self._held or id in self._unmarked
-
     async def settle(self, outcomes: Sequence[Outcome]) -> None:
         """Move failed messages to the store, and mark the others; later reads acknowledge all.
 
