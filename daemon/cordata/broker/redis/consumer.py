@@ -76,9 +76,7 @@ class Consumer:
         self._settled: dict[tuple[str, str], Message] = {}
         #: Messages that may have been handled already: looked up before a handler gets them.
         self._doubtful: list[Message] = []
-        #: An answer was lost: there may be pending entries that this process never received.
-        self._is_incomplete = False
-        #: Generation of the server's connections up to which lost answers were made up for.
+        #: The server's generation up to which lost answers were made up for.
         self._generation = 0
         self._is_listening = False
         #: Set when a read found Redis unavailable.
@@ -129,7 +127,6 @@ class Consumer:
                     self._wake(types if len(entries) < WAKES else None)
                     wake()
             except BrokerUnavailable:
-                self._is_incomplete = True
                 await asyncio.sleep(max(self._server.pause_s, 0.01))
             except ResponseError as error:
                 self._server.log_refusal(self._keys.wake, error)
@@ -198,11 +195,7 @@ class Consumer:
             streams: dict[Any, Any] = {self._keys.of(self._types[group]): ">"}
             pipe.xreadgroup(group, self._name, streams, count=count)
         before = {group: self._wakes[group] for group in wanted}
-        try:
-            replies = await self._server.execute(pipe)
-        except BaseException:
-            self._is_incomplete = True
-            raise
+        replies = await self._server.execute(pipe)
         if not any(isinstance(reply, ResponseError) for reply in replies[:acks]):
             for message in settled:
                 self._settled.pop((message.group, message.token), None)
@@ -234,11 +227,13 @@ class Consumer:
             self._server.log_refusal(f"{group} its events", error)
 
     async def _adopt(self) -> None:
-        """Read pending entries that were never received. Raises: BrokerUnavailable."""
-        generation = self._server.generation
-        if not self._is_incomplete and self._generation == generation:
+        """Read pending entries that were never received, as the answer was lost.
+
+        Raises: BrokerUnavailable.
+        """
+        generation, is_complete = self._server.generation, True
+        if self._generation == generation:
             return
-        self._is_incomplete = False
         for group, type in self._types.items():
             after = b"0"
             while True:
@@ -247,14 +242,14 @@ class Consumer:
                 pipe.xreadgroup(group, self._name, streams, count=_PAGE)
                 (reply,) = await self._server.execute(pipe)
                 if isinstance(reply, ResponseError):  # no group, so nothing is pending
-                    self._is_incomplete |= code_of(reply) not in ("NOGROUP", WRONG_TYPE)
+                    is_complete &= code_of(reply) in ("NOGROUP", WRONG_TYPE)
                     break
                 entries = reply[0][1] if reply else []
                 if not entries:
                     break
                 self._take(group, entries, are_doubtful=True)
                 after = entries[-1][0]
-        if not self._is_incomplete:
+        if is_complete:
             self._generation = generation
 
     def _take(

@@ -160,7 +160,7 @@ class RedisServer:
         self.reason = ""
         #: Identifies the server process that the newest connection reached; "" before the first.
         self.run_id = ""
-        #: Connections made so far: after a new one, commands and answers in flight may be lost.
+        #: Grows when an answer may have been lost: with each failure, and each new connection.
         self.generation = 0
         self._since = 0.0
         self._failures = 0
@@ -303,6 +303,7 @@ class RedisServer:
         else:
             self._failures += 1  # the first attempt after a lost connection is made at once
         self.reason = text
+        self.generation += 1
         if self._failures:
             self._next_deadline = clock.monotonic() + _BACKOFF.delay_s(self._failures)
         if self._sentinel is not None:  # the first Sentinel may be cut off from the others
