@@ -400,17 +400,13 @@ class Consumer:
         except StoreUnavailable as error:
             log.warning("%d messages that are done come again: %s", len(self._unmarked), error)
         pipe = self._server.pipeline()
-        settled = list(self._settled.values())
-        acks = self._acknowledge(pipe, settled)
+        self._acknowledge(pipe, list(self._settled.values()))
         for group, type in self._types.items():
             queue_removal(pipe, self._keys.of(type), group, self._name)
         try:
-            replies = await self._server.execute(pipe)
+            await self._server.execute(pipe)
         except BrokerUnavailable as error:
             log.debug("the primary takes back what was not acknowledged: %s", error)
-            return
-        if not any(isinstance(reply, ResponseError) for reply in replies[:acks]):
-            self._settled.clear()
 
 
 #: Stands for the event in an entry that another program has added.
