@@ -10,6 +10,7 @@ import pytest
 from tests.integration.engine.parts import publish, rows, until
 from tests.integration.redis.parts import RedisParts, on_redis
 from tests.integration.redis.stores import PREFIX, use
+from tests.processes import joined
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Message
@@ -275,6 +276,23 @@ async def test_group_gets_the_rest_of_its_old_type_when_it_handles_another_one(
         await parts.settle(messages)
         await parts.reconciler.run_once()
         assert redis.execute("EXISTS", STREAM) == 0
+
+
+async def test_what_a_process_held_is_reclaimed_when_its_lease_expired_and_not_before(
+    state: Path, redis: RedisServer
+) -> None:
+    """It may live, on another host."""
+    async with on_redis(prepared(state, redis)) as parts:
+        ids = await relayed(parts, 3, "a")
+        assert same(events(await parts.claim("a", owner="slow")), ids)
+        broker = await parts.process()
+        for lease_s, moved in ((60.0, 0), (-1.0, 3)):
+            await joined(parts.store, "slow", lease_s=lease_s)
+            await broker.reclaim("slow", is_dead=False)
+            await parts.reconciler.run_once()
+            assert redis.execute("XPENDING", STREAM, "a")["pending"] == 3 - moved
+            assert len(await rows(parts.store, "messages")) == moved
+        assert await broker.reclaim("slow", is_dead=True) == 3
 
 
 async def test_what_a_process_held_that_is_gone_is_handled_alone_by_another(

@@ -165,25 +165,20 @@ class RedisBroker(Broker):
         await self._consumer.give_back_orphans(held)
 
     async def reclaim(self, owner: str, *, is_dead: bool) -> int:
-        """As in Broker. Its pending entries move to the store, and are reclaimed there."""
-        count = 0
-        if not is_dead:
-            count = await self._queue.reclaim(owner, is_dead=False)
-            if await self._lives(owner):
-                return count
-        state = await self._store.read(load)
-        try:
-            for group, type in sorted(state.groups.items()):
-                where = {"type": type, "group": group, "name": owner}
-                await move_claims(self._store, self._server, self._keys, **where)
-        except (BrokerUnavailable, ResponseError) as error:
-            log.debug("what %s held in Redis is reclaimed later: %s", owner, error)
-            self._store.notify(REDIS_TOPIC)
-        return count + await self._queue.reclaim(owner, is_dead=True)
-
-    async def _lives(self, process_id: str) -> bool:
-        rows = await self._store.read(lambda tx: tx.fetch_all("process.all"))
-        return process_id in {row["id"] for row in rows}
+        """As in Broker. Its pending entries move to the store first; or later, by the primary, if
+        Redis is unavailable, or it is not certain that the process is dead.
+        """
+        if is_dead:
+            state = await self._store.read(load)
+            try:
+                for group, type in sorted(state.groups.items()):
+                    where = {"type": type, "group": group, "name": owner}
+                    await move_claims(self._store, self._server, self._keys, **where)
+            except (BrokerUnavailable, ResponseError) as error:
+                log.debug("what %s held in Redis is reclaimed later: %s", owner, error)
+        count = await self._queue.reclaim(owner, is_dead=is_dead)
+        self._store.notify(REDIS_TOPIC)
+        return count
 
     def stop_claiming(self) -> Sequence[Message]:
         """As in Broker."""

@@ -66,6 +66,7 @@ from cordata.broker.redis.state import ALL, StoredState, load, make_groups
 from cordata.broker.redis.stream import Keys, id_of, position_of
 from cordata.errors import BrokerUnavailable
 from cordata.log import fields, logger
+from cordata.process import PROCESS_TOPIC
 from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
@@ -348,6 +349,8 @@ class Reconciler:
                 moved = True
                 where = {"type": type, "group": group, "name": name}
                 await move_claims(self._store, self._server, self._keys, **where)
+        if moved:
+            self._store.notify(PROCESS_TOPIC)  # workers reclaim them
         return moved
 
     # RECOVERING
