@@ -15,7 +15,7 @@ from tests.integration.engine.parts import opened
 from tests.integration.redis.stores import PREFIX, url_of
 from tests.processes import joined
 
-from cordata.broker import ClaimLimit, Message, Outcome, Queue
+from cordata.broker import Claimed, ClaimLimit, ClaimLimits, Message, Outcome, Queue
 from cordata.broker.group import RELAY, Group, catch_up, register
 from cordata.broker.redis.address import parse_url
 from cordata.broker.redis.broker import RedisBroker
@@ -37,6 +37,20 @@ def server_of(url: str, *, timeout_s: float = 5.0, password: str | None = None) 
     return RedisServer(parse_url(url), password=password, timeout_s=timeout_s)
 
 
+class PromptBroker(RedisBroker):
+    """One without the loops of `listen`: it looks itself for entries, and marks at once."""
+
+    async def settle_and_claim(
+        self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
+    ) -> Claimed:
+        with suppress(BrokerUnavailable):
+            await self._server.connect()
+        self._consumer._wake(None)
+        await self._consumer.settle([one for one in outcomes if not one.message.claim])
+        await self._consumer.mark()
+        return await super().settle_and_claim(outcomes, limits, suspect_allowed=suspect_allowed)
+
+
 def broker_of(
     store: Store,
     url: str,
@@ -45,12 +59,13 @@ def broker_of(
     keyed: Collection[str] = (),
     retries: Mapping[str, int] = MappingProxyType({}),
     timeout_s: float = 5.0,
+    kind: type[RedisBroker] = RedisBroker,
 ) -> RedisBroker:
     """A broker of one process, with a name of its own."""
     owner = owner or f"process-{next(_numbers)}"
     queue = Queue(store, owner=owner, retries=retries, keyed=keyed)
     server = server_of(url, timeout_s=timeout_s)
-    return RedisBroker(store, queue, server, Keys(PREFIX), owner=owner)
+    return kind(store, queue, server, Keys(PREFIX), owner=owner)
 
 
 def reconciler_of(store: Store, url: str) -> Reconciler:
@@ -81,6 +96,7 @@ class RedisParts:
                 keyed=self.keyed,
                 retries=self.retries,
                 timeout_s=60.0,
+                kind=PromptBroker,
             )
             self.brokers[name]._consumer.register(self.groups)
         return self.brokers[name]

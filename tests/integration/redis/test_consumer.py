@@ -157,8 +157,12 @@ async def test_events_in_streams_are_left_until_they_are_handled(
 
 
 @asynccontextmanager
-async def listening(parts: RedisParts, redis: RedisServer) -> AsyncIterator[asyncio.Event]:
+async def listening(
+    parts: RedisParts, redis: RedisServer, *, timeout_s: float = 60.0
+) -> AsyncIterator[asyncio.Event]:
     """It waits for entries, and has read all; what is given is set when it is to read again."""
+    parts.brokers.pop("me").close()
+    parts.brokers["me"] = broker_of(parts.store, parts.url, owner="me", timeout_s=timeout_s)
     ring, broker = asyncio.Event(), await parts.process()
     listener = asyncio.create_task(broker.listen({"a": "thing.done"}, ring.set))
     async with asyncio.timeout(60):
@@ -207,9 +211,8 @@ async def test_streams_are_read_again_when_an_answer_was_late_and_the_wait_goes_
 ) -> None:
     monkeypatch.setattr(server, "BLOCK_S", 600.0)  # the wait does not end by itself
     async with on_redis(state) as parts:
-        parts.brokers["me"] = broker_of(parts.store, parts.url, owner="me", timeout_s=1.0)
         await relayed(parts, 0)
-        async with listening(parts, redis) as ring:
+        async with listening(parts, redis, timeout_s=1.0) as ring:
             await publish(parts.store, 1)
             await parts.relay_all("other")
             messages = await next_of(parts, ring)

@@ -78,7 +78,6 @@ class Consumer:
         self._doubtful: list[Message] = []
         #: The server's generation up to which lost answers were made up for.
         self._generation = 0
-        self._is_listening = False
         #: Set when a read found Redis unavailable.
         self._cut_off = asyncio.Event()
         self._is_stopping = False
@@ -108,7 +107,6 @@ class Consumer:
 
     async def listen(self, wake: Callable[[], None]) -> None:
         """Call `wake` when there may be entries, or Redis is available again; until cancelled."""
-        self._is_listening = True
         while True:
             try:
                 await self._server.connect()
@@ -155,13 +153,11 @@ class Consumer:
 
     def may_have(self, group: str) -> bool:
         """Whether a read may return entries for a group."""
-        if group not in self._types or self._is_stopping:
-            return False
-        if self._is_listening and not self._server.is_available:
+        if group not in self._types or self._is_stopping or not self._server.is_available:
             return False
         if self._pauses.get(group, 0.0) > clock.monotonic():
             return False
-        return not self._is_listening or self._empty_at.get(group) != self._wakes[group]
+        return self._empty_at.get(group) != self._wakes[group]
 
     # Reading and acknowledging
 
@@ -170,8 +166,7 @@ class Consumer:
         wanted = {group: count for group, count in wanted.items() if count > 0}
         found = list[Message]()
         try:
-            if not self._is_listening or self._server.is_available:
-                await self._server.connect()
+            if self._server.is_available:
                 await self._adopt()
                 reads = {group: count for group, count in wanted.items() if self.may_have(group)}
                 if reads or self._settled:
@@ -329,7 +324,7 @@ class Consumer:
             else:
                 self._settle(outcome.message)
         self._marking.set()
-        if not self._is_listening or len(self._unmarked) > _UNMARKED:
+        if len(self._unmarked) > _UNMARKED:
             await self.mark()
 
     async def mark(self) -> None:
