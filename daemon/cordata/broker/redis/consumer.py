@@ -12,17 +12,16 @@ event is marked, or in the store.
 
 A pass is one round trip: acknowledgements, then a read of all groups with room for messages. It is
 skipped while there can be no entries: a group is empty after a read that returned less than its
-limit, until the wake stream says that something was added for its type. The consumer waits only for
-the wake stream, by a blocking XREAD that claims nothing, so it can be stopped at any time. When
-this wait ends without an answer, or with more entries than that stream is sure to keep, all groups
-are read once, because wake-ups may have been missed.
+limit, or that Redis refused, until the wake stream says that something was added for its type. The
+consumer waits only for the wake stream, by a blocking XREAD that claims nothing, so it can be
+stopped at any time. When this wait ends without an answer, or with more entries than that stream is
+sure to keep, all groups are read once, because wake-ups may have been missed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -30,7 +29,6 @@ import msgspec
 from redis.asyncio.client import Pipeline
 from redis.exceptions import ResponseError
 
-from cordata import clock
 from cordata.broker.message import Message, MessageId, Outcome, give_back
 from cordata.broker.redis.pending import queue_removal
 from cordata.broker.redis.server import WRONG_TYPE, RedisServer, code_of
@@ -45,7 +43,7 @@ log = logger("cordata.redis")
 
 #: Entries of one read of pending entries.
 _PAGE = 500
-#: After Redis has refused to read a group (it has none, for example): pause before the next read.
+#: While the store takes no marks.
 _PAUSE_S = 0.5
 #: A claim waits while more handled messages than this have no mark yet.
 _UNMARKED = 1000
@@ -81,16 +79,14 @@ class Consumer:
         #: Set when a read found Redis unavailable.
         self._cut_off = asyncio.Event()
         self._is_stopping = False
-        #: Group -> how often there were signs of new entries.
-        self._wakes = Counter[str]()
-        #: Group -> that count when it was found empty.
-        self._empty_at: dict[str, int] = {}
-        #: Group -> until then it is not read.
-        self._pauses: dict[str, float] = {}
+        #: Groups that may have entries: something was added for their type since they were read, or
+        #: the last read got as many as it asked for.
+        self._unread: set[str] = set()
 
     def register(self, groups: Mapping[str, str]) -> None:
         """Set the groups that read streams: group -> event type."""
         self._types |= groups
+        self._unread |= groups.keys()
 
     def reads(self, group: str) -> bool:
         """Whether it reads a stream."""
@@ -100,7 +96,6 @@ class Consumer:
         """Read the recorded state of Redis from the store. Raises: StoreUnavailable."""
         before, self.state = self.state, await self._store.read(load)
         if (self.state.run_id, self.state.epoch) != (before.run_id, before.epoch):
-            self._pauses.clear()
             self._wake(None)
 
     # Waiting for new entries
@@ -147,17 +142,13 @@ class Consumer:
 
     def _wake(self, types: Collection[str] | None) -> None:
         """Note that there may be new entries of these types; None: of all types."""
-        for group, type in self._types.items():
-            if types is None or type in types:
-                self._wakes[group] += 1
+        self._unread |= {
+            group for group, type in self._types.items() if types is None or type in types
+        }
 
     def may_have(self, group: str) -> bool:
         """Whether a read may return entries for a group."""
-        if group not in self._types or self._is_stopping or not self._server.is_available:
-            return False
-        if self._pauses.get(group, 0.0) > clock.monotonic():
-            return False
-        return self._empty_at.get(group) != self._wakes[group]
+        return group in self._unread and self._server.is_available and not self._is_stopping
 
     # Reading and acknowledging
 
@@ -189,8 +180,12 @@ class Consumer:
         for group, count in wanted.items():
             streams: dict[Any, Any] = {self._keys.of(self._types[group]): ">"}
             pipe.xreadgroup(group, self._name, streams, count=count)
-        before = {group: self._wakes[group] for group in wanted}
-        replies = await self._server.execute(pipe)
+        self._unread -= wanted.keys()  # what is added during the read is noted again
+        try:
+            replies = await self._server.execute(pipe)
+        except BaseException:
+            self._unread |= wanted.keys()
+            raise
         if not any(isinstance(reply, ResponseError) for reply in replies[:acks]):
             for message in settled:
                 self._settled.pop((message.group, message.token), None)
@@ -200,8 +195,8 @@ class Consumer:
                 self._refused(group, reply)
                 continue
             entries = reply[0][1] if reply else []
-            if len(entries) < count:
-                self._empty_at[group] = before[group]
+            if len(entries) >= count:
+                self._unread.add(group)
             found += self._take(group, entries)
         return found
 
@@ -215,7 +210,6 @@ class Consumer:
         return len(ids)
 
     def _refused(self, group: str, error: ResponseError) -> None:
-        self._pauses[group] = clock.monotonic() + _PAUSE_S
         if code_of(error) == "NOGROUP":
             self._store.notify(REDIS_TOPIC)  # the primary creates it, and looks for other losses
         else:
