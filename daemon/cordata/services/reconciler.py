@@ -11,7 +11,7 @@ from cordata.broker.redis.state import REDIS_TOPIC
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger
-from cordata.services.loop import WakeEvent, background, wake_on
+from cordata.services.loop import WakeEvent, wake_on
 from cordata.store import Store
 
 log = logger("cordata.redis")
@@ -42,10 +42,7 @@ class ReconcilerService:
     async def run(self, stop: asyncio.Event) -> None:
         """Reconcile until `stop`. Raises: LeaseLost."""
         try:
-            async with (
-                wake_on(self._wake, stop, self._store, REDIS_TOPIC),
-                background(self._reconciler.watch(self._wake.set)),
-            ):
+            async with wake_on(self._wake, stop, self._store, REDIS_TOPIC):
                 await self._reconcile(stop)
         finally:
             self._reconciler.close()

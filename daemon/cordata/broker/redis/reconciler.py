@@ -49,7 +49,6 @@ What may fail, and what happens then:
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +63,6 @@ from cordata.broker.redis.pending import move_claims
 from cordata.broker.redis.server import WRONG_TYPE, RedisServer, code_of
 from cordata.broker.redis.state import ALL, StoredState, load, make_groups
 from cordata.broker.redis.stream import Keys, id_of, position_of
-from cordata.errors import BrokerUnavailable
 from cordata.log import fields, logger
 from cordata.process import PROCESS_TOPIC
 from cordata.store import CLAIMABLE_TOPIC, Store, Tx
@@ -75,8 +73,6 @@ _DATA_LOST = fields(events.BROKER_DATA_LOST)
 
 #: Rows of `redis_sent` in one transaction, and entries in one command to Redis.
 _PAGE = 500
-#: The highest id: a read of what comes after it ends early only when the connection is lost.
-_NEVER = b"18446744073709551615-18446744073709551615"
 #: KEYS: the stream. ARGV: ids and event ids in turn. Returns the ids whose entry is not there.
 _LOST = """
 local lost = {}
@@ -157,16 +153,6 @@ class Reconciler:
         await self._trim(state, looks)
         await self._drop_groups(state, looks)
         return await self._move_entries_of_the_dead(looks) or moved
-
-    async def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when the connection is lost; until cancelled."""
-        while True:
-            try:
-                await self._server.connect()
-                await self._server.wait_for_entries(self._keys.wake, _NEVER)
-            except BrokerUnavailable:
-                wake()
-                await asyncio.sleep(max(self._server.pause_s, 0.1))
 
     async def _look(self, state: StoredState) -> dict[str, _Look]:
         """The state of all streams in Redis, by event type."""
