@@ -16,9 +16,8 @@ from cordata.store import Store
 
 log = logger("cordata.redis")
 
-#: Between passes while something moves, and at most while nothing does; and per command of an idle
-#: pass, so that many streams are not asked more often than few.
-_BUSY_S, _IDLE_S, _COMMAND_S = 1.0, 5.0, 0.5
+#: Between passes while something moves, and at most while nothing does.
+_BUSY_S, _IDLE_S = 1.0, 5.0
 #: When the store or Redis cannot be asked.
 _RETRY_S = 0.1
 
@@ -55,9 +54,8 @@ class ReconcilerService:
             if moved is None:
                 await self._wake.wait(max(self._reconciler.pause_s, _RETRY_S))
                 continue
-            idle_s = max(_IDLE_S, self._reconciler.cost * _COMMAND_S)
-            sleep_s = _BUSY_S if moved else min(sleep_s * 2, idle_s)
-            await self._wake.wait(min(sleep_s, self.heartbeat.max_age_s / 2))
+            sleep_s = _BUSY_S if moved else min(sleep_s * 2, _IDLE_S)
+            await self._wake.wait(sleep_s)
 
     async def run_once(self) -> bool | None:
         """One pass. Returns whether there was traffic; None: Redis or the store is away."""

@@ -117,14 +117,10 @@ class Reconciler:
         self._store = store
         self._server = server
         self._keys = keys
-        #: Up to where each stream was trimmed, as far as this process knows.
-        self._trimmed: dict[str, int] = {}
         #: Groups in streams (type, group) that the last pass found and the store does not have.
         self._unknown: set[tuple[str, str]] = set()
         #: Types whose key is not a stream: their events go through the store.
         self._refused: set[str] = set()
-        #: Commands of the last pass.
-        self.cost = 0
 
     @property
     def pause_s(self) -> float:
@@ -199,7 +195,6 @@ class Reconciler:
                 before = position_of(pending["min"]) - 1
                 look.acknowledged[name] = min(look.acknowledged[name], before)
             look.consumers[name] = [one["name"].decode() for one in consumers]
-        self.cost = 2 + 2 * len(types) + 2 * len(asked)
         return found
 
     async def _find_loss(self, state: StoredState, looks: Mapping[str, _Look]) -> str:
@@ -271,9 +266,7 @@ class Reconciler:
         pipe = self._server.pipeline()
         for type in looks:
             finished = _finished(state, looks, type)
-            if finished > self._trimmed.get(type, 0):
-                self._trimmed[type] = finished
-                pipe.xtrim(self._keys.of(type), minid=id_of(finished + 1), approximate=False)
+            pipe.xtrim(self._keys.of(type), minid=id_of(finished + 1), approximate=False)
         await self._server.execute(pipe)
 
     async def _drop_groups(self, state: StoredState, looks: Mapping[str, _Look]) -> None:
@@ -353,7 +346,6 @@ class Reconciler:
         progress()
         count = await self._publish_again(progress)
         await self._open_gate(run_id, epoch, state)
-        self._trimmed.clear()
         if state.is_known:
             took_s = clock.monotonic() - begun
             if count:
