@@ -253,8 +253,7 @@ async def test_relay_misses_no_primary_while_one_recovers_redis(
     async with on_redis(tmp_path) as parts:
 
         async def close_gate(tx: Tx) -> None:
-            row = {"run_id": "", "epoch": "", "recheck_to": 0}
-            await tx.write("redis.set_server", **row, now_us=tx.now_us)
+            await tx.write("redis.set_server", run_id="", epoch="", recheck_to=0)
 
         await parts.store.run(close_gate)
         relay = await relay_on(parts, Watched(parts.store))

@@ -398,8 +398,7 @@ class Reconciler:
 
     async def _set_server(self, run_id: str, epoch: str, recheck_to: int) -> None:
         async def unit(tx: Tx) -> None:
-            row = {"run_id": run_id, "epoch": epoch, "recheck_to": recheck_to}
-            await tx.write("redis.set_server", **row, now_us=tx.now_us)
+            await tx.write("redis.set_server", run_id=run_id, epoch=epoch, recheck_to=recheck_to)
             if run_id:
                 tx.notify(CLAIMABLE_TOPIC)  # relays and consumers may go on
 

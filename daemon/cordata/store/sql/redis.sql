@@ -4,11 +4,9 @@
 SELECT run_id, epoch, recheck_to FROM redis_server;
 
 -- name: redis.set_server
-INSERT INTO redis_server (id, run_id, epoch, recheck_to, recovered_at)
-VALUES (1, :run_id, :epoch, :recheck_to, :now_us)
+INSERT INTO redis_server (id, run_id, epoch, recheck_to) VALUES (1, :run_id, :epoch, :recheck_to)
 ON CONFLICT (id) DO UPDATE SET
-    run_id = excluded.run_id, epoch = excluded.epoch, recheck_to = excluded.recheck_to,
-    recovered_at = excluded.recovered_at;
+    run_id = excluded.run_id, epoch = excluded.epoch, recheck_to = excluded.recheck_to;
 
 -- name: redis.lock_server
 -- newest

@@ -265,8 +265,7 @@ CREATE TABLE redis_server (
     run_id       TEXT   NOT NULL,
     epoch        TEXT   NOT NULL,
     -- Entries up to this one were in Redis when it was recovered: they may have been handled before.
-    recheck_to   {bigint} NOT NULL,
-    recovered_at {bigint} NOT NULL
+    recheck_to   {bigint} NOT NULL
 ){strict};
 
 -- Events in streams that some group may not have handled.
