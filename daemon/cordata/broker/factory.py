@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from cordata.broker.redis.reconciler import Reconciler
     from cordata.broker.redis.server import RedisServer
 
-_STORE = "store:"
-
 
 class Passwords(NamedTuple):
     """The passwords for Redis and its Sentinels; None: none is set."""
@@ -26,14 +24,8 @@ class Passwords(NamedTuple):
 
 
 def is_store(config: BrokerConfig) -> bool:
-    """Whether the store's tables are the broker. Raises: ConfigError when the url is not valid."""
-    from cordata.broker.redis.address import HINT, is_redis
-
-    if config.url == _STORE:
-        return True
-    if not is_redis(config.url):
-        raise ConfigError("[broker] url is no broker", hint=f"{_STORE}, {HINT}")
-    return False
+    """Whether the store's tables are the broker, instead of Redis."""
+    return config.url == "store:"
 
 
 def check_url(config: BrokerConfig) -> None:

@@ -19,8 +19,9 @@ _SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
 _PORT, _SENTINEL_PORT = 6379, 26379
 #: Named as redis-py and others name them.
 _TLS_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
-HINT = (
-    "redis://host:port/db, rediss://host:port/db, or redis+sentinel://host:port,host:port/NAME/db"
+_HINT = (
+    "store:, redis://host:port/db, rediss://host:port/db, or"
+    " redis+sentinel://host:port,host:port/NAME/db"
 )
 
 _HOST = re.compile(r"[\w.:%\[\]-]+")
@@ -67,19 +68,14 @@ class RedisAddress:
             raise ConfigError(f"[broker] url: cannot use {files}: {text}") from error
 
 
-def is_redis(url: str) -> bool:
-    """Whether a `[broker] url` has a scheme of Redis."""
-    return url.partition(":")[0] in _SCHEMES
-
-
 def parse_url(url: str) -> RedisAddress:
     """The address in a `[broker] url`. Raises: ConfigError, whose text quotes no part of it."""
     try:
         parts = urlsplit(url)
     except ValueError:  # an unclosed bracket, an invalid character; its text quotes the url
-        raise ConfigError("[broker] url: cannot be read", hint=HINT) from None
+        raise ConfigError("[broker] url: cannot be read", hint=_HINT) from None
     if parts.scheme not in _SCHEMES:
-        raise ConfigError("[broker] url: not the address of a Redis", hint=HINT)
+        raise ConfigError("[broker] url is no broker", hint=_HINT)
     user, at, hosts = parts.netloc.rpartition("@")
     if ":" in user:
         raise ConfigError(
@@ -90,7 +86,7 @@ def parse_url(url: str) -> RedisAddress:
     path = [unquote(part) for part in parts.path.strip("/").split("/") if part]
     service = path.pop(0) if sentinel and path else ""
     if sentinel != bool(service):
-        raise ConfigError("[broker] url: does not name the service of the Sentinels", hint=HINT)
+        raise ConfigError("[broker] url: does not name the service of the Sentinels", hint=_HINT)
     files = _files(parts.query)
     return RedisAddress(
         hosts=_hosts(hosts, _SENTINEL_PORT if sentinel else _PORT, several=sentinel),
@@ -107,11 +103,11 @@ def parse_url(url: str) -> RedisAddress:
 def _hosts(text: str, default_port: int, *, several: bool) -> tuple[Host, ...]:
     names = text.split(",")
     if not all(names) or (len(names) > 1 and not several):
-        raise ConfigError("[broker] url: needs a host", hint=HINT)
+        raise ConfigError("[broker] url: needs a host", hint=_HINT)
     try:
         return tuple(_host(name, default_port) for name in names)
     except ValueError:
-        raise ConfigError("[broker] url: a host is not HOST or HOST:PORT", hint=HINT) from None
+        raise ConfigError("[broker] url: a host is not HOST or HOST:PORT", hint=_HINT) from None
 
 
 def _host(text: str, default_port: int) -> Host:
@@ -125,7 +121,7 @@ def _database(path: list[str]) -> int:
     if not path:
         return 0
     if len(path) > 1 or not _DATABASE.fullmatch(path[0]):
-        raise ConfigError("[broker] url: the database is a number", hint=HINT)
+        raise ConfigError("[broker] url: the database is a number", hint=_HINT)
     return int(path[0])
 
 
