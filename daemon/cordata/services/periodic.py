@@ -45,12 +45,8 @@ class PeriodicService:
             async with asyncio.TaskGroup() as group:
                 for task in self._tasks:
                     group.create_task(self._repeat(task, stop), name=task.name)
-        except* LeaseLost:
-            lost = True
-        else:
-            lost = False
-        if lost:
-            raise LeaseLost()
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
         await stop.wait()
 
     async def _repeat(self, task: PeriodicTask, stop: asyncio.Event) -> None:
