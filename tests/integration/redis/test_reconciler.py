@@ -209,37 +209,6 @@ async def test_relay_waits_until_the_primary_has_looked_through_a_new_redis(
         assert same(events(await parts.claim("a")), ids)
 
 
-async def test_event_is_added_again_when_redis_changed_between_add_and_mark(
-    state: Path, redis: RedisServer
-) -> None:
-    """A relay that was cut off enters nothing that the primary has not seen."""
-    async with on_redis(prepared(state, redis)) as parts:
-        await parts.register({"a": "thing.done"})
-        ids = await publish(parts.store, 2)
-        relay = (await parts.process()).relay
-        enter, relay._enter = relay._enter, _fail  # type: ignore[method-assign]
-        with contextlib.suppress(_CutOff):
-            await relay.run_once()
-        with contextlib.suppress(_CutOff):
-            await relay._relay()
-        relay._enter = enter  # type: ignore[method-assign]
-        assert redis.execute("XLEN", STREAM) >= 0
-        redis.empty()
-        await parts.reconciler.run_once()
-        with contextlib.suppress(BrokerUnavailable):
-            await relay.run_once()
-        assert await parts.relay_all() >= 0
-        assert same(events(await parts.claim("a")), ids)
-
-
-class _CutOff(Exception):
-    pass
-
-
-async def _fail() -> None:
-    raise _CutOff
-
-
 async def test_group_that_is_forgotten_no_longer_holds_entries_back(
     state: Path, redis: RedisServer
 ) -> None:
