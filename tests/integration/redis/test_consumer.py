@@ -16,8 +16,6 @@ from tests.servers.redis import RedisServer
 from cordata.broker import Message
 from cordata.broker.redis import server
 from cordata.core.message_state import Verdict
-from cordata.metrics.backlog import read_backlog
-from cordata.services.idle_exit import is_left
 from cordata.store import Tx
 
 STREAM, WAKE = f"{PREFIX}:stream:thing.done", f"{PREFIX}:wake"
@@ -117,43 +115,6 @@ async def test_nothing_is_lost_or_doubled_when_a_process_was_taken_for_dead_and_
         # What it handled after all has a message, too: its handler finds the mark.
         assert left == {message.event_id: "slow" for message in messages[1:]}
         assert redis.execute("XPENDING", STREAM, "a")["pending"] == 0
-
-
-async def test_what_failed_goes_on_in_the_store(state: Path, redis: RedisServer) -> None:
-    async with on_redis(state) as parts:
-        await relayed(parts, 4)
-        messages = await parts.claim("a")
-        await parts.settle(messages[:1], Verdict.RETRY)
-        await parts.settle(messages[1:2], Verdict.DEAD)
-        await parts.settle(messages[2:3], Verdict.GIVEN_BACK)
-        await parts.settle(messages[3:], Verdict.RETRY, delay_us=3_600_000_000)
-        assert redis.execute("XPENDING", STREAM, "a")["pending"] <= 1
-        attempts = {m.event_id: m.attempt for m in await parts.claim("a")}
-        assert attempts == {messages[0].event_id: 2, messages[2].event_id: 1}
-        found = {row["event_id"]: row["state"] for row in await rows(parts.store, "messages")}
-        assert found[messages[1].event_id] == "dead"
-        assert found[messages[3].event_id] == "scheduled"
-
-
-async def test_events_in_streams_are_left_until_they_are_handled(
-    state: Path, redis: RedisServer
-) -> None:
-    async with on_redis(state) as parts:
-        await parts.register({"a": "thing.done"})
-
-        async def left() -> bool:
-            return is_left(await parts.store.read(read_backlog), ["a"])
-
-        await publish(parts.store, 2)
-        assert await left()
-        await parts.relay_all()
-        assert await left()
-        messages = await parts.claim("a")
-        await parts.settle(messages[:1], Verdict.RETRY)
-        await parts.settle(messages[1:])
-        assert await left()
-        await parts.settle(await parts.claim("a"))
-        assert not await left()
 
 
 @asynccontextmanager
