@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.integration.engine.parts import opened, rows
+from tests.integration.engine.parts import opened, publish, rows
 from tests.integration.engine.stores import use
 
-from cordata.broker.group import Group, catch_up, register
-from cordata.store import Store
+from cordata.broker import group as broker_group
+from cordata.broker.group import RELAY, Group, catch_up, register
+from cordata.store import Store, Unit
 
 
 async def lacking(store: Store, group: Group) -> bool:
@@ -41,6 +43,31 @@ async def test_group_lacks_events_when_it_comes_back_to_the_store(state: Path) -
         assert not await lacking(store, group)
         for _ in range(2):
             assert await lacking(store, group._replace(broker="store"))
+
+
+async def test_group_that_comes_back_gets_its_events_in_many_small_units(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One unit for a long history would take longer than a statement may."""
+    monkeypatch.setattr(broker_group, "_PAGE", 2, raising=False)
+    group = Group("late", "thing.done", broker="redis")
+    async with opened(state) as store:
+        await catch_up(store, await register(store, [Group(RELAY, "*"), group]))
+        ids = await publish(store, 7)
+        registered = await register(store, [group._replace(keyed=True, broker="store")])
+        counts = list[int]()
+        run = store.run
+
+        async def noted(unit: Unit[Any], *, batch: bool = False) -> Any:
+            counts.append(found := await run(unit, batch=batch))
+            return found
+
+        monkeypatch.setattr(store, "run", noted)
+        assert await catch_up(store, registered) == 7
+        assert counts[1:-1] == [2, 2, 2, 1]
+        got = [row for row in await rows(store, "messages") if row["group"] == "late"]
+        assert sorted(row["event_id"] for row in got) == sorted(ids)
+        assert not (await register(store, [group._replace(keyed=True, broker="store")])).lacking
 
 
 async def test_group_still_lacks_events_when_it_was_changed_before_a_process_caught_up(

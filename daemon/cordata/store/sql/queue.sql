@@ -32,13 +32,14 @@ UPDATE consumer_group SET present_at = :now_us WHERE "group" IN :groups[text];
 
 -- name: queue.catch_up
 -- Events after its `lacks_after` that the group has neither handled nor will get: there is no message of
--- them for it, nor for the relay if it reads a stream, and they are in no stream. The position is also a
--- parameter, so that PostgreSQL plans for few events: with that of the row alone it looks through all.
+-- them for it, nor for the relay if it reads a stream, and they are in no stream. Of one page of
+-- positions, so that the statement is short however many events there are.
 INSERT INTO message (event_id, "group", position, key, priority, state, next_at)
 SELECT e.id, g."group", e.position, CASE WHEN g.keyed THEN e.key END, e.priority,
        CASE WHEN e.due_at > :now_us THEN 'scheduled' ELSE 'ready' END, e.due_at
 FROM consumer_group AS g
-JOIN event AS e ON e.position > :after AND e.position > g.lacks_after AND e.type = g.type
+JOIN event AS e ON e.position > :after AND e.position <= :until AND e.position > g.lacks_after
+    AND e.type = g.type
 WHERE g."group" = :group AND NOT EXISTS (
         SELECT 1 FROM handled AS h WHERE h.event_id = e.id AND h."group" = g."group")
     AND NOT EXISTS (
