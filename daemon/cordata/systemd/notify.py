@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Self
 
 _MAX_STATUS_CHARS = 500
+#: How a change of state begins: it waits while the manager does not read; all else is dropped.
+_STATES = ("READY=1", "RELOADING=1", "STOPPING=1")
 
 
 def is_booted() -> bool:
@@ -32,17 +34,25 @@ def watchdog_usec(environ: Mapping[str, str] = os.environ) -> int:
 class Notifier:
     """Sends state to the service manager; without one every call does nothing.
 
-    Each call is one datagram, and a status is sent only when it changed.
+    Each call is one datagram, and a status is sent only when it changed. No call waits for a
+    manager that does not read, such as a `cordata server` that was stopped: one of the next calls
+    sends the changes of state, and a status.
     """
 
     def __init__(self) -> None:
         """Connects to $NOTIFY_SOCKET."""
         self._notifier = None
         self._status = ""
+        #: Messages that the manager has not taken yet.
+        self._unsent: list[str] = []
         if os.environ.get("NOTIFY_SOCKET"):
             import sdnotify
 
-            self._notifier = sdnotify.SystemdNotifier()
+            notifier = sdnotify.SystemdNotifier()
+            if notifier.socket is not None:
+                notifier.socket.setblocking(False)
+                notifier.debug = True  # so that `notify` raises
+                self._notifier = notifier
 
     def ready(self, status: str = "") -> None:
         """READY=1: the role is up, or done reloading."""
@@ -71,7 +81,8 @@ class Notifier:
 
     def close(self) -> None:
         """Close the socket; further calls do nothing."""
-        if self._notifier is not None and self._notifier.socket is not None:
+        self._send()
+        if self._notifier is not None:
             self._notifier.socket.close()
         self._notifier = None
 
@@ -89,6 +100,18 @@ class Notifier:
         return [f"STATUS={line}"]
 
     def _send(self, *lines: str) -> None:
-        if self._notifier is not None and lines:
-            # sdnotify encodes as latin-1; this gives it the bytes of UTF-8.
-            self._notifier.notify("\n".join(lines).encode().decode("latin-1"))
+        """Send a message of these lines, if there are any, after those that wait."""
+        if self._notifier is None:
+            return
+        if lines:
+            self._unsent.append("\n".join(lines))
+        try:
+            while self._unsent:
+                # sdnotify encodes as latin-1; this gives it the bytes of UTF-8.
+                self._notifier.notify(self._unsent[0].encode().decode("latin-1"))
+                del self._unsent[0]
+        except BlockingIOError:
+            self._unsent = [message for message in self._unsent if message.startswith(_STATES)]
+            self._status = ""  # so that it is sent again
+        except OSError:
+            self._unsent.clear()  # the manager is gone

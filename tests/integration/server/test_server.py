@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.server.running import PATIENCE_S, free_address, refused, server, wait_gone
+from tests.notify import fill
 from tests.servers.process import is_alive
 
 
@@ -157,6 +158,23 @@ def test_watchdog_leaves_a_trace_when_the_loop_hangs(tmp_path: Path) -> None:
         assert "Fatal Python error: Aborted" in running.log
         assert "tiny.py" in running.log
         assert "was killed by SIGABRT (missed its watchdog)" in running.log
+
+
+def test_workers_serve_while_the_server_stands_still(tmp_path: Path) -> None:
+    """As after Ctrl-Z: it does not read what they notify."""
+    with server(tmp_path) as running:
+        address = running.get("/facts")["environment"]["NOTIFY_SOCKET"]
+        workers = [running.pid_of(name) for name in ("worker@0", "worker@1")]
+        running.signal(signal.SIGSTOP)
+        fill(address)
+        for pid in workers:
+            os.kill(pid, signal.SIGHUP)  # it notifies of each reload
+        running.until_logged("worker@0 .*reloaded")
+        running.until_logged("worker@1 .*reloaded")
+        assert running.get("/facts")["pid"] in workers
+        running.signal(signal.SIGCONT)
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
 
 
 def test_children_die_with_the_server_when_it_is_killed(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.notify import fill
 
 from cordata.systemd import Notifier, watchdog_usec
 
@@ -57,6 +58,28 @@ def test_notifier_gives_the_moment_in_the_same_datagram_when_reloading(
         first, second = sock.recv(4096).decode().split("\n")
         assert first == "RELOADING=1"
         assert before <= int(second.removeprefix("MONOTONIC_USEC=")) <= time.monotonic_ns() // 1000
+
+
+def test_change_of_state_is_sent_later_when_the_manager_does_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with manager(tmp_path / "n", monkeypatch) as sock, Notifier() as notifier:
+        fill(str(tmp_path / "n"))
+        notifier.reloading()
+        notifier.status("dropped")
+        notifier.ready("ready")
+        notifier.watchdog()
+        notifier.stopping("stopping")
+        sock.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                sock.recv(4096)
+        sock.settimeout(5)
+        notifier.status("stopping")
+        assert sock.recv(4096).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+        assert sock.recv(4096) == b"READY=1\nSTATUS=ready"
+        assert sock.recv(4096) == b"STOPPING=1\nSTATUS=stopping"
+        assert sock.recv(4096) == b"STATUS=stopping"
 
 
 def test_notifier_does_nothing_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
