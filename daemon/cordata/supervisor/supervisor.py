@@ -32,6 +32,9 @@ from cordata.systemd import Notifier
 log = logger("cordata.server")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+#: Longest pause between two passes, while a child has a deadline. A pass that comes later than
+#: _STILL_S after the one before shows that this process stood still.
+_LOOK_S, _STILL_S = 1.0, 2.0
 
 
 class Supervisor:
@@ -82,6 +85,8 @@ class Supervisor:
         self._manager = Notifier()
         self._stopping = False
         self._announced = False
+        #: When the last pass began.
+        self._passed_at = 0.0
 
     def run(self) -> int:
         """Blocks until all children are gone; from the main thread only. Returns `exit_code`.
@@ -112,8 +117,10 @@ class Supervisor:
                 for child in self._children:
                     if not self._stopping:
                         self._start(child)
+                self._passed_at = clock.monotonic()
                 while any(child.state != "gone" for child in self._children):
                     selector.select(self._timeout_s())
+                    self._note_pass()
                     self._take_signals(wakeups)
                     self._take_notifications()
                     self._reap()
@@ -195,7 +202,17 @@ class Supervisor:
 
     def _timeout_s(self) -> float | None:
         deadlines = [child.deadline for child in self._children if child.deadline is not None]
-        return max(0.0, min(deadlines) - clock.monotonic()) if deadlines else None
+        return min(_LOOK_S, max(0.0, min(deadlines) - clock.monotonic())) if deadlines else None
+
+    def _note_pass(self) -> None:
+        """Note that this process runs. The time for which it stood still (stopped, or writing to a
+        stopped terminal) is added to all deadlines: it could not read what the children sent.
+        """
+        now = clock.monotonic()
+        still_s, self._passed_at = now - self._passed_at, now
+        for child in self._children:
+            if still_s > _STILL_S and child.deadline is not None:
+                child.deadline += still_s
 
     def _take_signals(self, wakeups: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):

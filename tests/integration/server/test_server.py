@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,24 @@ def test_workers_serve_while_the_server_stands_still(tmp_path: Path) -> None:
         running.signal(signal.SIGCONT)
         running.signal(signal.SIGTERM)
         assert running.wait() == 0
+
+
+def test_watchdog_does_not_count_the_time_for_which_the_server_stood_still(tmp_path: Path) -> None:
+    with server(tmp_path, "--watchdog", "2", "--restart") as running:
+        address = running.get("/facts")["environment"]["NOTIFY_SOCKET"]
+        stays, leaves = running.pid_of("worker@0"), running.pid_of("worker@1")
+        running.signal(signal.SIGSTOP)
+        fill(address)
+        begun = time.monotonic()
+        while time.monotonic() - begun < 3.0:  # longer than the watchdog waits
+            running.get("/facts")
+        running.signal(signal.SIGCONT)
+        os.kill(leaves, signal.SIGTERM)
+        running.until_logged(r"worker@1 is ready \(pid", count=2)
+        assert running.pid_of("worker@0") == stays
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+        assert "missed its watchdog" not in running.log
 
 
 def test_children_die_with_the_server_when_it_is_killed(tmp_path: Path) -> None:
