@@ -50,7 +50,7 @@ class Child:
 
     def started(self, pid: int, now: float) -> None:
         """The process was started."""
-        self.pid, self.ready_at, self.state = pid, None, "starting"
+        self.pid, self.state = pid, "starting"
         self.deadline, self.aborted_for, self.status = now + START_TIMEOUT_S, "", ""
 
     def notified(self, message: dict[str, str], now: float, watchdog_s: float) -> bool:
@@ -93,10 +93,10 @@ class Child:
         os.kill(self.pid, number)
 
     def ended(self, now: float, *, again: bool) -> None:
-        """The process is gone; `again`: start another one, after a pause that grows."""
+        """There is no process; `again`: start another one, after a pause that grows."""
         if self.ready_at is not None and now - self.ready_at >= STEADY_S:
             self.restart_pause_s = RESTART_MIN_S
-        self.pid, self.state, self.deadline = 0, "gone", None
+        self.pid, self.ready_at, self.state, self.deadline = 0, None, "gone", None
         if again:
             self.state, self.deadline = "waiting", now + self.restart_pause_s
             self.restart_pause_s = min(self.restart_pause_s * 2, RESTART_MAX_S)

@@ -80,7 +80,11 @@ def fork(start: Start) -> int:
     parent = os.getpid()
     # A signal to the child must not run the handlers of its parent.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
     if pid == 0:
         raise Forked(start, parent)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)

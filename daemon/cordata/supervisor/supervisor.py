@@ -181,6 +181,9 @@ class Supervisor:
             self._sockets.clear()
             self._manager.close()
             raise
+        except OSError as error:  # no process or no memory is left
+            self._gone(child, f"cannot be started: {error.strerror}")
+            return
         child.started(pid, clock.monotonic())
         log.debug("%s started as %d", child.name, child.pid)
 
@@ -249,12 +252,19 @@ class Supervisor:
         clean, text = outcome(status)
         if child.aborted_for:
             text = f"{text} ({child.aborted_for})"
-        stopping = self._stopping
         unusable = os.waitstatus_to_exitcode(status) == exit_codes.CONFIG
+        self._gone(child, text, clean=clean, unusable=unusable)
+
+    def _gone(
+        self, child: Child, text: str, *, clean: bool = False, unusable: bool = False
+    ) -> None:
+        """A child has ended, or could not be started; `text` says how."""
+        stopping = self._stopping
         # In test mode a child that exited with 0 has done its work.
         wanted = self._restart and not (unusable or (clean and self._test_mode))
         again = not stopping and wanted
         pid = child.pid
+        name = f"{child.name} (pid {pid})" if pid else child.name
         child.ended(clock.monotonic(), again=again)
         if clean:
             log.info("%s %s%s", child.name, text, _next_start(child))
@@ -264,7 +274,7 @@ class Supervisor:
         following = _next_start(child)
         if stays_down and child.is_worker and not self._test_mode:
             following = "; it is not started again, see --restart"
-        log.error("%s (pid %d) %s%s", child.name, pid, text, following, extra=extra)
+        log.error("%s %s%s", name, text, following, extra=extra)
         if stays_down and not child.is_worker:
             text = "the %s stays down, and its work undone: --restart starts it again"
             log.error(text, child.name)

@@ -260,6 +260,19 @@ def test_server_works_as_pid_1_and_reaps_foreign_zombies(tmp_path: Path) -> None
         assert running.wait() == 0
 
 
+def test_server_goes_on_when_no_process_can_be_started(tmp_path: Path) -> None:
+    """In a PID namespace whose first process has ended there can be no other one."""
+    unshare = ["unshare", "--pid"]
+    if os.spawnvp(os.P_WAIT, "unshare", [*unshare, "true"]) != 0:
+        pytest.skip("may not make a PID namespace")
+    with server(tmp_path, "--restart", "--no-preload", prefix=unshare) as running:
+        told = r"worker@0 cannot be started: Cannot allocate memory; starts again in \d"
+        running.until_logged(told, count=2)
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 1
+        assert "Traceback" not in running.log
+
+
 def left_behind(directory: Path, path: str, count: int) -> Path:
     """A state directory with events that no engine has seen."""
     config = directory / "http-only.toml"
