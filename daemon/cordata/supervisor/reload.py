@@ -32,7 +32,7 @@ from cordata.errors import ConfigError, CordataError
 from cordata.log import logger
 from cordata.supervisor import listen as listening
 from cordata.supervisor.child import outcome
-from cordata.supervisor.spawn import Start, execute
+from cordata.supervisor.spawn import Start, spawn
 from cordata.terminal import report
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Reloader:
             return
         self._stop()
         sockets = [("http", sock.fileno()) for sock in self._sockets]
-        self._pid = execute(
+        self._pid = spawn(
             Start(arguments=self._arguments, environment=_NO_BYTECODE, sockets=sockets)
         )
 

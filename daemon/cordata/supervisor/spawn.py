@@ -1,8 +1,4 @@
-"""Starts child processes with systemd's contract: environment variables and descriptors.
-
-A child is executed (`execute`), or forked from this process, which has imported all that it needs
-(`fork`).
-"""
+"""Starts child processes with systemd's contract: environment variables and descriptors."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -26,6 +22,8 @@ _PR_SET_PDEATHSIG = 1
 #: max_connections and the store together take.
 _DESCRIPTORS = 8192
 _OURS = ("LISTEN_", "WATCHDOG_", "NOTIFY_SOCKET")
+#: Runs `cordata` with the given arguments in the calling process.
+Program = Callable[[Sequence[str]], NoReturn]
 # Loaded before any fork: between fork and exec nothing should have to be imported.
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -52,64 +50,57 @@ class Start:
     sockets: Sequence[tuple[str, int]] = ()
 
 
-class Forked(BaseException):
-    """Raised in a forked child, so that it unwinds the stack of its parent."""
+def spawn(start: Start, program: Program | None = None) -> int:
+    """Start a child in a new session; returns its pid. The kernel kills it when this process ends.
 
-    def __init__(self, start: Start, parent: int) -> None:
-        super().__init__()
-        self.start, self.parent = start, parent
-
-
-def execute(start: Start) -> int:
-    """Start a child with a new interpreter, in a new session; returns its pid.
-
-    The kernel kills it when this process ends.
-    """
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _execute(start, parent)
-    return pid
-
-
-def fork(start: Start) -> int:
-    """Start a child as a fork, for a process without threads; returns its pid.
-
-    Raises: Forked in the child, where every signal is blocked until `become`.
+    `program` runs it in a fork of this process, which has no threads and has imported all that it
+    needs; None: a new interpreter is executed. Raises: OSError when there can be no other process.
     """
     parent = os.getpid()
     # A signal to the child must not run the handlers of its parent.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = os.fork()
-    except OSError:
+        if pid == 0:
+            _run(start, parent, program)
+        return pid
+    finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        raise
-    if pid == 0:
-        raise Forked(start, parent)
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return pid
 
 
-def become(forked: Forked) -> None:
-    """Give this forked process the same environment and descriptors as `execute` does.
-
-    The caller has to restore the default signal handlers before, and to run the command after it.
+def _run(start: Start, parent: int, program: Program | None) -> NoReturn:
+    """In the child: run the command and exit. No clean-up of the parent runs, and its objects stay:
+    the descriptors that they name are those of other files here.
     """
-    start = forked.start
-    _detach(forked.parent)
-    _place(start.sockets)
-    environment = _environment(start.environment, start.sockets)
-    for name in os.environ.keys() - environment.keys():
-        del os.environ[name]
-    os.environ.update(environment)
-    sys.orig_argv[:] = command(*start.arguments)
-    sys.argv[:] = sys.orig_argv[2:]
-    _show_command(["cordata", *start.arguments])
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        _detach(parent)
+        _place(start.sockets)
+        environment = _environment(start.environment, start.sockets)
+        argv = command(*start.arguments)
+        if program is None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            os.execve(argv[0], argv, environment)
+        for name in os.environ.keys() - environment.keys():
+            del os.environ[name]
+        os.environ.update(environment)
+        sys.orig_argv[:] = argv
+        sys.argv[:] = argv[2:]
+        _show_command(["cordata", *start.arguments])
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        program(start.arguments)
+    except SystemExit as end:
+        _exit(end)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, this process ends here
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        os._exit(1)
 
 
-def leave(end: SystemExit) -> NoReturn:
+def _exit(end: SystemExit) -> NoReturn:
     """End a fork as `sys.exit` ends a process, but for clearing the interpreter's memory.
 
     That writes to every page that the fork shares with its parent, and each is copied for it.
@@ -125,23 +116,6 @@ def leave(end: SystemExit) -> NoReturn:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(code or 0)
-
-
-def _execute(start: Start, parent: int) -> NoReturn:
-    """In the child: execute the command. Never returns, and runs no clean-up of the parent."""
-    argv = command(*start.arguments)
-    try:
-        signal.set_wakeup_fd(-1)
-        _detach(parent)
-        _place(start.sockets)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.execve(argv[0], argv, _environment(start.environment, start.sockets))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, this process ends here
-        os.write(2, f"cannot start {argv[0]}: {error}\n".encode())
-    finally:
-        os._exit(127)
 
 
 def _detach(parent: int) -> None:

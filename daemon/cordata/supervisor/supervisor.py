@@ -15,7 +15,6 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from cordata import clock, events, exit_codes
 from cordata.config import Config, build, find_file, open_document
@@ -26,7 +25,7 @@ from cordata.supervisor import listen as listening
 from cordata.supervisor.child import START_TIMEOUT_S, Child, children, outcome
 from cordata.supervisor.notify import NotifySocket
 from cordata.supervisor.preload import Interrupted, has_threads, preload
-from cordata.supervisor.spawn import Forked, Start, become, execute, fork, leave
+from cordata.supervisor.spawn import Program, Start, spawn
 from cordata.systemd import Notifier
 
 log = logger("cordata.server")
@@ -54,7 +53,7 @@ class Supervisor:
         stop_timeout_s: float = 35.0,
         watchdog_s: float = 10.0,
         on_ready: Callable[[Sequence[str]], None] | None = None,
-        program: Callable[[Sequence[str]], NoReturn] | None = None,
+        program: Program | None = None,
     ) -> None:
         """Starts nothing before `run()`.
 
@@ -78,7 +77,6 @@ class Supervisor:
         self._on_ready = on_ready
         self._app, self._config = app, config
         self._program = program
-        self._can_fork = False
         self._children = children(workers, config=config, app=app, debug=debug, test_mode=test_mode)
         self._sockets: list[socket.socket] = []
         self._notify = NotifySocket()
@@ -94,19 +92,6 @@ class Supervisor:
         0: all ended cleanly; 1: one crashed or had to be killed; 78: one could not use its
         configuration. Raises: ConfigError, CordataError when an address cannot be bound.
         """
-        try:
-            return self._supervise()
-        except Forked as error:
-            forked = error
-        # Outside of the handler: errors of the child would else have `Forked` as their context.
-        assert self._program is not None
-        become(forked)
-        try:
-            self._program(forked.start.arguments)
-        except SystemExit as end:
-            leave(end)
-
-    def _supervise(self) -> int:
         try:
             self._open_sockets()
             with _wakeups() as wakeups, selectors.DefaultSelector() as selector:
@@ -162,8 +147,8 @@ class Supervisor:
             reason = preload(self._config, self._app, timeout_s=START_TIMEOUT_S)
         except Interrupted:
             return  # the signal waits to be taken
-        self._can_fork = not reason
         if reason:
+            self._program = None
             log.info("each process imports the application by itself: %s", reason)
 
     def _start(self, child: Child) -> None:
@@ -173,14 +158,7 @@ class Supervisor:
         sockets = [("http", sock.fileno()) for sock in self._sockets] if child.is_worker else []
         start = Start(arguments=child.arguments, environment=environment, sockets=sockets)
         try:
-            pid = fork(start) if self._can_fork and not has_threads() else execute(start)
-        except Forked:
-            # `become` moves or closes the descriptors, so the objects must not close them.
-            for sock in self._sockets:
-                sock.detach()
-            self._sockets.clear()
-            self._manager.close()
-            raise
+            pid = spawn(start, None if has_threads() else self._program)
         except OSError as error:  # no process or no memory is left
             self._gone(child, f"cannot be started: {error.strerror}")
             return
