@@ -294,6 +294,27 @@ def test_leaving_child_takes_no_connection_when_a_client_reads_slowly(tmp_path: 
                 another.connect(str(pool.directory / first.socket))
 
 
+def test_child_with_many_clients_leaves_in_order(tmp_path: Path) -> None:
+    """It has descriptors above 1023, which select(2) does not take."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
+    try:
+        with children(tmp_path) as pool:
+            first, idle = pool.name(), [pool.connect() for _ in range(600)]
+            slow = pool.connect()
+            for _ in range(20):
+                slow.order("echo", "x" * 30_000)
+            idle[0].call("echo", 1)  # the answers before it wait for their reader
+            pool.ask(WorkerOrder(1, "recycle"))
+            assert idle[0].closed()
+            while isinstance(slow.receive(), Result):
+                pass
+            death = pool.ask(DeathRequest(2, first.generation))
+            assert (death.code, death.reason) == (0, "stop")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_reload_changes_the_limits(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
         first = pool.name()

@@ -148,7 +148,7 @@ class Connection:
                 self.credits -= 1
                 return True
             left_s = min(unread_at, self._running.deadline) - monotonic()
-            if left_s <= 0 or not self._wait(select.POLLIN, left_s):
+            if left_s <= 0 or not self.wait(select.POLLIN, left_s):
                 return False
         return False
 
@@ -158,7 +158,7 @@ class Connection:
         until = min(monotonic() + self._loop.spec.unread_timeout_s, self._running.deadline)
         self.send(data)
         while self.unread and not self.closed:
-            if monotonic() >= until or not self._wait(select.POLLOUT, until - monotonic()):
+            if monotonic() >= until or not self.wait(select.POLLOUT, until - monotonic()):
                 raise CallCancelled
             self.flush()
         if self.closed:
@@ -223,6 +223,16 @@ class Connection:
                 self.page.close()
             self.unread.clear()
 
+    def wait(self, event: int, timeout_s: float) -> bool:
+        """Wait until the client reads or sends; False: neither within the timeout."""
+        poll = select.poll()
+        poll.register(self.socket, event)
+        poll.register(CHANNEL_FD, 0)  # only to see the end of the worker
+        found = poll.poll(max(0.0, timeout_s) * 1000.0)
+        if any(fd == CHANNEL_FD for fd, _ in found):
+            os._exit(1)
+        return bool(found)
+
     def _take(self, data: bytes, files: Sequence[int]) -> None:
         if not data:
             self.close()
@@ -272,16 +282,6 @@ class Connection:
             self.close()
         else:
             self._loop.watch(self, select.POLLIN | select.POLLOUT)
-
-    def _wait(self, event: int, timeout_s: float) -> bool:
-        """Wait until the client reads or sends; False: neither within the timeout."""
-        poll = select.poll()
-        poll.register(self.socket, event)
-        poll.register(CHANNEL_FD, 0)  # only to see the end of the worker
-        found = poll.poll(timeout_s * 1000.0)
-        if any(fd == CHANNEL_FD for fd, _ in found):
-            os._exit(1)
-        return bool(found)
 
 
 class Loop:
@@ -423,7 +423,7 @@ class Loop:
         until = monotonic() + 1.0
         for connection in sorted(self._connections.values(), key=lambda one: len(one.unread)):
             while connection.unread and not connection.closed and monotonic() < until:
-                select.select([], [connection.socket], [], until - monotonic())
+                connection.wait(select.POLLOUT, until - monotonic())
                 connection.flush()
             connection.close()
 
