@@ -157,14 +157,13 @@ class Connection:
             return
         if not forked:
             self._page.revoke(self._number)  # a child that is alive must not begin them any more
-        self._last_begun = self._page.begun
-        self.closed = True
-        self._page.close()  # it holds a descriptor
-        if not forked:
             self._loop.remove_reader(self._socket)
             if self._outbox:
                 self._loop.remove_writer(self._socket)
         self._socket.close()
+        self._last_begun = self._page.begun
+        self.closed = True
+        self._page.close()  # it holds a descriptor
         self.child.load.close()
 
     def _post(self, message: bytes) -> None:

@@ -468,8 +468,8 @@ class Dispatcher:
         """A connection ended. A call that its child had begun is settled when the worker has said
         how the child died; the others go to another child.
         """
-        last_begun = connection.last_begun
         connection.close()
+        last_begun = connection.last_begun  # now it is final
         self._connections.pop(connection.child, None)
         self._connect_later()  # the child may be alive and have ended only this connection
         pool = self._pools[connection.address.pool]
