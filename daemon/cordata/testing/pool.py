@@ -29,7 +29,7 @@ from cordata.errors import (
     PoolClosed,
     PoolError,
 )
-from cordata.pool.child.command_runner import NO_SESSION, Command, CommandRunner, find
+from cordata.pool.child.command_runner import Command, CommandRunner, find
 from cordata.pool.client.call import Call, CallRunner
 from cordata.pool.client.client import Client
 from cordata.pool.client.deadlines import Deadlines
@@ -185,12 +185,9 @@ class InlineEngine:
             credits=0 if call.stream is None else call.stream.credits,
             traceparent=call.traceparent,
         )
-        session = NO_SESSION
-        if packet.session:
-            opened = runner.open_session(packet)
-            if isinstance(opened, protocol.Packet):
-                return protocol.encode(opened)
-            session = opened
+        session = runner.prepare(packet, monotonic())
+        if isinstance(session, protocol.Packet):
+            return protocol.encode(session)
         return runner.run(packet, session, caller)[0]
 
     def _warm(self) -> CommandRunner:

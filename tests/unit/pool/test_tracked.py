@@ -12,7 +12,7 @@ from cordata.pool.child.tracked import Session
 
 def session(counters: dict[str, int] | None = None, **data: Any) -> Session:
     raw = {key: Raw(msgpack.encode(value)) for key, value in data.items()}
-    return Session("s", "1", raw, counters or {})
+    return Session("s", "1", "hint", raw, counters or {})
 
 
 def test_session_is_a_mapping() -> None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, msgpack
 
@@ -70,16 +70,6 @@ def find(target: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-class OpenedSession(NamedTuple):
-    """The session of a call, and its affinity ("" if its preferred worker is of another pool)."""
-
-    session: Session | None
-    affinity: str
-
-
-NO_SESSION = OpenedSession(None, "")
-
-
 class CommandRunner:
     """Runs calls, one after the other."""
 
@@ -120,42 +110,41 @@ class CommandRunner:
         if self._loop is not None:
             self._loop.close()
 
-    def refuse(self, call: Call, now: float) -> Packet | None:
-        """The answer to a call that must not begin here; None: it may begin."""
+    def prepare(self, call: Call, now: float) -> Session | Packet | None:
+        """The session of the call (None: it has none), or the answer to one that must not begin
+        here.
+        """
         if call.command not in self._commands:
             return NotRun(call.number, "unknown_command")
         if call.deadline <= now:
             return NotRun(call.number, "deadline")
-        return None
-
-    def open_session(self, call: Call) -> OpenedSession | Packet:
-        """The session of the call, or the answer that says why the call cannot run here."""
+        if not call.session:
+            return None
         own = self._spec.place.worker
         try:
             found = self.store.use(call.session, own)
         except PoolError as error:
             return Failure(call.number, error.code, str(error))
-        session = Session(found.id, found.worker, found.data, found.counters)
-        if not self._spec.is_of_pool(found.worker):
-            return OpenedSession(session, "")  # its preferred worker does not run this command
-        if found.affinity != "hint" and found.worker != own:
-            return NotRun(call.number, "moved", found.worker, found.affinity)
-        return OpenedSession(session, found.affinity)
+        affinity = found.affinity if self._spec.is_of_pool(found.worker) else ""
+        if affinity not in ("", "hint") and found.worker != own:
+            return NotRun(call.number, "moved", found.worker, affinity)
+        return Session(found.id, found.worker, affinity, found.data, found.counters)
 
-    def run(self, call: Call, opened: OpenedSession, caller: Caller) -> tuple[bytes, bool]:
+    def run(self, call: Call, session: Session | None, caller: Caller) -> tuple[bytes, bool]:
         """Run the call; sends the chunks of a stream. Returns the encoded answer, and whether the
         call failed.
 
         Raises: only what ends the process, such as SystemExit.
         """
         began = monotonic()
-        session, affinity = opened
         seen = CurrentCall(call, caller, session, self._globals)
         try:
             value = copy_context().run(self._call, self._commands[call.command], call, seen, caller)
             if session is not None or seen.used_globals is not None:
                 self._save(session, seen.used_globals, caller)
-            worker = session.worker if session is not None and affinity else ""
+            worker = affinity = ""
+            if session is not None and session.affinity:
+                worker, affinity = session.worker, session.affinity
             run_us = _microseconds(began)
             if call.credits:
                 return encode(End(call.number, run_us, worker, affinity)), False

@@ -40,7 +40,7 @@ from msgspec import json
 
 from cordata.errors import CallCancelled, FrameTooLarge, ProtocolError, is_transient
 from cordata.log import frames, logger, shows_messages, trail
-from cordata.pool.child.command_runner import NO_SESSION, Command, CommandRunner, find
+from cordata.pool.child.command_runner import Command, CommandRunner, find
 from cordata.pool.child.output import ChildOutput
 from cordata.pool.shared import page, protocol
 from cordata.pool.shared.page import ConnectionPage, StatusWriter
@@ -390,16 +390,9 @@ class Loop:
         while status.paused:
             time.sleep(page.SETTLE_S)
         began = monotonic()
-        refused = runner.refuse(call, began)
-        session = NO_SESSION
-        if call.session and refused is None:
-            opened = runner.open_session(call)
-            if isinstance(opened, Packet):
-                refused = opened
-            else:
-                session = opened
-        if refused is not None:
-            connection.send(encode(refused))
+        session = runner.prepare(call, began)
+        if isinstance(session, Packet):
+            connection.send(encode(session))
             return
         assert connection.page is not None  # it said hello
         if not connection.page.may_begin(call.number):

@@ -69,15 +69,22 @@ class Session(TrackedMapping):
     of two calls that change one key at the same time, the later one wins.
     """
 
-    __slots__ = ("_counters", "counted", "id", "worker")
+    __slots__ = ("_counters", "affinity", "counted", "id", "worker")
 
     def __init__(
-        self, id: str, worker: str, data: Mapping[str, Raw], counters: Mapping[str, int]
+        self,
+        id: str,
+        worker: str,
+        affinity: str,
+        data: Mapping[str, Raw],
+        counters: Mapping[str, int],
     ) -> None:
         super().__init__(data)
         self.id = id
         #: Its preferred worker; "": any.
         self.worker = worker
+        #: What its calls do when that worker is not free; "": it does not run this command.
+        self.affinity = affinity
         self._counters = counters
         #: What this call counted.
         self.counted: dict[str, int] = {}
