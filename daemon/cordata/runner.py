@@ -5,7 +5,7 @@
                  +--------------------- the same ----------------------+
 
 Layers are listed in the order in which they stop: intake first, stores last. They start in the
-opposite order, each when the layer below it is ready.
+opposite order, each when the layer below it is ready, or at once (`Layer.is_awaited`).
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class Layer:
 
     name: str
     services: Sequence[Service]
+    #: Whether the layer above starts when this one is ready, not at once. READY waits for both.
+    is_awaited: bool = True
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     #: Names of services that still run.
@@ -128,6 +130,9 @@ class Runner:
                 continue
             layer.running.update(service.name for service in layer.services)
             tasks.add(group.create_task(self._run_layer(layer)))
+            if layer.is_awaited:
+                await self._wait_ready(layer)
+        for layer in self.layers:
             await self._wait_ready(layer)
         if not self._stopping.is_set():
             self._ready = True

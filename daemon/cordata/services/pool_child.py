@@ -28,19 +28,6 @@ log = logger("cordata.pool")
 _LISTEN_AGAIN_S = 1.0
 
 
-class PoolChildGate:
-    """Delays READY, and no other service: the services of its layer, the intake, start together."""
-
-    name = "pool_children_start"
-
-    def __init__(self, ready: asyncio.Event) -> None:
-        self.ready = ready
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Wait for the stop."""
-        await stop.wait()
-
-
 class PoolChildService:
     """Keeps the children. The role is ready without them: calls wait in the clients meanwhile."""
 
@@ -54,9 +41,7 @@ class PoolChildService:
         places = [Place(spec.place.worker, number) for number in range(config.children)]
         self._keepers = [Keeper(replace(spec, place=place), config) for place in places]
         #: Set when the first children are warm, or after `child_start_timeout_s`.
-        self._settled = asyncio.Event()
-        #: To be run in the intake layer.
-        self.gate = PoolChildGate(self._settled)
+        self.ready = asyncio.Event()
 
     @property
     def up(self) -> int:
@@ -113,7 +98,7 @@ class PoolChildService:
                     if throttle.is_due(str(error)):
                         text = "this worker has no pool child: its sockets cannot be created: %s"
                         log.warning(text, error)
-                self._settled.set()
+                self.ready.set()
                 await pause(stop, _LISTEN_AGAIN_S)
             else:
                 return
@@ -129,7 +114,7 @@ class PoolChildService:
                     await keeper.warmed.wait()
         if not all(keeper.up for keeper in self._keepers):
             log.info("ready without a pool child, which is starting; calls wait in the pool")
-        self._settled.set()
+        self.ready.set()
 
 
 def limits_of(config: PoolConfig) -> SessionLimits:

@@ -80,14 +80,13 @@ async def run_worker(role: Role) -> int:
                     problems.append(lambda: process_lease.error)
                 child = _pool_child(role) if "pool" in settings.services else None
                 if child is not None:
-                    intake.append(child.gate)
                     if metrics is not None:
                         metrics.watch(POOL_CHILDREN.series(), lambda: child.count)
                         metrics.watch(POOL_CHILDREN_READY.series(), lambda: child.up)
                 runner = Runner(
                     [
                         Layer("intake", intake),
-                        Layer("children", [child] if child is not None else []),
+                        Layer("children", [child] if child is not None else [], is_awaited=False),
                         Layer("delivery", delivery),
                         Layer("membership", membership),
                         Layer(
