@@ -14,5 +14,4 @@
 - breaker: refuses commands that kill children
 - deadlines: all deadlines behind one timer
 - values: encoding of arguments, results and errors
-- suggestion: the known command that is most like an unknown one
 """
