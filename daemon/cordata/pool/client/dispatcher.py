@@ -371,7 +371,7 @@ class Dispatcher:
         pool = self._get_or_create_pool(call.pool)
         try:
             if now >= call.deadline:
-                text = "the deadline passed as its child went away"
+                text = "the deadline passed at a child"
                 raise DeadlineExceeded(text, ran=call.attempts > 0)
             self._breaker.check(call.command, now)
             self._check_known(pool, call)
@@ -538,9 +538,6 @@ class Dispatcher:
             return
         if call.late_error is not None:
             self._fail(call, call.late_error)
-        elif packet.reason == "deadline":
-            text = "the deadline passed at a child, before it began"
-            self._fail(call, DeadlineExceeded(text, ran=call.attempts > 0))
         else:
             if packet.reason == "unknown_command":
                 connection.child.commands.pop(call.command, None)
