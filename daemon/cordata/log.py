@@ -51,6 +51,17 @@ def fields(message_id: str = "", /, **values: object) -> dict[str, object]:
     return extra
 
 
+def syslog_priority(level: int) -> int:
+    """The priority of a logging level in the journal (syslog(3))."""
+    if level >= logging.CRITICAL:
+        return 2
+    if level >= logging.ERROR:
+        return 3
+    if level >= logging.WARNING:
+        return 4
+    return 6 if level >= logging.INFO else 7
+
+
 @contextlib.contextmanager
 def in_request(id_: str) -> Iterator[None]:
     """Within the block, log lines and stored rows have this request id."""

@@ -20,6 +20,7 @@ from cordata.log import (
     log_unformattable,
     message_of,
     request_id,
+    syslog_priority,
 )
 from cordata.trace import current_trace
 
@@ -99,7 +100,7 @@ def journal_handler() -> logging.Handler:
 def _journal_fields(record: logging.LogRecord, message: str) -> list[bytes]:
     values: dict[str, object] = {
         "MESSAGE": message,
-        "PRIORITY": _priority(record.levelno),
+        "PRIORITY": syslog_priority(record.levelno),
         "SYSLOG_IDENTIFIER": "cordata",
         "LOGGER": record.name,
         "CODE_FILE": record.pathname,
@@ -115,17 +116,6 @@ def _journal_fields(record: logging.LogRecord, message: str) -> list[bytes]:
         values["EXCEPTION"] = record.exc_info[0].__name__
     values.update((key, value) for key, value in record.__dict__.items() if key.isupper())
     return [f"{key}={value}".encode(errors="backslashreplace") for key, value in values.items()]
-
-
-def _priority(level: int) -> int:
-    """The syslog priority of a logging level (syslog(3))."""
-    if level >= logging.CRITICAL:
-        return 2
-    if level >= logging.ERROR:
-        return 3
-    if level >= logging.WARNING:
-        return 4
-    return 6 if level >= logging.INFO else 7
 
 
 class LineFormatter(TrailFormatter):

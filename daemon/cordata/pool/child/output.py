@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from cordata.log import LineHandler, TrailFormatter
+from cordata.log import LineHandler, TrailFormatter, syslog_priority
 from cordata.pool.shared.protocol import OUTPUT_MARK, call_id
 from cordata.trace import parse
 
@@ -112,12 +112,5 @@ class _Lines(TrailFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = f"{record.name}: {super().format(record)}"
-        return "\n".join(f"<{_priority(record.levelno)}>{line}" for line in text.splitlines())
-
-
-def _priority(level: int) -> int:
-    if level >= logging.ERROR:
-        return 3
-    if level >= logging.WARNING:
-        return 4
-    return 6 if level >= logging.INFO else 7
+        priority = syslog_priority(record.levelno)
+        return "\n".join(f"<{priority}>{line}" for line in text.splitlines())
