@@ -33,7 +33,7 @@ from cordata.pool.child.command_runner import Command, CommandRunner, find
 from cordata.pool.client.call import Call, CallRunner
 from cordata.pool.client.client import Client
 from cordata.pool.client.deadlines import Deadlines
-from cordata.pool.client.values import error_of, unpack
+from cordata.pool.client.values import unpack
 from cordata.pool.shared import protocol
 from cordata.pool.shared.paths import Place
 from cordata.pool.shared.sessions import SessionStore, answer
@@ -217,12 +217,8 @@ class InlineEngine:
 
 
 def _answer(call: Call, packet: protocol.FromChild) -> None:
-    if isinstance(packet, protocol.Failure):
-        call.fail(error_of(packet))
-    elif isinstance(packet, protocol.Result):
-        call.succeed(packet.value)
-    elif isinstance(packet, protocol.End):
-        call.end()
+    if isinstance(packet, protocol.Result | protocol.End | protocol.Failure):
+        call.answer(packet)
     elif isinstance(packet, protocol.NotRun) and packet.reason == "deadline":
         call.fail(DeadlineExceeded("the call's deadline passed", ran=False))
     else:

@@ -19,7 +19,8 @@ from typing import Any, Protocol, TypedDict
 from msgspec import Raw, Struct
 
 from cordata.errors import CallCancelled, PoolClosed
-from cordata.pool.shared.protocol import CommandOptions
+from cordata.pool.client.values import error_of
+from cordata.pool.shared.protocol import CommandOptions, End, Failure, Result
 
 #: A slow reader of a stream sends credit at least this often, also before half of its window is
 #: used: the child ends streams that are not read.
@@ -169,23 +170,22 @@ class Call(Struct, eq=False):
         touched = self.stream is not None and self.stream.touched
         return idempotent and self.attempts < retries and not touched
 
-    def succeed(self, value: Raw) -> None:
-        """Set the command's result."""
+    def answer(self, packet: Result | End | Failure) -> None:
+        """Set what its child answered."""
         if self.future.done():
             return
-        if self.stream is not None:
-            self.stream.add(value)
+        if isinstance(packet, Failure):
+            self.fail(error_of(packet))
+        elif isinstance(packet, End):
             self.future.set_result(None)
-            return
-        try:
-            self.future.set_result(self.decode(value))
-        except Exception as error:  # noqa: BLE001 - the caller asked for another `type`
-            self.future.set_exception(error)
-
-    def end(self) -> None:
-        """A stream is complete."""
-        if not self.future.done():
+        elif self.stream is not None:
+            self.stream.add(packet.value)
             self.future.set_result(None)
+        else:
+            try:
+                self.future.set_result(self.decode(packet.value))
+            except Exception as error:  # noqa: BLE001 - the caller asked for another `type`
+                self.future.set_exception(error)
 
     def fail(self, error: Exception) -> None:
         """Set the error as the answer."""

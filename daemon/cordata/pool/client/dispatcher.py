@@ -447,12 +447,7 @@ class Dispatcher:
                 outcome = "failed" if isinstance(message, protocol.Failure) else "done"
                 wait_s = max(0.0, monotonic() - call.enqueued - run_s)
                 metrics.count(outcome, wait_s, run_s)
-            if isinstance(message, protocol.Result):
-                call.succeed(message.value)
-            elif isinstance(message, protocol.End):
-                call.end()
-            else:
-                call.fail(error_of(message))
+            call.answer(message)
             if call.session and not isinstance(message, protocol.Failure):
                 self.remember(call.session, message.session_worker, message.affinity)
         if pool.queue.count:
