@@ -45,8 +45,8 @@ _SUFFIXES = (".py", ".sql", ".toml", ".html", ".j2", ".jinja")
 #: Python takes bytecode for that of any text of the same size and second: of two that are saved
 #: within a second it would serve the first. So none is written.
 _NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
-#: How often the end of the server is looked for.
-_POLL_MS = 200
+#: How often the end of the server is looked for, and that of a check.
+_POLL_MS, _CHECK_POLL_S = 200, 0.02
 _PACKAGES = Path(__file__).parents[2]
 _MACHINERY = ("<frozen ", os.path.dirname(importlib.__file__), os.fspath(_PACKAGES / "cordata"))
 _CHECK = f"""
@@ -82,18 +82,19 @@ class Reloader:
         self._listen = listen
         self._to_check = (config or "", app or "")
         self._directories = directories
+        #: A signal has come.
+        self._stopping = threading.Event()
         self._pid = 0
 
     def run(self) -> int:
         """Blocks until SIGINT, SIGTERM or SIGHUP; from the main thread only. Returns 0."""
-        stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: stop.set())
+            signal.signal(number, lambda *_: self._stopping.set())
         self._sockets = listening.open_all(self._listen)
         try:
             log.info("watching %s", ", ".join(map(str, self._directories)))
             begun = False  # the first time when changes are seen, so that none is missed
-            for changed in self._watch(self._directories, stop):
+            for changed in self._watch(self._directories, self._stopping):
                 self._look_after()
                 if changed:
                     log.info("changed: %s", ", ".join(changed))
@@ -109,8 +110,13 @@ class Reloader:
     def _restart(self) -> None:
         argv = [sys.executable, "-P", "-B", "-c", _CHECK, *self._to_check]
         # Ctrl-C reaches only this process.
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, start_new_session=True, check=False)
-        if done.returncode:
+        null = subprocess.DEVNULL
+        with subprocess.Popen(argv, stdin=null, start_new_session=True) as checking:
+            while checking.poll() is None:
+                if self._stopping.wait(_CHECK_POLL_S):  # an import may hang
+                    checking.kill()
+                    return
+        if checking.returncode:
             state = "the server goes on with the former code" if self._pid else "nothing is served"
             log.error("the application cannot be used; %s until a file changes", state)
             return

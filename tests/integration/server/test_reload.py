@@ -60,6 +60,16 @@ def write_application(directory: Path) -> tuple[Path, str]:
     return word, str(config)
 
 
+def test_signal_ends_a_server_whose_application_hangs_at_its_import(tmp_path: Path) -> None:
+    flag = tmp_path / "importing"
+    environment = {"AT_IMPORT": f"sleep:{flag}"}
+    app = "tests.integration.server.unshareable:app"
+    with server(tmp_path, "--reload", app=app, environment=environment) as running:
+        until(flag.exists)
+        running.signal(signal.SIGINT)
+        assert running.wait() == 0
+
+
 def test_changed_code_serves_and_no_request_is_refused(tmp_path: Path) -> None:
     word, config = write_application(tmp_path)
     failures: list[Exception] = []
