@@ -21,7 +21,8 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
+from functools import partial
 from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
@@ -69,12 +70,9 @@ class Sent(Struct, frozen=True, kw_only=True):
     reservation_id: str
     version: int
     unique_id_type: int
-    #: Validated in this protocol version for the first time.
-    newly_validated: bool
-    #: Recorded as sent since it was made or resent.
-    is_recorded: bool
-    #: Sent before, perhaps before an operator resent it.
-    ever_sent: bool
+    #: To be recorded: it is sent for the first time since it was made or resent, or was never
+    #: validated in this protocol version.
+    is_new: bool
 
 
 class UndeliverableVersion(Struct, frozen=True, kw_only=True):
@@ -88,7 +86,7 @@ class UndeliverableVersion(Struct, frozen=True, kw_only=True):
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """A page of HotelReservations, recorded as sent. Both lists are in the same order."""
+    """A page of HotelReservations. Both lists are in the same order."""
 
     xml: list[bytes]
     sent: list[Sent]
@@ -99,7 +97,7 @@ def render_page(
 ) -> tuple[Page, list[UndeliverableVersion]]:
     """Render and validate rows; an undeliverable one does not stop the others.
 
-    Returns the page, not yet recorded, and the undeliverable versions whose reason is new.
+    Returns the page, and the undeliverable versions whose reason is new.
     """
     xml: dict[str, bytes] = {}
     reasons: dict[str, tuple[UndeliverableCode, str]] = {}
@@ -125,9 +123,7 @@ def render_page(
             reservation_id=row["reservation_id"],
             version=row["version"],
             unique_id_type=15 if row["res_status"] == "Cancelled" else 14,
-            newly_validated=row["reservation_id"] not in validated_before,
-            is_recorded=row["sent_at"] is not None and row["ever_sent"] == 1,
-            ever_sent=row["ever_sent"] == 1,
+            is_new=row["sent_at"] is None or row["reservation_id"] not in validated_before,
         )
         for row in rows
         if row["reservation_id"] not in reasons
@@ -179,15 +175,30 @@ async def send_pages(
     *,
     since_us: int | None = None,
     size: int = PAGE,
+) -> AsyncGenerator[Page, None]:
+    """As `list_pages`, each page recorded as sent before it is yielded. If a page is lost on its
+    way, it is sent again, as it is not acknowledged.
+    """
+    async with aclosing(list_pages(ctx, recipient, hotel, since_us=since_us, size=size)) as pages:
+        async for page in pages:
+            await record_sent(ctx, recipient, page.sent)
+            yield page
+
+
+async def list_pages(
+    ctx: Context,
+    recipient: Recipient,
+    hotel: Hotel,
+    *,
+    since_us: int | None = None,
+    size: int = PAGE,
     after_id: str = "",
 ) -> AsyncGenerator[Page, None]:
-    """Record each page as sent, with its history and alerts, and then yield it. What is recorded
-    already is not written again, so that a poll which repeats another one only reads.
+    """Render what is to be sent, a page at a time; record what is undeliverable, with an alert.
 
     `since_us`: all created since then; None: all that wait, with ids after `after_id`. A page is
-    empty if all of it is undeliverable. Raises: StoreUnavailable; then nothing of the page is
-    recorded. If a page is lost on its way, it is sent again, as it is not acknowledged. A version
-    that is made meanwhile is in a later page, or in the next list.
+    empty if all of it is undeliverable. Raises: StoreUnavailable. A version that is made meanwhile
+    is in a later page, or in the next list.
     """
     after_at = since_us or 0  # every id is greater than "", so that this moment is included
 
@@ -203,34 +214,27 @@ async def send_pages(
     while True:
         rows = await ctx.store.read(look)
         page, undeliverable = render_page(rows, hotel, recipient.protocol)
-        await _record_page(ctx, recipient, hotel, page.sent, undeliverable)
+        if undeliverable:
+            mark = partial(_mark_undeliverable, recipient=recipient, versions=undeliverable)
+            alert_undeliverable(ctx, hotel, recipient.protocol, await ctx.store.run(mark))
         yield page
         if len(rows) < size:
             return
         after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
 
 
-async def _record_page(
-    ctx: Context,
-    recipient: Recipient,
-    hotel: Hotel,
-    sent: Sequence[Sent],
-    undeliverable: Sequence[UndeliverableVersion],
-) -> None:
-    new = [one for one in sent if one.newly_validated or not one.is_recorded]
+async def record_sent(ctx: Context, recipient: Recipient, sent: Sequence[Sent]) -> None:
+    """Record versions as sent, right before they are. What is recorded already is not written
+    again, so that a poll which repeats another one only reads.
 
-    async def unit(tx: Tx) -> list[UndeliverableVersion]:
-        await _mark_sent(tx, recipient, new)
-        return await _mark_undeliverable(tx, recipient, undeliverable)
-
-    if new or undeliverable:
-        alert_undeliverable(ctx, hotel, recipient.protocol, await ctx.store.run(unit))
+    Raises: StoreUnavailable; then none of them is recorded.
+    """
+    if new := [one for one in sent if one.is_new]:
+        await ctx.store.run(partial(_mark_sent, recipient=recipient, sent=new))
 
 
 async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None:
     """Mark versions as sent; each that is sent for the first time gets a history entry."""
-    if not sent:
-        return
 
     async def mark(some: Sequence[Sent]) -> list[Row]:
         return await tx.fetch_all(
@@ -257,17 +261,6 @@ async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None
 
 def _encode_sent(sent: Sequence[Sent]) -> str:
     return encode_list((one.reservation_id, one.version, one.unique_id_type) for one in sent)
-
-
-async def mark_unsent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None:
-    """Undo the mark of versions that never left this machine, in the caller's unit of work."""
-    account_id = recipient.account_id
-    unsent = [
-        {"account_id": account_id, "reservation_id": one.reservation_id, "version": one.version}
-        for one in sent
-        if not one.ever_sent
-    ]
-    await tx.execute_many("delivery_mark_unsent", unsent)
 
 
 async def _mark_undeliverable(

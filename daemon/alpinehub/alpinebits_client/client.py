@@ -53,10 +53,13 @@ class AlpineBitsClient(Struct, kw_only=True):
     async def call(
         self, action: str, document: bytes | None = None, *, gzip: bool = False
     ) -> HttpResponse:
-        """One request. `gzip`: only to a server that has said so (`accepts_gzip`).
+        """One request on a connection of its own. `gzip`: see `request`. Raises: RequestFailed."""
+        return await self.http.call(self.login.url, *self.request(action, document, gzip=gzip))
 
-        Raises: RequestFailed.
-        """
+    def request(
+        self, action: str, document: bytes | None = None, *, gzip: bool = False
+    ) -> tuple[dict[str, str], bytes]:
+        """Headers and body. `gzip`: only to a server that has said so (`accepts_gzip`)."""
         content_type, body = encode_multipart(action, document)
         headers = {**self.login.headers, "Content-Type": content_type}
         if (trace := current_trace()) is not None:
@@ -64,7 +67,7 @@ class AlpineBitsClient(Struct, kw_only=True):
         if gzip:
             headers["Content-Encoding"] = "gzip"
             body = compress(body, mtime=0)
-        return await self.http.call(self.login.url, headers, body)
+        return headers, body
 
 
 def accepts_gzip(answer: HttpResponse) -> bool:

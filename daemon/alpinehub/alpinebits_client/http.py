@@ -11,7 +11,8 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Literal
 
@@ -67,33 +68,22 @@ class HttpClient(Struct, frozen=True, kw_only=True):
     async def call(
         self, url: Url, headers: Mapping[str, str], body: bytes, *, method: str = "POST"
     ) -> HttpResponse:
-        """Send a request and read the response. Raises: RequestFailed."""
+        """Connect, send a request and read the response. Raises: RequestFailed."""
+        async with self.connect(url) as connection:
+            return await connection.call(headers, body, method=method)
+
+    @asynccontextmanager
+    async def connect(self, url: Url) -> AsyncIterator[HttpConnection]:
+        """A connection for one request; `timeout_s` begins now. Raises: RequestFailed."""
         began = monotonic()
-        phase = _Phase()
         try:
             async with asyncio.timeout(self.timeout_s):
-                response = await self._exchange(url, _head(url, method, headers, body), phase)
+                reader, writer = await self._connect(url)
         except TimeoutError:
-            text = f"{url.host} {phase.timeout_text} within {self.timeout_s:g} s"
+            text = f"{url.host} cannot be reached within {self.timeout_s:g} s"
             raise RequestFailed("timeout", text) from None
-        return replace(response, took_ms=round((monotonic() - began) * 1000))
-
-    async def _exchange(self, url: Url, request: bytes, phase: _Phase) -> HttpResponse:
-        reader, writer = await self._connect(url)
-        phase.timeout_text = "does not answer"
         try:
-            await _write(writer, request)
-            return await read_response(reader, self.max_bytes, phase)
-        except asyncio.IncompleteReadError:
-            text = f"{url.host} closed the connection before its answer was whole"
-            raise RequestFailed("cut", text) from None
-        except ConnectionError:
-            raise RequestFailed("cut", f"{url.host} broke off the connection") from None
-        except ssl.SSLError as error:
-            raise RequestFailed("tls", f"TLS with {url.host} failed: {error.reason}") from None
-        except OSError as error:
-            text = f"the connection with {url.host} broke: {_why(error)}"
-            raise RequestFailed("cut", text) from None
+            yield HttpConnection(client=self, url=url, began=began, reader=reader, writer=writer)
         finally:
             writer.transport.abort()  # an orderly close would wait for a dead peer
 
@@ -135,10 +125,45 @@ class HttpClient(Struct, frozen=True, kw_only=True):
         return allowed
 
 
-class _Phase(Struct):
-    """How far the request has come, for the text of a timeout."""
+class HttpConnection(Struct, kw_only=True):
+    """A connection to a server, for one request."""
 
-    timeout_text: str = "cannot be reached"
+    client: HttpClient
+    url: Url
+    #: The monotonic time at which the look-up of the name began.
+    began: float
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def call(
+        self, headers: Mapping[str, str], body: bytes, *, method: str = "POST"
+    ) -> HttpResponse:
+        """Send the request and read the response. Raises: RequestFailed."""
+        host, timeout_s, phase = self.url.host, self.client.timeout_s, _Phase()
+        try:
+            async with asyncio.timeout(self.began + timeout_s - monotonic()):
+                await _write(self.writer, _head(self.url, method, headers, body))
+                response = await read_response(self.reader, self.client.max_bytes, phase)
+        except TimeoutError:
+            text = f"{host} {phase.timeout_text} within {timeout_s:g} s"
+            raise RequestFailed("timeout", text) from None
+        except asyncio.IncompleteReadError:
+            text = f"{host} closed the connection before its answer was whole"
+            raise RequestFailed("cut", text) from None
+        except ConnectionError:
+            raise RequestFailed("cut", f"{host} broke off the connection") from None
+        except ssl.SSLError as error:
+            raise RequestFailed("tls", f"TLS with {host} failed: {error.reason}") from None
+        except OSError as error:
+            text = f"the connection with {host} broke: {_why(error)}"
+            raise RequestFailed("cut", text) from None
+        return replace(response, took_ms=round((monotonic() - self.began) * 1000))
+
+
+class _Phase(Struct):
+    """How far the response has come, for the text of a timeout."""
+
+    timeout_text: str = "does not answer"
 
 
 async def _tls(ca_file: str | None, insecure: bool) -> ssl.SSLContext:

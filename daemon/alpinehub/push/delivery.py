@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from functools import partial
 from random import uniform
 from time import monotonic
 
@@ -21,7 +20,7 @@ from msgspec import Struct
 from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.guest_requests import Page, mark_unsent, send_pages
+from alpinehub.alpinebits.guest_requests import Page, list_pages, record_sent
 from alpinehub.alpinebits.protocol import PUSH, Protocol
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.alpinebits_client.client import AlpineBitsClient
@@ -53,9 +52,6 @@ _ALONE_AFTER = 2
 _ALERT_AFTER = 4
 #: A push.due that is at least this late is lost: its handler was cancelled, or the broker lost it.
 _LOST_US = 600 * 1_000_000
-
-#: Problems after which nothing of the request has left this machine.
-_NOT_SENT = frozenset({"connect", "name", "forbidden"})
 
 
 class PushFailed(Exception):
@@ -150,7 +146,7 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
     size, until = (1 if alone else _AT_ONCE), monotonic() + _BUSY_S
     failed: list[PushFailed] = []
     for after_id in dict.fromkeys((due.after_id if alone else "", "")):
-        pages = send_pages(ctx, recipient, due.hotel, size=size, after_id=after_id)
+        pages = list_pages(ctx, recipient, due.hotel, size=size, after_id=after_id)
         async with aclosing(pages):
             async for page in pages:
                 if page.sent:  # else all of it is undeliverable
@@ -162,12 +158,6 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
                         )
                     except PushFailed as problem:
                         failed.append(problem)
-                    except RequestFailed as problem:
-                        if problem.kind in _NOT_SENT:
-                            await ctx.store.run(
-                                partial(mark_unsent, recipient=recipient, sent=page.sent)
-                            )
-                        raise
                 if len(failed) * size >= _AT_ONCE or monotonic() > until:
                     break
             else:
@@ -186,12 +176,16 @@ async def _push_page(
     *,
     gzip: bool,
 ) -> int:
-    """Send one message; returns how many requests were accepted or rejected.
+    """Send one message; returns how many requests were accepted or rejected. They are recorded as
+    sent when the connection stands: a server that cannot be reached has got nothing.
 
     Raises: PushFailed, RequestFailed.
     """
     sent = [(str(one.unique_id_type), one.reservation_id) for one in page.sent]
-    answer = await server.call(PUSH, _document(page.xml), gzip=gzip)
+    request = server.request(PUSH, _document(page.xml), gzip=gzip)
+    async with server.http.connect(server.login.url) as connection:
+        await record_sent(ctx, recipient, page.sent)
+        answer = await connection.call(*request)
     report = read_answer(answer, recipient.protocol, sent)
     await _record(ctx, recipient, report)
     taken = len(report.accepted) + len(report.rejected)

@@ -5,7 +5,7 @@
 -- plan: kept
 -- Waiting requests of an account, in the order of arrival, by a partial index: history costs nothing. A
 -- booking is Modify if the newest version that was sent to the account before was a booking.
-SELECT d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.sent_at, d.ever_sent,
+SELECT d.reservation_id, d.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.sent_at,
        r.external_id, r.created_at,
        CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
            SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
@@ -27,7 +27,7 @@ ORDER BY d.reservation_id LIMIT :limit
 -- All requests created since a time, acknowledged or not, in their newest version, if they wait, or if
 -- the account got them or may still get them. Without erased ones, cancellations of requests that it
 -- never got, and past stays that do not wait. :today is the hotel's.
-SELECT r.id AS reservation_id, r.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.sent_at, d.ever_sent,
+SELECT r.id AS reservation_id, r.version, d.undeliverable_code, d.undeliverable_text, d.rendered, d.sent_at,
        r.external_id, r.created_at,
        CASE WHEN v.res_status IN ('Reserved', 'Modify') THEN coalesce((
            SELECT CASE WHEN g.res_status IN ('Reserved', 'Modify') THEN 'Modify' ELSE 'Reserved' END
@@ -64,9 +64,4 @@ ORDER BY r.created_at, r.id LIMIT :limit
 UPDATE delivery
 SET undeliverable_code = :undeliverable_code, undeliverable_text = :undeliverable_text, undeliverable_at = coalesce(undeliverable_at, :now_us),
     rendered = NULL
-WHERE reservation_id = :reservation_id AND account_id = :account_id AND version = :version
-
--- name: delivery_mark_unsent
--- A push that did not leave this machine, of a version that was never sent before.
-UPDATE delivery SET ever_sent = 0
 WHERE reservation_id = :reservation_id AND account_id = :account_id AND version = :version

@@ -27,6 +27,7 @@ from tests.servers.process import free_port
 from alpinehub.accounts import add_account
 from alpinehub.alpinebits_client.http import RequestFailed
 from alpinehub.hotels import NewHotel, add_hotel
+from alpinehub.push import target as push_target
 from alpinehub.push.target import find_target, list_targets, push_now, set_disabled, set_target
 from alpinehub.sources import add_source
 from cordata import trace
@@ -159,17 +160,33 @@ async def test_dead_server_gets_it_all_once_when_it_is_back(tmp_path: Path) -> N
             assert len(software.ids) == 2 and (await state(hub))["failures"] == 0
 
 
+@asynccontextmanager
+async def dead(how: str, folder: Path) -> AsyncIterator[str]:
+    """The URL of a server with which there is no connection."""
+    if how == "refuses":
+        yield f"http://127.0.0.1:{free_port()}/"
+        return
+    folder.mkdir()
+    tls = make_certificate(folder) if how == "is not trusted" else None
+    async with scripted(lambda asked: None, tls=tls) as peer:
+        yield peer.url.replace("http:", "https:")
+
+
+@pytest.mark.parametrize("how", ["refuses", "is not trusted", "says nothing"])
 async def test_server_that_was_dead_is_brought_no_change_of_what_it_never_got(
-    tmp_path: Path,
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(push_target, "_TIMEOUT_S", 2.0)
     software = HotelSoftware()
-    url = f"http://127.0.0.1:{free_port()}/"
     async with open_hub(tmp_path, push_private=True) as hub:
-        await target(hub, "demo", url)
-        first = await book(hub, 1, **PRICE)
-        await book(hub, 2, **PRICE)
-        await hub.harness.drain(within=timedelta(seconds=60))
+        async with dead(how, tmp_path / "tls") as url:
+            await target(hub, "demo", url)
+            first = await book(hub, 1, **PRICE)
+            await book(hub, 2, **PRICE)
+            await hub.harness.drain(within=timedelta(seconds=60))
         assert (await state(hub))["failures"] == 4
+        assert await hub.one("SELECT count(*) FROM delivery WHERE sent_at IS NOT NULL") == 0
+        assert await hub.one("SELECT count(*) FROM reservation_event") == 0
         await book(hub, 1, **PRICE, adults=3)
         await hub.post({"hotel_code": "DEMO", "status": "cancelled", "external_id": "n-2"})
         async with scripted(software.answer) as peer:

@@ -384,8 +384,8 @@ CREATE TABLE form_limit (
 -- What waits for an account: the newest version of a request, not acknowledged. A cancellation only
 -- if the request was sent to the account.
 CREATE VIEW waiting_delivery AS
-SELECT d.reservation_id, d.account_id, d.version, d.hotel_id, d.sent_at, d.ever_sent,
-    d.rendered, d.undeliverable_code, d.undeliverable_text
+SELECT d.reservation_id, d.account_id, d.version, d.hotel_id, d.sent_at, d.rendered,
+    d.undeliverable_code, d.undeliverable_text
 FROM delivery d
 WHERE d.waiting = 1 AND (d.unique_id_type = 14 OR EXISTS (
     SELECT 1 FROM delivery given
