@@ -167,7 +167,7 @@ class _Phase(Struct):
 
 
 async def _tls(ca_file: str | None, insecure: bool) -> ssl.SSLContext:
-    """The context of all calls of some minutes. Raises: OSError where there is no such file."""
+    """The context of all calls of some minutes. Raises: RequestFailed if `ca_file` is unusable."""
     until, context = _contexts.get((ca_file, insecure), (0.0, None))
     if context is None or monotonic() >= until:
         context = await asyncio.to_thread(_make_tls, ca_file, insecure)
@@ -178,7 +178,11 @@ async def _tls(ca_file: str | None, insecure: bool) -> ssl.SSLContext:
 def _make_tls(ca_file: str | None, insecure: bool) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if ca_file:
-        context.load_verify_locations(ca_file)
+        try:
+            context.load_verify_locations(ca_file)
+        except OSError:  # also an SSLError: it is no PEM file
+            text = f"{ca_file} holds no certificates that can be read"
+            raise RequestFailed("tls", text) from None
     if insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -28,7 +28,7 @@ from tests.servers.process import free_port
 
 from alpinehub.alpinebits_client import http as client_http
 from alpinehub.alpinebits_client.address import Url, parse_url
-from alpinehub.alpinebits_client.http import HttpClient
+from alpinehub.alpinebits_client.http import HttpClient, RequestFailed
 
 _OTA = 'xmlns="http://www.opentravel.org/OTA/2003/05"'
 _EMPTY = (
@@ -131,6 +131,9 @@ async def test_certificates_are_checked_unless_told_otherwise(tmp_path: Path) ->
         assert code == 3 and told["reason"] == "tls" and "--ca-file" in error
         assert (await poll(url, "--insecure"))[0] == 0
         assert (await poll(url, "--ca-file", str(tmp_path / "cert.pem")))[0] == 0
+        (tmp_path / "text").write_text("no certificate")
+        code, told, error = await poll(url, "--ca-file", str(tmp_path / "text"))
+        assert code == 3 and told["reason"] == "tls" and "text holds no certificates" in error
         code, told, error = await poll(peer.url)
         assert code == 3 and told["outcome"] == "unreachable"
     async with await asyncio.start_server(say_no, "127.0.0.1", 0) as plain:
@@ -152,7 +155,7 @@ async def test_authorities_are_read_once_for_the_calls_of_some_minutes(
         authority.unlink()
         assert (await client.call(url, {}, b"")).status == 200
         monkeypatch.setattr(client_http, "monotonic", lambda: monotonic() + 301)
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(RequestFailed, match=r"cert\.pem holds no certificates"):
             await client.call(url, {}, b"")
 
 
