@@ -13,7 +13,7 @@ from typing import IO, Any
 import click
 from msgspec.structs import asdict
 
-from alpinehub.cli.session import OPERATOR, Hub, hub_options, with_hub
+from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, hub_options, with_hub
 from alpinehub.hotels import Unusable
 from cordata import Context
 from cordata.terminal import add_options, show_list, show_records
@@ -26,7 +26,7 @@ _COLUMNS = ("id", "hotel", "first_name", "last_name", "email", "phone", "request
 _customer_options = add_options(
     click.option("--email", metavar="ADDRESS", help="An e-mail address."),
     click.option("--phone", metavar="NUMBER", help="A telephone number, however written."),
-    click.option("--id", "id_", type=int, help="The customer's number."),
+    click.option("--id", "id_", type=ROW_NUMBER, help="The customer's number."),
     _hotel,
 )
 #: For commands that must not touch another hotel's data by accident: each hotel is responsible for

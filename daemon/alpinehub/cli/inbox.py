@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from alpinehub.cli.session import OPERATOR, Hub, hub_options, pair
+from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, hub_options, pair
 from alpinehub.cli.session import since as moment
 from alpinehub.inbox.actions import ReprocessResult
 from alpinehub.inbox.listing import STATES, InboxFilter
@@ -43,7 +43,7 @@ def inbox() -> None:
     "--since", callback=moment, metavar="TIME", help="Received then or later: 2h, 7d, a date."
 )
 @limit_option
-@click.option("--after", type=int, default=0, metavar="ID", help="Continue after this one.")
+@click.option("--after", type=ROW_NUMBER, default=0, metavar="ID", help="Continue after this one.")
 @hub_options
 def list_(
     hub: Hub,
@@ -80,7 +80,7 @@ def list_(
 \b
   alpinehub inbox show 17""",
 )
-@click.argument("id_", metavar="ID", type=int)
+@click.argument("id_", metavar="ID", type=ROW_NUMBER)
 @click.option("--body", is_flag=True, help="Also print the body as it was received.")
 @hub_options
 def show_(hub: Hub, id_: int, body: bool) -> None:
@@ -155,7 +155,9 @@ targets; privacy is not sent to the hotel; child_age is for --default.""",
 @click.option(
     "--file", "file", type=click.File("rb"), help="The whole mapping as JSON; - is standard input."
 )
-@click.option("--try", "try_", type=int, metavar="ID", help="Only show what this one would become.")
+@click.option(
+    "--try", "try_", type=ROW_NUMBER, metavar="ID", help="Only show what this one would become."
+)
 @hub_options
 def map_(
     hub: Hub,
@@ -212,7 +214,7 @@ def map_(
   alpinehub inbox reprocess --hotel EDELW --source homepage --dry-run
   alpinehub inbox reprocess --all""",
 )
-@click.argument("ids", metavar="[ID]...", type=int, nargs=-1)
+@click.argument("ids", metavar="[ID]...", type=ROW_NUMBER, nargs=-1)
 @click.option("--hotel", metavar="CODE", help="All in review of this hotel.")
 @click.option("--source", metavar="NAME", help="All in review of sources of this name.")
 @click.option("--all", "all_", is_flag=True, help="All in review.")
@@ -264,7 +266,7 @@ def reprocess(
 \b
   alpinehub inbox accept 17""",
 )
-@click.argument("id_", metavar="ID", type=int)
+@click.argument("id_", metavar="ID", type=ROW_NUMBER)
 @hub_options
 def accept(hub: Hub, id_: int) -> None:
     """Accept a submission of the review list as it is: it is sent to the hotel although its stay is
@@ -282,7 +284,7 @@ def accept(hub: Hub, id_: int) -> None:
 \b
   alpinehub inbox reject 17 --reason advertising"""
 )
-@click.argument("id_", metavar="ID", type=int)
+@click.argument("id_", metavar="ID", type=ROW_NUMBER)
 @click.option("--reason", required=True, help="Reason; stored with the submission.")
 @hub_options
 def reject(hub: Hub, id_: int, reason: str) -> None:

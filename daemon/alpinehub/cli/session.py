@@ -91,6 +91,23 @@ def since(context: click.Context, parameter: click.Parameter, value: str | None)
     return 0 if found is None else found.us(int(datetime.now(UTC).timestamp() * 1_000_000))
 
 
+class _RowNumber(click.ParamType):  # type: ignore[type-arg]  # not generic in Debian
+    """The number of a row: the databases' integers have 63 bits."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number. Raises: click.BadParameter."""
+        number = int(click.INT.convert(value, param, ctx))
+        if not 0 <= number < 2**63:
+            self.fail(f"{value} is not the number of a row", param, ctx)
+        return number
+
+
+#: The type of an argument or option that names a row.
+ROW_NUMBER = _RowNumber()
+
+
 def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
     """Split an option's NAME=VALUE. Raises: UsageError that names the form."""
     name, equals, value = word.partition("=")

@@ -85,6 +85,11 @@ async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: R
         (("hotel", "list", "--config", "/nonexistent.toml"), 78, "nonexistent"),
         (("demo", "--config", "/nonexistent.toml"), 78, "nonexistent"),
         (("hotel", "messages", "ROSE", "--limit", "-1"), 2, "1<=x<=1000"),
+        (("inbox", "show", str(2**63 - 1)), 1, "there is no submission"),
+        (("inbox", "show", str(2**63)), 2, "is not the number of a row"),
+        (("inbox", "reprocess", "1", str(2**63)), 2, "is not the number of a row"),
+        (("inbox", "list", "--state", "all", "--after", "-1"), 2, "is not the number of a row"),
+        (("customer", "show", "--id", str(2**63)), 2, "is not the number of a row"),
     ],
 )
 async def test_command_says_what_to_do_when_it_fails(
