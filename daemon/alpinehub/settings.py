@@ -9,6 +9,9 @@ from msgspec import Meta
 
 from alpinehub.hotels import addresses_of
 
+#: Days for which data is kept; 0: for ever. At most what `alpinehub hotel set --retention` takes.
+Days = Annotated[int, Meta(ge=0, le=99_999)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSettings:
@@ -41,18 +44,18 @@ class HubSettings:
     form_per_hour: Annotated[int, Meta(ge=0, le=1_000_000)] = 600
     #: Days for which data is kept, unless its hotel has another setting; 0: for ever. Here: the
     #: text of a submission that was interpreted.
-    inbox_days: int = 90
+    inbox_days: Days = 90
     #: A submission that waits in the review list: then it is rejected and its text is deleted. An
     #: alert names it two weeks before.
-    review_days: int = 180
+    review_days: Days = 180
     #: The history of a request.
-    history_days: int = 730
+    history_days: Days = 730
     #: A whole request since its last change, when its stay is over and nothing of it waits.
-    reservation_days: int = 0
+    reservation_days: Days = 0
     #: A customer since the last request: then they are erased, as by `alpinehub customer erase`.
-    customer_days: int = 1095
+    customer_days: Days = 1095
     #: Records of inbound messages.
-    inbound_days: int = 90
+    inbound_days: Days = 90
 
     def __post_init__(self) -> None:
         """Raises: ValueError for an invalid setting."""

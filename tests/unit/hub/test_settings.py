@@ -31,7 +31,10 @@ def test_configuration_takes_addresses(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["form_burst = 0", "form_per_minute = -1.0", "form_per_minute = 1e-9", "form_per_hour = -1"],
+    [
+        *("form_burst = 0", "form_per_minute = -1.0", "form_per_minute = 1e-9"),
+        *("form_per_hour = -1", "customer_days = 999999999", "inbox_days = -1"),
+    ],
 )
 def test_configuration_names_limits_that_cannot_be(tmp_path: Path, line: str) -> None:
     path = tmp_path / "cordata.toml"
