@@ -6,9 +6,9 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from zoneinfo import ZoneInfo
 
 from alpinehub.hotels import Unusable, nearest, require_hotel
+from alpinehub.models import zone_of
 from alpinehub.passwords import hash_password, hash_password_like
 from cordata import Store, Tx, from_us
 
@@ -123,7 +123,7 @@ async def _grant(tx: Tx, account_id: int, hotel_id: int, *, from_now: bool) -> N
     await tx.execute("lock_sources", hotel_id=hotel_id)
     from_at = tx.now_us if from_now else None
     if await tx.execute("grant_hotel", **ids, from_at=from_at) and not from_now:
-        today = from_us(tx.now_us).astimezone(ZoneInfo(hotel["time_zone"])).date()
+        today = from_us(tx.now_us).astimezone(zone_of(hotel["time_zone"])).date()
         await tx.execute("deliver_open", **ids, today=today.isoformat())
 
 

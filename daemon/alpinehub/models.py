@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Literal, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 from msgspec import Struct
@@ -75,9 +77,24 @@ class Hotel:
         """As an operator reads it."""
         return f"{self.code} ({self.name})"
 
+    @property
+    def zone(self) -> tzinfo:
+        """Its time zone."""
+        return zone_of(self.time_zone)
+
     def offers(self, feature: Feature) -> bool:
         """Whether the operator left it to the hotel."""
         return feature not in self.settings.off
+
+
+def zone_of(name: str) -> tzinfo:
+    """A time zone; UTC if this host does not know it, of which `cordata doctor` warns: a list that
+    is some hours off is better than none.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC
 
 
 class OldSecret(Struct, frozen=True, kw_only=True):

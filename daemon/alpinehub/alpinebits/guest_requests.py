@@ -24,7 +24,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from weakref import WeakKeyDictionary
-from zoneinfo import ZoneInfo
 
 import msgspec
 from msgspec import Struct
@@ -206,7 +205,7 @@ async def list_pages(
         where = {"account_id": recipient.account_id, "hotel_id": hotel.id, "after_id": after_id}
         if since_us is None:
             return await tx.fetch_all("delivery_list_waiting", **where, limit=size)
-        today = from_us(ctx.now_us()).astimezone(ZoneInfo(hotel.time_zone)).date().isoformat()
+        today = from_us(ctx.now_us()).astimezone(hotel.zone).date().isoformat()
         return await tx.fetch_all(
             "delivery_list_since", **where, after_at=after_at, today=today, limit=size
         )

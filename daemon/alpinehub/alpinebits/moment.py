@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from cordata import to_us
 
@@ -11,8 +10,8 @@ _LAST_YEAR = 9000
 _LAST_US = to_us(datetime(_LAST_YEAR, 1, 1, tzinfo=UTC))
 
 
-def moment_us(value: str, time_zone: str) -> int:
-    """Microseconds since the epoch. A value without a zone is in `time_zone`, the hotel's.
+def moment_us(value: str, zone: tzinfo) -> int:
+    """Microseconds since the epoch. A value without a zone is in `zone`, the hotel's.
 
     Times before 1970 become 0, those after 9000 the beginning of that year. Raises: ValueError for
     a value that is not an xs:dateTime.
@@ -28,7 +27,7 @@ def moment_us(value: str, time_zone: str) -> int:
     # 24:00:00, the next day's first moment, is no time of a datetime.
     at = datetime.fromisoformat(value.replace("T24:", "T00:"))
     if at.tzinfo is None:
-        at = at.replace(tzinfo=ZoneInfo(time_zone))
+        at = at.replace(tzinfo=zone)
     if "T24:" in value:
         at += timedelta(days=1)
     return max(0, to_us(at))

@@ -9,11 +9,10 @@ sees them.
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, tzinfo
+from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from functools import partial
 from typing import Literal, cast, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 from msgspec import Struct
@@ -262,7 +261,7 @@ def interpret(
     if submission.ignored:
         return Ignored(submission.ignored)
     shape = shape_of(submission)
-    zone = zone_of(hotel)
+    zone = hotel.zone
     resolver = FieldResolver(
         submission.answers, mapping, zone, _today(received, zone), accept=accept
     )
@@ -286,11 +285,3 @@ def _today(received: Received, zone: tzinfo) -> date | None:
     if received.received_at is None:
         return None
     return datetime.fromtimestamp(received.received_at // 1_000_000, zone).date()
-
-
-def zone_of(hotel: Hotel) -> tzinfo:
-    """The hotel's time zone; UTC if it is not known."""
-    try:
-        return ZoneInfo(hotel.time_zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return UTC

@@ -300,6 +300,17 @@ async def test_selection_gives_everything_created_since_acknowledged_or_not(
         assert await hub.read("u1", "H1") == ["a1", "a3"]
 
 
+async def test_selection_is_answered_when_the_time_zone_of_the_hotel_is_not_known(
+    tmp_path: Path,
+) -> None:
+    """On a host without tzdata-legacy: that it is not known, the operator is told elsewhere."""
+    async with open_hub(tmp_path) as hub:
+        hub.add_account("u2", hub.add_hotel("H2", time_zone="Mars/Olympus"))
+        hub.add(H1 + 1, "a1")
+        for start, expected in (("2024-01-02T13:26:28", ["a1"]), ("2024-01-02T13:26:29", [])):
+            assert await hub.read("u2", "H2", "2024-10", start) == expected
+
+
 async def test_user_who_came_later_can_select_and_acknowledge_the_past(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1")

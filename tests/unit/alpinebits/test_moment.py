@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.protocol import PROTOCOLS
 
 SECOND = 1_000_000
+ROME = ZoneInfo("Europe/Rome")
 NEW_YEAR = 1_767_225_600 * SECOND  # 2026-01-01T00:00:00Z
 
 
@@ -29,7 +32,7 @@ NEW_YEAR = 1_767_225_600 * SECOND  # 2026-01-01T00:00:00Z
     ],
 )
 def test_moment_is_told_in_microseconds(value: str, expected: int) -> None:
-    assert moment_us(value, "Europe/Rome") == expected
+    assert moment_us(value, ROME) == expected
 
 
 READ = etree.fromstring(
@@ -58,7 +61,7 @@ def test_moment_exists_for_every_value_that_a_request_may_have(
 ) -> None:
     value = around.format(f"{year:04d}-{month:02d}-{day:02d}T{time}{zone}")
     if is_taken(value):
-        assert moment_us(value, "Europe/Rome") >= 0
+        assert moment_us(value, ROME) >= 0
 
 
 @pytest.mark.parametrize("value", ["2024-02-29T00:00:00Z", " 2026-01-01T24:00:00 "])

@@ -47,7 +47,7 @@ async def read_requests(call: Call) -> ResponseBody:
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
     if hotel is None:
         return respond(call, "OTA_ResRetrieveRS", failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
-    since_us = moment_us(wanted.start, hotel.time_zone) if wanted.start is not None else None
+    since_us = moment_us(wanted.start, hotel.zone) if wanted.start is not None else None
     pages = send_pages(call.ctx, call.recipient, hotel, since_us=since_us)
     # A single page is sent with a Content-Length, which some old clients prefer.
     first = await anext(pages)

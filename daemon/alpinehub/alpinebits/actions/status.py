@@ -95,7 +95,7 @@ async def _record(
     rows = await tx.fetch_all("status_find", ids=ids, account_id=recipient.account_id, lock=True)
     found = {row["reservation_id"]: row for row in rows if row["hotel_id"] in hotels}
     for name, row in found.items():
-        zone = hotels[row["hotel_id"]].time_zone
+        zone = hotels[row["hotel_id"]].zone
         # Times in the future (a client's wrong clock) must not prevail over later updates.
         stated = [
             (min(moment_us(one.at, zone), tx.now_us), place, one.status)
