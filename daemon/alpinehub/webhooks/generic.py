@@ -226,16 +226,15 @@ class CheckedPayload(msgspec.Struct, frozen=True):
     lacks: list[Problem]
 
 
-def normalise(parsed: Parsed, *, is_clean: bool = False) -> CheckedPayload:
-    """Check and normalise. `is_clean`: the body has no escape sequence and no noncharacter.
+def normalise(parsed: Parsed) -> CheckedPayload:
+    """Check and normalise.
 
     Raises: WebhookError 422 with every problem of the payload, those of `parsed` included.
     """
     payload, problems = parsed.payload, parsed.problems
     unreadable = {p.field.split("[", 1)[0] for p in problems}
     _trim(payload)
-    if not is_clean:
-        _check_characters(payload, parsed.utm, problems)
+    _check_characters(payload, parsed.utm, problems)
     _check_dates(payload, problems)
     extra = _check_contact(payload, problems)
     _check_total(payload, problems)
@@ -407,8 +406,7 @@ async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes
     parsed = parse(body)
     key = _idempotency_key(request.headers)
     source = _source_of_hotel(sources, parsed.payload.hotel_code)
-    is_clean = b"\\" not in body and b"\xef\xbf" not in body
-    checked = normalise(parsed, is_clean=is_clean)
+    checked = normalise(parsed)
     submission = NormalisedSubmission(
         source_id=source.id,
         hotel=source.hotel,
