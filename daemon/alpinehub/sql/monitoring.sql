@@ -12,14 +12,8 @@ SELECT uh.account_id, uh.hotel_id, CASE WHEN coalesce(h.enabled_at, 0) > coalesc
             ELSE coalesce(u.enabled_at, 0) END AS enabled_at,
        c.polled_at, c.stale_at,
        CASE WHEN p.account_id IS NULL THEN 0 ELSE 1 END AS is_pushed,
-       (SELECT count(*) FROM delivery d  -- as in waiting_delivery, by two indexes and few rows
-        WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1)
-       - (SELECT count(*) FROM delivery d
-          WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id AND d.waiting = 1
-            AND d.unique_id_type = 15 AND NOT EXISTS (
-                SELECT 1 FROM delivery given
-                WHERE given.reservation_id = d.reservation_id AND given.account_id = d.account_id
-                    AND given.version < d.version AND given.ever_sent = 1)) AS waiting,
+       (SELECT count(*) FROM waiting_delivery d
+        WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id) AS waiting,
        (SELECT min(v.created_at)
         FROM (SELECT d.reservation_id, d.version FROM waiting_delivery d
               WHERE d.account_id = uh.account_id AND d.hotel_id = uh.hotel_id

@@ -213,9 +213,6 @@ CREATE INDEX delivery_undeliverable ON delivery (hotel_id, reservation_id)
 -- Versions that were sent or acknowledged on a day, for the daily report.
 CREATE INDEX delivery_sent ON delivery (hotel_id, sent_at) WHERE sent_at IS NOT NULL;
 CREATE INDEX delivery_acked ON delivery (hotel_id, acked_at) WHERE acked_at IS NOT NULL;
--- The few cancellations that wait, to subtract those that the account does not get (waiting_delivery).
-CREATE INDEX delivery_cancelled ON delivery (account_id, hotel_id)
-    WHERE waiting = 1 AND unique_id_type = 15;
 
 -- Events of a version after it arrived; append-only.
 CREATE TABLE reservation_event (
