@@ -13,8 +13,8 @@ A new customer without an address is due. One with an address, as most have, is 
 customer without one has a number with the same last digits, which the look-up of the customer
 finds out (identity.py): so most numbers are never parsed. A customer is also due when their number
 or country changes, and one without an address when the region of their hotel changes. Two units
-that store customers at the same time do not see each other's rows: so new customers who are due
-are processed once more after SETTLED_S.
+that store customers at the same time do not see each other's rows: so a new customer is examined
+when SETTLED_S have passed.
 
 If a request is stored for a customer who is being merged, the foreign key makes one of the two
 units fail and run again: no request is lost.
@@ -61,7 +61,8 @@ async def process_step(store: Store, after: int, limit: int) -> Sequence[int]:
     """Process the next customers that are due, in one unit. Returns their ids."""
 
     async def due(tx: Tx) -> tuple[list[Row], list[Row]]:
-        rows = await tx.fetch_all("customer_due", after=after, limit=limit, old=_old(tx))
+        old = tx.now_us - SETTLED_S * 1_000_000
+        rows = await tx.fetch_all("customer_due", after=after, limit=limit, old=old)
         return rows, await _fetch_numbers(tx, rows)
 
     rows, alike = await store.read(due)
@@ -75,10 +76,6 @@ async def process_step(store: Store, after: int, limit: int) -> Sequence[int]:
     except Conflict:
         pass  # a request arrived for a customer of this step: they are still due, and come again
     return [int(row["id"]) for row in rows]
-
-
-def _old(tx: Tx) -> int:
-    return tx.now_us - SETTLED_S * 1_000_000
 
 
 def _regions(due: Iterable[Row]) -> Mapping[int, str]:
@@ -98,7 +95,7 @@ def _read_numbers(written: Iterable[Written]) -> Numbers:
 
 async def _process(tx: Tx, due: Sequence[Row], numbers: Numbers) -> None:
     read_with = [(one["id"], one["phone"], one["country"], one["region"]) for one in due]
-    await tx.write("customer_looked_at", customers=encode_list(read_with), old=_old(tx))
+    await tx.write("customer_looked_at", customers=encode_list(read_with))
     regions = _regions(due)
     alike: dict[tuple[int, str], list[Row]] = {}
     for one in await _fetch_numbers(tx, due):

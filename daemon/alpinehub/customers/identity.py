@@ -6,7 +6,7 @@
     neither .......................... a new customer each time
 
 Numbers are compared here as they were written. The primary merges customers whose numbers are
-equal but written differently, within seconds (duplicates.py); so a worker does not need the library
+equal but written differently, a minute later (duplicates.py); so a worker does not need the library
 for telephone numbers.
 """
 
@@ -93,7 +93,7 @@ async def find_or_create(
         "hotel_id": hotel_id,
         **given,
         "consent_at": None if given["consent"] is None else tx.now_us,
-        "phone_due": 2 if may_be_two else 0,
+        "phone_due": int(may_be_two),
         "created_at": tx.now_us,
     }
     if batch:

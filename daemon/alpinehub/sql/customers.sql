@@ -58,7 +58,7 @@ UPDATE customer SET
     consent = coalesce(CAST(:consent AS INTEGER), consent),
     consent_at = CASE WHEN CAST(:consent AS INTEGER) IS NULL THEN consent_at ELSE :now END,
     phone_due = CASE WHEN CAST(:phone AS TEXT) IS NULL AND CAST(:country AS TEXT) IS NULL
-        THEN phone_due ELSE 2 END
+        THEN phone_due ELSE 1 END
 WHERE id = :id
 
 -- name: customer_consent_again
@@ -68,10 +68,10 @@ UPDATE customer SET consent_at = :now WHERE id = :id
 -- name: customer_due
 -- plan: kept
 -- Possible duplicates. :old: units of work that began before then have ended, so that no concurrent one
--- can have missed the customer.
+-- can miss the customer.
 SELECT c.id, c.hotel_id, c.phone, c.phone_tail, c.country, h.region
 FROM customer c JOIN hotel h ON h.id = c.hotel_id
-WHERE c.phone_due > 0 AND (c.phone_due = 2 OR c.created_at <= :old) AND c.id > :after
+WHERE c.phone_due = 1 AND c.created_at <= :old AND c.id > :after
 ORDER BY c.id LIMIT :limit
 
 -- name: customer_range
@@ -83,7 +83,7 @@ FROM (SELECT id, created_at FROM customer WHERE id > :after ORDER BY id LIMIT :l
 -- name: customer_mark_hotel
 -- Makes customers of a hotel due: its region has changed, and national numbers are read by the region.
 -- Only those without an address: one of two duplicates has none.
-UPDATE customer SET phone_due = 2 WHERE hotel_id = :hotel_id AND email IS NULL AND phone IS NOT NULL
+UPDATE customer SET phone_due = 1 WHERE hotel_id = :hotel_id AND email IS NULL AND phone IS NOT NULL
 
 -- name: customer_move_requests
 UPDATE reservation SET customer_id = :id
@@ -98,7 +98,7 @@ UPDATE customer SET
     email = :email, phone = :phone, first_name = :first_name, last_name = :last_name, city = :city,
     postal_code = :postal_code, country = :country, state = :state, birth_date = :birth_date,
     gender = :gender, language = :language, consent = :consent, consent_at = :consent_at,
-    phone_due = 2
+    phone_due = 1
 WHERE id = :id
 
 -- name: customer_hotels

@@ -38,7 +38,9 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "hotel_document.kind": ("freerooms", "inventory", "info"),
     "inbound_message.outcome": ("success", "advisory", "warning", "error"),
     "delivery.unique_id_type": (14, 15),
-    **dict.fromkeys(("delivery.waiting", "delivery.ever_sent", "push_target.gzip"), (0, 1)),
+    **dict.fromkeys(
+        ("delivery.waiting", "delivery.ever_sent", "push_target.gzip", "customer.phone_due"), (0, 1)
+    ),
     **dict.fromkeys(("consumer_group.keyed", "message.suspect"), (0, 1)),
 }
 #: Tables of one row.

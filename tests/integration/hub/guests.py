@@ -49,6 +49,7 @@ async def customer_of(hub: Hub, reservation_id: str) -> int:
 
 
 async def settle(hub: Hub) -> None:
-    """What the primary does until nobody is due."""
+    """What the primary does a minute later, until nobody is due."""
+    hub.harness.advance(seconds=duplicates.SETTLED_S)
     while await duplicates.merge_duplicates(hub.ctx.store):
         pass

@@ -53,7 +53,7 @@ _PARAMS: dict[str, object] = {
     "now": 0,
     "customers": json.dumps([[n, "+39shared", None, "IT"] for n in range(1, 201)]),
     "tails": json.dumps([[7, f"{n:06d}"] for n in range(1, 201)]),
-    "old": 0,
+    "old": 2**62,
     "after": 0,
     "now_us": 0,
     "phone": "+39shared",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.integration.hub.guests import settle
 from tests.integration.hub.lenient import FORM, data, open_lenient, post_form
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 
@@ -116,7 +117,7 @@ async def test_national_number_is_of_the_guests_country_first(tmp_path: Path) ->
             form = {**FORM, "email": f"g{number}@example.com", "phone": phone, "land": country}
             assert (await post_form(hub, form)).status == 200
         await hub.handle_events()
-        await hub.harness.run_periodic("merge_customers")
+        await settle(hub)
         rows = await hub.rows("SELECT id FROM customer ORDER BY email")
         found = [await find(hub.ctx.store, id=row["id"]) for row in rows]
         assert [one["phone_e164"] for [one] in found] == [e164 for _, _, e164 in told]
@@ -133,7 +134,7 @@ async def test_guest_of_another_country_is_one_however_the_number_is_written(
         again = {**FORM, "phone": "+49 171 1234567", "arrival": "2027-02-02"}
         assert (await post_form(hub, again)).status == 200
         await hub.handle_events()
-        await hub.harness.run_periodic("merge_customers")
+        await settle(hub)
         [eva] = await find(hub.ctx.store, phone="+49 171 1234567")
         assert eva["email"] == "eva@example.com" and eva["phone_e164"] == "+491711234567"
         assert len(await hub.rows("SELECT id FROM customer")) == 1

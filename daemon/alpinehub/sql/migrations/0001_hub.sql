@@ -99,8 +99,8 @@ CREATE TABLE customer (
     language TEXT,
     consent INTEGER,                    -- 1 yes, 0 no, NULL never asked
     consent_at {bigint},
-    -- Whether the primary is to look for duplicates (customers/duplicates.py). 2: now; 1: once more.
-    phone_due INTEGER NOT NULL DEFAULT 2,
+    -- 1: the primary is to look for duplicates (customers/duplicates.py).
+    phone_due INTEGER NOT NULL DEFAULT 1 CHECK (phone_due IN (0, 1)),
     -- The last digits, which are the same in each way to write a number.
     phone_tail {text} GENERATED ALWAYS AS ({substr(phone, -6)|right(phone, 6)}) STORED
 ){strict};
@@ -112,7 +112,7 @@ CREATE INDEX customer_phone ON customer (hotel_id, phone_tail, email{| NULLS FIR
 CREATE UNIQUE INDEX customer_without_email ON customer (hotel_id, phone)
     WHERE phone IS NOT NULL AND email IS NULL;
 -- The few possible duplicates.
-CREATE INDEX customer_phone_due ON customer (id) WHERE phone_due > 0;
+CREATE INDEX customer_phone_due ON customer (id) WHERE phone_due = 1;
 
 -- The id is the AlpineBits UniqueID: 32 hex digits, in the order of time, so rows are appended.
 CREATE TABLE reservation (

@@ -3,9 +3,8 @@
 -- name: customer_looked_at
 -- newest
 -- Records that customers were examined for duplicates. :customers is [[customer, number, country and
--- region that it was read with], ...]. A customer whose values have changed stays due; one that is newer
--- than :old is examined once more.
-UPDATE customer SET phone_due = CASE WHEN created_at > :old THEN 1 ELSE 0 END
+-- region that it was read with], ...]. A customer whose values have changed stays due.
+UPDATE customer SET phone_due = 0
 FROM (
     SELECT c.ctid
     FROM json_array_elements(:customers::json) AS j (value)

@@ -2,9 +2,8 @@
 
 -- name: customer_looked_at
 -- Records that customers were examined for duplicates. :customers is [[customer, number, country and
--- region that it was read with], ...]. A customer whose values have changed stays due; one that is newer
--- than :old is examined once more.
-UPDATE customer SET phone_due = CASE WHEN created_at > :old THEN 1 ELSE 0 END
+-- region that it was read with], ...]. A customer whose values have changed stays due.
+UPDATE customer SET phone_due = 0
 FROM json_each(:customers) AS j
 WHERE customer.id = j.value ->> 0 AND phone IS j.value ->> 1 AND country IS j.value ->> 2
     AND (SELECT region FROM hotel WHERE id = hotel_id) = j.value ->> 3
