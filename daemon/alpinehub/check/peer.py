@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -11,8 +9,8 @@ from alpinehub.alpinebits import handshake_json
 from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS, READ, Protocol
 from alpinehub.alpinebits_client import message
-from alpinehub.alpinebits_client.client import Login, encode_multipart
-from alpinehub.alpinebits_client.http import HttpClient, HttpResponse
+from alpinehub.alpinebits_client.client import AlpineBitsClient
+from alpinehub.alpinebits_client.http import HttpResponse
 from alpinehub.alpinebits_client.message import HotelName
 from alpinehub.alpinebits_client.offer import offer
 from alpinehub.alpinebits_client.reply import Reply, read_reply
@@ -27,8 +25,7 @@ Headers = Mapping[str, str | None]
 class Peer:
     """A server, and the protocol version in which it is called."""
 
-    login: Login
-    http: HttpClient
+    client: AlpineBitsClient
     #: The hotel whose guest requests are read; "": none is known.
     hotel: str = ""
     #: A hotel of another account, if known.
@@ -39,32 +36,31 @@ class Peer:
     @property
     def protocol(self) -> Protocol:
         """The protocol version of the requests."""
-        return self.login.protocol
+        return self.client.login.protocol
 
     def speaking(self, version: str) -> Peer:
         """The same server in another protocol version."""
-        return replace(self, login=replace(self.login, protocol=PROTOCOLS[version]))
+        login = replace(self.client.login, protocol=PROTOCOLS[version])
+        return replace(self, client=AlpineBitsClient(login=login, http=self.client.http))
 
     async def call(
-        self, action: str, document: bytes | None = None, headers: Headers | None = None
+        self,
+        action: str,
+        document: bytes | None = None,
+        headers: Headers | None = None,
+        *,
+        gzip: bool = False,
     ) -> HttpResponse:
-        """Send a well-formed request."""
-        content_type, body = encode_multipart(action, document)
-        return await self.post(body, {"Content-Type": content_type, **(headers or {})})
+        """Send a well-formed request, with these headers instead of its own."""
+        given, body = self.client.request(action, document, gzip=gzip)
+        return await self.post(body, {**given, **(headers or {})})
 
     async def post(self, body: bytes, headers: Headers, *, method: str = "POST") -> HttpResponse:
         """Send any request; a header of None is left out."""
-        merged = {**self.login.headers, **headers}
+        login = self.client.login
+        merged = {**login.headers, **headers}
         kept = {name: value for name, value in merged.items() if value is not None}
-        return await self.http.call(self.login.url, kept, body, method=method)
-
-    async def call_packed(self, action: str, document: bytes | None) -> HttpResponse:
-        """A request whose body is compressed by gzip."""
-        content_type, body = encode_multipart(action, document)
-        compressed = await asyncio.to_thread(gzip.compress, body)
-        return await self.post(
-            compressed, {"Content-Type": content_type, "Content-Encoding": "gzip"}
-        )
+        return await self.client.http.call(login.url, kept, body, method=method)
 
     async def harmless(self, headers: Headers | None = None) -> HttpResponse:
         """Send a request that changes nothing, and that each server of this version must answer."""

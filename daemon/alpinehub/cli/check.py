@@ -79,12 +79,7 @@ def check(
     2018-10 to agree on BookingThreshold).
     """
     client = make_client(url=url, **login)
-    peer = Peer(
-        login=client.login,
-        http=client.http,
-        hotel=hotel,
-        foreign_hotel=foreign_hotel,
-    )
+    peer = Peer(client=client, hotel=hotel, foreign_hotel=foreign_hotel)
     checks = [one for name, all_ in _AREAS.items() if not only or name in only for one in all_]
     done = converse(_run(peer, checks, versions, write=write, stress=stress), json_)
     counts: Counter[Outcome] = Counter(one.result.outcome for one in done)
