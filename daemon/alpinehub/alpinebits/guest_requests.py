@@ -5,6 +5,11 @@
                       |  |undeliverable  |  |read again
                       +--+               +--+
 
+    list_pages .... reads what waits, renders and validates it (guest.py); a version that cannot be
+                    sent is recorded as undeliverable, with the reason
+    record_sent ... records a page as sent, right before it is
+    send_pages .... both, for a poll; a push connects to its server in between (push/delivery.py)
+
 The first delivery, acknowledgement and rejection are entries of the history, written in the same
 unit of work. Each account has its own state: two accounts of one hotel read and acknowledge
 independently. A newer version waits again, whatever the state of the older one; so does a request
@@ -34,8 +39,8 @@ from alpinehub.alpinebits.guest import (
     StoredVersion,
     Undeliverable,
     UndeliverableCode,
-    find_invalid,
     render,
+    validate,
     validated_in,
 )
 from alpinehub.alpinebits.protocol import Protocol
@@ -98,49 +103,37 @@ def render_page(
 
     Returns the page, and the undeliverable versions whose reason is new.
     """
-    xml: dict[str, bytes] = {}
-    reasons: dict[str, tuple[UndeliverableCode, str]] = {}
+    page, undeliverable = Page(xml=[], sent=[]), list[UndeliverableVersion]()
     for row in rows:
-        reservation_id = row["reservation_id"]
+        was_validated = row["rendered"] == validated_in(protocol)
         try:
-            xml[reservation_id] = render(stored_version_of(row), hotel, protocol)
+            xml = render(stored_version_of(row), hotel, protocol)
+            if not was_validated:
+                validate(xml, protocol)
         except Undeliverable as error:
-            reasons[reservation_id] = error.code, str(error)
+            reason = error.code, str(error)
         except Exception:  # noqa: BLE001 - the boundary of one record: a bug in the renderer
-            reasons[reservation_id] = _RENDERER_FAILED
-            if _known_reason(row) != _RENDERER_FAILED:
-                _log.warning("reservation %s cannot be rendered", reservation_id, exc_info=True)
-    validated_before = {
-        row["reservation_id"] for row in rows if row["rendered"] == validated_in(protocol)
-    }
-    unvalidated = [one for one in xml if one not in validated_before]
-    invalid = find_invalid([xml[one] for one in unvalidated], protocol)
-    for index, text in invalid.items():
-        reasons[unvalidated[index]] = UndeliverableCode.SCHEMA, text
-    sent = [
-        Sent(
-            reservation_id=row["reservation_id"],
-            version=row["version"],
-            unique_id_type=15 if row["res_status"] == "Cancelled" else 14,
-            is_new=row["sent_at"] is None or row["reservation_id"] not in validated_before,
-        )
-        for row in rows
-        if row["reservation_id"] not in reasons
-    ]
-    undeliverable: list[UndeliverableVersion] = []
-    for row in rows:
-        reason = reasons.get(row["reservation_id"])
-        if reason is not None and reason != _known_reason(row):
-            code, text = reason
-            undeliverable.append(
-                UndeliverableVersion(
-                    reservation_id=row["reservation_id"],
-                    version=row["version"],
-                    code=code,
-                    text=text,
-                )
+            reason = _RENDERER_FAILED
+            if reason != _known_reason(row):
+                id_ = row["reservation_id"]
+                _log.warning("reservation %s cannot be rendered", id_, exc_info=True)
+        else:
+            sent = Sent(
+                reservation_id=row["reservation_id"],
+                version=row["version"],
+                unique_id_type=15 if row["res_status"] == "Cancelled" else 14,
+                is_new=row["sent_at"] is None or not was_validated,
             )
-    return Page(xml=[xml[one.reservation_id] for one in sent], sent=sent), undeliverable
+            page.xml.append(xml)
+            page.sent.append(sent)
+            continue
+        if reason != _known_reason(row):
+            code, text = reason
+            one = UndeliverableVersion(
+                reservation_id=row["reservation_id"], version=row["version"], code=code, text=text
+            )
+            undeliverable.append(one)
+    return page, undeliverable
 
 
 def _known_reason(row: Row) -> tuple[str | None, str | None]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from alpinehub.accounts import require_account
-from alpinehub.alpinebits.guest import Undeliverable, find_invalid, render, response
+from alpinehub.alpinebits.guest import Undeliverable, render, response, validate
 from alpinehub.alpinebits.guest_requests import stored_version_of
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.directory import joined_hotel
@@ -255,9 +255,8 @@ async def render_request(store: Store, request_id: str, protocol: Protocol) -> b
         raise unknown(request_id)
     try:
         made = render(stored_version_of(row), joined_hotel(row), protocol)
+        validate(made, protocol)
     except Undeliverable as reason:
         text = f"AlpineBits {protocol.name} cannot carry it: {reason} ({reason.code.value})"
         raise Unusable(text) from None
-    if invalid := find_invalid([made], protocol):
-        raise Unusable(f"AlpineBits {protocol.name} cannot carry it: {invalid[0]} (schema)")
     return response([made])

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from tests.integration.alpinebits.hub import Hub, error_of, open_hub, open_worke
 
 from alpinehub.alpinebits import guest_requests
 from alpinehub.alpinebits.actions import acknowledge
-from alpinehub.alpinebits.guest import REVISION, StoredVersion, find_invalid, render
+from alpinehub.alpinebits.guest import REVISION, StoredVersion, render, validate
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.models import Hotel
 
@@ -398,13 +397,13 @@ async def test_record_that_is_rendered_wrongly_is_held_and_blocks_nothing(
 async def test_version_is_checked_once_for_each_form_that_it_is_sent_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked: list[int] = []
+    checked: list[str] = []
 
-    def count(made: Sequence[bytes], protocol: Protocol) -> dict[int, str]:
-        checked.append(len(made))
-        return find_invalid(made, protocol)
+    def count(made: bytes, protocol: Protocol) -> None:
+        checked.append(protocol.name)
+        validate(made, protocol)
 
-    monkeypatch.setattr(guest_requests, "find_invalid", count)
+    monkeypatch.setattr(guest_requests, "validate", count)
     async with open_hub(tmp_path) as hub:
         hub.add(H1, "a1")
         hub.add(H1, "a2")
@@ -412,7 +411,7 @@ async def test_version_is_checked_once_for_each_form_that_it_is_sent_in(
             await hub.read("u1", "H1", version)
         hub.add(H1, "a2", adults=7)
         await hub.read("u1", "H1", "2020-10")
-        assert checked == [2, 0, 2, 0, 1]
+        assert checked == ["2024-10"] * 2 + ["2020-10"] * 3
         row = hub.deliveries(U1)["a1", 1]
         assert row["rendered"] == f"2020-10/{REVISION}"
 
