@@ -44,7 +44,7 @@ from alpinehub.webhooks.endpoint import (
     kept_headers,
     require_json,
 )
-from alpinehub.webhooks.values import EMAIL, line, read_phone
+from alpinehub.webhooks.values import EMAIL, ILLEGAL, LANGUAGE_CODE, line, read_phone
 from cordata import KeyReused, StoreUnavailable, request_id
 
 MAX_UTM = 20
@@ -186,10 +186,7 @@ def _bad_json(error: Exception) -> WebhookError:
     return WebhookError(400, "bad_json", message)
 
 
-_LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
-#: Characters that XML 1.0 cannot carry; the JSON decoder rejects lone surrogates.
-_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _ILLEGAL_IN_LINE = re.compile("[\x00-\x1f\ufffe\uffff]")
 #: Fields with text of one line: all but the message.
 _LINES = (
@@ -271,7 +268,7 @@ def _check_characters(payload: Payload, utm: dict[str, str], problems: list[Prob
     for name, value in texts:
         if value and (match := _ILLEGAL_IN_LINE.search(value)):
             problems.append(_illegal(name, match))
-    if payload.message and (match := _ILLEGAL.search(payload.message)):
+    if payload.message and (match := ILLEGAL.search(payload.message)):
         problems.append(_illegal("message", match))
 
 
@@ -304,7 +301,7 @@ def _check_contact(payload: Payload, problems: list[Problem]) -> str:
             extra = f"phone: {line(payload.phone)}"
         payload.phone = phone.number if phone is not None else None
     if payload.language is not None:
-        if not _LANGUAGE.fullmatch(payload.language):
+        if not LANGUAGE_CODE.fullmatch(payload.language):
             problems.append(Problem("language", "not a language code (de, it, en, de-AT)"))
         payload.language = payload.language[:2].lower()
     return extra

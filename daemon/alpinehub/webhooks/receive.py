@@ -22,16 +22,16 @@ from cordata import Context, Tx, request_id
 EVENT = "inbox.received"
 
 
-async def receive(ctx: Context, source: Source, body: bytes, *, headers: str) -> int:
-    """Store a body. Returns its number in the inbox, after the commit. Raises: StoreUnavailable.
+async def receive(ctx: Context, source: Source, body: bytes, *, headers: str) -> None:
+    """Store a body; returns after the commit. Raises: StoreUnavailable.
 
     `headers`: JSON of the headers to store.
     """
     of_request = request_id.get()
-    return await ctx.run(lambda tx: store(tx, source, body, headers=headers, of_request=of_request))
+    await ctx.run(lambda tx: store(tx, source, body, headers=headers, of_request=of_request))
 
 
-async def store(tx: Tx, source: Source, body: bytes, *, headers: str, of_request: str) -> int:
+async def store(tx: Tx, source: Source, body: bytes, *, headers: str, of_request: str) -> None:
     """The unit of `receive`. `of_request`: the id of the request."""
     row = await tx.fetch_one(
         "inbox_receive",
@@ -42,9 +42,7 @@ async def store(tx: Tx, source: Source, body: bytes, *, headers: str, of_request
         request_id=of_request,
     )
     assert row is not None
-    inbox_id = int(row["id"])
-    await tx.publish(EVENT, {"inbox_id": inbox_id, "source_id": source.id})
-    return inbox_id
+    await tx.publish(EVENT, {"inbox_id": row["id"], "source_id": source.id})
 
 
 async def source_of_path(request: WebhookRequest, kind: str) -> Source:

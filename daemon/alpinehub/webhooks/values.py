@@ -140,7 +140,7 @@ NAMES: dict[str, str] = {
 #: A longer text is not read as a day or a number of people: the rest of it would be lost.
 MAX_CHARS = 200
 #: Characters that XML 1.0 cannot carry, and surrogates.
-_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _WHITE = re.compile(r"[\s\u00a0]+")
 EMAIL = re.compile(r'[^\s@<>(),;:"\\\[\]]{1,64}@[^\s@<>(),;:"\\\[\].]+(\.[^\s@<>(),;:"\\\[\].]+)+')
 _PHONE = re.compile(r"\+?[0-9 ()./\-]+")
@@ -172,18 +172,19 @@ _TWO_PHONES = re.compile(r" *(?:[;|\n]|\b(?:oder|or|o|ou|od\.?|bzw\.?|und|and|e|
 _MAYBE_TWO = re.compile(r" *[/,] *")
 #: Only for Italian landlines the 0 is dialled from abroad, too; mobile numbers have none.
 _ITALIAN, _ITALIAN_MOBILE = "39", re.compile("393[0-9]{9}")
-_LANGUAGE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
+#: de, de-AT.
+LANGUAGE_CODE = re.compile(r"[A-Za-z]{2}([-_][A-Za-z0-9]{2,8})*")
 _COUNT = re.compile(r"([0-9]{1,6})(?:[.,]0+)?(?: ?[^\W\d][^0-9]*)?")
 
 
 def line(text: str) -> str:
     """Text as one line that XML can carry."""
-    return _WHITE.sub(" ", _ILLEGAL.sub(" ", text)).strip()
+    return _WHITE.sub(" ", ILLEGAL.sub(" ", text)).strip()
 
 
 def lines(text: str) -> str:
     """Text of several lines that XML can carry."""
-    return _ILLEGAL.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n")).strip()
+    return ILLEGAL.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n")).strip()
 
 
 def read_count(text: str) -> int | None:
@@ -223,7 +224,7 @@ def read_country(text: str) -> str | None:
 def read_language(text: str) -> str | None:
     """The ISO 639-1 code in lower case, of a code or of a name in LANGUAGES."""
     text = line(text)
-    return text[:2].lower() if _LANGUAGE.fullmatch(text) else LANGUAGES.get(plain(text))
+    return text[:2].lower() if LANGUAGE_CODE.fullmatch(text) else LANGUAGES.get(plain(text))
 
 
 def read_email(text: str) -> str | None:
