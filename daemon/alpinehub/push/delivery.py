@@ -10,7 +10,7 @@ before it has recorded the answer, the same requests are pushed once more, with 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from random import uniform
 from time import monotonic
@@ -145,27 +145,32 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
     alone = due.failures >= _ALONE_AFTER
     size, until = (1 if alone else _AT_ONCE), monotonic() + _BUSY_S
     failed: list[PushFailed] = []
-    for after_id in dict.fromkeys((due.after_id if alone else "", "")):
-        pages = list_pages(ctx, recipient, due.hotel, size=size, after_id=after_id)
-        async with aclosing(pages):
-            async for page in pages:
-                if page.sent:  # else all of it is undeliverable
-                    if alone:
-                        done.after_id = page.sent[0].reservation_id
-                    try:
-                        done.pushed += await _push_page(
-                            ctx, recipient, server, page, gzip=target.gzip
-                        )
-                    except PushFailed as problem:
-                        failed.append(problem)
-                if len(failed) * size >= _AT_ONCE or monotonic() > until:
-                    break
-            else:
-                done.after_id = ""
-                continue
-        break
+    async with aclosing(_pages(ctx, recipient, due, done, size=size)) as pages:
+        async for page in pages:
+            if page.sent:  # else all of it is undeliverable
+                if alone:
+                    done.after_id = page.sent[0].reservation_id
+                try:
+                    done.pushed += await _push_page(ctx, recipient, server, page, gzip=target.gzip)
+                except PushFailed as problem:
+                    failed.append(problem)
+            if len(failed) * size >= _AT_ONCE or monotonic() > until:
+                break
     if failed:
         raise failed[0]
+
+
+async def _pages(
+    ctx: Context, recipient: Recipient, due: _Due, done: _Round, *, size: int
+) -> AsyncGenerator[Page, None]:
+    """What waits: from where the push before ended to the end of the list, then from its start."""
+    for after_id in dict.fromkeys((due.after_id, "")):
+        async with aclosing(
+            list_pages(ctx, recipient, due.hotel, size=size, after_id=after_id)
+        ) as pages:
+            async for page in pages:
+                yield page
+        done.after_id = ""
 
 
 async def _push_page(
