@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +34,8 @@ class Spool:
 
     def add(self, groups: Iterable[AlertGroup]) -> None:
         """Append these and sync. Raises: OSError when no directory can be written."""
-        lines = b"".join(_encode(group) + b"\n" for group in groups)
+        # A line break first: a line that a crash has cut off must not spoil the next one.
+        lines = b"\n" + b"".join(_encode(group) + b"\n" for group in groups)
         in_first(self._paths, lambda path: _append(path, lines))
 
     @property
@@ -84,8 +86,11 @@ def _append(path: Path, lines: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        if os.fstat(fd).st_size < _MAX_BYTES:
-            os.write(fd, lines)
+        size = os.fstat(fd).st_size
+        if size < _MAX_BYTES:
+            if os.write(fd, lines) < len(lines):  # the disk has room for a part of them
+                os.ftruncate(fd, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(fd)
     finally:
         os.close(fd)
@@ -93,7 +98,8 @@ def _append(path: Path, lines: bytes) -> None:
 
 def _read(file: BinaryIO) -> Iterator[AlertGroup]:
     for line in file:
-        with suppress(msgspec.MsgspecError, UnicodeError):  # skip a line that a crash cut off
+        # Not an empty line, nor one that a crash cut off.
+        with suppress(msgspec.MsgspecError, UnicodeError):
             yield _decode(line)
 
 

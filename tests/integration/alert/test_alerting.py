@@ -17,13 +17,14 @@ from tests.integration.alert.alerts import (
 )
 from tests.integration.engine.parts import opened, until
 from tests.integration.mail.smtp_server import Mailbox, smtp_server
+from tests.integration.store.parts import fill, needs_root, small_disk
 from tests.servers.process import free_port
 
 from cordata import clock
 from cordata.alert import RETRY_S, Buffer, Cooldown, Spool
 from cordata.config import Config
 from cordata.config.sections import AlertConfig, EngineConfig, MailConfig, PathsConfig
-from cordata.core.alert import group_of
+from cordata.core.alert import AlertGroup, group_of
 from cordata.log import fields, logger
 from cordata.services.alert import AlertService
 from cordata.services.retention import RetentionService
@@ -146,16 +147,34 @@ async def test_kind_that_did_not_come_again_is_forgotten(state: Path) -> None:
 
 async def test_what_waited_in_the_file_is_stored_once(state: Path) -> None:
     config = AlertConfig(to=OPS)
-    failed = group_of(
-        "worker@0.service", "worker@0.service failed", place="host", now_us=1, urgent=True
-    )
-    Spool([state]).add([failed, failed])
+    Spool([state]).add([_failed("worker@0.service")] * 2)
     async with opened(state) as store:
         one = process(store, state, config, NOBODY, sweeps=True)
         assert await one.service.run_once()
         assert await one.service.run_once()
         (row,) = await rows_of(store)
     assert (row["count"], row["pending"], row["urgent"]) == (2, 2, 1)
+
+
+@needs_root
+def test_each_alert_is_in_a_file_when_the_disk_has_room_for_a_part_of_one(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", size="64k") as disk:
+        spool, count = Spool([disk, tmp_path]), 1
+        spool.add([_failed("worker@0.service")])
+        fill(disk / "filler")
+        # The file's last page has some room left.
+        while not (tmp_path / "alerts.waiting").exists():
+            spool.add([_failed(f"worker@{count}.service")])
+            count += 1
+        (disk / "filler").unlink()
+        spool.add([_failed(f"worker@{count}.service")])
+        with spool.taken() as groups:
+            causes = sorted(group.cause for group in groups)
+    assert causes == sorted(f"worker@{number}.service" for number in range(count + 1))
+
+
+def _failed(unit: str) -> AlertGroup:
+    return group_of(unit, f"{unit} failed", place="host", now_us=1, urgent=True)
 
 
 async def test_alert_is_stored_once_when_those_of_the_file_cannot_be(state: Path) -> None:

@@ -49,7 +49,7 @@ def alerts(config: Path) -> list[dict[str, object]]:
     with contextlib.closing(sqlite3.connect(config.parent / "state/cordata.db")) as store:
         store.row_factory = sqlite3.Row
         stored = [dict(row) for row in store.execute("SELECT cause, count, sample FROM alert")]
-    return stored or [json.loads(line) for line in lines]
+    return stored or [json.loads(line) for line in lines if line]
 
 
 def is_waiting(worker: Managed) -> str:

@@ -52,6 +52,14 @@ def test_taken_leaves_out_a_line_that_a_crash_cut_off(tmp_path: Path) -> None:
         assert groups == [group("a")]
 
 
+def test_line_that_was_cut_off_spoils_no_later_one(tmp_path: Path) -> None:
+    spool = Spool([tmp_path])
+    (tmp_path / "alerts.waiting").write_bytes(b'{"fingerprint": "0a1b')
+    spool.add([group("a")])
+    with spool.taken() as groups:
+        assert groups == [group("a")]
+
+
 def test_taken_is_not_taken_again_when_the_file_cannot_be_emptied(tmp_path: Path) -> None:
     fd = os.memfd_create("alerts", os.MFD_ALLOW_SEALING)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
