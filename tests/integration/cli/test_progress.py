@@ -123,6 +123,20 @@ def test_bar_is_shown_and_ctrl_c_ends_between_two_units(filled: Path) -> None:
     assert (rest.returncode, rest.stderr) == (0, "")
 
 
+def test_removal_of_a_group_goes_on_when_it_was_stopped(filled: Path) -> None:
+    command = ("group", "remove", "shop.pack", "--yes", "--config", str(filled))
+    terminal = Terminal(*command)
+    terminal.until(r" \d+ %  [\d,]+ messages deleted")
+    terminal.process.send_signal(signal.SIGINT)
+    code, out = terminal.ended()
+    assert code == 130 and "the same command continues" in terminal.shown, terminal.shown
+    rest = cordata(*command)
+    assert rest.returncode == 0, rest
+    first, then = (int(one.split()[0].replace(",", "")) for one in (out, rest.stdout))
+    assert 0 < first < COUNT and first + then == COUNT
+    assert cordata(*command).returncode == 1
+
+
 #: Each event is a dead letter to its group, or done although it did nothing.
 _DEAD = "UPDATE message SET state = 'dead', history = '[]', dead_at = position"
 _DONE = "DELETE FROM message"

@@ -27,6 +27,9 @@ SELECT DISTINCT type FROM consumer_group;
 -- name: group.remove
 DELETE FROM consumer_group WHERE "group" = :group;
 
+-- name: group.messages
+SELECT count(*) AS count FROM message WHERE "group" = :group;
+
 -- name: group.drop_messages
 DELETE FROM message WHERE "group" = :group AND event_id IN (
     SELECT event_id FROM message WHERE "group" = :group LIMIT :limit);
