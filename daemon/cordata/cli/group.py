@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,12 @@ from cordata.cli.options import yes_option
 from cordata.terminal import Counter, show_page
 
 if TYPE_CHECKING:
-    from cordata.broker.inspection import Group
     from cordata.context import Context
+    from cordata.metrics.backlog import GroupBacklog
 
 _COLUMNS = (
-    *("group", "type", "broker", "ready", "scheduled", "claimed", "dead"),
-    *("registered_at", "present_at"),
+    *("group", "type", "broker", "ready", "scheduled", "claimed", "retrying", "dead"),
+    *("oldest_s", "absent_s"),
 )
 
 
@@ -42,15 +43,16 @@ def group() -> None:
 )
 @operator_options
 def list_(operator: Operator) -> int:
-    """List all groups, by name: their messages by state, and when a process last served them.
+    """List all groups, by name: their messages by state, for how many seconds the oldest one has
+    been due, and for how many no process has served the group.
 
-    Ready and scheduled messages wait, claimed ones are with a worker. For a group that receives its
-    events through Redis, the messages in its stream are not counted.
+    Ready and scheduled messages wait, retrying ones of these have failed before, claimed ones are
+    with a worker. Messages in Redis count as ready until they are handled.
     """
-    from cordata.broker.inspection import Groups
-
-    found = operator.run(lambda ctx: Groups(ctx.store).read())
-    show_page([asdict(one) for one in found], _COLUMNS, next=None, json_=operator.json)
+    rows = [
+        {name: _rounded(value) for name, value in asdict(one).items()} for one in _read(operator)
+    ]
+    show_page(rows, _COLUMNS, json_=operator.json)
     return 0
 
 
@@ -68,19 +70,33 @@ def remove(operator: Operator, name: str, yes: bool) -> int:
 
     First stop the workers that serve it: a worker that starts with its handler adds it again.
     """
-    from cordata.broker.inspection import Groups
+    from cordata.broker.inspection import remove_group
 
-    found = operator.run(lambda ctx: Groups(ctx.store).read(name))
-    if found:
-        confirm(_question(found[0]), yes=yes)
+    for found in _read(operator):
+        if found.group == name:
+            confirm(_question(found), yes=yes)
 
     async def act(ctx: Context, counter: Counter) -> CommandResult:
-        return CommandResult(count=await Groups(ctx.store).remove(name, progress=counter))
+        return CommandResult(count=await remove_group(ctx.store, name, progress=counter))
 
     return operator.carry_out("messages deleted", act)
 
 
-def _question(found: Group) -> str:
+def _read(operator: Operator) -> Sequence[GroupBacklog]:
+    """All groups with all their messages."""
+    from cordata.metrics.backlog import NO_LIMIT, read_backlog
+
+    found = operator.run(
+        lambda ctx: ctx.store.read(lambda tx: read_backlog(tx, limit=NO_LIMIT)),
+    )
+    return found.groups
+
+
+def _rounded(value: object) -> object:
+    return round(value, 1) if isinstance(value, float) else value
+
+
+def _question(found: GroupBacklog) -> str:
     open_count = found.ready + found.scheduled + found.claimed
     what = f"{open_count:,} events to handle and {found.dead:,} dead letters"
     return f"Remove {found.group} with {what} permanently?"

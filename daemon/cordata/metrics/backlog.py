@@ -1,5 +1,5 @@
 """What waits in the store: messages by group, mails. Of each kind LIMIT rows are read at most, so
-that the cost does not grow with the backlog.
+that the cost does not grow with the backlog, or NO_LIMIT.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from cordata.store import Row, Tx
 #: takes 32 ms on PostgreSQL and 71 ms, in a thread, on SQLite; with ten thousand 26 and 12
 #: (tests/bench/metrics_backlog.py).
 LIMIT = 10_000
+#: For callers who need to know exactly.
+NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,8 @@ class GroupBacklog:
     """The open messages of a consumer group, each count up to LIMIT."""
 
     group: str
+    #: Type of its events; *: all.
+    type: str
     broker: str
     #: With those in Redis; there it is not known which of them a worker handles now.
     ready: int
@@ -90,6 +94,7 @@ async def read_backlog(tx: Tx, *, limit: int = LIMIT) -> Backlog:
         groups.append(
             GroupBacklog(
                 group=name,
+                type=row["type"],
                 broker=row["broker"],
                 ready=min(limit, sum(one["count"] for one in ready if one is not None)),
                 scheduled=_count(counted["scheduled"], name),

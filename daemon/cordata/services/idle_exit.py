@@ -11,7 +11,7 @@ from cordata.broker.group import RELAY
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import logger, plural
-from cordata.metrics.backlog import Backlog, read_backlog
+from cordata.metrics.backlog import NO_LIMIT, Backlog, read_backlog
 from cordata.registry import Handler
 from cordata.services.consumer import ConsumerService
 from cordata.store import CLAIMABLE_TOPIC, Store, Tx
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 log = logger("cordata.engine")
 
 _LOOK_S = 0.2
-#: Every dead letter counts, however many there are.
-_NO_LIMIT = 2**62
 
 
 class GivenUp(CordataError):
@@ -103,7 +101,7 @@ class IdleExitService:
 
     async def run_once(self) -> Backlog:
         """Returns what waits. Retries are made due now, unless a process handles messages."""
-        backlog = await self._store.read(lambda tx: read_backlog(tx, limit=_NO_LIMIT))
+        backlog = await self._store.read(lambda tx: read_backlog(tx, limit=NO_LIMIT))
         groups = backlog.groups
         ours = [one for one in groups if one.group in self._groups]
         if any(one.retrying for one in ours) and not any(one.claimed for one in groups):

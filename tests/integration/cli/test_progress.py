@@ -22,7 +22,7 @@ from tests.integration.cli.mending import app
 from tests.servers.reaper import watched
 
 from cordata import Tx, connect
-from cordata.broker.inspection import Groups
+from cordata.broker.inspection import remove_group
 
 COUNT = 20_000
 
@@ -51,7 +51,7 @@ def fill(directory: Path) -> Path:
 
     async def publish() -> None:
         async with connect(app, config) as ctx:
-            await Groups(ctx.store).remove("shop.thank")
+            await remove_group(ctx.store, "shop.thank")
             for _ in range(10):
                 await ctx.run(unit)
 

@@ -31,11 +31,12 @@ from cordata import clock, events
 from cordata.app import App
 from cordata.broker import Claimed, ClaimLimit, ClaimLimits, MessageId, Outcome, Queue
 from cordata.broker.group import Group
-from cordata.broker.inspection import Groups
+from cordata.broker.inspection import remove_group
 from cordata.broker.redis.broker import RedisBroker
 from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Event, EventContext
 from cordata.errors import StoreFull, StoreUnavailable
+from cordata.metrics.backlog import read_backlog
 from cordata.services import consumer
 from cordata.services.consumer import ConsumerService
 from cordata.services.process_lease import ProcessLeaseService
@@ -281,10 +282,10 @@ async def test_messages_of_a_removed_group_are_deleted_and_none_are_added(state:
     async with opened(state) as store:
         await registered(store, {"gone": "thing.done", "kept": "thing.done"})
         await publish(store, 300)
-        assert await Groups(store).remove("gone") == 300
+        assert await remove_group(store, "gone") == 300
         await publish(store, 1)
         assert {row["group"] for row in await rows(store, "messages")} == {"kept"}
-        assert [one.ready for one in await Groups(store).read()] == [301]
+        assert [one.ready for one in (await store.read(read_backlog)).groups] == [301]
 
 
 async def test_group_that_no_process_has_is_reported_once_and_keeps_its_events(
@@ -311,7 +312,7 @@ async def test_group_that_no_process_has_is_reported_once_and_keeps_its_events(
         assert [one.__dict__["MESSAGE_ID"] for one in errors] == [events.GROUP_ABSENT]
         assert "no process has had the consumer group t.gone since" in errors[0].getMessage()
         assert len(await rows(store, "messages")) == 3
-        assert await Groups(store).remove("t.gone") == 3
+        assert await remove_group(store, "t.gone") == 3
         assert await service.run_once() == []
 
 

@@ -25,6 +25,7 @@ BACKLOG = Backlog(
     groups=[
         GroupBacklog(
             group='a"b\\c',
+            type="thing.done",
             broker="store",
             ready=3,
             scheduled=2,

@@ -37,6 +37,7 @@ OTHER = replace(WORKER, unit="worker@1.service")
 PRIMARY = replace(WORKER, unit="primary.service")
 GROUP = GroupBacklog(
     group="shop.pack",
+    type="order.made",
     broker="store",
     ready=3,
     scheduled=1,

@@ -1,13 +1,12 @@
 """Events, dead letters and groups as an operator sees and corrects them."""
 
 from cordata.broker.inspection.dead import DeadLetters
-from cordata.broker.inspection.group import Groups
+from cordata.broker.inspection.group import remove_group
 from cordata.broker.inspection.outbox import Outbox, delete_done
 from cordata.broker.inspection.record import (
     BadPosition,
     DeadLetter,
     Filter,
-    Group,
     OutboxEvent,
     Page,
     Progress,
@@ -22,8 +21,6 @@ __all__ = [
     "DeadLetter",
     "DeadLetters",
     "Filter",
-    "Group",
-    "Groups",
     "Outbox",
     "OutboxEvent",
     "Page",
@@ -33,4 +30,5 @@ __all__ = [
     "WholeDeadLetter",
     "WholeOutboxEvent",
     "delete_done",
+    "remove_group",
 ]

@@ -1,4 +1,4 @@
-"""Events, dead letters and groups as an operator sees them, and the filter of their lists."""
+"""Events and dead letters as an operator sees them, and the filter of their lists."""
 
 from __future__ import annotations
 
@@ -149,22 +149,3 @@ class WholeDeadLetter(DeadLetter):
     headers: str
     #: Failed attempts, the oldest first: attempt, at, owner, error.
     history: Sequence[Mapping[str, Any]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """One consumer group; times are microseconds since the epoch."""
-
-    group: str
-    #: Type of its events; *: all.
-    type: str
-    #: What carries its events: store or redis.
-    broker: str
-    #: Its messages by state. With Redis, entries of its stream are not counted.
-    ready: int
-    scheduled: int
-    claimed: int
-    dead: int
-    registered_at: int
-    #: When a process with this group was last present.
-    present_at: int

@@ -1,5 +1,5 @@
--- What waits, for a scrape and for `cordata status`. Every statement reads :limit rows at most, in the order of an index: the
--- counts end there, and the cost does not grow with the backlog.
+-- What waits, for a scrape, `cordata status` and `cordata group list`. Every statement reads :limit rows at most, in the
+-- order of an index: the counts end there, and the cost does not grow with the backlog.
 
 -- name: metrics.groups
 SELECT "group", type, broker, since, present_at FROM consumer_group ORDER BY "group";
