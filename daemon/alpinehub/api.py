@@ -32,15 +32,16 @@ _LOOK_AGAIN_S = 60.0
 
 
 async def ready(ctx: Context) -> Reply:
-    """200 if the store answers and has every migration of this code; else 503 with the reason.
+    """200 if the store answers, takes writes and has every migration of this code; else 503 with
+    the reason.
 
-    If no source's secret can be unsealed, as after a restore without the master key, each webhook
-    would get a 401: 503, too. If only some cannot, 200 with a warning that names them: one source
-    must not take a host out of service.
+    While it takes no writes, on a full disk for example, what remains are polls that bring nothing
+    new. If no source's secret can be unsealed, as after a restore without the master key, each
+    webhook would get a 401: 503, too. If only some cannot, 200 with a warning that names them: one
+    source must not take a host out of service.
     """
     try:
-        if not await ctx.schema_current():
-            return _not_ready("the schema is older than this code")
+        await ctx.check_ready()
         closed, is_all = await _closed(ctx)
     except CordataError as error:
         return _not_ready(f"{error.code}: {error}")

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from cordata.core.commit_guard import CommitGuard
-from cordata.errors import AlreadySeen, ClaimLost, Conflict
+from cordata.errors import AlreadySeen, ClaimLost, Conflict, StoreFull, StoreUnavailable
 from cordata.log import fields
 from cordata.pool.client.lazy_client import LazyClient
 from cordata.store import Chain, RuntimeStore, Store, Tx, Unit
@@ -58,6 +58,20 @@ class Context:
     async def schema_current(self) -> bool:
         """Whether every migration that this code needs is applied. Raises: StoreUnavailable."""
         return await self.store.schema_current(self.chains)
+
+    async def check_ready(self) -> None:
+        """Check that this process can accept requests: for the health check of a load balancer.
+
+        Raises: StoreUnavailable (StoreFull), a 503 over HTTP, when the store does not answer, a
+        migration of this code is pending, or the store takes no writes. This process knows that
+        from its own writes, one with event handlers after a third of `[engine] claim_timeout_s` at
+        the latest: it renews its process lease.
+        """
+        if not await self.schema_current():
+            raise StoreUnavailable("the schema is older than this code")
+        stats = self.store.stats()
+        if stats.state != "ok":
+            raise (StoreFull if stats.state == "full" else StoreUnavailable)(stats.reason)
 
     def alert(self, cause: str, text: str, *, ids: Sequence[str] = ()) -> None:
         """Alert the operator: log an error and, in a worker or the primary, soon send a mail with

@@ -9,7 +9,10 @@ from typing import cast
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.integration.engine.stores import url_of, use
 from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.integration.store.parts import fill, needs_root, small_disk, use_up
+from tests.waiting import until_async
 
 from alpinehub import counts, demo
 from alpinehub.app import app
@@ -162,6 +165,41 @@ async def test_ready_says_why_when_the_store_is_gone(tmp_path: Path) -> None:
         answer = await without.call("GET", "/api/ready", [])
         assert answer.status == 503 and "does not answer" in answer.json["reason"]
         assert b"retry-after" in answer.headers
+
+
+@needs_root
+async def test_ready_is_503_as_long_as_the_disk_of_the_store_is_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", size="8m") as disk:
+        async with open_hub(disk) as hub:
+            assert (await hub.post(BOOKING)).status == 200
+            use_up(disk)
+            refused = await hub.post({**BOOKING, "external_id": "n-2"})
+            assert (refused.status, refused.json["error"]) == (503, "store_full")
+            answer = await hub.call("GET", "/api/ready", [])
+            assert answer.status == 503 and answer.json["reason"].startswith("store_full: ")
+            assert b"retry-after" in answer.headers
+            # It is no reason to restart the process.
+            assert (await hub.call("GET", "/api/health", [])).status == 200
+            (disk / "filler").unlink()
+            await hub.ctx.store.checkpoint(force=True)
+
+            async def is_ready() -> bool:
+                return (await hub.call("GET", "/api/ready", [])).status == 200
+
+            await until_async(is_ready)
+            assert (await hub.post({**BOOKING, "external_id": "n-2"})).status == 200
+
+
+@needs_root
+@pytest.mark.usefixtures("each_store")
+@pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
+async def test_ready_is_200_when_only_the_disk_of_the_host_is_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", size="1m") as disk:
+        use(disk, url_of(tmp_path))
+        async with open_hub(disk) as hub:
+            fill(disk / "filler")
+            assert (await hub.post(BOOKING)).status == 200
+            assert (await hub.call("GET", "/api/ready", [])).status == 200
 
 
 @on_each_store

@@ -121,6 +121,20 @@ def fill(filler: Path) -> None:
                 pass
 
 
+def use_up(disk: Path) -> None:
+    """Let another program take what is left of a full disk: not one page has room any more.
+
+    A commit that failed for want of room has made the log longer, by the pages that still had
+    some: whatever is as small as that, an attempt to heal above all, is taken there later on.
+    """
+    fill(disk / "filler")
+    with closing(sqlite3.connect(disk / "cordata.db", isolation_level=None)) as other:
+        other.execute("PRAGMA wal_autocheckpoint = 0")
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            for _ in range(10_000):
+                other.execute("PRAGMA user_version = 0")  # as the store's own attempts: one page
+
+
 def slow_sync(folder: Path) -> dict[str, str]:
     """The environment of a process whose disk stalls or fails as files in `folder` say."""
     if not shutil.which("gcc"):

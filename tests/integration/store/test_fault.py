@@ -23,6 +23,7 @@ from tests.integration.store.parts import (
     real_disk,
     refused,
     small_disk,
+    use_up,
 )
 from tests.waiting import until_async
 
@@ -59,20 +60,6 @@ async def overflow(store: Store) -> list[str]:
             return taken
         taken.append(f"{number:05d}")
     raise AssertionError("it never got full")
-
-
-def use_up(disk: Path) -> None:
-    """Let another program take what is left of a full disk: not one page has room any more.
-
-    A commit that failed for want of room has made the log longer, by the pages that still had
-    some: whatever is as small as that, an attempt to heal above all, is taken there later on.
-    """
-    fill(disk / "filler")
-    with closing(sqlite3.connect(disk / "cordata.db", isolation_level=None)) as other:
-        other.execute("PRAGMA wal_autocheckpoint = 0")
-        with pytest.raises(sqlite3.OperationalError, match="full"):
-            for _ in range(10_000):
-                other.execute("PRAGMA user_version = 0")  # as the store's own attempts: one page
 
 
 @needs_root
