@@ -66,6 +66,23 @@ class Check:
     #: Only with --stress: it may bring down a weak server.
     stress: bool = False
 
+    def missing_option(self, peer: Peer, *, write: bool, stress: bool) -> str:
+        """The option without which it is skipped; "": it is run."""
+        if self.writes and not write:
+            return "--write"
+        if self.stress and not stress:
+            return "--stress"
+        return "--hotel" if self.of_hotel and not peer.hotel else ""
+
+    def versions_of(self, peer: Peer) -> list[str]:
+        """The versions in which it is run."""
+        names = [
+            name
+            for name, protocol in peer.protocols.items()
+            if self.since <= protocol.year <= self.until
+        ]
+        return names if self.each_version else names[-1:]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRun:
@@ -84,39 +101,28 @@ async def run_suite(
     *,
     write: bool,
     stress: bool,
-    on_result: Callable[[CheckRun], None],
+    draw: Callable[[float, str], None],
 ) -> list[CheckRun]:
-    """Run the checks in their order; `on_result` is called with each as it ends."""
-    done = []
+    """Run the checks in their order; `draw` is told the share that is done, and what comes next."""
+    plan: list[tuple[Check, str, str]] = []
     for check in checks:
-        if (check.writes and not write) or (check.stress and not stress):
-            option = "--write" if check.writes else "--stress"
-            one = CheckRun(
-                check=check, version="", result=skipped(f"only with {option}"), took_ms=0
-            )
-            on_result(one)
-            done.append(one)
-            continue
-        names = [
-            name
-            for name, protocol in peer.protocols.items()
-            if check.since <= protocol.year <= check.until
-        ]
-        for name in names if check.each_version else names[-1:]:
-            one = await _run(check, peer.speaking(name), name if check.each_version else "")
-            on_result(one)
-            done.append(one)
+        option = check.missing_option(peer, write=write, stress=stress)
+        plan += [(check, one, option) for one in ([""] if option else check.versions_of(peer))]
+    done = []
+    for number, (check, version, option) in enumerate(plan):
+        draw(number / len(plan), f"{check.id} {version}")
+        began = monotonic()
+        result = skipped(f"only with {option}") if option else await _run(check, peer, version)
+        took_ms = round((monotonic() - began) * 1000)
+        shown = version if check.each_version else ""
+        done.append(CheckRun(check=check, version=shown, result=result, took_ms=took_ms))
     return done
 
 
-async def _run(check: Check, peer: Peer, version: str) -> CheckRun:
-    began = monotonic()
+async def _run(check: Check, peer: Peer, version: str) -> Result:
     try:
-        missing = check.of_hotel and not peer.hotel
-        result = skipped("only with --hotel") if missing else await check.run(peer)
+        return await check.run(peer.speaking(version))
     except CheckFailed as error:
-        result = failed(str(error))
+        return failed(str(error))
     except RequestFailed as error:
-        result = failed(f"no answer: {error}")
-    took_ms = round((monotonic() - began) * 1000)
-    return CheckRun(check=check, version=version, result=result, took_ms=took_ms)
+        return failed(f"no answer: {error}")

@@ -102,20 +102,17 @@ async def _run(
 
     Raises: RequestFailed, TransportFailed.
     """
-    served = await served_by(peer)
-    if not served:
-        what, hint = describe_rejection(await peer.harmless())
-        raise TransportFailed(f"the server serves no version to this login: {what}", hint)
-    chosen = {name: one for name, one in served.items() if not versions or name in versions}
-    if not chosen:
-        raise TransportFailed(f"the server does not serve {', '.join(versions)}")
-    peer = replace(peer, protocols=chosen)
     with ProgressBar() as bar:
-
-        def show(one: CheckRun) -> None:
-            bar.draw(None, f"{one.check.id} {one.version}")
-
-        return await run_suite(peer, checks, write=write, stress=stress, on_result=show)
+        bar.draw(None, "asking which versions the server serves")
+        served = await served_by(peer)
+        if not served:
+            what, hint = describe_rejection(await peer.harmless())
+            raise TransportFailed(f"the server serves no version to this login: {what}", hint)
+        chosen = {name: one for name, one in served.items() if not versions or name in versions}
+        if not chosen:
+            raise TransportFailed(f"the server does not serve {', '.join(versions)}")
+        peer = replace(peer, protocols=chosen)
+        return await run_suite(peer, checks, write=write, stress=stress, draw=bar.draw)
 
 
 def _record(one: CheckRun) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from tests.integration.alpinebits_client.faulty import Said, faulty
 from tests.integration.alpinebits_client.peers import Done, command, http, scripted, served
+from tests.integration.cli.terminal import Terminal
 from tests.integration.hub.material import BOOKING, PRICE, Hub, open_hub
 
 from alpinehub.hotels import NewHotel, add_hotel
@@ -60,6 +62,19 @@ async def test_table_says_what_was_checked_and_nothing_is_changed(tmp_path: Path
         few = await command("check", url, *_AS_DEMO, "--only", "handshake", "--version", "2020-10")
         assert {one["version"] for one in few.json_whole["checks"]} == {"2020-10", None}
         assert {one["check"].split(".")[0] for one in few.json_whole["checks"]} == {"handshake"}
+
+
+async def test_bar_grows_from_the_first_request_to_the_last(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub, served(hub) as url:
+        words = ("check", url, "--user", "demo", "--only", "handshake")
+        terminal = Terminal(*words, program="alpinehub", ALPINEHUB_PASSWORD="demo")
+        code, out = await asyncio.to_thread(terminal.ended)
+    assert code == 0 and " 0 failed" in out
+    shown = re.findall(r" (\d+) %  (\S+)", terminal.shown)
+    assert shown[0] == ("0", "asking")
+    shares = [int(share) for share, _ in shown]
+    assert shares == sorted(shares) and shares[1] == 0 and shares[-1] > 90
+    assert {"handshake.ping", "handshake.echo"} <= {what for _, what in shown}
 
 
 def not_found(said: Said) -> None:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pty
 import re
-import select
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.integration.cli.command import ROOT, cordata, write_config
+from tests.integration.cli.command import cordata, write_config
 from tests.integration.cli.mending import app
-from tests.servers.reaper import watched
+from tests.integration.cli.terminal import Terminal
 
 from cordata import Tx, connect
 from cordata.broker.inspection import remove_group
@@ -57,54 +51,6 @@ def fill(directory: Path) -> Path:
 
     asyncio.run(publish())
     return config
-
-
-class Terminal:
-    """A command whose stderr is a terminal."""
-
-    def __init__(self, *arguments: str, given: Path | None = None) -> None:
-        """`given`: what it reads, instead of the terminal."""
-        self._ours, theirs = pty.openpty()
-        stdin = theirs if given is None else os.open(given, os.O_RDONLY)
-        self.process = watched(
-            subprocess.Popen(
-                [sys.executable, "-m", "cordata", *arguments],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=theirs,
-                text=True,
-            )
-        )
-        for end in {theirs, stdin}:
-            os.close(end)
-        self.shown = ""
-
-    def until(self, pattern: str) -> None:
-        """Read until the terminal shows it."""
-        deadline = time.monotonic() + 60
-        while not re.search(pattern, self.shown):
-            assert time.monotonic() < deadline and self._read(), self.shown
-
-    def ended(self) -> tuple[int, str]:
-        """Exit code and stdout."""
-        # First what it shows: a terminal takes a few kilobytes, then its writer waits for a reader.
-        while self._read():
-            pass
-        out = self.process.communicate(timeout=300)[0]
-        os.close(self._ours)
-        return self.process.returncode, out
-
-    def _read(self) -> bool:
-        if not select.select([self._ours], [], [], 60.0)[0]:
-            return False
-        try:
-            data = os.read(self._ours, 4096)
-        except OSError:  # EIO: the last one with the other end has ended
-            return False
-        self.shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode(errors="replace"))
-        return bool(data)
 
 
 def test_bar_is_shown_and_ctrl_c_ends_between_two_units(filled: Path) -> None:
