@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
@@ -195,7 +195,9 @@ class Player:
         self._write("dead letters", str(len(await self._harness.dead_letters())))
         for code, *_ in HOTELS:
             shown = ("--hotel", code, "--json", "--limit", "1000")
-            await self._command("inbox", "list", "--state", "all", *shown)
+            words = ("inbox", "list", "--state", "all", *shown)
+            items = json.loads(await run_command(self._config, *words))["items"]
+            self._write_command(words, json.dumps(items, indent=2, ensure_ascii=False) + "\n")
             listed = await self._command("requests", "list", *shown)
             for item in json.loads(listed)["items"][:_SHOWN]:
                 await self._command("requests", "show", item["id"], "--json")
@@ -207,8 +209,11 @@ class Player:
 
     async def _command(self, *words: str) -> str:
         said = await run_command(self._config, *words)
-        self._write(f"alpinehub {' '.join(words)}", said)
+        self._write_command(words, said)
         return said
+
+    def _write_command(self, words: Sequence[str], said: str) -> None:
+        self._write(f"alpinehub {' '.join(words)}", said)
 
 
 async def run_command(config: Path, *words: str) -> str:
@@ -217,7 +222,8 @@ async def run_command(config: Path, *words: str) -> str:
     def invoke() -> str:
         runner = CliRunner()
         done = runner.invoke(alpinehub, [*words, "--config", str(config)])
-        return done.output if done.exception is None else f"{done.output}{done.exception!r}"
+        said = done.output.removesuffix("nothing found\n")  # below the heads of an empty list
+        return said if done.exception is None else f"{said}{done.exception!r}"
 
     return await asyncio.to_thread(invoke)
 

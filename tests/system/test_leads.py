@@ -207,7 +207,8 @@ def test_changed_form_waits_until_its_mapping_is_mended(story: Story) -> None:
     agency.wait_for_mail("admin@example.com", "cannot be mapped", WIX.hotel)
     agency.wait_for_mail("admin@example.com", "has changed", WIX.hotel)
     assert agency.poll(PMS) == []
-    [waiting] = json.loads(agency.alpinehub("inbox", "list", "--state", "review", "--json"))
+    listed = agency.alpinehub("inbox", "list", "--state", "review", "--json")
+    [waiting] = json.loads(listed)["items"]
     places = ("--field", "arrival=field:first_day_7", "--field", "departure=field:last_day_8")
     mended = json.loads(agency.alpinehub("inbox", "map", WIX.hotel, WIX.name, *places, "--json"))
     assert (mended["in_review"], mended["can_be_mapped"]) == (1, 1)

@@ -7,7 +7,7 @@ import click
 from alpinehub import accounts
 from alpinehub.cli.session import Hub, hub_options, read_secret
 from alpinehub.sources import new_secret
-from cordata.terminal import LazyGroup, duration, show_list
+from cordata.terminal import LazyGroup, duration, show_page
 
 _from_stdin = click.option(
     "--password-stdin", is_flag=True, help="Read the password from standard input."
@@ -71,7 +71,7 @@ def add(
 def list_(hub: Hub) -> None:
     """List all logins."""
     rows = hub.run(lambda ctx: accounts.list_accounts(ctx.store))
-    show_list(rows, ("name", "hotels", "created_at", "changed_at", "disabled_at"), json_=hub.json)
+    show_page(rows, ("name", "hotels", "created_at", "changed_at", "disabled_at"), json_=hub.json)
 
 
 @account.command(

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, hub_options, with_hub
 from alpinehub.hotels import Unusable
 from cordata import Context
-from cordata.terminal import add_options, show_list, show_records
+from cordata.terminal import add_options, show_page, show_records
 
 _hotel = click.option("--hotel", metavar="CODE", help="Of this hotel only.")
 _COLUMNS = ("id", "hotel", "first_name", "last_name", "email", "phone", "requests")
@@ -74,10 +74,7 @@ def find(hub: Hub, text: str, hotel: str | None) -> None:
         by = {"phone": text}
     found = hub.run(lambda ctx: search.find(ctx.store, hotel=hotel, **by))
     _note("find", found)
-    if not found and not hub.json:
-        click.echo("no customer found")
-        return
-    show_list(found, _COLUMNS, json_=hub.json)
+    show_page(found, _COLUMNS, json_=hub.json)
 
 
 @customer.command(

@@ -11,7 +11,7 @@ from alpinehub.alpinebits import hotel_data
 from alpinehub.cli.session import Hub, hub_options, show_document
 from alpinehub.models import FEATURES
 from alpinehub.settings import HubSettings
-from cordata.terminal import limit_option, show_list, show_record
+from cordata.terminal import limit_option, show_page, show_record
 
 #: Value of an option for "as for all hotels".
 _DEFAULT = "default"
@@ -70,7 +70,7 @@ def list_(hub: Hub) -> None:
     """List all hotels."""
     rows = hub.run(lambda ctx: hotels.list_hotels(ctx.store))
     columns = ("code", "name", "time_zone", "language", "region", "accounts", "sources")
-    show_list(rows, (*columns, "report_email", "disabled_at"), json_=hub.json)
+    show_page(rows, (*columns, "report_email", "disabled_at"), json_=hub.json)
 
 
 @hotel.command("show", short_help="Show a hotel, its settings and its data.")
@@ -104,7 +104,7 @@ def data(hub: Hub, code: str, what: str) -> None:
         for row in rows:
             show_document(str(row["xml"]).encode())
         return
-    show_list(rows, columns, json_=hub.json)
+    show_page(rows, columns, json_=hub.json)
 
 
 @hotel.command(
@@ -122,7 +122,7 @@ def messages(hub: Hub, code: str, limit: int) -> None:
     newest first.
     """
     rows = hub.run(lambda ctx: hotel_data.list_messages(ctx.store, code, limit))
-    show_list(rows, hotel_data.MESSAGE_COLUMNS, json_=hub.json)
+    show_page(rows, hotel_data.MESSAGE_COLUMNS, json_=hub.json)
 
 
 _feature = click.Choice(FEATURES)

@@ -16,7 +16,7 @@ from alpinehub.inbox.actions import ReprocessResult
 from alpinehub.inbox.listing import STATES, InboxFilter
 from alpinehub.webhooks.fields import TARGETS, FieldMapping, decode, encode
 from cordata import Context
-from cordata.terminal import limit_option, printable, show_list, show_record, show_table
+from cordata.terminal import limit_option, printable, show_page, show_record, show_table
 
 
 @click.group(short_help="Submissions of forms: review, mapping, processing.")
@@ -62,14 +62,15 @@ def list_(
     from alpinehub.inbox.listing import list_inbox
 
     wanted = InboxFilter(
-        state=state, hotel=hotel, source=source, since=since, limit=limit, after=after
+        state=state, hotel=hotel, source=source, since=since, limit=limit + 1, after=after
     )
     rows = hub.run(lambda ctx: list_inbox(ctx.store, wanted))
     columns = ("id", "received_at", "hotel", "source", "kind", "state", "outcome", "error")
-    show_list(rows, columns, json_=hub.json)
-    submissions = [row["id"] for row in rows if row["state"] != "undeliverable"]
-    if len(submissions) >= limit:
-        click.echo(f"there may be more: --after {submissions[-1]}", err=True)
+    submissions = [row for row in rows if row["state"] != "undeliverable"]
+    requests = [row for row in rows if row["state"] == "undeliverable"]
+    following = submissions[limit - 1]["id"] if len(submissions) > limit else None
+    shown = [*submissions[:limit], *requests[:limit]]
+    show_page(shown, columns, next=following, json_=hub.json)
 
 
 @inbox.command(

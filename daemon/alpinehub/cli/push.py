@@ -13,7 +13,7 @@ from alpinehub.cli.peer_view import show_handshake
 from alpinehub.cli.session import Hub, hub_options, read_secret
 from alpinehub.push import target as targets
 from cordata import Context
-from cordata.terminal import show_list
+from cordata.terminal import show_page
 
 _VERSIONS = [name for name, one in PROTOCOLS.items() if one.year >= targets.PUSHED_SINCE]
 
@@ -80,7 +80,7 @@ def list_(hub: Hub) -> None:
     """List push deliveries: what waits, when the last push was, failures and their reason."""
     rows = hub.run(targets.list_targets)
     columns = ("name", "hotel", "url", "protocol", "waiting", "failures", "last_error", "due_at")
-    show_list(rows, (*columns, "pushed_at", "disabled_at"), json_=hub.json)
+    show_page(rows, (*columns, "pushed_at", "disabled_at"), json_=hub.json)
 
 
 @push.command(short_help="Push what waits for an account now.")

@@ -8,7 +8,7 @@ import click
 
 from alpinehub import sources
 from alpinehub.cli.session import Hub, hub_options, pair, read_secret
-from cordata.terminal import as_record, duration, printable, show_list, show_record
+from cordata.terminal import as_record, duration, printable, show_page, show_record
 
 _from_stdin = click.option(
     "--secret-stdin", is_flag=True, help="Read the secret from standard input."
@@ -69,7 +69,7 @@ def list_(hub: Hub) -> None:
     """List all sources, without their secrets. ID is for `?source=` with a signature."""
     rows = hub.run(lambda ctx: sources.list_sources(ctx.store))
     columns = ("id", "hotel", "name", "kind", "created_at", "changed_at", "disabled_at")
-    show_list(rows, columns, json_=hub.json)
+    show_page(rows, columns, json_=hub.json)
 
 
 @source.command(

@@ -14,7 +14,6 @@ from cordata.terminal.options import traceback_option as traceback_option
 from cordata.terminal.output import as_record as as_record
 from cordata.terminal.output import printable as printable
 from cordata.terminal.output import show_json as show_json
-from cordata.terminal.output import show_list as show_list
 from cordata.terminal.output import show_page as show_page
 from cordata.terminal.output import show_record as show_record
 from cordata.terminal.output import show_records as show_records

@@ -57,14 +57,6 @@ def show_page(
         click.echo(f"there is more: --after {next}", err=True)
 
 
-def show_list(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, json_: bool) -> None:
-    """Print a list that has no pages: a table, with its heads even if empty, or a JSON array."""
-    if json_:
-        show_json([as_record(row) for row in rows])
-    else:
-        show_table(rows, columns, heads_alone=True)
-
-
 def show_records(records: Sequence[Mapping[str, Any]], *, json_: bool) -> None:
     """Print all fields of records, with an empty line between records; or a JSON array."""
     if json_:
@@ -76,12 +68,8 @@ def show_records(records: Sequence[Mapping[str, Any]], *, json_: bool) -> None:
         show_record(fields, json_=False)
 
 
-def show_table(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, heads_alone: bool = False
-) -> None:
-    """Print rows as a table. Without rows, print nothing, or with `heads_alone` only the heads."""
-    if not (rows or heads_alone):
-        return
+def show_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Print rows as a table, with its heads even if there are no rows."""
     # Ids and numbers can be copied from a narrow terminal in one piece.
     whole, right = {0}, set()
     for number, column in enumerate(columns):

@@ -61,8 +61,8 @@ async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: R
         out = await command("source", "rotate", "ROSE", "web", "--secret-stdin", given="mine\n")
         assert "mine" not in out
         listed = await command("source", "list", "--json")
-        assert source["secret"] not in listed and json.loads(listed)[0]["hotel"] == "ROSE"
-        [hotel] = json.loads(await command("hotel", "list", "--json"))
+        assert source["secret"] not in listed and json.loads(listed)["items"][0]["hotel"] == "ROSE"
+        [hotel] = json.loads(await command("hotel", "list", "--json"))["items"]
         assert (hotel["name"], hotel["accounts"], hotel["sources"]) == ("Rosé", 1, 1)
         assert "made" in await command("demo") and "already" in await command("demo")
         for words in (
@@ -140,9 +140,10 @@ async def test_command_tells_and_erases_a_person(tmp_path: Path, run: Run) -> No
 
         eva, here = ("--email", "Eva@example.com"), ("--hotel", "DEMO")
         for text in ("eva@example.com", "Muster"):
-            found = json.loads((await command("find", text, "--json")).stdout)
+            found = json.loads((await command("find", text, "--json")).stdout)["items"]
             assert found[0]["email"] in ("eva@example.com", "else@example.com")
-        assert len(json.loads((await command("find", "+39 333 1234567", "--json")).stdout)) == 2
+        found = json.loads((await command("find", "+39 333 1234567", "--json")).stdout)["items"]
+        assert len(found) == 2
         refused = await command("find", "Muster", code=2)
         assert "terminal" in refused.stderr and "eva@" not in refused.stdout
         shown = (await command("show", *eva)).stdout

@@ -105,14 +105,14 @@ async def test_what_was_told_is_shown(tmp_path: Path, run: Run) -> None:
             assert done.returncode == 0, done.stderr
             return done.stdout
 
-        rows = json.loads(await told("data", "H1", "freerooms", "--json"))
+        rows = json.loads(await told("data", "H1", "freerooms", "--json"))["items"]
         assert [(row["category"], row["bookable"]) for row in rows] == [("closed", 0), ("DZ", 3)]
         assert (await told("data", "H1", "freerooms")).splitlines()[0].startswith("CATEGORY")
         assert (await told("data", "H1", "inventory")).startswith("<HotelDescriptiveContent ")
         assert await told("data", "H1", "info") == ""
         assert "Titel A" in await told("data", "H1", "rates")
-        assert json.loads(await told("data", "H1", "activities", "--json")) == []
-        messages = json.loads(await told("messages", "H1", "--limit", "2", "--json"))
+        assert json.loads(await told("data", "H1", "activities", "--json"))["items"] == []
+        messages = json.loads(await told("messages", "H1", "--limit", "2", "--json"))["items"]
         assert [row["action"].partition(":")[2] for row in messages] == ["RatePlans", "Inventory"]
         stored = json.loads(await told("show", "H1", "--json"))
         assert stored["data"][0]["kind"] == "freerooms"

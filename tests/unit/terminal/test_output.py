@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cordata.terminal import show_json, show_list, show_page, show_record, show_table
+from cordata.terminal import show_json, show_page, show_record, show_table
 
 AT = 1_788_000_000_123_456
 ROWS: list[dict[str, Any]] = [
@@ -58,14 +58,7 @@ def test_page_says_where_the_next_one_starts(capsys: pytest.CaptureFixture[str])
     assert shown.err == "there is more: --after p2\n"
     show_page([], ("id",), json_=False)
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == ("", "nothing found\n")
-
-
-def test_list_has_its_heads_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    show_list([], ("name", "disabled_at"), json_=False)
-    assert capsys.readouterr().out == "NAME  DISABLED\n"
-    show_list([], ("name",), json_=True)
-    assert json.loads(capsys.readouterr().out) == []
+    assert (shown.out, shown.err) == ("ID\n", "nothing found\n")
 
 
 def test_record_has_a_line_for_each_field_and_tables_for_lists(
