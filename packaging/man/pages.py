@@ -20,8 +20,7 @@ from pathlib import Path
 import click
 from click.shell_completion import BashComplete
 
-from cordata import __version__
-from cordata.terminal import LazyGroup
+from cordata import __version__, terminal
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -47,8 +46,9 @@ class Command:
     #: Click's help text; after a line `\b` a paragraph keeps its line breaks.
     text: str
     options: list[Option]
-    #: What `--help` shows last, mostly examples; written as `text` is.
+    #: What `--help` shows last: examples, further text, exit codes; written as `text` is.
     epilog: str
+    exit_codes: str
     #: Whether it does nothing but hold other commands.
     is_group: bool
 
@@ -95,7 +95,8 @@ def _commands(command: click.Command, path: str, parent: click.Context | None) -
     usage = " ".join(command.collect_usage_pieces(context))
     text, epilog = inspect.cleandoc(command.help or ""), inspect.cleandoc(command.epilog or "")
     is_group = isinstance(command, click.Group)
-    yield Command(path, usage, text, options, epilog, is_group)
+    exit_codes = command.exit_codes if isinstance(command, terminal.Command) else ""
+    yield Command(path, usage, text, options, epilog, exit_codes, is_group)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             child = command.get_command(context, name)
@@ -168,7 +169,7 @@ def program_page(name: str) -> str:
 def summaries(name: str) -> dict[str, str]:
     """The list of `--help`: each command of a program in a line."""
     program = load(COMMANDS[name])
-    assert isinstance(program, LazyGroup)
+    assert isinstance(program, terminal.LazyGroup)
     return program.summaries()
 
 
@@ -185,7 +186,7 @@ def command_pages(name: str) -> Iterator[tuple[str, str]]:
 def command_page(page: str, summary: str, described: list[Command]) -> str:
     """The man page of one command: NAME, SYNOPSIS and so on, from what `--help` says."""
     top, *inner = described
-    description, examples, exit_status = _parts(top)
+    description, examples = _parts(top)
     summary = summary[0].lower() + summary[1:].rstrip(".")
     called = [one for one in inner if not one.is_group] or [top]
     common = [one for one in called[0].options if all(one in other.options for other in called)]
@@ -201,7 +202,7 @@ def command_page(page: str, summary: str, described: list[Command]) -> str:
     if examples:
         out += [".SH EXAMPLES", *map(_roff, examples)]
     program = page.partition("-")[0]
-    out += [".SH EXIT STATUS", *(_exit_status(exit_status) or [f"See\n.BR {program} (1)."])]
+    out += [".SH EXIT STATUS", *(_exit_status(top.exit_codes) or [f"See\n.BR {program} (1)."])]
     said = "\n".join(text for one in described for text in (one.text, one.epilog))
     out += [".SH SEE ALSO", ",\n".join(_see_also(page, said))]
     return _finished("\n".join(out) + "\n")
@@ -219,22 +220,16 @@ def _options(options: Iterable[Option]) -> list[str]:
     return [f"{tag(option)}\n{escape(text)}" for option, text in options]
 
 
-def _parts(command: Command) -> tuple[list[Paragraph], list[Paragraph], str]:
-    """The help of a command as description, examples and exit codes."""
+def _parts(command: Command) -> tuple[list[Paragraph], list[Paragraph]]:
+    """The help of a command as description and examples, without its exit codes."""
     description = list(paragraphs(command.text))
     examples: list[Paragraph] = []
-    exit_status = ""
     for text, kept in paragraphs(command.epilog):
-        before, codes, after = text.partition("Exit codes: ")
         if kept:
             examples.append((text, True))
-        elif one := re.fullmatch("Examples?:(.*)", before.strip()):
-            examples += [(one[1].strip(), True)] if one[1] else []
-        elif before:
-            description.append((before.strip(), False))
-        if codes:
-            exit_status = after
-    return description, examples, exit_status
+        elif text != "Examples:" and not text.startswith("Exit codes: "):
+            description.append((text, False))
+    return description, examples
 
 
 def _exit_status(text: str) -> list[str]:

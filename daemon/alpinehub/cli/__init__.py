@@ -31,12 +31,11 @@ _COMMANDS = {
     cls=LazyGroup,
     lazy={name: (f"alpinehub.cli.{name}:{name}", line) for name, line in _COMMANDS.items()},
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="""A first hotel:
-
-\b
-  alpinehub hotel add EDELW --name "Hotel Edelweiss" --report-email info@edelweiss.example
-  alpinehub account add edelweiss-pms --hotel EDELW
-  alpinehub source add EDELW website""",
+    examples="""
+        alpinehub hotel add EDELW --name "Hotel Edelweiss" --report-email info@edelweiss.example
+        alpinehub account add edelweiss-pms --hotel EDELW
+        alpinehub source add EDELW website
+    """,
 )
 @click.version_option(__version__, prog_name="alpinehub")
 def alpinehub() -> None:

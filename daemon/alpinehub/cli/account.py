@@ -31,12 +31,11 @@ def account() -> None:
 
 
 @account.command(
-    epilog="""Examples:
-
-\b
-  alpinehub account add edelweiss-pms --hotel EDELW
-  alpinehub account add new-pms --hotel EDELW --from-now
-  pass show pms | alpinehub account add pms --hotel EDELW --hotel ROSE --password-stdin"""
+    examples="""
+        alpinehub account add edelweiss-pms --hotel EDELW
+        alpinehub account add new-pms --hotel EDELW --from-now
+        pass show pms | alpinehub account add pms --hotel EDELW --hotel ROSE --password-stdin
+    """,
 )
 @click.argument("name")
 @click.option(
@@ -75,11 +74,7 @@ def list_(hub: Hub) -> None:
 
 
 @account.command(
-    short_help="Give a login another password.",
-    epilog="""Example:
-
-\b
-  alpinehub account rotate edelweiss-pms --keep 24h""",
+    examples="alpinehub account rotate edelweiss-pms --keep 24h",
 )
 @click.argument("name")
 @click.option(

@@ -24,22 +24,23 @@ from alpinehub.cli.peer import (
     server_options,
 )
 from alpinehub.cli.session import as_json
-from cordata.terminal import ProgressBar, printable, show_table
+from cordata.terminal import Command, ProgressBar, printable, show_table
 
 _AREAS = {"transport": transport.CHECKS, "handshake": handshake.CHECKS, "guest": guest.CHECKS}
 
 
 @click.command(
+    cls=Command,
     short_help="Check an AlpineBits server for errors.",
-    epilog="""Examples:
-
-\b
-  export ALPINEHUB_PASSWORD=demo
-  alpinehub check http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO
-  alpinehub check https://hub.example/alpinebits --user pms --only handshake --json
-
-Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage, 3 the server cannot be reached, or
-refuses all requests of this user.""",
+    examples="""
+        export ALPINEHUB_PASSWORD=demo
+        alpinehub check http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO
+        alpinehub check https://hub.example/alpinebits --user pms --only handshake --json
+    """,
+    exit_codes="""
+        0 no check failed, 1 a check failed, 2 wrong usage, 3 the server cannot be reached, or
+        refuses all requests of this user
+    """,
 )
 @click.argument("url")
 @server_options

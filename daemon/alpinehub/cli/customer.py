@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, hub_options, with_hub
 from alpinehub.hotels import Unusable
 from cordata import Context
-from cordata.terminal import add_options, show_page, show_records
+from cordata.terminal import Group, add_options, show_page, show_records
 
 _hotel = click.option("--hotel", metavar="CODE", help="Of this hotel only.")
 _COLUMNS = ("id", "hotel", "first_name", "last_name", "email", "phone", "requests")
@@ -39,19 +39,18 @@ _customer_and_scope_options = add_options(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def customer() -> None:
     """Guests of the hotels: find, show, export, erase."""
 
 
 @customer.command(
     short_help="Find customers by address, number or name.",
-    epilog="""Examples:
-
-\b
-  alpinehub customer find eva@example.com
-  alpinehub customer find "0471 123456" --hotel EDELW
-  alpinehub customer find Muster --json""",
+    examples="""
+        alpinehub customer find eva@example.com
+        alpinehub customer find "0471 123456" --hotel EDELW
+        alpinehub customer find Muster --json
+    """,
 )
 @click.argument("text")
 @_hotel
@@ -79,10 +78,7 @@ def find(hub: Hub, text: str, hotel: str | None) -> None:
 
 @customer.command(
     "show",
-    epilog="""Example:
-
-\b
-  alpinehub customer show --email eva@example.com""",
+    examples="alpinehub customer show --email eva@example.com",
 )
 @_customer_options
 @hub_options
@@ -103,11 +99,10 @@ def show_(hub: Hub, /, **who: Any) -> None:
 
 @customer.command(
     short_help="Export all stored data of a person as JSON.",
-    epilog="""Examples:
-
-\b
-  alpinehub customer export --email eva@example.com --hotel EDELW --output eva.json
-  alpinehub customer export --phone "+39 0471 123456" --all-hotels""",
+    examples="""
+        alpinehub customer export --email eva@example.com --hotel EDELW --output eva.json
+        alpinehub customer export --phone "+39 0471 123456" --all-hotels
+    """,
 )
 @_customer_and_scope_options
 @click.option(
@@ -146,12 +141,11 @@ def export(hub: Hub, /, output: str | None, all_hotels: bool, **who: Any) -> Non
 
 
 @customer.command(
-    epilog="""Examples:
-
-\b
-  alpinehub customer erase --email eva@example.com --hotel EDELW --dry-run
-  alpinehub customer erase --email eva@example.com --hotel EDELW --reason "letter of 3 March" --yes
-  alpinehub customer erase --email eva@example.com --all-hotels"""
+    examples="""
+        alpinehub customer erase --email eva@example.com --hotel EDELW --dry-run
+        alpinehub customer erase --email eva@example.com --hotel EDELW --reason letter --yes
+        alpinehub customer erase --email eva@example.com --all-hotels
+    """,
 )
 @_customer_and_scope_options
 @click.option("--reason", default="", help="For the history of the requests; no personal data.")

@@ -11,22 +11,21 @@ from alpinehub.alpinebits import hotel_data
 from alpinehub.cli.session import Hub, hub_options, show_document
 from alpinehub.models import FEATURES
 from alpinehub.settings import HubSettings
-from cordata.terminal import limit_option, show_page, show_record
+from cordata.terminal import Group, limit_option, show_page, show_record
 
 #: Value of an option for "as for all hotels".
 _DEFAULT = "default"
 
 
-@click.group()
+@click.group(cls=Group)
 def hotel() -> None:
     """Hotels: settings, enabled features, hotel data."""
 
 
 @hotel.command(
-    epilog="""Example:
-
-\b
-  alpinehub hotel add EDELW --name "Hotel Edelweiss" --time-zone Europe/Vienna --region AT"""
+    examples="""
+        alpinehub hotel add EDELW --name "Hotel Edelweiss" --time-zone Europe/Vienna --region AT
+    """,
 )
 @click.argument("code")
 @click.option("--name", required=True, help="Name, as hotel software shows it.")
@@ -85,11 +84,10 @@ def show_(hub: Hub, code: str) -> None:
 
 @hotel.command(
     short_help="Show the data that hotel software sent about a hotel.",
-    epilog="""Examples:
-
-\b
-  alpinehub hotel data EDELW freerooms
-  alpinehub hotel data EDELW inventory | xmllint --format -""",
+    examples="""
+        alpinehub hotel data EDELW freerooms
+        alpinehub hotel data EDELW inventory | xmllint --format -
+    """,
 )
 @click.argument("code")
 @click.argument("what", type=click.Choice(tuple(hotel_data.COLUMNS)))
@@ -109,10 +107,7 @@ def data(hub: Hub, code: str, what: str) -> None:
 
 @hotel.command(
     short_help="List the messages that carried hotel data.",
-    epilog="""Example:
-
-\b
-  alpinehub hotel messages EDELW --limit 10""",
+    examples="alpinehub hotel messages EDELW --limit 10",
 )
 @click.argument("code")
 @limit_option
@@ -132,13 +127,12 @@ _RETENTION_KEYS = tuple(one.name for one in fields(HubSettings) if one.name.ends
 
 @hotel.command(
     "set",
-    epilog="""Examples:
-
-\b
-  alpinehub hotel set EDELW --off deltas --off rooms
-  alpinehub hotel set EDELW --stale-after 6 --alert-email reception@edelw.example
-  alpinehub hotel set EDELW --stale-after default --on rooms
-  alpinehub hotel set EDELW --retention customer_days=365 --retention inbox_days=default""",
+    examples="""
+        alpinehub hotel set EDELW --off deltas --off rooms
+        alpinehub hotel set EDELW --stale-after 6 --alert-email reception@edelw.example
+        alpinehub hotel set EDELW --stale-after default --on rooms
+        alpinehub hotel set EDELW --retention customer_days=365 --retention inbox_days=default
+    """,
 )
 @click.argument("code")
 @click.option("--name", help="Name, as hotel software shows it.")

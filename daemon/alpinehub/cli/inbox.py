@@ -16,10 +16,10 @@ from alpinehub.inbox.actions import ReprocessResult
 from alpinehub.inbox.listing import STATES, InboxFilter
 from alpinehub.webhooks.fields import TARGETS, FieldMapping, decode, encode
 from cordata import Context
-from cordata.terminal import limit_option, printable, show_page, show_record, show_table
+from cordata.terminal import Group, limit_option, printable, show_page, show_record, show_table
 
 
-@click.group(short_help="Submissions of forms: review, mapping, processing.")
+@click.group(cls=Group, short_help="Submissions of forms: review, mapping, processing.")
 def inbox() -> None:
     """Submissions of forms: the review list, their fields, mapping, processing."""
 
@@ -27,11 +27,10 @@ def inbox() -> None:
 @inbox.command(
     "list",
     short_help="List submissions that wait for review, or all, the newest first.",
-    epilog="""Examples:
-
-\b
-  alpinehub inbox list
-  alpinehub inbox list --hotel EDELW --state all --since 2d --json""",
+    examples="""
+        alpinehub inbox list
+        alpinehub inbox list --hotel EDELW --state all --since 2d --json
+    """,
 )
 @click.option("--hotel", metavar="CODE", help="Of this hotel only.")
 @click.option("--source", metavar="NAME", help="Of sources of this name only.")
@@ -76,10 +75,7 @@ def list_(
 @inbox.command(
     "show",
     short_help="Show a submission, and the meaning of its fields.",
-    epilog="""Example:
-
-\b
-  alpinehub inbox show 17""",
+    examples="alpinehub inbox show 17",
 )
 @click.argument("id_", metavar="ID", type=ROW_NUMBER)
 @click.option("--body", is_flag=True, help="Also print the body as it was received.")
@@ -114,18 +110,15 @@ def show_(hub: Hub, id_: int, body: bool) -> None:
 @inbox.command(
     "map",
     short_help="Show or change how the fields of a form are mapped.",
-    epilog="""Examples:
-
-\b
-  alpinehub inbox map EDELW homepage
-  alpinehub inbox map EDELW homepage --field arrival=field:date_picker_a7c8 \\
-      --field "departure=label:Bis wann" --value "room_type:Doppelzimmer=DZ"
-  alpinehub inbox map EDELW homepage --default adults=2 --try 17
-
-Targets: """
-    + ", ".join(TARGETS)
-    + """. name, dates, guests, nights, children_count and children_or_ages are converted to other
-targets; privacy is not sent to the hotel; child_age is for --default.""",
+    examples="""
+        alpinehub inbox map EDELW homepage
+        alpinehub inbox map EDELW homepage --field arrival=field:date_picker_a7c8 \\
+            --field "departure=label:Bis wann" --value "room_type:Doppelzimmer=DZ"
+        alpinehub inbox map EDELW homepage --default adults=2 --try 17
+    """,
+    epilog=f"Targets: {', '.join(TARGETS)}. name, dates, guests, nights, children_count and"
+    " children_or_ages are converted to other targets; privacy is not sent to the hotel; child_age"
+    " is for --default.",
 )
 @click.argument("hotel")
 @click.argument("source")
@@ -208,12 +201,11 @@ def map_(
 
 @inbox.command(
     short_help="Interpret submissions again, after a change of the mapping.",
-    epilog="""Examples:
-
-\b
-  alpinehub inbox reprocess 17 18
-  alpinehub inbox reprocess --hotel EDELW --source homepage --dry-run
-  alpinehub inbox reprocess --all""",
+    examples="""
+        alpinehub inbox reprocess 17 18
+        alpinehub inbox reprocess --hotel EDELW --source homepage --dry-run
+        alpinehub inbox reprocess --all
+    """,
 )
 @click.argument("ids", metavar="[ID]...", type=ROW_NUMBER, nargs=-1)
 @click.option("--hotel", metavar="CODE", help="All in review of this hotel.")
@@ -262,10 +254,7 @@ def reprocess(
 
 @inbox.command(
     short_help="Accept a submission as it is.",
-    epilog="""Example:
-
-\b
-  alpinehub inbox accept 17""",
+    examples="alpinehub inbox accept 17",
 )
 @click.argument("id_", metavar="ID", type=ROW_NUMBER)
 @hub_options
@@ -280,10 +269,7 @@ def accept(hub: Hub, id_: int) -> None:
 
 
 @inbox.command(
-    epilog="""Example:
-
-\b
-  alpinehub inbox reject 17 --reason advertising"""
+    examples="alpinehub inbox reject 17 --reason advertising",
 )
 @click.argument("id_", metavar="ID", type=ROW_NUMBER)
 @click.option("--reason", required=True, help="Reason; stored with the submission.")

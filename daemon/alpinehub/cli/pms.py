@@ -17,22 +17,23 @@ from alpinehub.alpinebits_client.offer import offer
 from alpinehub.cli.peer import converse, make_client, server_options, version_option
 from alpinehub.cli.peer_view import finish, show_handshake, show_requests
 from alpinehub.cli.session import as_json
-from cordata.terminal import add_options
+from cordata.terminal import Group, add_options
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 
 
 @click.group(
+    cls=Group,
     short_help="Act as hotel software: send requests to an AlpineBits server.",
-    epilog="""Examples:
-
-\b
-  export ALPINEHUB_PASSWORD=demo
-  alpinehub pms handshake --url http://127.0.0.1:8080/api/alpinebits --user demo
-  alpinehub pms poll --url http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO --ack
-
-Exit codes: 0 accepted, 1 refused, or the answer does not conform to the protocol, 2 wrong usage,
-3 no AlpineBits answer was received.""",
+    examples="""
+        export ALPINEHUB_PASSWORD=demo
+        alpinehub pms handshake --url http://127.0.0.1:8080/api/alpinebits --user demo
+        alpinehub pms poll --url http://127.0.0.1:8080/api/alpinebits --user demo --hotel DEMO --ack
+    """,
+    exit_codes="""
+        0 accepted, 1 refused, or the answer does not conform to the protocol, 2 wrong usage, 3 no
+        AlpineBits answer was received
+    """,
 )
 def pms() -> None:
     """Act as hotel software: send requests to an AlpineBits server, this one or any other.
@@ -79,10 +80,9 @@ def _hotel(function: Callable[..., None]) -> Callable[..., None]:
 
 @pms.command(
     short_help="Make a handshake, and show the capabilities in common.",
-    epilog="""Example:
-
-\b
-  alpinehub pms handshake --url https://hub.example/api/alpinebits --user edelweiss-pms""",
+    examples="""
+        alpinehub pms handshake --url https://hub.example/api/alpinebits --user edelweiss-pms
+    """,
 )
 @_with_client
 def handshake(client: AlpineBitsClient, *, gzip: bool, json_: bool) -> None:
@@ -103,12 +103,11 @@ def handshake(client: AlpineBitsClient, *, gzip: bool, json_: bool) -> None:
 
 @pms.command(
     short_help="Fetch the guest requests that wait for a hotel.",
-    epilog="""Examples:
-
-\b
-  alpinehub pms poll --url https://hub.example/api/alpinebits --user pms --hotel EDELW
-  alpinehub pms poll --url ... --user pms --hotel EDELW --since 2026-02-01T00:00:00+01:00 --raw
-  alpinehub pms poll --url ... --user pms --hotel EDELW --ack --json""",
+    examples="""
+        alpinehub pms poll --url https://hub.example/api/alpinebits --user pms --hotel EDELW
+        alpinehub pms poll --url ... --user pms --hotel EDELW --since 2026-02-01T00:00:00Z --raw
+        alpinehub pms poll --url ... --user pms --hotel EDELW --ack --json
+    """,
 )
 @_with_client
 @_hotel
@@ -140,10 +139,9 @@ def poll(
 
 
 @pms.command(
-    epilog="""Example:
-
-\b
-  alpinehub pms ack --url ... --user pms --id 019a6e4f3d2b4c5d8e7f --id 019a6e4f3d2b4c5d8e80:15"""
+    examples="""
+        alpinehub pms ack --url ... --user pms --id 019a6e4f3d2b4c5d --id 019a6e4f3d2b4c5e:15
+    """,
 )
 @_with_client
 @click.option(
@@ -164,11 +162,9 @@ def ack(client: AlpineBitsClient, ids: tuple[str, ...], *, gzip: bool, json_: bo
 
 @pms.command(
     short_help="Refuse guest requests, and say why.",
-    epilog="""Example:
-
-\b
-  alpinehub pms refuse --url ... --user pms --id 019a6e4f3d2b4c5d8e7f --text "no such room"
-""",
+    examples="""
+        alpinehub pms refuse --url ... --user pms --id 019a6e4f3d2b4c5d8e7f --text "no such room"
+    """,
 )
 @_with_client
 @click.option(
@@ -187,13 +183,12 @@ def refuse(
 @pms.command(
     "push-freerooms",
     short_help="Push the number of free rooms to the server.",
-    epilog="""Examples:
-
-\b
-  alpinehub pms push-freerooms --url ... --user pms --hotel EDELW --room-type DZ \\
-      --from 2027-02-01 --to 2027-02-28 --free 3
-  alpinehub pms push-freerooms --url ... --user pms --hotel EDELW --complete --reset
-  alpinehub pms push-freerooms --url ... --user pms --file freerooms.xml""",
+    examples="""
+        alpinehub pms push-freerooms --url ... --user pms --hotel EDELW --room-type DZ \\
+            --from 2027-02-01 --to 2027-02-28 --free 3
+        alpinehub pms push-freerooms --url ... --user pms --hotel EDELW --complete --reset
+        alpinehub pms push-freerooms --url ... --user pms --file freerooms.xml
+    """,
 )
 @_with_client
 @_hotel
@@ -239,11 +234,10 @@ def push_freerooms(
 
 
 @pms.command(
-    epilog="""Example:
-
-\b
-  alpinehub pms send --url ... --user pms --action OTA_HotelDescriptiveInfo:Inventory \\
-      --file request.xml"""
+    examples="""
+        alpinehub pms send --url ... --user pms --action OTA_HotelDescriptiveInfo:Inventory \\
+            --file request.xml
+    """,
 )
 @_with_client
 @click.option("--action", required=True, help="Value of the form field `action`.")

@@ -13,12 +13,12 @@ from alpinehub.cli.peer_view import show_handshake
 from alpinehub.cli.session import Hub, hub_options, read_secret
 from alpinehub.push import target as targets
 from cordata import Context
-from cordata.terminal import show_page
+from cordata.terminal import Group, show_page
 
 _VERSIONS = [name for name, one in PROTOCOLS.items() if one.year >= targets.PUSHED_SINCE]
 
 
-@click.group()
+@click.group(cls=Group)
 def push() -> None:
     """Push guest requests to hotel software that does not fetch them.
 
@@ -30,11 +30,10 @@ def push() -> None:
 @push.command(
     "set",
     short_help="Push the guest requests of an account to a URL.",
-    epilog="""Example:
-
-\b
-  pass show pms | alpinehub account push set edelweiss-pms --login hub \\
-      --url https://pms.example/alpinebits --version 2022-10""",
+    examples="""
+        pass show pms | alpinehub account push set edelweiss-pms --login hub \\
+            --url https://pms.example/alpinebits --version 2022-10
+    """,
 )
 @click.argument("name")
 @click.option("--url", required=True, help="AlpineBits endpoint of the hotel software: https://")
@@ -110,7 +109,7 @@ def test(hub: Hub, name: str) -> None:
     show_handshake(client, [answer], hub.json)
 
 
-@push.command(short_help="Disable push delivery to an account.")
+@push.command()
 @click.argument("name")
 @hub_options
 def off(hub: Hub, name: str) -> None:

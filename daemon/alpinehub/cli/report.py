@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from alpinehub.cli.session import Hub, with_hub
+from cordata.terminal import Command
 
 if TYPE_CHECKING:
     from alpinehub.report.figures import Figures
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  alpinehub report --hotel EDELW --date 2026-02-01 --format html > report.html
-  alpinehub report --portfolio --date 2026-02-01"""
+    cls=Command,
+    examples="""
+        alpinehub report --hotel EDELW --date 2026-02-01 --format html > report.html
+        alpinehub report --portfolio --date 2026-02-01
+    """,
 )
 @click.option("--hotel", "code", help="Code of the hotel.")
 @click.option("--portfolio", is_flag=True, help="The summary of all hotels.")

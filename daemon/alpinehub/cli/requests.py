@@ -12,25 +12,23 @@ from alpinehub.cli.session import OPERATOR, Hub, hub_options, show_document
 from alpinehub.cli.session import since as moment
 from alpinehub.requests import actions, listing
 from alpinehub.requests.listing import RequestFilter
-from cordata.terminal import limit_option, show_page, show_record, show_table
+from cordata.terminal import Group, limit_option, show_page, show_record, show_table
 
 _COLUMNS = ("created_at", "id", "hotel", "source", "status", "version", "accounts")
 
 
-@click.group()
+@click.group(cls=Group)
 def requests() -> None:
     """Guest requests: their state and history; send one again."""
 
 
 @requests.command(
     "list",
-    short_help="List guest requests, the newest first.",
-    epilog="""Examples:
-
-\b
-  alpinehub requests list --hotel EDELW
-  alpinehub requests list --state undeliverable --since 2d
-  alpinehub requests list --account edelweiss-pms --state rejected --since 2027-01-01 --json""",
+    examples="""
+        alpinehub requests list --hotel EDELW
+        alpinehub requests list --state undeliverable --since 2d
+        alpinehub requests list --account edelweiss-pms --state rejected --since 2027-01-01 --json
+    """,
 )
 @click.option("--hotel", metavar="CODE", help="Of this hotel only.")
 @click.option(
@@ -82,11 +80,10 @@ def list_(
 @requests.command(
     "show",
     short_help="Show a guest request and its history.",
-    epilog="""Examples:
-
-\b
-  alpinehub requests show 019f1c434b00a8f1651ad6e57d014363
-  alpinehub requests show 019f1c434b00a8f1651ad6e57d014363 --xml 2024-10""",
+    examples="""
+        alpinehub requests show 019f1c434b00a8f1651ad6e57d014363
+        alpinehub requests show 019f1c434b00a8f1651ad6e57d014363 --xml 2024-10
+    """,
 )
 @click.argument("id_", metavar="ID")
 @click.option(
@@ -116,11 +113,10 @@ def show_request(hub: Hub, id_: str, xml: str | None) -> None:
 
 
 @requests.command(
-    epilog="""Examples:
-
-\b
-  alpinehub requests resend 019f1c434b00a8f1651ad6e57d014363
-  alpinehub requests resend 019f1c434b00a8f1651ad6e57d014363 --account edelweiss-pms"""
+    examples="""
+        alpinehub requests resend 019f1c434b00a8f1651ad6e57d014363
+        alpinehub requests resend 019f1c434b00a8f1651ad6e57d014363 --account edelweiss-pms
+    """,
 )
 @click.argument("id_", metavar="ID")
 @click.option("--account", metavar="NAME", help="For one account.  [default: all of the hotel]")
@@ -145,11 +141,10 @@ def resend(hub: Hub, id_: str, account: str | None) -> None:
 
 @requests.command(
     short_help="Stop the delivery of a guest request.",
-    epilog="""Examples:
-
-\b
-  alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --account old-pms
-  alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --as-cancellation""",
+    examples="""
+        alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --account old-pms
+        alpinehub requests cancel 019f1c434b00a8f1651ad6e57d014363 --as-cancellation
+    """,
 )
 @click.argument("id_", metavar="ID")
 @click.option("--account", metavar="NAME", help="For one account.  [default: all of the hotel]")

@@ -8,7 +8,7 @@ import click
 
 from alpinehub import sources
 from alpinehub.cli.session import Hub, hub_options, pair, read_secret
-from cordata.terminal import as_record, duration, printable, show_page, show_record
+from cordata.terminal import Group, as_record, duration, printable, show_page, show_record
 
 _from_stdin = click.option(
     "--secret-stdin", is_flag=True, help="Read the secret from standard input."
@@ -19,19 +19,18 @@ _options = click.option(
 )  # fmt: skip
 
 
-@click.group()
+@click.group(cls=Group)
 def source() -> None:
     """Sources of guest requests: website forms, booking systems."""
 
 
 @source.command(
-    epilog="""Examples:
-
-\b
-  alpinehub source add EDELW website
-  alpinehub source add EDELW homepage --kind wix
-  alpinehub source add EDELW contact --kind form --option redirect=https://edelw.example/danke
-  echo "$SECRET" | alpinehub source add EDELW shop --secret-stdin"""
+    examples="""
+        alpinehub source add EDELW website
+        alpinehub source add EDELW homepage --kind wix
+        alpinehub source add EDELW contact --kind form --option redirect=https://edelw.example/danke
+        echo "$SECRET" | alpinehub source add EDELW shop --secret-stdin
+    """,
 )
 @click.argument("hotel")
 @click.argument("name")
@@ -75,10 +74,7 @@ def list_(hub: Hub) -> None:
 @source.command(
     "show",
     short_help="Show a source, its mapping and its forms' fields.",
-    epilog="""Example:
-
-\b
-  alpinehub source show EDELW homepage""",
+    examples="alpinehub source show EDELW homepage",
 )
 @click.argument("hotel")
 @click.argument("name")
@@ -101,10 +97,7 @@ def show_(hub: Hub, hotel: str, name: str) -> None:
 @source.command(
     "set",
     short_help="Change options of a form.",
-    epilog="""Example:
-
-\b
-  alpinehub source set EDELW contact --option honeypot=url2 --option redirect=""",
+    examples="alpinehub source set EDELW contact --option honeypot=url2 --option redirect=",
 )
 @click.argument("hotel")
 @click.argument("name")
@@ -124,11 +117,10 @@ def set_(hub: Hub, hotel: str, name: str, options: tuple[str, ...]) -> None:
 
 
 @source.command(
-    epilog="""Examples:
-
-\b
-  alpinehub source rotate EDELW homepage
-  alpinehub source rotate EDELW shop --keep 0"""
+    examples="""
+        alpinehub source rotate EDELW homepage
+        alpinehub source rotate EDELW shop --keep 0
+    """,
 )
 @click.argument("hotel")
 @click.argument("name")

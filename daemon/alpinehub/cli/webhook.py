@@ -16,27 +16,25 @@ from alpinehub.cli.peer import Failed, converse, read_hidden, transport_options
 from alpinehub.cli.sample import LANGUAGES, Sample, sample
 from alpinehub.cli.session import as_json
 from alpinehub.sources import KINDS, path_of
-from cordata.terminal import printable
+from cordata.terminal import Group, printable
 
 SECRET_VARIABLE = "ALPINEHUB_SECRET"
 _SHOWN = 500
 
 
-@click.group()
+@click.group(cls=Group)
 def webhook() -> None:
     """Act as a form: send submissions to a hub."""
 
 
 @webhook.command(
     short_help="Send a submission, and show the answer.",
-    epilog="""Examples:
-
-\b
-  export ALPINEHUB_SECRET=demo-wix-0123456789012
-  alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO
-  alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO --file submission.json
-
-Exit codes: 0 accepted, 1 refused, 2 wrong usage, 3 no answer.""",
+    examples="""
+        export ALPINEHUB_SECRET=demo-wix-0123456789012
+        alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO
+        alpinehub webhook send wix --url http://127.0.0.1:8080 --hotel DEMO --file submission.json
+    """,
+    exit_codes="0 accepted, 1 refused, 2 wrong usage, 3 no answer",
 )
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--url", required=True, help="The hub, without a path: https://hub.example.")

@@ -56,9 +56,11 @@ _COMMANDS = {
     cls=LazyGroup,
     lazy=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="""Exit codes: 0 done, 1 failed, 2 wrong usage, 69 a dependency of a job is unavailable
-(try again soon), 75 another process runs the job, or the pool cannot take the call now (a later try
-may succeed), 78 the configuration cannot be used, 130 ended by Ctrl-C.""",
+    exit_codes="""
+        0 done, 1 failed, 2 wrong usage, 69 a dependency of a job is unavailable (try again soon),
+        75 another process runs the job, or the pool cannot take the call now (a later try may
+        succeed), 78 the configuration cannot be used, 130 ended by Ctrl-C
+    """,
 )
 @click.version_option(
     __version__, prog_name="cordata", message="%(prog)s %(version)s", help="Show the version."

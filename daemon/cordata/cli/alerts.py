@@ -12,7 +12,7 @@ import click
 
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import debug_option, ids_argument
-from cordata.terminal import config_option, limit_option, show_page, show_record
+from cordata.terminal import Command, Group, config_option, limit_option, show_page, show_record
 
 if TYPE_CHECKING:
     from cordata.core.alert import AlertGroup
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("fingerprint", "title", "count", "pending", "last_at", "mail", "mailed_at", "place")
 
 
-@click.group()
+@click.group(cls=Group)
 def alerts() -> None:
     """Alerts: errors with the same cause are one alert with a count.
 
@@ -31,14 +31,10 @@ def alerts() -> None:
 
 @alerts.command(
     "list",
-    short_help="List them, the latest first.",
-    epilog="""Examples:
-
-\b
-  cordata alerts list
-  cordata alerts list --limit 5 --json
-
-Exit codes: 0 done.""",
+    examples="""
+        cordata alerts list
+        cordata alerts list --limit 5 --json
+    """,
 )
 @limit_option
 @operator_options
@@ -60,10 +56,8 @@ def list_(operator: Operator, limit: int) -> int:
 
 
 @alerts.command(
-    short_help="Show one with its text.",
-    epilog="""Example: cordata alerts show 0a1b2c3d4e5f
-
-Exit codes: 0 done, 1 no such alert.""",
+    examples="cordata alerts show 0a1b2c3d4e5f",
+    exit_codes="0 done, 1 no such alert",
 )
 @click.argument("fingerprint", metavar="ALERT")
 @operator_options
@@ -84,14 +78,11 @@ def show(operator: Operator, fingerprint: str) -> int:
 
 
 @alerts.command(
-    short_help="Delete alerts that are resolved.",
-    epilog="""Examples:
-
-\b
-  cordata alerts clear 0a1b2c3d4e5f
-  cordata alerts clear --all
-
-Exit codes: 0 done, 1 a named alert does not exist.""",
+    examples="""
+        cordata alerts clear 0a1b2c3d4e5f
+        cordata alerts clear --all
+    """,
+    exit_codes="0 done, 1 a named alert does not exist",
 )
 @ids_argument("fingerprints", "ALERT")
 @click.option("--all", "all_", is_flag=True, help="All alerts.")
@@ -127,14 +118,15 @@ def _record(row: Row) -> dict[str, object]:
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  systemctl start alert@worker@0.service     (what OnFailure= does)
-  cordata alert worker@0.service
-
-Exit codes: 0 the failure is in the journal, and mailed if a mail was due; 1 the mail could not be
-sent: the primary sends it when the mail server is back."""
+    cls=Command,
+    examples="""
+        systemctl start alert@worker@0.service     (what OnFailure= does)
+        cordata alert worker@0.service
+    """,
+    exit_codes="""
+        0 the failure is in the journal, and mailed if a mail was due; 1 the mail could not be sent:
+        the primary sends it when the mail server is back
+    """,
 )
 @click.argument("unit")
 @config_option

@@ -14,7 +14,7 @@ import click
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
 from cordata.errors import ConfigError
-from cordata.terminal import ProgressBar, add_options, show_json
+from cordata.terminal import Command, ProgressBar, add_options, show_json
 
 if TYPE_CHECKING:
     from cordata.backup.archive import Manifest
@@ -38,15 +38,17 @@ _credential_options = add_options(
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata backup /root/cordata-backup
-  cordata backup --keep 14 /var/backups/cordata
-  cordata backup --without-credentials --json /root/data-only
-
-Exit codes: 0 the backup is complete, 1 it failed and nothing is left of it, 2 wrong usage, 78 the
-configuration cannot be used, or there are no credentials or no passphrase, 130 ended by Ctrl-C."""
+    cls=Command,
+    examples="""
+        cordata backup /root/cordata-backup
+        cordata backup --keep 14 /var/backups/cordata
+        cordata backup --without-credentials --json /root/data-only
+    """,
+    exit_codes="""
+        0 the backup is complete, 1 it failed and nothing is left of it, 2 wrong usage, 78 the
+        configuration cannot be used, or there are no credentials or no passphrase, 130 ended by
+        Ctrl-C
+    """,
 )
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
@@ -112,16 +114,17 @@ def _print_backup(
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata restore --dry-run /root/cordata-backup
-  cordata restore /root/cordata-backup
-  cordata restore --replace --passphrase-file /root/passphrase /root/cordata-backup
-
-Exit codes: 0 restored, or --dry-run found nothing in the way; 1 refused or failed, 2 wrong usage,
-78 program and backup do not fit together, or the configuration cannot be used, 130 ended by
-Ctrl-C. Unless it is 0, the store is as it was."""
+    cls=Command,
+    examples="""
+        cordata restore --dry-run /root/cordata-backup
+        cordata restore /root/cordata-backup
+        cordata restore --replace --passphrase-file /root/passphrase /root/cordata-backup
+    """,
+    exit_codes="""
+        0 restored, or --dry-run found nothing in the way; 1 refused or failed, 2 wrong usage, 78
+        program and backup do not fit together, or the configuration cannot be used, 130 ended by
+        Ctrl-C. Unless it is 0, the store is as it was
+    """,
 )
 @click.argument(
     "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)

@@ -9,7 +9,7 @@ import click
 
 from cordata import exit_codes
 from cordata.cli.operator import state_dir_option, with_state_dir
-from cordata.terminal import config_option, printable, report
+from cordata.terminal import Command, config_option, printable, report
 
 if TYPE_CHECKING:
     from cordata.errors import CordataError
@@ -17,23 +17,25 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="""Examples:
+    cls=Command,
+    examples="""
+        cordata call render --json '{"room": "7"}'
+        cordata call validate --file push.json --timeout 5 --idempotent
+        jq .order basket.json | cordata call price --file - --session 3f2a
+        cordata call export --json '{"year": 2026}' --stream
+    """,
+    epilog="""
+        The result is printed as JSON, with bytes as base64; with --stream, each part on a line as
+        it arrives.
 
-\b
-  cordata call render --json '{"room": "7"}'
-  cordata call validate --file push.json --timeout 5 --idempotent
-  jq .order basket.json | cordata call price --file - --session 3f2a
-  cordata call export --json '{"year": 2026}' --stream
-
-The result is printed as JSON, with bytes as base64; with --stream, each part on a line as it
-arrives.
-
-Ctrl-C cancels: a waiting call is never run, a running command is notified and may go on until its
-deadline; with --hard, its process is killed if the command does not end.
-
-Exit codes: 0 done, 1 the call failed, 2 wrong usage, 75 no child can take the call now (none
-answers, all are busy, too many calls wait, the command is refused for a while), 78 the
-configuration cannot be used, 130 Ctrl-C."""
+        Ctrl-C cancels: a waiting call is never run, a running command is notified and may go on
+        until its deadline; with --hard, its process is killed if the command does not end.
+    """,
+    exit_codes="""
+        0 done, 1 the call failed, 2 wrong usage, 75 no child can take the call now (none answers,
+        all are busy, too many calls wait, the command is refused for a while), 78 the configuration
+        cannot be used, 130 Ctrl-C
+    """,
 )
 @click.argument("command")
 @click.option("--json", "text", metavar="JSON", help="The payload.  [default: null]")

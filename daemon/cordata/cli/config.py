@@ -9,24 +9,23 @@ import click
 
 from cordata.cli.operator import run_in
 from cordata.cli.options import app_option
-from cordata.terminal import config_option, traceback_option
+from cordata.terminal import Group, config_option, traceback_option
 
 if TYPE_CHECKING:
     from cordata.app_loader import Loaded
     from cordata.context import Context
 
 
-@click.group()
+@click.group(cls=Group)
 def config() -> None:
     """Check or show the configuration."""
 
 
 @config.command(
-    epilog="""Examples:
-
-\b
-  cordata config check
-  cordata config check --config ./cordata.toml && systemctl reload 'worker@*'"""
+    examples="""
+        cordata config check
+        cordata config check --config ./cordata.toml && systemctl reload 'worker@*'
+    """,
 )
 @config_option
 @app_option
@@ -74,11 +73,10 @@ def _check_store(loaded: Loaded) -> None:
 
 @config.command(
     short_help="Print the effective value of every setting.",
-    epilog="""Examples:
-
-\b
-  cordata config show
-  cordata config show | grep -v '# default'""",
+    examples="""
+        cordata config show
+        cordata config show | grep -v '# default'
+    """,
 )
 @config_option
 @app_option

@@ -6,22 +6,21 @@ import os
 
 import click
 
-from cordata.terminal import config_option, traceback_option
+from cordata.terminal import Group, config_option, traceback_option
 
 
-@click.group()
+@click.group(cls=Group)
 def credentials() -> None:
     """Create the master key or the token of the status page, list secrets."""
 
 
 @credentials.command(
     short_help="Create a missing one of random digits.",
-    epilog="""Examples:
-
-\b
-  sudo cordata credentials init
-  cordata credentials init --config ./cordata.toml
-  sudo cordata credentials init status-token""",
+    examples="""
+        sudo cordata credentials init
+        cordata credentials init --config ./cordata.toml
+        sudo cordata credentials init status-token
+    """,
 )
 @click.argument(
     "name",
@@ -48,7 +47,10 @@ def init(name: str, config: str | None) -> int:
     return 0
 
 
-@credentials.command("list", epilog="Example: cordata credentials list")
+@credentials.command(
+    "list",
+    examples="cordata credentials list",
+)
 @config_option
 @traceback_option
 def list_(config: str | None) -> int:

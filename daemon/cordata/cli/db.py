@@ -11,7 +11,7 @@ import click
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
 from cordata.systemd.systemctl import STOP_ALL
-from cordata.terminal import ProgressBar, show_json
+from cordata.terminal import Group, ProgressBar, show_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 _START = "systemctl start http.socket cordata.target"
 
 
-@click.group()
+@click.group(cls=Group)
 def db() -> None:
     """The database: copy the store to one of the other kind."""
 
 
 @db.command(
     short_help="Copy the store from SQLite to PostgreSQL, or back.",
-    epilog="""Examples:
-
-\b
-  cordata db copy --to postgresql://cordata@db.example.com/cordata
-  cordata db copy --to postgresql://cordata@db.example.com/cordata --finish
-  cordata db copy --to sqlite:///var/lib/cordata/cordata.db --finish
-
-Exit codes: 0 the pass is complete; 1 refused or failed, and the same command goes on; 2 wrong
-usage; 78 program and store do not fit together, or the configuration cannot be used; 130 ended by
-Ctrl-C, and the same command goes on.""",
+    examples="""
+        cordata db copy --to postgresql://cordata@db.example.com/cordata
+        cordata db copy --to postgresql://cordata@db.example.com/cordata --finish
+        cordata db copy --to sqlite:///var/lib/cordata/cordata.db --finish
+    """,
+    exit_codes="""
+        0 the pass is complete; 1 refused or failed, and the same command goes on; 2 wrong usage; 78
+        program and store do not fit together, or the configuration cannot be used; 130 ended by
+        Ctrl-C, and the same command goes on
+    """,
 )
 @click.option("--to", "url", required=True, metavar="URL", help="The copy, as in [store] url.")
 @click.option("--finish", is_flag=True, help="The last pass; the service has to be stopped.")

@@ -9,7 +9,7 @@ import click
 
 from cordata.cli.operator import Operator, confirm, operator_options
 from cordata.cli.options import Choice, choosing, paging, yes_option
-from cordata.terminal import show_page, show_records
+from cordata.terminal import Group, show_page, show_records
 
 if TYPE_CHECKING:
     from cordata.broker.inspection import DeadLetter, Page
@@ -20,7 +20,7 @@ _NARROWING = ("type", "group", "error", "since", "before")
 _CHOICE = "--type, --group, --error, --since, --before or --all"
 
 
-@click.group()
+@click.group(cls=Group)
 def dlq() -> None:
     """Dead letters: events that a consumer group gave up after its last retry.
 
@@ -31,15 +31,13 @@ def dlq() -> None:
 @dlq.command(
     "list",
     short_help="List them, the latest first.",
-    epilog="""Examples:
-
-\b
-  cordata dlq list
-  cordata dlq list --group shop.send_voucher --error TimeoutError --since 1d
-  cordata dlq list --since 2026-01-31 --before 2026-01-31T12:00
-  cordata dlq list --limit 200 --json
-
-Exit codes: 0 done, 1 the event of --id is not a dead letter.""",
+    examples="""
+        cordata dlq list
+        cordata dlq list --group shop.send_voucher --error TimeoutError --since 1d
+        cordata dlq list --since 2026-01-31 --before 2026-01-31T12:00
+        cordata dlq list --limit 200 --json
+    """,
+    exit_codes="0 done, 1 the event of --id is not a dead letter",
 )
 @choosing(*_NARROWING, "event_id")
 @paging
@@ -65,13 +63,11 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
 
 @dlq.command(
     short_help="Show one with payload and history.",
-    epilog="""Examples:
-
-\b
-  cordata dlq show 0190b2c4d5e67f8090a1b2c3d4e5f607
-  cordata dlq show 0190b2c4d5e67f8090a1b2c3d4e5f607 --group shop.send_voucher --json
-
-Exit codes: 0 done, 1 EVENT is not a dead letter.""",
+    examples="""
+        cordata dlq show 0190b2c4d5e67f8090a1b2c3d4e5f607
+        cordata dlq show 0190b2c4d5e67f8090a1b2c3d4e5f607 --group shop.send_voucher --json
+    """,
+    exit_codes="0 done, 1 EVENT is not a dead letter",
 )
 @click.argument("event_id", metavar="EVENT")
 @choosing("group")
@@ -97,14 +93,12 @@ def show(operator: Operator, event_id: str, choice: Choice) -> int:
 
 @dlq.command(
     short_help="Return them to their group.",
-    epilog="""Examples:
-
-\b
-  cordata dlq replay 0190b2c4d5e67f8090a1b2c3d4e5f607
-  cordata dlq replay --group shop.send_voucher --error TimeoutError
-  cordata dlq replay --all
-
-Exit codes: 0 done, 1 a named event is not a dead letter, 130 stopped by Ctrl-C.""",
+    examples="""
+        cordata dlq replay 0190b2c4d5e67f8090a1b2c3d4e5f607
+        cordata dlq replay --group shop.send_voucher --error TimeoutError
+        cordata dlq replay --all
+    """,
+    exit_codes="0 done, 1 a named event is not a dead letter, 130 stopped by Ctrl-C",
 )
 @choosing("event_ids", *_NARROWING, "all")
 @operator_options
@@ -123,15 +117,13 @@ def replay(operator: Operator, choice: Choice) -> int:
 
 
 @dlq.command(
-    short_help="Delete them permanently.",
-    epilog="""Examples:
-
-\b
-  cordata dlq drop 0190b2c4d5e67f8090a1b2c3d4e5f607 --group shop.send_voucher
-  cordata dlq drop --type page.viewed --before 1w --yes
-
-Exit codes: 0 done, 1 a named event is not a dead letter, or not confirmed, 130 stopped by
-Ctrl-C.""",
+    examples="""
+        cordata dlq drop 0190b2c4d5e67f8090a1b2c3d4e5f607 --group shop.send_voucher
+        cordata dlq drop --type page.viewed --before 1w --yes
+    """,
+    exit_codes="""
+        0 done, 1 a named event is not a dead letter, or not confirmed, 130 stopped by Ctrl-C
+    """,
 )
 @choosing("event_ids", *_NARROWING, "all")
 @yes_option

@@ -12,7 +12,7 @@ import click
 from cordata import exit_codes
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
-from cordata.terminal import printable, show_json
+from cordata.terminal import Command, printable, show_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +24,12 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "bri
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata doctor
-  cordata doctor --json --config ./cordata.toml
-
-Exit codes: 0 nothing failed, 1 a check failed."""
+    cls=Command,
+    examples="""
+        cordata doctor
+        cordata doctor --json --config ./cordata.toml
+    """,
+    exit_codes="0 nothing failed, 1 a check failed",
 )
 @app_option
 @operator_options

@@ -26,6 +26,7 @@ from cordata.cli.operator import CommandResult, Operator, operator_options
 from cordata.core.number import parse_number
 from cordata.terminal import (
     Counter,
+    Group,
     Moment,
     add_options,
     as_record,
@@ -47,7 +48,7 @@ _BATCH = 100
 _FED_S = 0.2
 
 
-@click.group()
+@click.group(cls=Group)
 def events() -> None:
     """The event store: streams of events, which are never changed or deleted.
 
@@ -64,15 +65,12 @@ _filters = add_options(
 
 
 @events.command(
-    short_help="Append to a stream.",
-    epilog="""Examples:
-
-\b
-  cordata events append account-7 deposited '{"amount": 5}'
-  cordata events append account-7 closed --expected 12 --header reason=merger
-  cordata events append account-7 --lines < old.jsonl
-
-Exit codes: 0 done, 1 the stream is not at the expected version.""",
+    examples="""
+        cordata events append account-7 deposited '{"amount": 5}'
+        cordata events append account-7 closed --expected 12 --header reason=merger
+        cordata events append account-7 --lines < old.jsonl
+    """,
+    exit_codes="0 done, 1 the stream is not at the expected version",
 )
 @click.argument("stream")
 @click.argument("type_", metavar="[TYPE]", required=False)
@@ -113,16 +111,13 @@ def append(
 
 
 @events.command(
-    short_help="Read events.",
-    epilog="""Examples:
-
-\b
-  cordata events read account-7
-  cordata events read --category account --type deposited --since 2d --limit 200 --json
-  cordata events read --newest --payload
-  cordata events read --at 4711
-
-Exit codes: 0 done, 1 no event at the position of --at.""",
+    examples="""
+        cordata events read account-7
+        cordata events read --category account --type deposited --since 2d --limit 200 --json
+        cordata events read --newest --payload
+        cordata events read --at 4711
+    """,
+    exit_codes="0 done, 1 no event at the position of --at",
 )
 @_filters
 @click.option(
@@ -184,14 +179,12 @@ def read(
 
 @events.command(
     short_help="Follow new events.",
-    epilog="""Examples:
-
-\b
-  cordata events tail
-  cordata events tail account-7 --payload
-  cordata events tail --category account --from start --json | jq .payload.amount
-
-Exit codes: 0 ended by Ctrl-C or --count.""",
+    examples="""
+        cordata events tail
+        cordata events tail account-7 --payload
+        cordata events tail --category account --from start --json | jq .payload.amount
+    """,
+    exit_codes="0 ended by Ctrl-C or --count",
 )
 @_filters
 @click.option(

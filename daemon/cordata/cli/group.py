@@ -10,7 +10,7 @@ import click
 
 from cordata.cli.operator import CommandResult, Operator, confirm, operator_options
 from cordata.cli.options import yes_option
-from cordata.terminal import Counter, show_page
+from cordata.terminal import Counter, Group, show_page
 
 if TYPE_CHECKING:
     from cordata.context import Context
@@ -22,7 +22,7 @@ _COLUMNS = (
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def group() -> None:
     """Consumer groups: list them with their open messages, remove one.
 
@@ -35,11 +35,10 @@ def group() -> None:
 @group.command(
     "list",
     short_help="List them.",
-    epilog="""Examples:
-
-\b
-  cordata group list
-  cordata group list --json""",
+    examples="""
+        cordata group list
+        cordata group list --json
+    """,
 )
 @operator_options
 def list_(operator: Operator) -> int:
@@ -58,9 +57,8 @@ def list_(operator: Operator) -> int:
 
 @group.command(
     short_help="Remove one that the code no longer declares.",
-    epilog="""Example: cordata group remove shop.send_voucher
-
-Exit codes: 0 done, 1 no such group, or not confirmed, 130 stopped by Ctrl-C.""",
+    examples="cordata group remove shop.send_voucher",
+    exit_codes="0 done, 1 no such group, or not confirmed, 130 stopped by Ctrl-C",
 )
 @click.argument("name", metavar="GROUP")
 @yes_option

@@ -16,7 +16,7 @@ from cordata.cli.operator import state_dir_option, with_state_dir
 from cordata.cli.options import shared
 from cordata.errors import ConfigError, CordataError, TransientError
 from cordata.log import fields, logger
-from cordata.terminal import report, report_bug
+from cordata.terminal import Command, report, report_bug
 
 if TYPE_CHECKING:
     from cordata.app_loader import Loaded
@@ -30,20 +30,24 @@ _WORST = (exit_codes.UNAVAILABLE, exit_codes.CONFIG, exit_codes.FAILED, exit_cod
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata job daily-report
-  cordata job daily-report portfolio-report
-  cordata job daily-report --scope DEMO --period 2026-01-31 --force
-  cordata job tally --app bookings:app --state-dir ./data
-
-At the end, a line for each NAME says what ran, or that nothing was due. With --scope and --period
-the run is made whether it is due or not. If a job fails, the next one runs all the same.
-
-Exit codes: 0 all due runs are done, or none was due; 1 a run failed, the next call tries it again;
-69 a run failed because a dependency is unavailable, for example the store: try again soon; 75
-another process runs one of them. With several jobs, the first that applies of 69, 78, 1, 75, 0."""
+    cls=Command,
+    examples="""
+        cordata job daily-report
+        cordata job daily-report portfolio-report
+        cordata job daily-report --scope DEMO --period 2026-01-31 --force
+        cordata job tally --app bookings:app --state-dir ./data
+    """,
+    epilog="""
+        At the end, a line for each NAME says what ran, or that nothing was due. With --scope and
+        --period the run is made whether it is due or not. If a job fails, the next one runs all the
+        same.
+    """,
+    exit_codes="""
+        0 all due runs are done, or none was due; 1 a run failed, the next call tries it again; 69 a
+        run failed because a dependency is unavailable, for example the store: try again soon; 75
+        another process runs one of them. With several jobs, the first that applies of 69, 78, 1,
+        75, 0
+    """,
 )
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--scope", help="Only this scope.")

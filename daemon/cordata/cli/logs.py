@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cordata.systemd.journal_reader import LEVELS, JournalFilter, JournalReader
-from cordata.terminal import Moment, moment, printable
+from cordata.terminal import Command, Moment, moment, printable
 
 if TYPE_CHECKING:
     from cordata.systemd.journal_reader import JournalEntry
@@ -22,15 +22,14 @@ _COLOURS = {"warning": "yellow", "error": "red", "critical": "bright_red"}
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata logs -f
-  cordata logs --worker 0 --worker 1 --since 10m
-  cordata logs --level warning --since 2026-01-31T08:00
-  cordata logs --request 4f1c2a90d8e14a7b --json
-
-Exit codes: 0 done, 1 this host has no journal that you may read, 130 ended by Ctrl-C.""",
+    cls=Command,
+    examples="""
+        cordata logs -f
+        cordata logs --worker 0 --worker 1 --since 10m
+        cordata logs --level warning --since 2026-01-31T08:00
+        cordata logs --request 4f1c2a90d8e14a7b --json
+    """,
+    exit_codes="0 done, 1 this host has no journal that you may read, 130 ended by Ctrl-C",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with new entries, until Ctrl-C.")
 @click.option(

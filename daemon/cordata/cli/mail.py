@@ -20,6 +20,7 @@ from cordata.core.number import parse_number
 from cordata.errors import ConfigError, CordataError
 from cordata.terminal import (
     Counter,
+    Group,
     config_option,
     printable,
     show_page,
@@ -37,7 +38,7 @@ _COLUMNS = ("id", "state", "attempts", "created_at", "next_at", "sent_at", "last
 _LARGEST_ID = 2**63 - 1
 
 
-@click.group()
+@click.group(cls=Group)
 def mail() -> None:
     """Outgoing mails: reports, alerts and what the application sends with tx.send_mail.
 
@@ -49,15 +50,11 @@ def mail() -> None:
 
 @mail.command(
     "list",
-    short_help="List them, the newest first.",
-    epilog="""Examples:
-
-\b
-  cordata mail list
-  cordata mail list --state failed --since 1d
-  cordata mail list --limit 200 --json
-
-Exit codes: 0 done.""",
+    examples="""
+        cordata mail list
+        cordata mail list --state failed --since 1d
+        cordata mail list --limit 200 --json
+    """,
 )
 @click.option("--state", type=click.Choice(_STATES), help="Only in this state.")
 @choosing("since", "before")
@@ -92,9 +89,8 @@ def list_(
 
 @mail.command(
     short_help="Show one with recipients and text.",
-    epilog="""Example: cordata mail show 17
-
-Exit codes: 0 done, 1 no such mail.""",
+    examples="cordata mail show 17",
+    exit_codes="0 done, 1 no such mail",
 )
 @click.argument("number", metavar="MAIL", type=click.IntRange(1, _LARGEST_ID))
 @operator_options
@@ -122,14 +118,12 @@ def show(operator: Operator, number: int) -> int:
 
 @mail.command(
     short_help="Try them again now.",
-    epilog="""Examples:
-
-\b
-  cordata mail retry 17 18
-  cordata mail retry --all
-  cordata mail retry --since 2d
-
-Exit codes: 0 done, 1 a named mail is neither pending nor failed.""",
+    examples="""
+        cordata mail retry 17 18
+        cordata mail retry --all
+        cordata mail retry --since 2d
+    """,
+    exit_codes="0 done, 1 a named mail is neither pending nor failed",
 )
 @ids_argument("numbers", "MAIL", click.IntRange(1, _LARGEST_ID))
 @choosing("since", "before", "all")
@@ -166,13 +160,11 @@ def retry(operator: Operator, numbers: tuple[int, ...], choice: Choice) -> int:
 
 @mail.command(
     short_help="Send a test mail now.",
-    epilog="""Examples:
-
-\b
-  cordata mail test ops@example.org
-  cordata mail test ops@example.org --config ./cordata.toml
-
-Exit codes: 0 the mail server accepted it, 1 it did not.""",
+    examples="""
+        cordata mail test ops@example.org
+        cordata mail test ops@example.org --config ./cordata.toml
+    """,
+    exit_codes="0 the mail server accepted it, 1 it did not",
 )
 @click.argument("recipient", metavar="ADDRESS")
 @state_dir_option

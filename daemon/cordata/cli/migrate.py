@@ -11,7 +11,7 @@ import click
 
 from cordata.cli.operator import Operator, operator_options, run_in
 from cordata.cli.options import app_option
-from cordata.terminal import show_json
+from cordata.terminal import Command, show_json
 
 if TYPE_CHECKING:
     from cordata.context import Context
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata migrate --check
-  systemctl stop primary && cordata migrate && systemctl start primary
-
-Exit codes: 0 the schema is current, 1 --check found pending migrations, or the command failed, 78
-the schema does not fit this version of the program."""
+    cls=Command,
+    examples="""
+        cordata migrate --check
+        systemctl stop primary && cordata migrate && systemctl start primary
+    """,
+    exit_codes="""
+        0 the schema is current, 1 --check found pending migrations, or the command failed, 78 the
+        schema does not fit this version of the program
+    """,
 )
 @click.option("--check", is_flag=True, help="Only list pending migrations.")
 @app_option

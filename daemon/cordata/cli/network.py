@@ -6,23 +6,21 @@ import asyncio
 
 import click
 
-from cordata.terminal import config_option, show_json, traceback_option
+from cordata.terminal import Group, config_option, show_json, traceback_option
 
 
-@click.group()
+@click.group(cls=Group)
 def network() -> None:
     """Let the units connect to the hosts that the settings name, and to no others."""
 
 
 @network.command(
     short_help="Restrict all units to these hosts.",
-    epilog="""Examples:
-
-\b
-  cordata network restrict && cordata rolling-restart
-  cordata network restrict --json
-
-Exit codes: 0 done, 1 nothing was changed, 78 the configuration cannot be used.""",
+    examples="""
+        cordata network restrict && cordata rolling-restart
+        cordata network restrict --json
+    """,
+    exit_codes="0 done, 1 nothing was changed, 78 the configuration cannot be used",
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 @config_option
@@ -62,9 +60,8 @@ def restrict(json_: bool, config: str | None) -> None:
 @network.command(
     "open",
     short_help="Undo it.",
-    epilog="""Example: cordata network open && cordata rolling-restart
-
-Exit codes: 0 done, 1 failed.""",
+    examples="cordata network open && cordata rolling-restart",
+    exit_codes="0 done, 1 failed",
 )
 @traceback_option
 def open_() -> None:

@@ -8,16 +8,19 @@ from pathlib import Path
 
 import click
 
+from cordata.terminal import Command
+
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata new myapp
-  cordata new bookings --dir /srv/bookings
-  cordata new myapp --template fastapi
-
-Exit codes: 0 created, 1 the directory is not empty, or cannot be written, 2 NAME is not allowed."""
+    cls=Command,
+    examples="""
+        cordata new myapp
+        cordata new bookings --dir /srv/bookings
+        cordata new myapp --template fastapi
+    """,
+    exit_codes="""
+        0 created, 1 the directory is not empty, or cannot be written, 2 NAME is not allowed
+    """,
 )
 @click.argument("name")
 @click.option(

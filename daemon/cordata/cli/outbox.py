@@ -9,7 +9,7 @@ import click
 
 from cordata.cli.operator import CommandResult, Operator, confirm, operator_options
 from cordata.cli.options import Choice, choosing, paging, yes_option
-from cordata.terminal import Counter, Moment, moment, show_page, show_record
+from cordata.terminal import Counter, Group, Moment, moment, show_page, show_record
 
 if TYPE_CHECKING:
     from cordata.broker.inspection import OutboxEvent, Page
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("event_id", "type", "state", "priority", "created_at", "due_at", "handled_at")
 
 
-@click.group()
+@click.group(cls=Group)
 def outbox() -> None:
     """Published events: list them, make them due, publish them again, delete those that are done.
 
@@ -31,16 +31,13 @@ def outbox() -> None:
 
 @outbox.command(
     "list",
-    short_help="List events, newest first.",
-    epilog="""Examples:
-
-\b
-  cordata outbox list
-  cordata outbox list --state pending --before 5m
-  cordata outbox list --type reservation.received --since 2026-01-31 --limit 200 --json
-  cordata outbox list --group shop.send_voucher --state dead
-
-Exit codes: 0 done, 1 the event of --id does not exist.""",
+    examples="""
+        cordata outbox list
+        cordata outbox list --state pending --before 5m
+        cordata outbox list --type reservation.received --since 2026-01-31 --limit 200 --json
+        cordata outbox list --group shop.send_voucher --state dead
+    """,
+    exit_codes="0 done, 1 the event of --id does not exist",
 )
 @choosing("state", "type", "group", "since", "before", "event_id")
 @paging
@@ -66,10 +63,8 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
 
 
 @outbox.command(
-    short_help="Show one event with its payload.",
-    epilog="""Example: cordata outbox show 0190b2c4d5e67f8090a1b2c3d4e5f607
-
-Exit codes: 0 done, 1 no such event.""",
+    examples="cordata outbox show 0190b2c4d5e67f8090a1b2c3d4e5f607",
+    exit_codes="0 done, 1 no such event",
 )
 @click.argument("event_id", metavar="EVENT")
 @operator_options
@@ -87,13 +82,11 @@ def show(operator: Operator, event_id: str) -> int:
 
 @outbox.command(
     short_help="Make waiting events due now.",
-    epilog="""Examples:
-
-\b
-  cordata outbox retry 0190b2c4d5e67f8090a1b2c3d4e5f607
-  cordata outbox retry --type reservation.received --before 1h
-
-Exit codes: 0 done, 1 a named event is not waiting, 130 stopped by Ctrl-C.""",
+    examples="""
+        cordata outbox retry 0190b2c4d5e67f8090a1b2c3d4e5f607
+        cordata outbox retry --type reservation.received --before 1h
+    """,
+    exit_codes="0 done, 1 a named event is not waiting, 130 stopped by Ctrl-C",
 )
 @choosing("event_ids", "type", "group", "since", "before", "all")
 @operator_options
@@ -110,14 +103,12 @@ def retry(operator: Operator, choice: Choice) -> int:
 
 @outbox.command(
     short_help="Publish events again.",
-    epilog="""Examples:
-
-\b
-  cordata outbox replay --type order.made --since 2d
-  cordata outbox replay --group shop.send_voucher --since 2026-01-31 --before 2026-02-01
-  cordata outbox replay 0190b2c4d5e67f8090a1b2c3d4e5f607 --group shop.send_voucher --again
-
-Exit codes: 0 done, 1 no such event, no such group, or not confirmed, 130 stopped by Ctrl-C.""",
+    examples="""
+        cordata outbox replay --type order.made --since 2d
+        cordata outbox replay --group shop.send_voucher --since 2026-01-31 --before 2026-02-01
+        cordata outbox replay 0190b2c4d5e67f8090a1b2c3d4e5f607 --group shop.send_voucher --again
+    """,
+    exit_codes="0 done, 1 no such event, no such group, or not confirmed, 130 stopped by Ctrl-C",
 )
 @choosing("event_ids", "type", "since", "before", "all")
 @click.option("--group", metavar="GROUP", help="To this consumer group only.")
@@ -176,14 +167,11 @@ async def _replay(
 
 
 @outbox.command(
-    short_help="Delete events that are done.",
-    epilog="""Examples:
-
-\b
-  cordata outbox purge --before 1d
-  cordata outbox purge --before 1h --type page.viewed --yes
-
-Exit codes: 0 done, 1 not confirmed, 130 stopped by Ctrl-C.""",
+    examples="""
+        cordata outbox purge --before 1d
+        cordata outbox purge --before 1h --type page.viewed --yes
+    """,
+    exit_codes="0 done, 1 not confirmed, 130 stopped by Ctrl-C",
 )
 @click.option(
     "--before",

@@ -11,7 +11,15 @@ import click
 
 from cordata import exit_codes
 from cordata.cli.operator import Operator, operator_options
-from cordata.terminal import limit_option, printable, report, show_json, show_page, show_table
+from cordata.terminal import (
+    Group,
+    limit_option,
+    printable,
+    report,
+    show_json,
+    show_page,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from cordata.pool import SyncClient
@@ -37,16 +45,17 @@ _SESSION_COLUMNS = ("id", "bytes", "expires_in_s", "ttl_s", "affinity", "worker"
 
 
 @click.group(
-    epilog="""Examples:
-
-\b
-  cordata pool status
-  cordata pool sessions --limit 20
-  cordata pool drain 2; cordata pool drain 2 --undo
-  cordata pool recycle 0
-
-Exit codes: 0 done, 1 failed, or not allowed for this user, 2 wrong usage, 75 no worker with child
-processes answers, 78 the configuration cannot be used.""",
+    cls=Group,
+    examples="""
+        cordata pool status
+        cordata pool sessions --limit 20
+        cordata pool drain 2; cordata pool drain 2 --undo
+        cordata pool recycle 0
+    """,
+    exit_codes="""
+        0 done, 1 failed, or not allowed for this user, 2 wrong usage, 75 no worker with child
+        processes answers, 78 the configuration cannot be used
+    """,
 )
 def pool() -> None:
     """Show the workers' child processes and sessions; drain and replace children.
@@ -55,7 +64,9 @@ def pool() -> None:
     """
 
 
-@pool.command(epilog="Example: cordata pool status --json | jq .pools")
+@pool.command(
+    examples="cordata pool status --json | jq .pools",
+)
 @operator_options
 def status(operator: Operator) -> int:
     """Show the workers and the command of each child."""
@@ -64,7 +75,7 @@ def status(operator: Operator) -> int:
 
 @pool.command(
     short_help="List sessions, without their data.",
-    epilog="Example: cordata pool sessions --limit 20 --after 3f2a",
+    examples="cordata pool sessions --limit 20 --after 3f2a",
 )
 @limit_option
 @click.option("--after", metavar="ID", default="", help="Start after this session: the next page.")
@@ -86,7 +97,9 @@ def sessions(operator: Operator, limit: int, after: str) -> int:
     )
 
 
-@pool.command(epilog="Example: cordata pool drain 2")
+@pool.command(
+    examples="cordata pool drain 2",
+)
 @click.argument("worker")
 @click.option("--undo", is_flag=True, help="Send it calls again.")
 @operator_options
@@ -100,7 +113,9 @@ def drain(operator: Operator, worker: str, undo: bool) -> int:
     )
 
 
-@pool.command(epilog="Example: cordata pool recycle 0 --wait")
+@pool.command(
+    examples="cordata pool recycle 0 --wait",
+)
 @click.argument("worker")
 @click.option(
     "--wait",

@@ -13,14 +13,15 @@ import click
 
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
+from cordata.terminal import Command
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata report-bug
-  cordata report-bug /tmp/report.tar.gz"""
+    cls=Command,
+    examples="""
+        cordata report-bug
+        cordata report-bug /tmp/report.tar.gz
+    """,
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @app_option

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from cordata.cli.options import shared
+from cordata.terminal import Command
 
 
 def _instance(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -15,11 +16,11 @@ def _instance(ctx: click.Context, parameter: click.Parameter, value: str) -> str
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  systemctl start worker@0
-  cordata server --workers 1"""
+    cls=Command,
+    examples="""
+        systemctl start worker@0
+        cordata server --workers 1
+    """,
 )
 @click.argument("instance", metavar="N", callback=_instance)
 @click.option("--test-mode", is_flag=True, help="Handle all open work, then exit.")
@@ -56,7 +57,10 @@ def worker(
     return run_on_uvloop(lambda: run_without_config(usable, instance, invalid))
 
 
-@click.command(epilog="Example: systemctl start primary")
+@click.command(
+    cls=Command,
+    examples="systemctl start primary",
+)
 @shared
 def primary(config: str | None, app: str | None, debug: bool) -> int:
     """Run the primary: migrations, then the work that only one process may do."""

@@ -10,21 +10,22 @@ import click
 
 from cordata import exit_codes
 from cordata.cli.options import debug_option
-from cordata.terminal import config_option, printable, report, show_json
+from cordata.terminal import Command, config_option, printable, report, show_json
 
 if TYPE_CHECKING:
     from cordata.operate.rolling_restart import Restarted
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata rolling-restart
-  cordata rolling-restart --timeout 30
-
-Exit codes: 0 all are restarted and ready, 1 nothing was restarted, or one is not ready again: the
-others still run as before, 3 nothing was restarted: a pending migration removes something."""
+    cls=Command,
+    examples="""
+        cordata rolling-restart
+        cordata rolling-restart --timeout 30
+    """,
+    exit_codes="""
+        0 all are restarted and ready, 1 nothing was restarted, or one is not ready again: the
+        others still run as before, 3 nothing was restarted: a pending migration removes something
+    """,
 )
 @click.option(
     "--timeout",

@@ -7,23 +7,21 @@ from dataclasses import asdict
 
 import click
 
-from cordata.terminal import show_json, traceback_option
+from cordata.terminal import Command, Group, show_json, traceback_option
 
 
-@click.group()
+@click.group(cls=Group)
 def scale() -> None:
     """Change how many processes of a kind this host has."""
 
 
 @scale.command(
     short_help="Make N the number of workers, for good.",
-    epilog="""Examples:
-
-\b
-  cordata scale workers 8
-  cordata scale workers 2 --json
-
-Exit codes: 0 done, 1 not all of it was done.""",
+    examples="""
+        cordata scale workers 8
+        cordata scale workers 2 --json
+    """,
+    exit_codes="0 done, 1 not all of it was done",
 )
 @click.argument("count", metavar="N", type=click.IntRange(1, 256))
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
@@ -49,13 +47,12 @@ def workers(count: int, json_: bool) -> None:
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata drain worker@2
-  cordata drain worker@2 --undo
-
-Exit codes: 0 done, 1 not drained, or not started again."""
+    cls=Command,
+    examples="""
+        cordata drain worker@2
+        cordata drain worker@2 --undo
+    """,
+    exit_codes="0 done, 1 not drained, or not started again",
 )
 @click.argument("worker", metavar="worker@N")
 @click.option("--undo", is_flag=True, help="Start it again.")

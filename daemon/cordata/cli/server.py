@@ -8,19 +8,22 @@ import click
 
 from cordata.cli.options import shared
 from cordata.log import logger
+from cordata.terminal import Command
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata server --workers 4 --app shop.app:app --state ./data
-  cordata server --workers 4 --listen 127.0.0.1:8080 --listen /run/shop.sock --state ./data
-  cordata server --workers 4 --test-mode
-  cordata server --reload --config myapp/cordata.toml
-
-Prints the line `ready URL` when all processes are ready. Exit codes: 0 all ended cleanly, 1 one
-crashed, or in test mode an event became a dead letter, 78 the configuration cannot be used."""
+    cls=Command,
+    examples="""
+        cordata server --workers 4 --app shop.app:app --state ./data
+        cordata server --workers 4 --listen 127.0.0.1:8080 --listen /run/shop.sock --state ./data
+        cordata server --workers 4 --test-mode
+        cordata server --reload --config myapp/cordata.toml
+    """,
+    epilog="Prints the line `ready URL` when all processes are ready.",
+    exit_codes="""
+        0 all ended cleanly, 1 one crashed, or in test mode an event became a dead letter, 78 the
+        configuration cannot be used
+    """,
 )
 @click.option(
     "--workers",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cordata.cli.operator import Operator, operator_options
-from cordata.terminal import printable, show_json
+from cordata.terminal import Command, printable, show_json
 from cordata.terminal.output import draw_table, show_drawing
 
 if TYPE_CHECKING:
@@ -30,15 +30,16 @@ _REDRAW_S = 2.0
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata status
-  cordata status --watch
-  cordata status --json | jq .reasons
-  cordata status --state-dir ./data
-
-Exit codes: 0 healthy, 1 degraded (it serves, but somebody should look), 2 down, or wrong usage."""
+    cls=Command,
+    examples="""
+        cordata status
+        cordata status --watch
+        cordata status --json | jq .reasons
+        cordata status --state-dir ./data
+    """,
+    exit_codes="""
+        0 healthy, 1 degraded (it serves, but somebody should look), 2 down, or wrong usage
+    """,
 )
 @click.option("--watch", is_flag=True, help="Draw it again every 2 s, until Ctrl-C.")
 @operator_options

@@ -16,7 +16,7 @@ from cordata.cli.operator import Operator, confirm, operator_options, run_in
 from cordata.cli.options import app_option, yes_option
 from cordata.core.number import parse_number
 from cordata.log import plural
-from cordata.terminal import ProgressBar, limit_option, show_json, show_page, show_record
+from cordata.terminal import Group, ProgressBar, limit_option, show_json, show_page, show_record
 
 if TYPE_CHECKING:
     from cordata.app import App
@@ -39,7 +39,7 @@ WINDOW_S = 10.0
 _UNSERVED_S = 3.0
 
 
-@click.group()
+@click.group(cls=Group)
 def subscriptions() -> None:
     """Subscriptions to the event store: show progress, reset, resume after a failure.
 
@@ -51,12 +51,10 @@ def subscriptions() -> None:
 
 @subscriptions.command(
     "list",
-    short_help="List them.",
-    epilog="""Examples:
-
-\b
-  cordata subscriptions list
-  cordata subscriptions list --state blocked --json""",
+    examples="""
+        cordata subscriptions list
+        cordata subscriptions list --state blocked --json
+    """,
 )
 @click.option("--state", type=click.Choice(_STATES), help="Only in this state.")
 @click.option("--category", metavar="CATEGORY", help="Only those of this category.")
@@ -81,14 +79,12 @@ def list_(
 
 @subscriptions.command(
     short_help="Show the progress of one.",
-    epilog="""Examples:
-
-\b
-  cordata subscriptions status shop.balances
-  cordata subscriptions status shop.balances --follow
-  cordata subscriptions status shop.balances --follow --json
-
-Exit codes: 0 done, 1 no such subscription.""",
+    examples="""
+        cordata subscriptions status shop.balances
+        cordata subscriptions status shop.balances --follow
+        cordata subscriptions status shop.balances --follow --json
+    """,
+    exit_codes="0 done, 1 no such subscription",
 )
 @click.argument("name")
 @click.option("--follow", is_flag=True, help="Repeat every second, until Ctrl-C.")
@@ -127,14 +123,13 @@ def status(operator: Operator, name: str, follow: bool) -> int:
 
 @subscriptions.command(
     short_help="Start again from a position.",
-    epilog="""Examples:
-
-\b
-  cordata subscriptions reset shop.balances --to start --wait
-  cordata subscriptions reset shop.mailer --to end --yes
-
-Exit codes: 0 done, 1 no such subscription, or with --wait it is blocked, 130 Ctrl-C ended the
-waiting.""",
+    examples="""
+        cordata subscriptions reset shop.balances --to start --wait
+        cordata subscriptions reset shop.mailer --to end --yes
+    """,
+    exit_codes="""
+        0 done, 1 no such subscription, or with --wait it is blocked, 130 Ctrl-C ended the waiting
+    """,
 )
 @click.argument("name")
 @click.option(
@@ -170,14 +165,11 @@ def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, y
 
 
 @subscriptions.command(
-    short_help="Continue after a failure.",
-    epilog="""Examples:
-
-\b
-  cordata subscriptions resume shop.balances
-  cordata subscriptions resume shop.balances --partition 3 --skip
-
-Exit codes: 0 done, 1 nothing is blocked.""",
+    examples="""
+        cordata subscriptions resume shop.balances
+        cordata subscriptions resume shop.balances --partition 3 --skip
+    """,
+    exit_codes="0 done, 1 nothing is blocked",
 )
 @click.argument("name")
 @click.option("--partition", type=click.IntRange(min=0), metavar="NUMBER", help="Only this one.")
@@ -202,11 +194,10 @@ def resume(operator: Operator, name: str, partition: int | None, skip: bool, yes
 
 @subscriptions.command(
     short_help="List events that one skipped.",
-    epilog="""Examples:
-
-\b
-  cordata subscriptions dead shop.mailer
-  cordata subscriptions dead shop.mailer --payload --limit 5""",
+    examples="""
+        cordata subscriptions dead shop.mailer
+        cordata subscriptions dead shop.mailer --payload --limit 5
+    """,
 )
 @click.argument("name")
 @click.option("--payload", is_flag=True, help="Show payload and every attempt.")
@@ -234,9 +225,8 @@ def dead(operator: Operator, name: str, payload: bool, limit: int, after: int | 
 
 @subscriptions.command(
     short_help="Delete one that the code no longer declares.",
-    epilog="""Example: cordata subscriptions drop shop.old_balances
-
-Exit codes: 0 done, 1 no such subscription, or a worker serves it.""",
+    examples="cordata subscriptions drop shop.old_balances",
+    exit_codes="0 done, 1 no such subscription, or a worker serves it",
 )
 @click.argument("name")
 @yes_option

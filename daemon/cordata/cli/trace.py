@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cordata.cli.operator import Operator, operator_options
-from cordata.terminal import Moment, moment, show_json, show_table
+from cordata.terminal import Command, Moment, moment, show_json, show_table
 from cordata.terminal.output import as_record
 
 if TYPE_CHECKING:
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="""Examples:
-
-\b
-  cordata trace 0190b2c4d5e67f8090a1b2c3d4e5f607
-  cordata trace order-4711 --since 2d --json
-  cordata trace 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-
-Exit codes: 0 done, 1 nothing is known of it.""",
+    cls=Command,
+    examples="""
+        cordata trace 0190b2c4d5e67f8090a1b2c3d4e5f607
+        cordata trace order-4711 --since 2d --json
+        cordata trace 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+    """,
+    exit_codes="0 done, 1 nothing is known of it",
 )
 @click.argument("id_", metavar="ID")
 @click.option(

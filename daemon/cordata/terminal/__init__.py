@@ -18,6 +18,8 @@ from cordata.terminal.output import show_page as show_page
 from cordata.terminal.output import show_record as show_record
 from cordata.terminal.output import show_records as show_records
 from cordata.terminal.output import show_table as show_table
+from cordata.terminal.program import Command as Command
+from cordata.terminal.program import Group as Group
 from cordata.terminal.program import LazyGroup as LazyGroup
 from cordata.terminal.program import add_options as add_options
 from cordata.terminal.program import report as report

@@ -12,6 +12,8 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from inspect import cleandoc
+from textwrap import indent
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -37,7 +39,31 @@ def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return add
 
 
-class LazyGroup(click.Group):
+class Command(click.Command):
+    """A command whose help ends with examples, further text and exit codes."""
+
+    def __init__(
+        self, *args: Any, examples: str = "", epilog: str = "", exit_codes: str = "", **more: Any
+    ) -> None:
+        """`examples`: command lines. `exit_codes`: for example "0 done, 1 no such mail"."""
+        self.examples = cleandoc(examples)
+        self.exit_codes = " ".join(exit_codes.split())
+        parts = [
+            f"Examples:\n\n\b\n{indent(self.examples, '  ')}" if examples else "",
+            cleandoc(epilog),
+            f"Exit codes: {self.exit_codes}." if exit_codes else "",
+        ]
+        more["epilog"] = "\n\n".join(filter(None, parts)) or None
+        super().__init__(*args, **more)
+
+
+class Group(Command, click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+class LazyGroup(Group):
     """Lists commands without importing them: `--help` and completion stay fast."""
 
     def __init__(
