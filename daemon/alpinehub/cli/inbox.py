@@ -225,7 +225,7 @@ def reprocess(
     all_: bool,
     dry_run: bool,
     force: bool,
-) -> None:
+) -> int:
     """Interpret submissions again, after a change of the mapping of their source.
 
     A submission that was mapped meanwhile stays as it is. Exit code 1 if some stay in review.
@@ -248,8 +248,7 @@ def reprocess(
             problems = f" ({_listed(one.problems)})" if one.problems else ""
             click.echo(f"{one.id}: {one.state}{problems}")
         click.echo(f"{sum(one.state == 'mapped' for one in done)} of {len(done)} mapped")
-    if any(one.state == "review" for one in done):
-        raise SystemExit(1)
+    return 1 if any(one.state == "review" for one in done) else 0
 
 
 @inbox.command(

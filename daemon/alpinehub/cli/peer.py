@@ -41,16 +41,6 @@ class TransportFailed(click.ClickException):
             click.echo(f"hint: {self.hint}", err=True)
 
 
-class Failed(click.ClickException):
-    """Exit code 1; the reason is printed already."""
-
-    def __init__(self) -> None:
-        super().__init__("it failed")
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print nothing."""
-
-
 #: How `HttpClient` calls a server.
 transport_options = add_options(
     click.option(

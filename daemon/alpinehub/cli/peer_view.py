@@ -20,18 +20,18 @@ from alpinehub.alpinebits_client.reply import (
     describe_rejection,
     read_reply,
 )
-from alpinehub.cli.peer import Failed, TransportFailed
+from alpinehub.cli.peer import TransportFailed
 from alpinehub.cli.session import show_document
 from cordata.terminal import printable, show_table
 
 _DONE = ("success", "advisory")
 
 
-def show_handshake(client: AlpineBitsClient, answers: Sequence[HttpResponse], json_: bool) -> None:
-    """Print the common capabilities by version. Raises: Failed, TransportFailed."""
+def show_handshake(client: AlpineBitsClient, answers: Sequence[HttpResponse], json_: bool) -> int:
+    """Print the common capabilities by version. Returns the exit code. Raises: TransportFailed."""
     if client.login.protocol.housekeeping:
         _show_housekeeping(client, answers, json_)
-        return
+        return 0
     [answer] = answers
     reply = _reply(client, answer, "OTA_PingRS", json_)
     common, problem = _common(reply)
@@ -52,8 +52,11 @@ def show_handshake(client: AlpineBitsClient, answers: Sequence[HttpResponse], js
             show_table(rows, ("version", "action", "supports"))
         if problem:
             click.echo(f"problem: {problem}")
-    if problem or reply.invalid or reply.outcome not in _DONE:
-        raise Failed
+    return 1 if problem else _exit_code(reply)
+
+
+def _exit_code(reply: Reply) -> int:
+    return 1 if reply.invalid or reply.outcome not in _DONE else 0
 
 
 def _lines(
@@ -105,12 +108,10 @@ def _show_housekeeping(
 
 
 def show_requests(
-    client: AlpineBitsClient, answer: HttpResponse, *, raw: bool, json_: bool, last: bool
-) -> list[tuple[str, str]]:
-    """Print the guest requests of an answer. Returns (UniqueID type, ID) of each.
-
-    `last`: no request to the server follows, so this answer decides the exit code. Raises: Failed,
-    TransportFailed.
+    client: AlpineBitsClient, answer: HttpResponse, *, raw: bool, json_: bool
+) -> tuple[list[tuple[str, str]], int]:
+    """Print the guest requests of an answer. Returns (UniqueID type, ID) of each, and the exit
+    code. Raises: TransportFailed.
     """
     if raw:
         show_document(answer.body)
@@ -125,10 +126,7 @@ def show_requests(
             show_table(rows, tuple(rows[0]))
         if reply.outcome != "error":
             click.echo(f"{len(came)} guest request{'s' * (len(came) != 1)}")
-    failed = bool(reply.invalid) or reply.outcome not in _DONE
-    if failed and (last or not came):
-        raise Failed
-    return [(one.type, one.id) for one in came if one.id]
+    return [(one.type, one.id) for one in came if one.id], _exit_code(reply)
 
 
 def _row(one: Received) -> dict[str, object]:
@@ -171,11 +169,11 @@ def finish(
     json_: bool,
     *,
     body: bool = False,
-) -> None:
+) -> int:
     """Print the result of a request: the text `done` if it was accepted, with `body` the answer
     itself.
 
-    Raises: Failed, TransportFailed.
+    Returns the exit code. Raises: TransportFailed.
     """
     reply = _reply(client, answer, answered_by(action), json_)
     if json_:
@@ -186,8 +184,7 @@ def finish(
             show_document(answer.body)
         elif reply.outcome in _DONE:
             click.echo(done)
-    if reply.invalid or reply.outcome not in _DONE:
-        raise Failed
+    return _exit_code(reply)
 
 
 def _reply(client: AlpineBitsClient, answer: HttpResponse, expected: str, json_: bool) -> Reply:

@@ -42,14 +42,14 @@ def pms() -> None:
     """
 
 
-def _with_client(function: Callable[..., None]) -> Callable[..., None]:
+def _with_client(function: Callable[..., int]) -> Callable[..., int]:
     """Add the options of a server; the command gets the client made from them."""
 
     @wraps(function)
-    def command(gzip: bool, json_: bool, **given: Any) -> None:
+    def command(gzip: bool, json_: bool, **given: Any) -> int:
         names = ("user", "password_file", "client_id", "timeout", "ca_file", "insecure")
         client = make_client(**{name: given.pop(name) for name in ("url", "protocol", *names)})
-        function(client, gzip=gzip, json_=json_, **given)
+        return function(client, gzip=gzip, json_=json_, **given)
 
     add = add_options(
         click.option("--url", required=True, help="The server's AlpineBits endpoint."),
@@ -65,12 +65,12 @@ def _with_client(function: Callable[..., None]) -> Callable[..., None]:
     return add(command)
 
 
-def _hotel(function: Callable[..., None]) -> Callable[..., None]:
+def _hotel(function: Callable[..., int]) -> Callable[..., int]:
     """Add the options of a hotel; the command gets the HotelName made from them."""
 
     @wraps(function)
-    def command(*args: Any, hotel: str, hotel_name: str, **given: Any) -> None:
-        function(*args, hotel=HotelName(code=hotel, name=hotel_name), **given)
+    def command(*args: Any, hotel: str, hotel_name: str, **given: Any) -> int:
+        return function(*args, hotel=HotelName(code=hotel, name=hotel_name), **given)
 
     named = click.option(
         "--hotel-name", default="", help="HotelName; a server may accept it instead of the code."
@@ -85,7 +85,7 @@ def _hotel(function: Callable[..., None]) -> Callable[..., None]:
     """,
 )
 @_with_client
-def handshake(client: AlpineBitsClient, *, gzip: bool, json_: bool) -> None:
+def handshake(client: AlpineBitsClient, *, gzip: bool, json_: bool) -> int:
     """Send the capabilities of hotel software, and show those that the server has, too.
 
     With 2017-10, which has no handshake, the server is asked for its version and capabilities.
@@ -98,7 +98,7 @@ def handshake(client: AlpineBitsClient, *, gzip: bool, json_: bool) -> None:
     else:
         echo = offer()
         answers = [converse(client.call(HANDSHAKE, message.ping(echo)), json_)]
-    show_handshake(client, answers, json_)
+    return show_handshake(client, answers, json_)
 
 
 @pms.command(
@@ -125,17 +125,18 @@ def poll(
     *,
     gzip: bool,
     json_: bool,
-) -> None:
+) -> int:
     """Fetch the guest requests that wait for a hotel, and show them."""
     if not (hotel.code or hotel.name):
         raise click.UsageError("give --hotel CODE, or --hotel-name before 2024-10")
     document = message.read_requests(hotel, since)
     answer = converse(_send(client, READ, document, gzip), json_)
-    came = show_requests(client, answer, raw=raw, json_=json_, last=not ack)
-    if ack and came:
-        report = message.notif_report(came, {})
-        answer = converse(_send(client, ACKNOWLEDGE, report, gzip), json_)
-        finish(client, answer, ACKNOWLEDGE, f"{len(came)} acknowledged", json_)
+    came, code = show_requests(client, answer, raw=raw, json_=json_)
+    if not (ack and came):
+        return code
+    report = message.notif_report(came, {})
+    answer = converse(_send(client, ACKNOWLEDGE, report, gzip), json_)
+    return finish(client, answer, ACKNOWLEDGE, f"{len(came)} acknowledged", json_)
 
 
 @pms.command(
@@ -152,12 +153,12 @@ def poll(
     metavar="ID[:15]",
     help="UniqueID, with :15 for a cancellation; may be repeated.",
 )
-def ack(client: AlpineBitsClient, ids: tuple[str, ...], *, gzip: bool, json_: bool) -> None:
+def ack(client: AlpineBitsClient, ids: tuple[str, ...], *, gzip: bool, json_: bool) -> int:
     """Acknowledge guest requests: they are not delivered again."""
     taken = [_unique_id(written) for written in ids]
     report = message.notif_report(taken, {})
     answer = converse(_send(client, ACKNOWLEDGE, report, gzip), json_)
-    finish(client, answer, ACKNOWLEDGE, f"{len(taken)} acknowledged", json_)
+    return finish(client, answer, ACKNOWLEDGE, f"{len(taken)} acknowledged", json_)
 
 
 @pms.command(
@@ -173,11 +174,11 @@ def ack(client: AlpineBitsClient, ids: tuple[str, ...], *, gzip: bool, json_: bo
 @click.option("--text", required=True, help="Why it cannot be processed.")
 def refuse(
     client: AlpineBitsClient, ids: tuple[str, ...], text: str, *, gzip: bool, json_: bool
-) -> None:
+) -> int:
     """Refuse guest requests with a reason: they are not delivered again."""
     report = message.notif_report((), dict.fromkeys(ids, text))
     answer = converse(_send(client, ACKNOWLEDGE, report, gzip), json_)
-    finish(client, answer, ACKNOWLEDGE, f"{len(ids)} refused", json_)
+    return finish(client, answer, ACKNOWLEDGE, f"{len(ids)} refused", json_)
 
 
 @pms.command(
@@ -214,7 +215,7 @@ def push_freerooms(
     gzip: bool,
     json_: bool,
     **counts: Any,
-) -> None:
+) -> int:
     """Push the number of free rooms to the server: a period, a closed season, or a document."""
     protocol = client.login.protocol
     if not (file or hotel.code or hotel.name):
@@ -230,7 +231,7 @@ def push_freerooms(
     if file:
         document = file.read()
     answer = converse(_send(client, action, document, gzip), json_)
-    finish(client, answer, action, "free rooms pushed", json_)
+    return finish(client, answer, action, "free rooms pushed", json_)
 
 
 @pms.command(
@@ -242,12 +243,10 @@ def push_freerooms(
 @_with_client
 @click.option("--action", required=True, help="Value of the form field `action`.")
 @click.option("--file", type=click.File("rb"), required=True, help="The document; - is stdin.")
-def send(
-    client: AlpineBitsClient, action: str, file: IO[bytes], *, gzip: bool, json_: bool
-) -> None:
+def send(client: AlpineBitsClient, action: str, file: IO[bytes], *, gzip: bool, json_: bool) -> int:
     """Send any document, and print the answer unchanged."""
     answer = converse(_send(client, action, file.read(), gzip), json_)
-    finish(client, answer, action, "", json_, body=True)
+    return finish(client, answer, action, "", json_, body=True)
 
 
 async def _send(client: AlpineBitsClient, action: str, document: bytes, gzip: bool) -> Any:

@@ -94,7 +94,7 @@ def now(hub: Hub, name: str) -> None:
 @push.command(short_help="Shake hands with the server of an account; nothing is pushed.")
 @click.argument("name")
 @hub_options
-def test(hub: Hub, name: str) -> None:
+def test(hub: Hub, name: str) -> int:
     """Shake hands with the server of an account, and show its capabilities; nothing is pushed.
 
     The exit codes are those of `alpinehub pms`.
@@ -106,7 +106,7 @@ def test(hub: Hub, name: str) -> None:
 
     client = hub.run(find)
     answer = converse(client.call(HANDSHAKE, message.ping(offer())), hub.json)
-    show_handshake(client, [answer], hub.json)
+    return show_handshake(client, [answer], hub.json)
 
 
 @push.command()
