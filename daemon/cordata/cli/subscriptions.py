@@ -16,7 +16,15 @@ from cordata.cli.operator import Operator, confirm, operator_options, run_in
 from cordata.cli.options import app_option, yes_option
 from cordata.core.number import parse_number
 from cordata.log import plural
-from cordata.terminal import Group, ProgressBar, limit_option, show_json, show_page, show_record
+from cordata.terminal import (
+    Group,
+    ProgressBar,
+    limit_option,
+    show_json,
+    show_page,
+    show_record,
+    span,
+)
 
 if TYPE_CHECKING:
     from cordata.app import App
@@ -387,7 +395,7 @@ def _progress_text(status: SubscriptionStatus, progress: Progress) -> str:
     if progress.rate:
         text += f", {progress.rate:,.0f}/s"
     if status.behind and progress.eta_s is not None:
-        text += f", {readable_s(progress.eta_s)} to go"
+        text += f", {span(progress.eta_s)} to go"
     return text
 
 
@@ -426,11 +434,3 @@ class Progress:
         if not left:
             return 0.0
         return left / self.rate if self.rate > 0.0 else None
-
-
-def readable_s(seconds: float) -> str:
-    """`42 s`, `3 min`, `2 h 5 min`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -252,7 +252,7 @@ async def _rows(tx: Tx, config: Config) -> Mapping[str, Any]:
     failed = await tx.fetch_one("status.failed_mail", since=now_us - _DAY_US)
     assert failed is not None
     jobs = {row["job"]: row for row in await tx.fetch_all("status.jobs")}
-    alerts = await tx.fetch_all("status.alerts", since=now_us - _DAY_US, limit=_ALERTS)
+    alerts = await tx.fetch_all("alert.list", limit=_ALERTS)
     return {
         "primary": backlog.primary,
         "processes": [
@@ -286,6 +286,7 @@ async def _rows(tx: Tx, config: Config) -> Mapping[str, Any]:
         "alerts": [
             AlertState(title=row["title"], count=row["count"], last_s=age_s(row["last_at"]))
             for row in alerts
+            if row["last_at"] > now_us - _DAY_US
         ],
     }
 

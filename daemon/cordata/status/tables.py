@@ -18,6 +18,7 @@ from cordata.status.snapshot import (
     Snapshot,
     UnitState,
 )
+from cordata.terminal import span
 
 Row = Sequence[object]
 
@@ -147,16 +148,6 @@ def milliseconds(number: float | None) -> str:
 def ago(seconds: float | None) -> str:
     """A time in the past; empty for None."""
     return "" if seconds is None else f"{span(seconds)} ago"
-
-
-def span(seconds: float | None) -> str:
-    """A duration with its largest unit: 12 s, 3 min, 5 h, 9 d; empty for None."""
-    if seconds is None:
-        return ""
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _rounded(value: Any) -> Any:

@@ -31,3 +31,4 @@ from cordata.terminal.progress import ProgressBar as ProgressBar
 from cordata.terminal.time import Moment as Moment
 from cordata.terminal.time import duration as duration
 from cordata.terminal.time import moment as moment
+from cordata.terminal.time import span as span

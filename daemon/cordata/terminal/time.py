@@ -1,4 +1,4 @@
-"""Click callbacks for durations and times: 90s, 30m, 24h, 7d, 2w, 2026-01-31."""
+"""Durations and times: click callbacks for 90s, 30m, 24h, 7d, 2w, 2026-01-31, and as text."""
 
 from __future__ import annotations
 
@@ -54,6 +54,16 @@ def duration(ctx: click.Context, parameter: click.Parameter, value: str) -> int:
             f"{value!r} is not a duration; write for example 90s, 30m, 24h or 7d"
         )
     return int(found.total_seconds())
+
+
+def span(seconds: float | None) -> str:
+    """A duration with its largest unit: 12 s, 3 min, 5 h, 9 d; empty for None."""
+    if seconds is None:
+        return ""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _parsed(text: str) -> timedelta | None:

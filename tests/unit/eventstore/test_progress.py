@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cordata.cli.subscriptions import Progress, readable_s
+from cordata.cli.subscriptions import Progress
+from cordata.terminal import span
 
 
 def test_rate_and_end_follow_from_what_was_told() -> None:
@@ -35,4 +36,4 @@ def test_nobody_can_say_when_it_ends_while_more_comes_than_goes() -> None:
 
 
 def test_times_are_written_for_people() -> None:
-    assert [readable_s(s) for s in (0.4, 61, 200, 7500)] == ["0 s", "61 s", "3 min", "2 h 5 min"]
+    assert [span(s) for s in (0.4, 61, 200, 7500)] == ["0 s", "61 s", "3 min", "2 h"]

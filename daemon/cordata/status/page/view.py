@@ -19,8 +19,9 @@ from cordata.metrics.backlog import shown
 from cordata.status.collect import LIMIT_S, collect
 from cordata.status.judge import Reason, State, judge, worst
 from cordata.status.snapshot import Part, Snapshot
-from cordata.status.tables import Table, lines, milliseconds, rate, span, tables
+from cordata.status.tables import Table, lines, milliseconds, rate, tables
 from cordata.store import Row, Tx
+from cordata.terminal import span
 
 if TYPE_CHECKING:
     from jinja2 import Environment

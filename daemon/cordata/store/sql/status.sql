@@ -18,10 +18,6 @@ ORDER BY r.job, r.scope;
 SELECT count(*) AS count FROM mail
 WHERE state IN ('sent', 'failed') AND state = 'failed' AND created_at > :since;
 
--- name: status.alerts
-SELECT title, count, last_at FROM alert WHERE last_at > :since
-ORDER BY last_at DESC, fingerprint LIMIT :limit;
-
 -- name: status.primary
 SELECT holder, term, acquired_at, released_at FROM lease WHERE name = 'primary';
 
