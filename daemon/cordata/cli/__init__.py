@@ -57,9 +57,10 @@ _COMMANDS = {
     lazy=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     exit_codes="""
-        0 done, 1 failed, 2 wrong usage, 69 a dependency of a job is unavailable (try again soon),
-        75 another process runs the job, or the pool cannot take the call now (a later try may
-        succeed), 78 the configuration cannot be used, 130 ended by Ctrl-C
+        0 done, 1 failed, 2 wrong usage, 3 all processes have to be restarted at once
+        (rolling-restart), 69 a dependency of a job is unavailable (try again soon), 75 another
+        process runs the job, or the pool cannot take the call now (a later try may succeed), 78 the
+        configuration cannot be used, 130 ended by Ctrl-C
     """,
 )
 @click.version_option(
@@ -81,8 +82,8 @@ def cordata() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run the program and exit. Exit codes: those of `run_command`, and 69 and 75 of commands that
-    may succeed when they are tried again.
+    """Run the program and exit. Exit codes: those of `run_command`, and what single commands
+    return: 3, and 69 and 75 of those that may succeed when they are tried again.
     """
     # When the watchdog expires, systemd sends SIGABRT; this prints the stack of every thread.
     faulthandler.enable()

@@ -37,8 +37,8 @@ def doctor(operator: Operator, app: str | None) -> int:
     """Check this host and the configuration: one line for each check, with the fix below it.
 
     Checks systemd, units and their drop-ins, limits, sockets, restricted networks, permissions, the
-    clock, disks, the store, secrets, Redis, the mail server, time zones and what the application
-    checks. Changes nothing and sends no mail. Run it as root, which may see all of it.
+    clock, disks, backups, the store, secrets, Redis, the mail server, time zones and what the
+    application checks. Changes nothing and sends no mail. Run it as root, which may see all of it.
 
     --json prints `state` (the worst of ok, warning, failed) and `checks`, each with `check`,
     `state`, `text` and `fix`.
