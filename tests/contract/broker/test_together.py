@@ -11,7 +11,7 @@ from itertools import chain
 import pytest
 from tests.contract.broker.brokers import Parts, outcome
 from tests.contract.broker.conftest import Open
-from tests.integration.engine.parts import publish, rows
+from tests.integration.engine.parts import publish, rows, until
 
 from cordata.broker import ClaimLimit, Message, Outcome
 from cordata.core.message_state import Verdict
@@ -33,6 +33,12 @@ async def claim_all(parts: Parts, owner: str, *, limit: int = 7) -> list[Message
     while messages := await parts.claim("a", limit, owner):
         found += messages
     return found
+
+
+async def is_registered(parts: Parts, group: str, type_: str) -> bool:
+    """Whether others see a group with this type; its registration may go on."""
+    row = await parts.store.read(lambda tx: tx.fetch_one("queue.group", group=group))
+    return row is not None and row["type"] == type_
 
 
 async def test_event_reaches_each_group_once_when_several_publish(broker: Open) -> None:
@@ -170,7 +176,7 @@ async def test_event_of_a_transaction_that_began_before_its_group_reaches_it(bro
             await tx.publish("first", {})
             await tx.fetch_all("messages")  # its snapshot is that of its first write
             registering = asyncio.create_task(two.register({"late": "other"}))
-            await asyncio.sleep(0.3)
+            await until(lambda: is_registered(two, "late", "other"))
             event_id = await tx.publish("other", {})
         await registering
         assert [m.event_id for m in await two.claim("late")] == [event_id]
@@ -190,7 +196,7 @@ async def test_event_of_a_transaction_that_began_before_its_group_changed_reache
             await tx.publish("unrelated", {})
             await tx.fetch_all("messages")
             registering = asyncio.create_task(two.register({"moving": "other"}))
-            await asyncio.sleep(0.3)
+            await until(lambda: is_registered(two, "moving", "other"))
             event_id = await tx.publish("other", {})
         await registering
         assert [m.event_id for m in await two.claim("moving")] == [event_id]
