@@ -6,11 +6,11 @@ import asyncio
 import json
 from pathlib import Path
 
-from aiosmtpd.smtp import SMTP
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.cli.service import running, told, until
-from tests.integration.cli.test_alert import Mailbox
+from tests.integration.mail.smtp_server import Mailbox, smtp_server
 from tests.servers.process import free_port
+from tests.waiting import until_async
 
 UNIT = "worker@3.service"
 
@@ -25,20 +25,16 @@ def config(directory: Path, port: int) -> Path:
     )
 
 
-async def serve_until_mailed(box: Mailbox, port: int) -> None:
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: SMTP(box), "127.0.0.1", port)
-    async with asyncio.timeout(60):
-        while not box.mails:  # noqa: ASYNC110 - the server calls no event of ours
-            await asyncio.sleep(0.05)
-    server.close()
+async def serve_until_mailed(box: Mailbox) -> None:
+    async with smtp_server(box):
+        await until_async(lambda: bool(box.got))
 
 
 def test_failed_unit_is_listed_and_mailed_when_the_server_is_back_and_not_before(
     tmp_path: Path,
 ) -> None:
-    port = free_port()
-    path = config(tmp_path, port)
+    box = Mailbox(port=free_port())
+    path = config(tmp_path, box.port)
     failed = cordata("alert", UNIT, "--config", str(path))
     assert failed.returncode == 1, failed
     with running(path):
@@ -47,13 +43,14 @@ def test_failed_unit_is_listed_and_mailed_when_the_server_is_back_and_not_before
         )
         assert page["items"][0]["mail"] in ("pending", "sending")
         assert page["items"][0]["mailed_at"] is None
-        asyncio.run(serve_until_mailed(box := Mailbox(), port))
+        asyncio.run(serve_until_mailed(box))
         page = until(path, "alerts", "list", true=lambda page: page["items"][0]["mail"] == "sent")
         (row,) = page["items"]
         assert (row["cause"], row["count"], row["pending"]) == (UNIT, 1, 0)
         assert row["mailed_at"]
-    assert f"{UNIT} failed" in box.mails[0]["Subject"]
-    assert f"systemctl status {UNIT}" in box.mails[0].get_payload()
+    [(_, mail)] = box.got
+    assert f"{UNIT} failed" in mail["Subject"]
+    assert f"systemctl status {UNIT}" in mail.get_content()
 
 
 def test_failures_of_a_unit_are_counted_by_how_it_failed_shown_and_cleared(tmp_path: Path) -> None:
