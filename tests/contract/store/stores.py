@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from tests.queries import queries_of
+from tests.waiting import until_async
 
 from cordata.config.sections import StoreConfig
 from cordata.store import Chain, Lease, RuntimeStore, Store, Tx, open_store
@@ -63,9 +63,7 @@ class Opener:
                     " AND database = (SELECT oid FROM pg_database"
                     " WHERE datname = current_database())"
                 )
-        async with asyncio.timeout(60):
-            while lease.held:  # noqa: ASYNC110 - a lease has no event to wait for
-                await asyncio.sleep(0.01)
+        await until_async(lambda: not lease.held)
 
 
 async def notes(store: Store) -> list[str]:

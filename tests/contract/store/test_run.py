@@ -9,6 +9,7 @@ import re
 import pytest
 from tests.contract.store.conftest import Opener
 from tests.contract.store.stores import add_account, balance, notes
+from tests.waiting import until_async
 
 from cordata.errors import ConfigError, Conflict, StatementError, StoreUnavailable
 from cordata.log import request_id
@@ -295,9 +296,8 @@ async def test_unit_runs_wholly_or_not_at_all_when_its_caller_is_cancelled(
         seconds = {note[:3] for note in found if note.endswith("-2")}
         assert firsts == seconds
         assert {f"{n:03d}" for n in range(200) if n % 2} <= firsts
-        async with asyncio.timeout(60):  # who was cancelled may still be on his way out
-            while store.stats().waiting:  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0.01)
+        # Who was cancelled may still be on his way out.
+        await until_async(lambda: not store.stats().waiting)
 
 
 async def test_unit_sees_the_context_of_its_caller_when_batches_are_shared(

@@ -100,6 +100,6 @@ async def rows(store: Store, query: str) -> list[Row]:
     return await store.read(unit)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], *, timeout_s: float = WAIT_S) -> None:
-    """Wait for something that other processes bring about. Raises: TimeoutError."""
-    await until_async(condition, timeout_s)
+async def until(look: Callable[[], bool | Awaitable[bool]], *, timeout_s: float = WAIT_S) -> None:
+    """As `until_async`, for less time than a lease lasts. Raises: TimeoutError."""
+    await until_async(look, timeout_s)

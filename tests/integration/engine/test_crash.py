@@ -55,11 +55,10 @@ async def test_effect_happens_once_when_worker_dies_between_effect_and_ack(state
             await until(lambda: all_done(store, ids))
             assert await effects(store) == Counter(ids)
 
-            async def one_died() -> bool:  # which may be told after its effect was seen
-                codes = [worker.returncode for worker in (one, two)]
-                return codes.count(-signal.SIGKILL) == 1
+            def killed() -> int:
+                return [worker.returncode for worker in (one, two)].count(-signal.SIGKILL)
 
-            await until(one_died)
+            await until(lambda: killed() == 1)  # which may be told after its effect was seen
 
 
 async def test_other_worker_takes_over_at_once_when_one_is_killed_in_a_handler(

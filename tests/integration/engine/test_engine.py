@@ -33,7 +33,7 @@ async def test_handler_gets_each_event_once_when_many_are_published(state: Path)
 
     async with opened(state) as store, running(build(store, state, app)):
         ids = await publish(store, 1000)
-        await until(lambda: _is(len(seen) == 1000))
+        await until(lambda: len(seen) == 1000)
         await until(lambda: _empty(store))
         assert seen == Counter(ids)
 
@@ -84,7 +84,7 @@ async def test_message_is_retried_then_handled_when_handler_fails_twice(state: P
 
     async with opened(state) as store, running(build(store, state, app)):
         await publish(store, 1)
-        await until(lambda: _is(len(attempts) == 3))
+        await until(lambda: len(attempts) == 3)
         await until(lambda: _empty(store))
     assert attempts == [1, 2, 3]
 
@@ -166,7 +166,7 @@ async def test_events_that_race_for_one_key_are_all_handled(state: Path, form: s
     async with opened(state) as one, opened(state, migrate=False) as two:
         async with running(build(one, state, app)), running(build(two, state, app)):
             await publish(one, 80)
-            await until(lambda: _is(answers.total() == 80), timeout_s=120)
+            await until(lambda: answers.total() == 80, timeout_s=120)
             await until(lambda: _empty(one))
     assert len(answers) == 40 and set(answers.values()) == {2}
 
@@ -182,7 +182,7 @@ async def test_attempt_is_not_counted_when_the_store_was_away(tmp_path: Path) ->
 
     async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
         await publish(store, 1)
-        await until(lambda: _is(len(attempts) == 3))
+        await until(lambda: len(attempts) == 3)
         await until(lambda: _empty(store))
     assert attempts == [1, 1, 1]
 
@@ -357,7 +357,7 @@ async def test_unbegun_messages_are_given_back_and_begun_ones_finished_when_stop
     async with opened(state) as store:
         async with running(build(store, state, app, config)):
             await publish(store, 50)
-            await until(lambda: _is(len(begun) >= 2))
+            await until(lambda: len(begun) >= 2)
         assert begun == ended
         left = await rows(store, "messages")
         assert len(left) == 50 - len(ended)
@@ -409,10 +409,6 @@ async def test_test_mode_handles_what_handlers_publish_and_leaves_what_is_not_du
         (later,) = await rows(store, "messages")
     assert len(got) == 5
     assert later["state"] == "scheduled"
-
-
-async def _is(value: bool) -> bool:
-    return value
 
 
 async def _empty(store: Store) -> bool:

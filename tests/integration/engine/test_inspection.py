@@ -188,7 +188,7 @@ async def test_retry_makes_a_delayed_event_due_and_wakes_the_workers(state: Path
         waiting = Filter(state="pending")
         assert len((await box.page(waiting, limit=10)).items) == 3
         assert await box.retry(Filter(event_id=first)) == 2  # of each group
-        await until(lambda: _is(shop.handled[first] == 1))
+        await until(lambda: shop.handled[first] == 1)
         await until(lambda: _left(store, 4))
         assert await box.retry(Filter(event_id=first)) == 0  # handled
         assert await box.retry(Filter(type="thing.done")) == 4
@@ -311,7 +311,3 @@ async def test_statement_uses_its_index(tmp_path: Path, name: str, index: str) -
 
 def _into(told: list[tuple[int, float]]) -> Callable[[int, float], None]:
     return lambda count, share: told.append((count, share))
-
-
-async def _is(value: bool) -> bool:
-    return value

@@ -36,7 +36,7 @@ async def test_late_effect_is_refused_when_its_handler_has_ended(state: Path, fa
     async with opened(state) as store, running(build(store, state, app)):
         await publish(store, 1)
         await until(lambda: _states(store, *(["dead"] if fails else [])))
-        await until(lambda: _is(len(contexts) == 1))
+        await until(lambda: len(contexts) == 1)
         with pytest.raises(HandlerEnded, match="after its handler has ended"):
             await write(contexts[0])
         with pytest.raises(HandlerEnded):
@@ -89,11 +89,7 @@ async def test_outcome_waits_for_the_commit_that_is_under_way_at_the_end(state: 
 
     async with opened(state) as store, running(build(store, state, app)):
         await publish(store, 20)
-        await until(lambda: _is(len(tasks) == 20))
+        await until(lambda: len(tasks) == 20)
         await asyncio.gather(*tasks)
         await until(lambda: _states(store))
         assert len(await rows(store, "effects")) == 20
-
-
-async def _is(value: bool) -> bool:
-    return value

@@ -45,7 +45,7 @@ async def handled(store: Store, count: int) -> bool:
     return len(await rows(store, "effects")) >= count
 
 
-async def any_died(workers: list[Child]) -> bool:
+def any_died(workers: list[Child]) -> bool:
     return any(one.returncode == -signal.SIGKILL for one in workers)
 
 

@@ -196,7 +196,7 @@ class Watch:
             finally:
                 self.running[key] -= 1
 
-    async def has(self, *, running: int) -> bool:
+    def has(self, *, running: int) -> bool:
         """Whether so many handlers run."""
         return self.running.total() == running
 
@@ -209,10 +209,7 @@ class Watch:
                 return True
             return False
 
-        async def is_handled() -> bool:
-            return "probe" in self.order
-
         await until(is_published)
-        await until(is_handled)
+        await until(lambda: "probe" in self.order)
         await asyncio.sleep(more_s)
         self._go_on.set()

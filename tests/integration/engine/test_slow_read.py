@@ -63,10 +63,8 @@ async def test_subscriptions_handle_all_when_each_read_took_too_long_once(tmp_pa
         await ledger.deposit(store, "account-1", 1, 2, 3)
         slow = SlowAtFirst(store)
         async with ledger.running(cast(Store, slow), tmp_path, app):
-            await until(lambda: _is(len(seen) >= 3))
-            await until(
-                lambda: _is(slow.stopped >= {"Partitions.read_table", "_mark", "read_page"})
-            )
+            await until(lambda: len(seen) >= 3)
+            await until(lambda: slow.stopped >= {"Partitions.read_table", "_mark", "read_page"})
     assert seen == [1, 2, 3]
 
 
@@ -93,7 +91,7 @@ async def test_primary_stands_by_and_leads_when_each_read_took_too_long_once(
         slow = SlowAtFirst(store)
         primary = _primary(cast(Store, slow), tmp_path, app)
         async with asyncio.timeout(60), leading(primary):
-            await until(lambda: _is(primary.lease.status() == "standby"))
+            await until(lambda: primary.lease.status() == "standby")
             await other.release()
             await stepped.wait()
             each = {
@@ -103,13 +101,9 @@ async def test_primary_stands_by_and_leads_when_each_read_took_too_long_once(
                 "_page",
                 "stored_progress",
             }
-            await until(lambda: _is(slow.stopped >= each))
+            await until(lambda: slow.stopped >= each)
             assert primary.lease.status() == "primary, term 2"
 
 
 def _primary(store: Store, state: Path, app: App) -> Primary:
     return build_primary(store, state, app, mail=MailConfig(host="127.0.0.1", port=9))
-
-
-async def _is(value: bool) -> bool:
-    return value

@@ -89,7 +89,7 @@ async def test_engine_goes_on_where_it_was_when_the_disk_has_room_again(
         async with running(build(cast(Store, away), tmp_path, app)):
             away.full = True
             ids = await publish(store, 10)
-            await until(lambda: _is(away.refused >= 3))
+            await until(lambda: away.refused >= 3)
             assert handled == []
             away.full = False
             await until(lambda: _empty(store))
@@ -112,7 +112,7 @@ async def test_finished_messages_are_settled_when_the_disk_has_room_again(tmp_pa
 
         async with running(build(cast(Store, away), tmp_path, app)):
             await publish(store, 1)
-            await until(lambda: _is(away.refused >= 2))
+            await until(lambda: away.refused >= 2)
             away.full = False
             await until(lambda: _empty(store))
     assert len(calls) == 1
@@ -136,7 +136,7 @@ async def test_handlers_end_at_the_stop_when_the_store_is_away(
         broker = cast(RedisBroker, engine.broker)
 
         async def bring_back() -> None:
-            await until(lambda: _is(broker._consumer._is_stopping))
+            await until(lambda: broker._consumer._is_stopping)
             away.full = away.absent = False
             end.set()
 
@@ -150,7 +150,7 @@ async def test_handlers_end_at_the_stop_when_the_store_is_away(
                 away.full = away.absent = True
                 await publish(parts.store, 1)
                 await parts.relay_all("other")
-                await until(lambda: _is(bool(broker._consumer._doubtful)))
+                await until(lambda: bool(broker._consumer._doubtful))
                 tasks.create_task(bring_back())
         assert engine.consumer.handled_count == 1
         assert [row["state"] for row in await rows(store, "messages")] == ["ready"]
@@ -175,7 +175,7 @@ async def test_engine_stops_and_another_goes_on_when_the_disk_stays_full(
         async with asyncio.timeout(60.0):
             async with running(build(cast(Store, away), tmp_path, app, config)):
                 ids = await publish(store, 1)
-                await until(lambda: _is(away.full))
+                await until(lambda: away.full)
         away.full = False
         async with running(build(cast(Store, away), tmp_path, app, config)):
             await until(lambda: _empty(store))
@@ -199,7 +199,7 @@ async def test_membership_goes_on_when_the_process_has_no_descriptor_left(tmp_pa
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             group.create_task(process_lease.run(stop))
-            await until(lambda: _is(queue.asked >= 3))
+            await until(lambda: queue.asked >= 3)
             stop.set()
 
 
@@ -307,7 +307,7 @@ async def test_group_that_no_process_has_is_reported_once_and_keeps_its_events(
             for _ in range(2):
                 assert await service.run_once() == ["t.gone"]
             await publish(store, 3)
-            await until(lambda: _is(len(handled) == 3))
+            await until(lambda: len(handled) == 3)
         errors = [one for one in caplog.records if one.levelno == logging.ERROR]
         assert [one.__dict__["MESSAGE_ID"] for one in errors] == [events.GROUP_ABSENT]
         assert "no process has had the consumer group t.gone since" in errors[0].getMessage()
@@ -333,10 +333,6 @@ async def test_group_keeps_the_type_of_a_newer_program_when_an_older_primary_lea
             await RetentionService(store, engine, MailConfig()).run_once(asyncio.Event())
         await publish(store, 1)
         assert [row["group"] for row in await rows(store, "messages")] == ["t.take"]
-
-
-async def _is(value: bool) -> bool:
-    return value
 
 
 async def _empty(store: Store) -> bool:

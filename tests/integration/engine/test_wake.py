@@ -33,7 +33,7 @@ class Worker:
             await self.go_on.wait()
 
 
-async def handled(*workers: Worker, count: int) -> bool:
+def handled(*workers: Worker, count: int) -> bool:
     return sum(len(worker.handled) for worker in workers) >= count
 
 
@@ -99,7 +99,7 @@ async def test_others_handle_it_at_once_when_they_alone_have_its_group(state: Pa
     async def take_too(event: Event, ctx: EventContext) -> None:
         more.append(event.id)
 
-    async def arrived(count: int) -> bool:
+    def arrived(count: int) -> bool:
         return len(more) >= count
 
     async with opened(state) as one, opened(state, migrate=False) as two:

@@ -88,7 +88,7 @@ async def test_places_stay_when_a_handler_is_cancelled_after_its_end(state: Path
     async with opened(state) as store, running(build(store, state, app)):
         for count in (1, 2, 3):
             await publish(store, 1)
-            await until(lambda count=count: _is(len(tasks) == count))  # type: ignore[misc]
+            await until(lambda count=count: len(tasks) == count)  # type: ignore[misc]
             for task in tasks:
                 task.cancel()
         await until(lambda: _are(store, []))
@@ -110,7 +110,7 @@ async def test_one_line_names_the_handler_when_it_swallows_its_cancellation(
     caplog.set_level(logging.WARNING, "cordata.engine")
     async with opened(state) as store, running(build(store, state, app)):
         await publish(store, 1)
-        await until(lambda: _is("swallows its cancellation" in caplog.text))
+        await until(lambda: "swallows its cancellation" in caplog.text)
         go.set()
         await until(lambda: _are(store, []))
     (line,) = [one.getMessage() for one in caplog.records]
@@ -179,10 +179,6 @@ async def _publish(tx: Tx, payloads: list[dict[str, str]]) -> list[str]:
 
 async def _are(store: Store, states: list[str]) -> bool:
     return [row["state"] for row in await rows(store, "messages")] == states
-
-
-async def _is(value: bool) -> bool:
-    return value
 
 
 def _own_task() -> asyncio.Task[object]:

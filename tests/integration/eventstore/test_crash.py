@@ -19,6 +19,7 @@ from tests.integration.eventstore.ledger import (
     opened,
     rows,
 )
+from tests.servers.process import process_state
 
 from cordata.eventstore.inspection import Subscriptions
 from cordata.store import Store
@@ -56,7 +57,7 @@ async def goes_on(store: Store, count: int, *workers: Child) -> bool:
     has made it, or another one, stop at the same event once more.
     """
     for one in workers:
-        if await is_stopped(one):
+        if process_state(one.pid) == "T":
             os.kill(one.pid, signal.SIGCONT)
     return await count_is(store, count)
 
@@ -88,11 +89,7 @@ async def up(stack: AsyncExitStack, state: Path, *args: object) -> Child:
 async def stops_itself(one: Child) -> None:
     """Until it has: in the handler of an event that says so, before its write."""
     assert await one.line() == "stopping"
-    await until(lambda: is_stopped(one))
-
-
-async def is_stopped(one: Child) -> bool:
-    return Path(f"/proc/{one.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    await until(lambda: process_state(one.pid) == "T")
 
 
 async def test_each_event_is_handled_once_when_workers_are_killed_at_random(state: Path) -> None:

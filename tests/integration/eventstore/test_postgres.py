@@ -134,7 +134,7 @@ async def test_subscriptions_wait_and_say_for_whom_when_an_append_is_not_committ
         with foreign(database, INSERT) as other:
             await append(store, "account-1", "one", amount=1)
             pid = other.info.backend_pid
-            await until(lambda: _is(f"of process {pid}" in caplog.text))
+            await until(lambda: f"of process {pid}" in caplog.text)
             assert await rows(store, "ledger.handled") == []
             with pytest.raises(TransientError, match=f"process {pid}"):
                 await EventLog(store).head(timeout_s=0.1)
@@ -160,11 +160,11 @@ async def test_subscription_to_what_comes_waits_when_an_append_is_not_committed(
 
     async with store_of(database, tmp_path) as store, running(store, tmp_path, local):
         with foreign(database, INSERT) as other:
-            await until(lambda: _is("subscriptions wait: events up to" in caplog.text))
+            await until(lambda: "subscriptions wait: events up to" in caplog.text)
             other.commit()
-        await until(lambda: _is("subscriptions go on" in caplog.text))
+        await until(lambda: "subscriptions go on" in caplog.text)
         await append(store, "room-1", "x")
-        await until(lambda: _is(seen == ["room-1"]))
+        await until(lambda: seen == ["room-1"])
 
 
 async def test_reader_is_late_by_milliseconds_when_writers_never_pause(
@@ -195,7 +195,3 @@ async def test_reader_is_late_by_milliseconds_when_writers_never_pause(
 async def _position(store: Store, position: int) -> bool:
     found = await rows(store, "ledger.partitions")
     return any(row["position"] >= position for row in found)
-
-
-async def _is(value: bool) -> bool:
-    return value

@@ -113,7 +113,7 @@ async def test_new_subscription_begins_where_it_says(state: Path) -> None:
         async with running(store, state, local):
             await until(lambda: current(store, "end"))
             await deposit(store, "account-1", 6)
-            await until(lambda: _is(all(6 in versions(one) for one in seen.values())))
+            await until(lambda: all(6 in versions(one) for one in seen.values()))
         assert versions(seen["start"]) == [1, 2, 3, 4, 5, 6]
         assert versions(seen["end"]) == [6]
         assert versions(seen["third"]) == [4, 5, 6]
@@ -122,7 +122,7 @@ async def test_new_subscription_begins_where_it_says(state: Path) -> None:
         again.subscribe("account", from_="start", name="end")(collecting(seen["end"]))
         async with running(store, state, again):
             await deposit(store, "account-1", 7)
-            await until(lambda: _is(7 in versions(seen["end"])))
+            await until(lambda: 7 in versions(seen["end"]))
         assert versions(seen["end"]) == [6, 7]
 
 
@@ -133,11 +133,11 @@ async def test_position_is_stored_when_a_handler_commits_nothing(state: Path) ->
     async with opened(state) as store:
         await deposit_many(store, 10, 5)
         async with running(store, state, local):
-            await until(lambda: _is(len(seen) == 50))
+            await until(lambda: len(seen) == 50)
             await until(lambda: current(store, "collect"))  # without waiting for the stop
         async with running(store, state, local):
             await deposit(store, "account-0", 6)
-            await until(lambda: _is(len(seen) >= 51))
+            await until(lambda: len(seen) >= 51)
         assert len(seen) == 51
 
 
@@ -191,7 +191,7 @@ async def test_partition_is_blocked_when_retries_are_used_up_until_it_is_resumed
         await until(lambda: state_is(store, "t.broken", "blocked"))
         status = await Subscriptions(store).status("t.broken")
         assert status is not None and status.blocked == 1
-        await until(lambda: _is(service.counts.given_up == 1))
+        await until(lambda: service.counts.given_up == 1)
         (stuck,) = [one for one in status.partitions if one.state == "blocked"]
         assert attempts == [1, 2, 3] == [entry["attempt"] for entry in stuck.history]
         assert stuck.error == "ValueError: guest Eva Muster cannot be added" and bad == 2
@@ -227,12 +227,12 @@ async def test_blocked_partition_stays_blocked_when_a_worker_starts_anew(state: 
         for _ in range(2):
             async with running(store, state, local) as service:
                 await until(lambda: state_is(store, "t.broken", "blocked"))
-                await until(lambda s=service: _is("1 blocked" in s.status()))  # type: ignore[misc]
+                await until(lambda s=service: "1 blocked" in s.status())  # type: ignore[misc]
         assert calls == 1
         # Left out by an operator, the next one comes.
         assert await Subscriptions(store).resume("t.broken", skip=True) == 1
         async with running(store, state, local):
-            await until(lambda: _is(calls == 2))
+            await until(lambda: calls == 2)
             await until(lambda: state_is(store, "t.broken", "blocked"))
         letters, more = await Subscriptions(store).dead_events("t.broken")
         assert [(one.stream, one.version) for one in letters] == [("account-1", 1)]
@@ -268,7 +268,7 @@ async def test_attempts_are_exported_as_spans_when_traces_are(
     async with opened(state) as store:
         await deposit(store, "account-1", 1)
         async with running(store, state, local):
-            await until(lambda: _is(len(spans.names) == 2))
+            await until(lambda: len(spans.names) == 2)
     assert set(spans.names) == {"t.second"} and len(spans.spans) == 2
 
 
@@ -303,8 +303,7 @@ async def test_failure_is_stored_when_the_stop_has_begun(state: Path) -> None:
     async def twice(event: StoredEvent, ctx: SubscriptionContext) -> None:
         await ctx.run(lambda tx: note(tx, event))
         begun.set()
-        while not all(one.stopping for one in service._runners.all()):  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: all(one.stopping for one in service._runners.all()))
         await ctx.run(lambda tx: note(tx, event))
 
     async with opened(state) as store:
@@ -342,7 +341,7 @@ async def test_event_is_a_dead_letter_and_the_rest_goes_on_when_declared_so(
         page, before = await Subscriptions(store).dead_events("t.picky", limit=1)
         rest, end = await Subscriptions(store).dead_events("t.picky", limit=1, before=before)
         assert [one.version for one in (*page, *rest)] == [4, 2] and end is None
-        await until(lambda: _is(service.counts.given_up == 2))
+        await until(lambda: service.counts.given_up == 2)
     assert sum("dead letter" in record.getMessage() for record in caplog.records) == 2
 
 
@@ -420,7 +419,7 @@ async def test_second_commit_is_refused_when_a_handler_commits_twice(state: Path
 
     async with opened(state) as store, running(store, state, local):
         await deposit(store, "account-1", 1)
-        await until(lambda: _is(len(errors) == 1))
+        await until(lambda: len(errors) == 1)
         assert len(await handled(store)) == 1 and "commits twice" in errors[0]
 
 
@@ -438,7 +437,7 @@ async def test_handler_appends_to_the_event_store_in_the_unit_of_its_position(st
     local.subscribe("audit", name="auditor")(collecting(seen))
     async with opened(state) as store, running(store, state, local):
         await deposit_many(store, 6, 3)
-        await until(lambda: _is(len(seen) == 18), timeout_s=120)
+        await until(lambda: len(seen) == 18, timeout_s=120)
         pairs = [(event.payload["stream"], event.payload["version"]) for event in seen]
         assert len(set(pairs)) == 18 and in_order(pairs)
         assert versions(seen) == list(range(1, 19))
@@ -493,16 +492,13 @@ async def test_partitions_are_taken_soon_after_news_when_they_were_missing_for_l
     rarely = replace(QUICK, poll_s=300.0, claim_timeout_s=3600.0)
     async with opened(state) as store, running(store, state, app, rarely) as worker:
 
-        async def has_looked_in_vain() -> bool:
-            return worker._short_s > _SHORT_S
-
-        async def looks_rarely() -> bool:
+        def looks_rarely() -> bool:
             worker._short_s = 600.0  # as after that time without them
             return worker._look_deadline > clock.monotonic() + 300.0
 
         await until(lambda: shared(store, [8]))
         await store.run(lambda tx: take_away(tx, 60.0))
-        await until(has_looked_in_vain)
+        await until(lambda: worker._short_s > _SHORT_S)  # it has looked in vain
         await until(looks_rarely)
         await store.run(lambda tx: take_away(tx, 0.3))
         await until(lambda: shared(store, [8]))
@@ -546,7 +542,7 @@ async def test_write_of_the_old_owner_is_refused_when_a_partition_has_moved(stat
             (taken,) = await thief.claim("thief", {"moved": [0]}, out_of={"moved": 1})
             assert taken.term == row["term"] + 1 and taken.position == 0
             go.set()
-            await until(lambda: _is(len(errors) == 1))
+            await until(lambda: len(errors) == 1)
         assert await handled(store) == []
         (row,) = await rows(store, "ledger.partitions")
         assert (row["owner"], row["position"]) == ("thief", 0)  # its release moved nothing either
@@ -648,7 +644,7 @@ async def test_history_is_bounded_and_kept_over_a_restart(state: Path) -> None:
     async with opened(state) as store:
         await deposit(store, "account-1", 1)
         async with running(store, state, local, hasty):
-            await until(lambda: _is(len(attempts) >= 30))
+            await until(lambda: len(attempts) >= 30)
         begun = len(attempts)
         async with running(store, state, local, hasty):
             await until(lambda: state_is(store, "t.broken", "blocked"))
@@ -701,7 +697,3 @@ async def shared(store: Store, wanted: list[int]) -> bool:
 async def _dead(store: Store, name: str, count: int) -> bool:
     status = await Subscriptions(store).status(name)
     return status is not None and status.dead == count
-
-
-async def _is(value: bool) -> bool:
-    return value

@@ -80,9 +80,5 @@ async def test_partition_goes_on_when_a_handler_leaves_its_cancellation_behind(s
         await deposit(store, "account-1", 1)
         await asyncio.wait_for(struck.wait(), 60)
         await deposit(store, "account-1", 1)
-        await until(lambda: _is(len(handled) == 2))
+        await until(lambda: len(handled) == 2)
         assert not await is_blocked(store)
-
-
-async def _is(value: bool) -> bool:
-    return value

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.http.wire import Answer, parse_answers
+from tests.waiting import until_async
 
 from cordata.config.sections import HttpConfig
 from cordata.http import AsgiApp, HttpServer
@@ -51,9 +52,8 @@ class Live:
 
     async def quiet(self) -> None:
         """Until no connection and no request is left."""
-        async with asyncio.timeout(60):
-            while self.server.state.connection_count or self.server.state.in_flight:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        state = self.server.state
+        await until_async(lambda: not (state.connection_count or state.in_flight))
 
 
 @contextmanager

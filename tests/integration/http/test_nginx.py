@@ -16,6 +16,7 @@ from tests.integration.http.live import Live, live
 from tests.servers.process import free_port
 from tests.servers.reaper import watched
 from tests.unit.http.wire import Recorder
+from tests.waiting import until_async
 
 from cordata.config.sections import HttpConfig
 from cordata.http import HttpServer
@@ -149,9 +150,7 @@ async def test_requests_meet_no_error_while_workers_are_replaced(tmp_path: Path)
     async with site(tmp_path, app) as (server, client, _):
         assert (await ask(client, "GET", "/1")).status_code == 200
         server.stop.set()
-        async with asyncio.timeout(60):
-            while server.server.state.connection_count:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until_async(lambda: not server.server.state.connection_count)
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(ask(client, "GET", "/2"))
             await asyncio.sleep(0.1)

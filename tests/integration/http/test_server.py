@@ -19,6 +19,7 @@ from tests.integration.http.live import Live, listening, live, read_head
 from tests.unit.http.corpus import load
 from tests.unit.http.test_exchange import GET, POST, body, http_only, sending, start
 from tests.unit.http.wire import CORPUS_CONFIG, Recorder, parse_answers
+from tests.waiting import until_async
 
 from cordata import trace
 from cordata.config.sections import HttpConfig
@@ -240,8 +241,7 @@ async def test_span_has_the_status_of_the_response(
     async with live(app, replace(QUICK, max_body_bytes=9)) as server, asyncio.timeout(60):
         reader, writer = await server.connect()
         writer.write(request_)
-        while rest and not server.server.state.in_flight:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        await until_async(lambda: not rest or server.server.state.in_flight > 0)
         writer.write(rest)
         sent = int((await reader.readline()).split()[1])
         assert sent == (200 if status == 500 else status)
@@ -257,8 +257,7 @@ async def test_span_says_that_the_client_left(monkeypatch: pytest.MonkeyPatch) -
     async with live(http_only(wait_for_the_end), QUICK) as server, asyncio.timeout(60):
         _, writer = await server.connect()
         writer.write(GET)
-        while not server.server.state.in_flight:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        await until_async(lambda: server.server.state.in_flight > 0)
         writer.transport.abort()
         await server.quiet()
     assert exported.spans == [(499, "the client left")]
@@ -378,9 +377,7 @@ async def test_connections_and_exchanges_are_freed_without_the_cycle_collector()
             for request in (GET, POST % 3 + b"abc", b"GET / HTTP/1.1\r\n\r\n"):
                 await server.talk(request + CLOSE)
             await server.quiet()
-            async with asyncio.timeout(60):
-                while alive() != before:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until_async(lambda: alive() == before)
         finally:
             gc.enable()
 
@@ -390,9 +387,7 @@ async def test_connections_and_exchanges_are_freed_without_the_cycle_collector()
 
 async def stopping(server: Live) -> None:
     server.stop.set()
-    async with asyncio.timeout(60):
-        while not server.server.state.draining:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await until_async(lambda: server.server.state.draining)
 
 
 async def test_answers_say_close_while_draining_and_idle_connections_end() -> None:
@@ -423,8 +418,7 @@ async def test_requests_in_hand_are_answered_after_the_stop() -> None:
     async with live(http_only(slow), HttpConfig(drain_s=0)) as server:
         reader, writer = await server.connect()
         writer.write(GET)
-        while not server.server.state.in_flight:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        await until_async(lambda: server.server.state.in_flight > 0)
         await stopping(server)
         await asyncio.sleep(0.1)
         release.set()
@@ -492,8 +486,7 @@ async def test_cancelling_cuts_requests_in_hand_off() -> None:
         await server.ready.wait()
         reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
         writer.write(GET)
-        while not server.state.in_flight:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        await until_async(lambda: server.state.in_flight > 0)
         stop.set()
         await asyncio.sleep(0.05)
         run.cancel()

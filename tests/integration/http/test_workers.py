@@ -18,6 +18,7 @@ from tests.integration.http.live import Stream, read_head
 from tests.servers.process import free_port
 from tests.servers.reaper import watched
 from tests.unit.http.test_exchange import GET
+from tests.waiting import until_async
 
 ROOT = Path(__file__).resolve().parents[3]
 ASK = GET.replace(b"/x?q=1", b"/api/health").replace(b"X-Request-ID: r1\r\n", b"")
@@ -60,9 +61,8 @@ async def worker_of(stream: Stream) -> str:
 
 async def all_gone(spread: Path) -> None:
     """Until the workers have no connection."""
-    async with asyncio.timeout(60):
-        while sum(count for _, _, count, _ in struct.iter_unpack("=QQQQ", spread.read_bytes())):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    rows = struct.Struct("=QQQQ")
+    await until_async(lambda: not any(row[2] for row in rows.iter_unpack(spread.read_bytes())))
 
 
 @pytest.mark.parametrize("together", [True, False])

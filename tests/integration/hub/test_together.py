@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.raw import raw
+from tests.waiting import until_async
 
 from alpinehub.accounts import add_account, grant, revoke
 from alpinehub.alpinebits.call import Recipient
@@ -43,9 +44,11 @@ async def check(hub: Hub) -> None:
 
 async def blocked(hub: Hub) -> None:
     """Wait until somebody waits for a lock."""
-    async with asyncio.timeout(60):
-        while not await hub.one("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+
+    async def waits() -> bool:
+        return bool(await hub.one("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+
+    await until_async(waits)
 
 
 async def test_two_workers_find_one_customer_when_the_same_guest_writes_at_once(

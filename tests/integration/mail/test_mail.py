@@ -149,11 +149,11 @@ async def test_mail_is_sent_when_the_server_comes_back(tmp_path: Path) -> None:
         (mail,) = [one for one in primary.services if one.name == "mail"]
         async with running(primary):
             await send(store, count=3)
-            await until(lambda: _is(mail.status() != ""))
+            await until(lambda: mail.status() != "")
             assert {row["attempts"] for row in await rows(store, "mails")} == {0}
             async with smtp_server(box):
                 await until(lambda: _states(store, sent=3))
-                await until(lambda: _is(mail.status() == ""))
+                await until(lambda: mail.status() == "")
 
 
 async def test_mail_is_given_up_when_it_is_too_old(state: Path) -> None:
@@ -187,10 +187,6 @@ async def test_mail_is_sent_once_more_with_its_id_when_its_sender_was_killed(
     counts = Counter(box.ids)
     assert sorted(counts.values()) == [1, 1, 1, 1, 2]
     assert counts.keys() == set(ids)
-
-
-async def _is(value: bool) -> bool:
-    return value
 
 
 async def _mails(store: Store) -> list[Row]:

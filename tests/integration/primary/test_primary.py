@@ -150,7 +150,7 @@ async def test_stale_primary_cannot_write_and_ends_when_a_newer_term_exists(
         primary = build(store, state, app)
         with pytest.raises(ExceptionGroup) as lost:
             async with running(primary):
-                await until(lambda: _is(written > 0))
+                await until(lambda: written > 0)
                 # Cancelled at any moment from then on, since the services end by themselves.
                 await _bump_term(store, before)
                 await asyncio.wait_for(refused.wait(), 60)
@@ -197,7 +197,7 @@ async def test_failing_periodic_task_neither_stops_nor_delays_the_others(tmp_pat
         now -= 1
 
     async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
-        await until(lambda: _is(runs["bad"] > 3 and runs["good"] > 3))
+        await until(lambda: runs["bad"] > 3 and runs["good"] > 3)
 
 
 @pytest.mark.parametrize("how", ["exit", "interrupt", "cancel"])
@@ -229,7 +229,7 @@ async def test_primary_lives_whatever_a_periodic_task_or_a_backfill_does(
         return None
 
     async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
-        await until(lambda: _is(runs["bad"] > 3 and runs["step"] == 2))
+        await until(lambda: runs["bad"] > 3 and runs["step"] == 2)
 
 
 async def test_hanging_periodic_task_is_cancelled_and_runs_again_when_its_time_is_up(
@@ -243,7 +243,7 @@ async def test_hanging_periodic_task_is_cancelled_and_runs_again_when_its_time_i
         await asyncio.Event().wait()
 
     async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
-        await until(lambda: _is(runs["begun"] > 2))
+        await until(lambda: runs["begun"] > 2)
 
 
 async def test_hanging_backfill_step_is_tried_again_from_its_cursor_when_its_time_is_up(
@@ -259,7 +259,7 @@ async def test_hanging_backfill_step_is_tried_again_from_its_cursor_when_its_tim
         return "1" if cursor is None else None
 
     async with opened(tmp_path) as store, running(build(store, tmp_path, app)):
-        await until(lambda: _is(cursors == [None, "1", "1"]))
+        await until(lambda: cursors == [None, "1", "1"])
 
 
 async def test_backfill_runs_to_its_end_once_and_never_again(state: Path) -> None:
@@ -276,7 +276,7 @@ async def test_backfill_runs_to_its_end_once_and_never_again(state: Path) -> Non
     for _ in range(2):
         async with opened(state) as store:
             async with running(build(store, state, app)):
-                await until(lambda: _is(len(cursors) >= 5))
+                await until(lambda: len(cursors) >= 5)
     assert cursors == [None, "1", "1", "2", "3"]
 
 
@@ -415,11 +415,7 @@ async def _bump_term(store: Store, before: list[list[Row]] | None = None) -> Non
     await store.run(unit)
 
 
-async def _is(value: bool) -> bool:
-    return value
-
-
-async def _leads(primary: Primary) -> bool:
+def _leads(primary: Primary) -> bool:
     return primary.lease.leading is not None
 
 

@@ -129,11 +129,7 @@ async def listening(
     async with asyncio.timeout(60):
         await ring.wait()
         assert await parts.claim("a") == []
-
-        async def is_waiting() -> bool:
-            return bool(redis.info("clients")["blocked_clients"])
-
-        await until(is_waiting)
+        await until(lambda: bool(redis.info("clients")["blocked_clients"]))  # it waits
         ring.clear()
         yield ring
     listener.cancel()

@@ -10,7 +10,6 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,11 +48,6 @@ async def killed(server: RedisServer) -> None:
     server.start()
 
 
-async def all_written(server: RedisServer) -> bool:
-    """A slow sync of the append-only file may hold back seconds of it."""
-    return server.all_written()
-
-
 async def emptied_twice(server: RedisServer) -> None:
     """The second time while the first is made good."""
     server.empty()
@@ -82,7 +76,7 @@ async def test_little_is_published_again_when_redis_is_killed_and_had_an_appendo
     with RedisServer(appendonly=True) as server:
         async with loaded(tmp_path, server.url):
             for pause_s in (1.0, 0.0):  # the second time before it has settled
-                await until(partial(all_written, server))
+                await until(server.all_written)  # a slow sync may hold back seconds of the file
                 server.kill()
                 server.start()
                 await asyncio.sleep(pause_s)
@@ -202,14 +196,13 @@ async def test_a_worker_that_dies_between_effect_and_acknowledgement_is_made_up_
             await load.publish(1, die=True)
             await load.publish(25)
 
-            async def one_died() -> bool:  # which may be told after its effect was seen
-                codes = [worker.returncode for worker in load.workers]
-                return codes.count(-signal.SIGKILL) == 1
+            def killed() -> int:
+                return [worker.returncode for worker in load.workers].count(-signal.SIGKILL)
 
-            await until(one_died)
+            await until(lambda: killed() == 1)  # which may be told after its effect was seen
             await load.settled()
 
-            async def is_acknowledged() -> bool:
+            def is_acknowledged() -> bool:
                 summary = server.execute("XPENDING", "test:stream:thing.done", GROUP)
                 return int(summary["pending"]) == 0
 

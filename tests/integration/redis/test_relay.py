@@ -281,11 +281,7 @@ async def test_relays_of_an_idle_fleet_look_seldom_when_one_of_them_does_the_wor
             for _ in range(100):
                 await publish(parts.store, 1)
                 await asyncio.sleep(0.005)
-
-            async def all_relayed() -> bool:
-                return bool(redis.execute("XLEN", STREAM) == 100)
-
-            await until(all_relayed)
+            await until(lambda: bool(redis.execute("XLEN", STREAM) == 100))
             stop.set()
         entered = [one.statements.count("redis.relayed") for one in watched]
         assert sum(entered) <= 100, entered  # of 300, if each of them looked after each commit

@@ -30,11 +30,11 @@ async def test_events_of_a_low_priority_delay_nothing_else(
 
     async with on_redis(tmp_path) as parts, running(build(parts.store, tmp_path, app)):
         await publish(parts.store, 800, priority=-1)
-        await until(lambda: _is(len(order) > 20))
+        await until(lambda: len(order) > 20)
         await publish(parts.store, 20, headers={"live": "1"})
-        await until(lambda: _is(order.count("live") == 20))
+        await until(lambda: order.count("live") == 20)
         assert len(order) < 500
-        await until(lambda: _is(len(order) == 820))
+        await until(lambda: len(order) == 820)
 
 
 async def test_store_and_streams_are_both_read_when_both_bring_events(
@@ -56,7 +56,7 @@ async def test_store_and_streams_are_both_read_when_both_bring_events(
     async with on_redis(tmp_path) as parts, running(build(parts.store, tmp_path, app)):
         ids = await publish(parts.store, 60, key="x")
         ids += await publish(parts.store, 60)
-        await until(lambda: _is(handled.total() == 240))
+        await until(lambda: handled.total() == 240)
         assert set(handled) == set(ids) and set(handled.values()) == {2}
 
 
@@ -78,7 +78,3 @@ async def test_second_commit_is_in_the_dead_letter_though_the_first_one_is_marke
         await publish(parts.store, 1)
         await until(is_dead)
         assert len(await rows(parts.store, "effects")) == 1
-
-
-async def _is(value: bool) -> bool:
-    return value

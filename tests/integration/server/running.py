@@ -20,6 +20,7 @@ from urllib.request import urlopen
 from tests.servers.fork_server import Process, popen
 from tests.servers.process import free_port, is_alive
 from tests.servers.reaper import watched
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 #: Only reached when it fails; the machine may be busy.
@@ -187,10 +188,7 @@ def _running(process: subprocess.Popen[str] | Process) -> Iterator[Server]:
 
 def wait_gone(pids: Sequence[int]) -> None:
     """Until no such process lives."""
-    deadline = time.monotonic() + PATIENCE_S
-    while any(is_alive(pid) for pid in pids):
-        assert time.monotonic() < deadline, [pid for pid in pids if is_alive(pid)]
-        time.sleep(0.01)
+    until(lambda: not any(map(is_alive, pids)), f"the end of {pids}")
 
 
 def refused(url: str) -> bool:

@@ -39,10 +39,7 @@ async def test_log_is_folded_back_when_it_has_grown(tmp_path: Path) -> None:
     async with grown(tmp_path) as store:
         service, stop = CheckpointService(store), asyncio.Event()
 
-        async def folded() -> bool:
-            return store.stats().wal_bytes <= LIMIT_BYTES
-
         async with asyncio.TaskGroup() as group:
             group.create_task(service.run(stop))
-            await until(folded)
+            await until(lambda: store.stats().wal_bytes <= LIMIT_BYTES)
             stop.set()

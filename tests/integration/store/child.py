@@ -74,10 +74,7 @@ async def commit_in_stall(store: Store, name: str) -> None:
     (fault / "stall").touch()
     committing = asyncio.create_task(refused(store, f"{name}-committing"))
 
-    async def stalled() -> bool:
-        return (fault / "stalled").exists()
-
-    await until_async(stalled)
+    await until_async((fault / "stalled").exists)
     error = await refused(store, f"{name}-behind")
     say(f"behind it: {type(error).__name__}: {error} ({error.hint if error else ''})")
     say(f"committing: {committing.done()}")

@@ -43,11 +43,7 @@ def states(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 async def heals(store: Store) -> None:
     """Without any traffic."""
-
-    async def ok() -> bool:
-        return store.stats().state == "ok"
-
-    await until_async(ok)
+    await until_async(lambda: store.stats().state == "ok")
 
 
 async def overflow(store: Store) -> list[str]:

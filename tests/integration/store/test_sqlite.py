@@ -149,7 +149,7 @@ async def test_nothing_leaks_when_stores_are_opened_and_closed(tmp_path: Path) -
     for _ in range(20):
         await use()
 
-    async def is_clean() -> bool:
+    def is_clean() -> bool:
         return open_files() <= files and threading.active_count() <= threads
 
     await until_async(is_clean)  # a thread that was told to end may take its time
