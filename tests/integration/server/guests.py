@@ -109,7 +109,7 @@ class Guest:
 
     def _accepted(self, hub: Hub, path: str, body: bytes, headers: dict[str, str]) -> bool:
         try:
-            status, told = hub.post(path, body, headers)
+            status, told, _ = hub.post(path, body, headers)
         except (OSError, http.client.HTTPException):
             return False
         if status != 200 and status != 503:
@@ -157,7 +157,7 @@ class Software:
             "X-AlpineBits-ClientProtocolVersion": "2024-10",
         }
         try:
-            status, told = hub.post("/api/alpinebits", multipart(action, document), headers)
+            status, told, _ = hub.post("/api/alpinebits", multipart(action, document), headers)
         except (OSError, http.client.HTTPException):
             return None
         if status not in (200, 503):

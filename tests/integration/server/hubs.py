@@ -9,7 +9,7 @@ import signal
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.integration.server.running import PATIENCE_S, ROOT, Server, forked_server, free_address
 from tests.servers import fork_server
@@ -36,6 +36,14 @@ credentials = "{state}/credentials"
 
 #: All guests of a test come from one address.
 NO_LIMITS = "form_per_minute = 0\nform_per_hour = 0"
+
+
+class Answer(NamedTuple):
+    """A response."""
+
+    status: int
+    body: bytes
+    headers: http.client.HTTPMessage
 
 
 class Hub:
@@ -128,13 +136,13 @@ class Hub:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """One request on a connection of its own. Raises: OSError, HTTPException."""
         connection = http.client.HTTPConnection(self.address, timeout=PATIENCE_S)
         with contextlib.closing(connection):
             connection.request("POST", path, body, dict(headers))
             response = connection.getresponse()
-            return response.status, response.read()
+            return Answer(response.status, response.read(), response.headers)
 
 
 @contextlib.contextmanager
