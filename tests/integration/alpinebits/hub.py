@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -15,20 +15,15 @@ from typing import Any
 import httpx
 import msgspec
 from lxml import etree
-from tests.integration.alpinebits.database import Database, Found, connect
 from tests.integration.engine.stores import url_of
 from tests.integration.engine.template import begin
 from tests.queries import queries_of
+from tests.raw import raw
 
 from alpinehub.alpinebits.endpoint import alpinebits
-from alpinehub.reservations import (
-    ReservationData,
-    Status,
-    encode,
-    next_res_status,
-    unique_id_type,
-)
-from cordata import Context
+from alpinehub.intake import Version, add_version
+from alpinehub.reservations import ReservationData, Status, encode, next_res_status
+from cordata import Context, Tx
 from cordata.config.sections import StoreConfig
 from cordata.pool import Client
 from cordata.pool.client.lazy_client import LazyClient
@@ -65,79 +60,82 @@ _ADD_USER = """INSERT INTO account (name, password, created_at, changed_at)
 _ADD_USER_HOTEL = "INSERT INTO account_hotel (account_id, hotel_id) VALUES (?, ?)"
 _FIND = "SELECT version, status FROM reservation WHERE id = ?"
 _CHANGE = "UPDATE reservation SET version = ?, status = ?, changed_at = ? WHERE id = ?"
-_ADD_RESERVATION = """INSERT INTO reservation
-    (id, hotel_id, source_id, version, status, created_at, changed_at)
-    VALUES (?, ?, (SELECT id FROM source WHERE hotel_id = ?), 1, ?, ?, ?)"""
-_ADD_VERSION = """INSERT INTO reservation_version
-    (reservation_id, version, content_hash, res_status, data, request_id, created_at)
-    VALUES (?, ?, ?, ?, ?, '', ?)"""
-_END_WAITING = "UPDATE delivery SET waiting = 0 WHERE reservation_id = ?"
-_READERS = "SELECT account_id FROM account_hotel WHERE hotel_id = ?"
-_FAN_OUT = """INSERT INTO delivery
-    (reservation_id, account_id, version, hotel_id, unique_id_type, waiting)
-    VALUES (?, ?, ?, ?, ?, 1)"""
+_SOURCE = "SELECT id FROM source WHERE hotel_id = ?"
+_CHANGED = "UPDATE directory SET revision = revision + 1"
 
 
 @dataclass(slots=True)
 class Hub:
-    """What a test works with. `db` looks into the store and writes what other parts would."""
+    """What a test works with."""
 
     ctx: Context
     client: httpx.AsyncClient
-    db: Database
     #: Clock of the guest requests made here.
     made_at: int = CREATED_AT
     #: In how many parts the last answer came.
     parts: int = 0
 
-    def add_hotel(self, code: str, *, name: str = "", time_zone: str = "Europe/Rome") -> int:
+    async def add_hotel(self, code: str, *, name: str = "", time_zone: str = "Europe/Rome") -> int:
         values = (code, name or f"Hotel {code}", time_zone, CREATED_AT)
-        [hotel] = self._insert(_ADD_HOTEL, *values)
-        self._insert(_ADD_SOURCE, hotel["id"], b"\0", code.encode())
-        return int(hotel["id"])
+        hotel_id = int(await self.one(_ADD_HOTEL, *values))
+        await self.execute(_ADD_SOURCE, hotel_id, b"\0", code.encode())
+        await self.execute(_CHANGED)
+        return hotel_id
 
-    def add_account(self, name: str, *hotel_ids: int) -> int:
-        [user] = self._insert(_ADD_USER, name, _HASH)
+    async def add_account(self, name: str, *hotel_ids: int) -> int:
+        account_id = int(await self.one(_ADD_USER, name, _HASH))
         for hotel_id in hotel_ids:
-            self._insert(_ADD_USER_HOTEL, user["id"], hotel_id)
-        return int(user["id"])
+            await self.execute(_ADD_USER_HOTEL, account_id, hotel_id)
+        await self.execute(_CHANGED)
+        return account_id
 
-    def add(
+    async def add(
         self, hotel_id: int, reservation_id: str, status: Status = "request", **fields: Any
     ) -> None:
-        """A guest request, or the next version of it, as the intake stores it.
+        """A guest request, or the next version of it, as the intake stores it."""
+        self.made_at = at = self.made_at + 1_000_000
+        data = encode(msgspec.structs.replace(REQUEST, status=status, **fields)).decode()
 
-        While others change the same ones, call it in a thread: it waits for their locks.
-        """
-        data = msgspec.structs.replace(REQUEST, status=status, **fields)
-        with self.db as db:
-            self.made_at += 1_000_000
-            known = [*db.execute(_FIND, reservation_id), None][0]
-            version = known["version"] + 1 if known else 1
-            res_status = next_res_status(status, known["status"] if known else None)
-            # Before the reservation, as polls lock them: the intake repeats a deadlock, this not.
-            db.execute(_END_WAITING, reservation_id)
+        async def unit(tx: Tx) -> None:
+            tx.now_us = at
+            known = next(iter(await raw(tx, _FIND, [reservation_id])), None)
+            [source] = await raw(tx, _SOURCE, [hotel_id])
+            version = Version(
+                reservation_id=reservation_id,
+                number=known["version"] + 1 if known else 1,
+                hotel_id=hotel_id,
+                source_id=source["id"],
+                status=status,
+                res_status=next_res_status(status, known["status"] if known else None),
+                data=data,
+                content_hash=b"\0",
+                request_id="",
+            )
             if known:
-                db.execute(_CHANGE, version, status, self.made_at, reservation_id)
+                await raw(tx, _CHANGE, [version.number, status, at, reservation_id])
             else:
-                made = (status, self.made_at, self.made_at)
-                db.execute(_ADD_RESERVATION, reservation_id, hotel_id, hotel_id, *made)
-            text = encode(data).decode()
-            values = (reservation_id, version, b"\0", res_status, text, self.made_at)
-            db.execute(_ADD_VERSION, *values)
-            for reader in db.execute(_READERS, hotel_id):
-                waits = (version, hotel_id, unique_id_type(data.status))
-                db.execute(_FAN_OUT, reservation_id, reader["account_id"], *waits)
+                new = {"id": reservation_id, "hotel_id": hotel_id, "source_id": version.source_id}
+                moments = {"created_at": at, "changed_at": at}
+                await tx.insert("reservation", **new, version=1, status=status, **moments)
+            await add_version(tx, version)
 
-    def deliveries(self, account_id: int) -> dict[tuple[str, int], Found]:
+        await self.ctx.store.run(unit)
+
+    async def deliveries(self, account_id: int) -> dict[tuple[str, int], dict[str, Any]]:
         """The user's delivery rows by (reservation, version)."""
-        rows = self.db.execute("SELECT * FROM delivery WHERE account_id = ?", account_id)
+        rows = await self.execute("SELECT * FROM delivery WHERE account_id = ?", account_id)
         return {(row["reservation_id"], row["version"]): row for row in rows}
 
-    def _insert(self, sql: str, *values: object) -> list[Found]:
-        with self.db as db:
-            db.execute("UPDATE directory SET revision = revision + 1")
-            return db.execute(sql, *values)
+    async def execute(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """The rows of a statement that the test writes itself, with `?` for each value."""
+        found = await self.ctx.store.run(lambda tx: raw(tx, sql, values))
+        return [dict(row) for row in found]
+
+    async def one(self, sql: str, *values: object) -> Any:
+        """The single value of a statement."""
+        [row] = await self.execute(sql, *values)
+        [value] = row.values()
+        return value
 
     async def post(
         self, user: str, action: str, document: str | bytes | None, version: str = "2024-10"
@@ -223,6 +221,12 @@ def reservations(document: bytes) -> list[tuple[str, str, str]]:
     return found
 
 
+async def waits_for_a_lock(hub: Hub, count: int = 1) -> bool:
+    """Whether so many wait for a lock of PostgreSQL."""
+    waiting = await hub.one("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    return bool(waiting >= count)
+
+
 def error_of(response: httpx.Response) -> tuple[str, str]:
     """Type and Code of the Error in an OTA answer."""
     assert response.status_code == 200, response.text
@@ -235,22 +239,20 @@ def error_of(response: httpx.Response) -> tuple[str, str]:
 async def open_hub(folder: Path, pool: Path | None = None) -> AsyncIterator[Hub]:
     """A hub with the hotel H1 and its user u1; without `pool`, a directory, it has none."""
     async with open_worker(folder, pool) as hub:
-        hub.add_account("u1", hub.add_hotel("H1"))
+        await hub.add_account("u1", await hub.add_hotel("H1"))
         yield hub
 
 
 @asynccontextmanager
-async def open_worker(
-    folder: Path, pool: Path | None = None, *, chains: Sequence[Chain] = CHAINS
-) -> AsyncIterator[Hub]:
+async def open_worker(folder: Path, pool: Path | None = None) -> AsyncIterator[Hub]:
     """One worker on the store of a folder; several may share one."""
     config = StoreConfig(url=url_of(folder))
     queries = queries_of(dialect_of(config), "alpinehub.sql")
-    await begin(folder, config.url, chains)
+    await begin(folder, config.url, CHAINS)
     async with await open_store(
         config, state_dir=folder, runtime_dir=folder, queries=queries
     ) as store:
-        await store.migrate(chains)
+        await store.migrate(CHAINS)
         lazy_client = LazyClient() if pool is None else LazyClient(lambda: Client(pool))
         ctx = Context(store=store, vault=Vault(None), lazy_client=lazy_client)
 
@@ -265,10 +267,9 @@ async def open_worker(
             await alpinebits(scope, receive, counted)
 
         transport = httpx.ASGITransport(app=mounted)
-        with connect(config.url, folder) as db:
-            async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
-                hub = Hub(ctx, client, db)
-                try:
-                    yield hub
-                finally:
-                    await lazy_client.close()
+        async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
+            hub = Hub(ctx, client)
+            try:
+                yield hub
+            finally:
+                await lazy_client.close()

@@ -28,10 +28,9 @@ async def push_free(hub: Hub, room: str, version: str, times: int = 1) -> str:
     return (await push_rooms(hub, *[one] * times, complete=True, version=version)).text
 
 
-def noted(hub: Hub) -> list[str]:
-    return [
-        row["outcome"] for row in hub.db.execute("SELECT outcome FROM inbound_message ORDER BY id")
-    ]
+async def noted(hub: Hub) -> list[str]:
+    rows = await hub.execute("SELECT outcome FROM inbound_message ORDER BY id")
+    return [row["outcome"] for row in rows]
 
 
 @pytest.mark.parametrize("version", PROTOCOLS)
@@ -47,10 +46,10 @@ async def test_room_that_the_inventory_lacks_is_taken_with_advice(
         )
         other = plan("B", rate(8, room="Attic"))
         assert advice in (await push_rates(hub, other, version=version)).text
-        assert codes(hub) == ["A", "B"]
+        assert await codes(hub) == ["A", "B"]
         assert "<Success/></OTA" in await push_free(hub, "DZ", version)
         assert advice in await push_free(hub, "Attic", version)
-        assert noted(hub) == ["success", "success", "advisory", "success", "advisory"]
+        assert await noted(hub) == ["success", "success", "advisory", "success", "advisory"]
 
 
 async def test_nothing_is_said_of_rooms_where_no_inventory_is_known(tmp_path: Path) -> None:
@@ -63,5 +62,5 @@ async def test_nothing_is_said_of_rooms_where_no_inventory_is_known(tmp_path: Pa
 async def test_advice_is_on_record_with_its_text(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         assert TWICE in await push_free(hub, "DZ", "2024-10", times=2)
-        [row] = hub.db.execute("SELECT outcome, problem FROM inbound_message")
+        [row] = await hub.execute("SELECT outcome, problem FROM inbound_message")
         assert row["outcome"] == "advisory" and TWICE in row["problem"]

@@ -5,9 +5,19 @@ import json
 import logging
 from pathlib import Path
 
+import psycopg
 import pytest
 from tests.integration.alpinebits import material
-from tests.integration.alpinebits.hub import Hub, error_of, open_hub, open_worker, read_rq
+from tests.integration.alpinebits.hub import (
+    Hub,
+    error_of,
+    open_hub,
+    open_worker,
+    read_rq,
+    waits_for_a_lock,
+)
+from tests.integration.engine.stores import url_of
+from tests.waiting import until_async
 
 from alpinehub.alpinebits import guest_requests
 from alpinehub.alpinebits.actions import acknowledge
@@ -28,8 +38,8 @@ BOOKED = {"total": 1, "currency": "EUR", "room_type": "DZ"}
 async def test_guest_request_is_delivered_until_it_is_acknowledged(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         assert await hub.read("u1", "H1") == []
-        hub.add(H1, "a1")
-        hub.add(H1, "a2", "reservation", **BOOKED)
+        await hub.add(H1, "a1")
+        await hub.add(H1, "a2", "reservation", **BOOKED)
         expected = [("14", "a1", "Requested"), ("14", "a2", "Reserved")]
         assert await hub.read_all("u1", "H1") == expected
         assert await hub.read_all("u1", "H1", "2020-10") == expected
@@ -41,15 +51,15 @@ async def test_guest_request_is_delivered_until_it_is_acknowledged(tmp_path: Pat
 
 async def test_delivery_is_recorded_before_the_response(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         await hub.read("u1", "H1")
-        first = hub.deliveries(U1)["a1", 1]
+        first = (await hub.deliveries(U1))["a1", 1]
         await hub.read("u1", "H1")
-        second = hub.deliveries(U1)["a1", 1]
+        second = (await hub.deliveries(U1))["a1", 1]
         assert (first["ever_sent"], first["waiting"]) == (1, 1)
         assert second == first
         await hub.acknowledge("u1", (14, "a1"))
-        assert hub.deliveries(U1)["a1", 1]["acked_at"] > second["sent_at"]
+        assert (await hub.deliveries(U1))["a1", 1]["acked_at"] > second["sent_at"]
 
 
 @pytest.mark.parametrize("waiting", [[], ["a1", "a2"]], ids=["nothing waits", "repeated"])
@@ -58,7 +68,7 @@ async def test_poll_that_finds_nothing_new_writes_nothing(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         for name in waiting:
-            hub.add(H1, name)
+            await hub.add(H1, name)
         await hub.read("u1", "H1")
         before = hub.ctx.store.stats()
         assert await hub.read("u1", "H1") == waiting
@@ -67,8 +77,8 @@ async def test_poll_that_finds_nothing_new_writes_nothing(
 
 async def test_two_users_of_one_hotel_acknowledge_for_themselves(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_account("u2", H1)
-        hub.add(H1, "a1")
+        await hub.add_account("u2", H1)
+        await hub.add(H1, "a1")
         assert await hub.read("u1", "H1") == await hub.read("u2", "H1") == ["a1"]
         assert await hub.acknowledge("u2", (14, "a1")) == []
         assert await hub.read("u1", "H1") == ["a1"]
@@ -77,9 +87,9 @@ async def test_two_users_of_one_hotel_acknowledge_for_themselves(tmp_path: Path)
 
 async def test_users_cannot_see_or_acknowledge_what_is_not_theirs(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        other = hub.add_hotel("H2")
-        hub.add_account("u2", other)
-        hub.add(H1, "a1")
+        other = await hub.add_hotel("H2")
+        await hub.add_account("u2", other)
+        await hub.add(H1, "a1")
         for user, hotel in (("u2", "H1"), ("u2", "H9"), ("u1", "H2")):
             response = await hub.post(user, "OTA_Read:GuestRequests", read_rq(hotel))
             assert error_of(response) == ("13", "392")
@@ -92,10 +102,10 @@ async def test_one_user_of_two_hotels_reads_each_and_acknowledges_both_at_once(
     tmp_path: Path,
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        second = hub.add_hotel("H2")
-        hub.add_account("chain", H1, second)
-        hub.add(H1, "a1")
-        hub.add(second, "b1")
+        second = await hub.add_hotel("H2")
+        await hub.add_account("chain", H1, second)
+        await hub.add(H1, "a1")
+        await hub.add(second, "b1")
         assert await hub.read("chain", "H1") == ["a1"]
         assert await hub.read("chain", "H2") == ["b1"]
         assert await hub.acknowledge("chain", (14, "b1"), (14, "a1")) == []
@@ -106,12 +116,12 @@ async def test_change_is_delivered_again_when_the_version_before_was_acknowledge
     tmp_path: Path,
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1", "reservation", **BOOKED)
+        await hub.add(H1, "a1", "reservation", **BOOKED)
         await hub.read("u1", "H1")
         await hub.acknowledge("u1", (14, "a1"))
-        hub.add(H1, "a1", "reservation", **(BOOKED | {"adults": 3}))
+        await hub.add(H1, "a1", "reservation", **(BOOKED | {"adults": 3}))
         assert await hub.read_all("u1", "H1") == [("14", "a1", "Modify")]
-        hub.add(H1, "a1", "cancelled")
+        await hub.add(H1, "a1", "cancelled")
         assert await hub.read_all("u1", "H1") == [("15", "a1", "Cancelled")]
         assert await hub.acknowledge("u1", (15, "a1")) == []
         assert await hub.read("u1", "H1") == []
@@ -119,12 +129,13 @@ async def test_change_is_delivered_again_when_the_version_before_was_acknowledge
 
 async def test_version_that_was_never_sent_is_never_acknowledged(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         assert await hub.acknowledge("u1", (14, "a1")) == ["a1"]
         assert await hub.read("u1", "H1") == ["a1"]
-        hub.add(H1, "a1", adults=3)  # while the hotel works on version 1
+        await hub.add(H1, "a1", adults=3)  # while the hotel works on version 1
         assert await hub.acknowledge("u1", (14, "a1")) == []
-        sent, unsent = (hub.deliveries(U1)["a1", version] for version in (1, 2))
+        rows = await hub.deliveries(U1)
+        sent, unsent = rows["a1", 1], rows["a1", 2]
         assert sent["acked_at"] is not None
         assert (unsent["acked_at"], unsent["waiting"]) == (None, 1)
         assert await hub.read("u1", "H1") == ["a1"]
@@ -134,9 +145,9 @@ async def test_acknowledgement_of_the_original_leaves_its_cancellation_waiting(
     tmp_path: Path,
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         await hub.read("u1", "H1")
-        hub.add(H1, "a1", "cancelled")
+        await hub.add(H1, "a1", "cancelled")
         await hub.read("u1", "H1")
         assert await hub.acknowledge("u1", (14, "a1")) == []
         assert await hub.read_all("u1", "H1") == [("15", "a1", "Cancelled")]
@@ -146,12 +157,12 @@ async def test_acknowledgement_of_the_original_leaves_its_cancellation_waiting(
 
 async def test_acknowledgement_may_be_repeated(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         await hub.read("u1", "H1")
         for _ in range(3):
             assert await hub.acknowledge("u1", (14, "a1"), (14, "a1")) == []
-            acked_at = hub.deliveries(U1)["a1", 1]["acked_at"]
-        assert hub.deliveries(U1)["a1", 1]["acked_at"] == acked_at
+            acked_at = (await hub.deliveries(U1))["a1", 1]["acked_at"]
+        assert (await hub.deliveries(U1))["a1", 1]["acked_at"] == acked_at
         assert await hub.acknowledge("u1") == []
 
 
@@ -173,7 +184,7 @@ async def test_many_are_acknowledged_some_at_a_time(
     monkeypatch.setattr(acknowledge, "STEP", 2)
     async with open_hub(tmp_path) as hub:
         for number in range(8):
-            hub.add(H1, f"a{number}")
+            await hub.add(H1, f"a{number}")
         await hub.read("u1", "H1")
         ids = [(14, f"a{number}") for number in range(5)]
         refused = {"a5": "no room", "a6": "no room", "nowhere": "no room"}
@@ -181,7 +192,7 @@ async def test_many_are_acknowledged_some_at_a_time(
         # The time of a unit; on PostgreSQL one may run twice.
         taken = "SELECT DISTINCT acked_at FROM delivery WHERE acked_at IS NOT NULL"
         assert unknown == ["nobody", "nowhere"]
-        assert len(hub.db.execute(f"{taken} AND rejected_text IS NULL")) == 3
+        assert len(await hub.execute(f"{taken} AND rejected_text IS NULL")) == 3
         assert await hub.read("u1", "H1") == ["a7"]
 
 
@@ -189,15 +200,15 @@ async def test_refusal_ends_delivery_keeps_the_hotels_words_and_is_an_alert(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_account("u2", H1)
-        hub.add(H1, "a1")
-        hub.add(H1, "a2")
+        await hub.add_account("u2", H1)
+        await hub.add(H1, "a1")
+        await hub.add(H1, "a2")
         assert await hub.acknowledge("u1", rejected={"a1": "too early"}) == ["a1"]
         await hub.read("u1", "H1")
         await hub.read("u2", "H1")
         assert await hub.acknowledge("u1", (14, "a2"), rejected={"a1": "Room &lt;X&gt;"}) == []
         assert await hub.acknowledge("u1", rejected={"a1": "once more"}) == []
-        row = hub.deliveries(U1)["a1", 1]
+        row = (await hub.deliveries(U1))["a1", 1]
         assert (row["rejected_text"], row["waiting"]) == ("Room <X>", 0)
         assert row["acked_at"] is not None
         assert await hub.read("u1", "H1") == []
@@ -210,10 +221,10 @@ async def test_refusal_is_an_alert_for_each_hotel_and_names_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        other = hub.add_hotel("20261122")
-        hub.add_account("u2", H1, other)
-        hub.add(H1, "a1")
-        hub.add(other, "b1")
+        other = await hub.add_hotel("20261122")
+        await hub.add_account("u2", H1, other)
+        await hub.add(H1, "a1")
+        await hub.add(other, "b1")
         for code in ("H1", "20261122"):
             await hub.read("u2", code)
         await hub.acknowledge("u2", rejected={"a1": "too early", "b1": "too late"})
@@ -228,15 +239,15 @@ async def test_refusal_after_an_acknowledgement_is_an_event_and_an_alert(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         await hub.read("u1", "H1")
         await hub.acknowledge("u1", (14, "a1"))
-        acked_at = hub.deliveries(U1)["a1", 1]["acked_at"]
+        acked_at = (await hub.deliveries(U1))["a1", 1]["acked_at"]
         for _ in range(2):
             assert await hub.acknowledge("u1", rejected={"a1": "no room"}) == []
-        row = hub.deliveries(U1)["a1", 1]
+        row = (await hub.deliveries(U1))["a1", 1]
         assert (row["rejected_text"], row["acked_at"]) == ("no room", acked_at)
-        rows = hub.db.execute("SELECT event FROM reservation_event ORDER BY id")
+        rows = await hub.execute("SELECT event FROM reservation_event ORDER BY id")
         assert [row["event"] for row in rows] == [
             *("delivered", "acknowledged", "rejected"),
         ]
@@ -252,27 +263,25 @@ async def test_acknowledgement_that_meets_a_resending_leaves_it_waiting(
     """As if it had not been sent: what is said of it was said of what went before."""
     resend = "UPDATE delivery SET waiting = 1, sent_at = NULL WHERE reservation_id = 'a1'"
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         await hub.read("u1", "H1")
-        with hub.db as db:
-            db.execute(resend)
+        with psycopg.connect(url_of(tmp_path)) as other:
+            other.execute(resend)
             said = ((14, "a1"),) if how == "taken" else ()
             refused = {"a1": "no room"} if how == "rejected" else {}
             task = asyncio.create_task(hub.acknowledge("u1", *said, rejected=refused))
-            async with asyncio.timeout(60):
-                while not db.one("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until_async(lambda: waits_for_a_lock(hub))
         assert await task == ["a1"]
-        row = hub.deliveries(U1)["a1", 1]
+        row = (await hub.deliveries(U1))["a1", 1]
         assert (row["waiting"], row["acked_at"], row["rejected_text"]) == (1, None, None)
 
 
 async def test_refused_request_is_delivered_again_when_it_changes(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         await hub.read("u1", "H1")
         await hub.acknowledge("u1", rejected={"a1": "no"})
-        hub.add(H1, "a1", adults=3)
+        await hub.add(H1, "a1", adults=3)
         assert await hub.read("u1", "H1") == ["a1"]
 
 
@@ -281,7 +290,7 @@ async def test_selection_gives_everything_created_since_acknowledged_or_not(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         for name in ("a1", "a2", "a3"):  # created 13:26:28.938Z, :29.938, :30.938
-            hub.add(H1, name)
+            await hub.add(H1, name)
         await hub.read("u1", "H1")
         await hub.acknowledge("u1", (14, "a2"))
         since = {
@@ -304,34 +313,34 @@ async def test_selection_is_answered_when_the_time_zone_of_the_hotel_is_not_know
 ) -> None:
     """On a host without tzdata-legacy: that it is not known, the operator is told elsewhere."""
     async with open_hub(tmp_path) as hub:
-        hub.add_account("u2", hub.add_hotel("H2", time_zone="Mars/Olympus"))
-        hub.add(H1 + 1, "a1")
+        await hub.add_account("u2", await hub.add_hotel("H2", time_zone="Mars/Olympus"))
+        await hub.add(H1 + 1, "a1")
         for start, expected in (("2024-01-02T13:26:28", ["a1"]), ("2024-01-02T13:26:29", [])):
             assert await hub.read("u2", "H2", "2024-10", start) == expected
 
 
 async def test_user_who_came_later_can_select_and_acknowledge_the_past(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
-        late = hub.add_account("late", H1)
+        await hub.add(H1, "a1")
+        late = await hub.add_account("late", H1)
         assert await hub.read("late", "H1", "2024-10", "2020-01-01T00:00:00Z") == ["a1"]
         assert await hub.read("late", "H1") == ["a1"]
         assert await hub.acknowledge("late", (14, "a1")) == []
-        assert hub.deliveries(late)["a1", 1]["acked_at"] is not None
+        assert (await hub.deliveries(late))["a1", 1]["acked_at"] is not None
         assert await hub.read("late", "H1") == []
 
 
 async def test_record_that_cannot_be_rendered_is_held_and_blocks_nothing(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
-        hub.add(H1, "a2", adults=0)
-        hub.add(H1, "a3", room_type="much too long")
-        hub.add(H1, "a4")
-        hub.add(H1, "a5")
-        hub.db.execute("UPDATE reservation_version SET data = '{' WHERE reservation_id = 'a5'")
+        await hub.add(H1, "a1")
+        await hub.add(H1, "a2", adults=0)
+        await hub.add(H1, "a3", room_type="much too long")
+        await hub.add(H1, "a4")
+        await hub.add(H1, "a5")
+        await hub.execute("UPDATE reservation_version SET data = '{' WHERE reservation_id = 'a5'")
         for _ in range(2):
             assert await hub.read("u1", "H1") == ["a1", "a4"]
-        rows = hub.deliveries(U1)
+        rows = await hub.deliveries(U1)
         assert rows["a2", 1]["undeliverable_text"] == "GuestCount/@Count is not valid"
         codes = {name: rows[name, 1]["undeliverable_code"] for name in ("a1", "a2", "a3", "a5")}
         assert codes == {"a1": None, "a2": "schema", "a3": "schema", "a5": "unreadable"}
@@ -341,7 +350,7 @@ async def test_record_that_cannot_be_rendered_is_held_and_blocks_nothing(tmp_pat
         assert {rows[name, 1]["waiting"] for name in ("a2", "a3", "a5")} == {1}
         assert rows["a2", 1]["sent_at"] is None
         assert await hub.acknowledge("u1", (14, "a2")) == ["a2"]
-        hub.add(H1, "a2", adults=1)
+        await hub.add(H1, "a2", adults=1)
         assert await hub.read("u1", "H1") == ["a1", "a2", "a4"]
 
 
@@ -349,12 +358,12 @@ async def test_record_on_which_the_renderer_fails_blocks_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
-        hub.add(H1, "a2")
+        await hub.add(H1, "a1")
+        await hub.add(H1, "a2")
         # The year 33658.
-        hub.db.execute("UPDATE reservation SET created_at = 1000000000000000000 WHERE id = 'a1'")
+        await hub.execute("UPDATE reservation SET created_at = 1000000000000000000 WHERE id = 'a1'")
         assert await hub.read("u1", "H1") == ["a2"]
-        row = hub.deliveries(U1)["a1", 1]
+        row = (await hub.deliveries(U1))["a1", 1]
         assert row["undeliverable_code"] == "renderer" and "renderer" in row["undeliverable_text"]
     details, told = (r for r in caplog.records if r.levelno >= logging.WARNING)
     assert details.exc_info and details.levelno == logging.WARNING  # one alert, not two
@@ -374,12 +383,12 @@ async def test_record_that_is_rendered_wrongly_is_held_and_blocks_nothing(
 
     async with open_hub(tmp_path) as hub:
         for name in ("a1", "a2", "a3", "a4"):
-            hub.add(H1, name)
+            await hub.add(H1, name)
         with monkeypatch.context() as patch:
             patch.setattr(guest_requests, "render", wrong)
             for _ in range(2):
                 assert await hub.read("u1", "H1") == ["a1", "a3"]
-        rows = hub.deliveries(U1)
+        rows = await hub.deliveries(U1)
         assert [rows[name, 1]["undeliverable_code"] for name in ("a2", "a4")] == [
             "schema",
             "schema",
@@ -391,7 +400,7 @@ async def test_record_that_is_rendered_wrongly_is_held_and_blocks_nothing(
             told.__dict__["ALERT"] == "undeliverable:H1:schema" and "(a2, a4)" in told.getMessage()
         )
         assert await hub.read("u1", "H1") == ["a1", "a2", "a3", "a4"]
-        assert hub.deliveries(U1)["a2", 1]["undeliverable_code"] is None
+        assert (await hub.deliveries(U1))["a2", 1]["undeliverable_code"] is None
 
 
 async def test_version_is_checked_once_for_each_form_that_it_is_sent_in(
@@ -405,14 +414,14 @@ async def test_version_is_checked_once_for_each_form_that_it_is_sent_in(
 
     monkeypatch.setattr(guest_requests, "validate", count)
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
-        hub.add(H1, "a2")
+        await hub.add(H1, "a1")
+        await hub.add(H1, "a2")
         for version in ("2024-10", "2024-10", "2020-10", "2020-10"):
             await hub.read("u1", "H1", version)
-        hub.add(H1, "a2", adults=7)
+        await hub.add(H1, "a2", adults=7)
         await hub.read("u1", "H1", "2020-10")
         assert checked == ["2024-10"] * 2 + ["2020-10"] * 3
-        row = hub.deliveries(U1)["a1", 1]
+        row = (await hub.deliveries(U1))["a1", 1]
         assert row["rendered"] == f"2020-10/{REVISION}"
 
 
@@ -420,10 +429,10 @@ async def test_client_that_fetched_a_version_first_is_recorded(tmp_path: Path) -
     async with open_hub(tmp_path) as hub:
         asa = "ASA\t 7 " + "x" * 100
         for number, said in enumerate((asa, "", "later")):
-            hub.add(H1, f"a{number}")
+            await hub.add(H1, f"a{number}")
             hub.client.headers["X-AlpineBits-ClientID"] = said
             await hub.read("u1", "H1")
-        rows = hub.deliveries(U1)
+        rows = await hub.deliveries(U1)
         assert [rows[f"a{number}", 1]["client_id"] for number in range(3)] == [
             asa[:64],
             None,
@@ -434,11 +443,11 @@ async def test_client_that_fetched_a_version_first_is_recorded(tmp_path: Path) -
 async def test_held_record_is_released_when_it_can_be_rendered(tmp_path: Path) -> None:
     """A newsletter subscription: held for a client of 2020-10, delivered to one of 2022-10."""
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1", arrival=None, departure=None, adults=0, newsletter=True)
+        await hub.add(H1, "a1", arrival=None, departure=None, adults=0, newsletter=True)
         assert await hub.read("u1", "H1", "2020-10") == []
-        assert hub.deliveries(U1)["a1", 1]["undeliverable_text"]
+        assert (await hub.deliveries(U1))["a1", 1]["undeliverable_text"]
         assert await hub.read("u1", "H1", "2022-10") == ["a1"]
-        row = hub.deliveries(U1)["a1", 1]
+        row = (await hub.deliveries(U1))["a1", 1]
         assert (row["undeliverable_code"], row["undeliverable_text"], row["undeliverable_at"]) == (
             None,
             None,
@@ -450,7 +459,7 @@ async def test_list_longer_than_a_page_is_complete_and_in_order(tmp_path: Path) 
     async with open_hub(tmp_path) as hub:
         names = [f"a{number:04d}" for number in range(2 * guest_requests.PAGE + 50)]
         for name in names:
-            hub.add(H1, name)
+            await hub.add(H1, name)
         assert await hub.read("u1", "H1") == names
         assert await hub.read("u1", "H1", "2024-10", "2020-01-01T00:00:00Z") == names
         assert await hub.acknowledge("u1", *((14, name) for name in names[:-1])) == []
@@ -460,7 +469,7 @@ async def test_list_longer_than_a_page_is_complete_and_in_order(tmp_path: Path) 
 @pytest.mark.parametrize("version", PROTOCOLS)
 async def test_hotel_is_found_by_code_and_before_2024_by_name(tmp_path: Path, version: str) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         by_name = read_rq("").replace('HotelCode=""', 'HotelName="Hotel H1"')
         response = await hub.post("u1", "OTA_Read:GuestRequests", by_name, version)
         if version == "2024-10":
@@ -476,7 +485,7 @@ async def test_hotel_is_found_by_code_and_before_2024_by_name(tmp_path: Path, ve
 
 async def test_name_of_two_hotels_is_an_invalid_hotel(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_account("u2", H1, hub.add_hotel("H2", name="Hotel H1"))
+        await hub.add_account("u2", H1, await hub.add_hotel("H2", name="Hotel H1"))
         by_name = read_rq("").replace('HotelCode=""', 'HotelName="Hotel H1"')
         response = await hub.post("u2", "OTA_Read:GuestRequests", by_name, "2022-10")
         assert error_of(response) == ("13", "392")
@@ -485,11 +494,11 @@ async def test_name_of_two_hotels_is_an_invalid_hotel(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", PROTOCOLS)
 async def test_responses_are_valid_in_every_version(tmp_path: Path, version: str) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1", first_name="<b>&\"'", message="]]> \u202e שלום 𝄞")
-        hub.add(H1, "a2", "reservation", **BOOKED)
-        hub.add(H1, "a3")
+        await hub.add(H1, "a1", first_name="<b>&\"'", message="]]> \u202e שלום 𝄞")
+        await hub.add(H1, "a2", "reservation", **BOOKED)
+        await hub.add(H1, "a3")
         await hub.read("u1", "H1", version)
-        hub.add(H1, "a3", "cancelled")
+        await hub.add(H1, "a3", "cancelled")
         response = await hub.post("u1", "OTA_Read:GuestRequests", read_rq("H1"), version)
         assert response.headers["content-type"].startswith("text/xml")
         assert material.problems(response.content, version) == []
@@ -501,14 +510,14 @@ async def test_concurrent_polls_and_acknowledgements_lose_nothing(tmp_path: Path
     async with open_hub(tmp_path) as hub:
         names = [f"a{number:02d}" for number in range(30)]
         for name in names:
-            hub.add(H1, name)
+            await hub.add(H1, name)
 
         async def poll_and_acknowledge() -> None:
             got = await hub.read("u1", "H1")
             await hub.acknowledge("u1", *((14, name) for name in got))
 
         async def change(name: str) -> None:
-            await asyncio.to_thread(hub.add, H1, name, adults=4)
+            await hub.add(H1, name, adults=4)
 
         async with asyncio.TaskGroup() as group:
             for name in names[:10]:
@@ -522,7 +531,7 @@ async def test_acknowledgements_race_over_two_workers_and_one_wins(tmp_path: Pat
     async with open_hub(tmp_path) as hub, open_worker(tmp_path) as other:
         names = [f"a{number:02d}" for number in range(20)]
         for name in names:
-            hub.add(H1, name)
+            await hub.add(H1, name)
         ids = [(14, name) for name in names]
         assert await hub.read("u1", "H1") == await other.read("u1", "H1") == names
         answers = await asyncio.gather(
@@ -530,14 +539,14 @@ async def test_acknowledgements_race_over_two_workers_and_one_wins(tmp_path: Pat
             other.acknowledge("u1", rejected={names[0]: "too late, or first"}),
         )
         assert answers == [[], [], [], [], []]
-        rows = hub.deliveries(U1)
+        rows = await hub.deliveries(U1)
         assert len({row["acked_at"] for row in rows.values()} - {None}) <= 2
         assert await hub.read("u1", "H1") == await other.read("u1", "H1") == []
 
 
 async def _check_and_drain(hub: Hub, names: list[str]) -> None:
     """Whatever was not acknowledged in its newest version is still waiting, and only that."""
-    rows = hub.deliveries(U1)
+    rows = await hub.deliveries(U1)
     newest = {name: max(v for n, v in rows if n == name) for name in names}
     open_ones = [name for name in names if rows[name, newest[name]]["acked_at"] is None]
     for (name, version), row in rows.items():
@@ -552,13 +561,13 @@ async def test_each_first_reading_acknowledgement_and_refusal_is_one_entry(
     tmp_path: Path,
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
-        hub.add(H1, "a2")
+        await hub.add(H1, "a1")
+        await hub.add(H1, "a2")
         await hub.read("u1", "H1")
         await hub.read("u1", "H1")
         for _ in range(2):
             await hub.acknowledge("u1", (14, "a1"), rejected={"a2": "no room"})
-        rows = hub.db.execute(
+        rows = await hub.execute(
             "SELECT event, reservation_id, account_id, detail FROM reservation_event"
             " WHERE event <> 'rendered' ORDER BY id"
         )

@@ -41,8 +41,8 @@ async def push(hub: Hub, *reports: str, version: str = "2024-10") -> httpx.Respo
     return answer
 
 
-def events(hub: Hub) -> list[str]:
-    rows = hub.db.execute("SELECT context, event_id FROM activity ORDER BY context, event_id")
+async def events(hub: Hub) -> list[str]:
+    rows = await hub.execute("SELECT context, event_id FROM activity ORDER BY context, event_id")
     return [f"{row['context']}/{row['event_id']}" for row in rows]
 
 
@@ -53,17 +53,17 @@ async def test_activity_is_kept_changed_and_deleted(tmp_path: Path, version: str
         assert "<Success/></OTA" in answer.text
         changed = report("1", YOGA.replace("Yoga", "Pilates")), report("1", YOGA, context="Y")
         await push(hub, *changed, version=version)
-        assert events(hub) == ["X/1", "X/2", "Y/1"]
+        assert await events(hub) == ["X/1", "X/2", "Y/1"]
         await push(hub, report("2", GONE), report("9", GONE), version=version)
-        assert events(hub) == ["X/1", "Y/1"]
+        assert await events(hub) == ["X/1", "Y/1"]
 
 
 async def test_activity_of_which_nothing_was_told_for_long_is_forgotten(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await push(hub, report("1", YOGA))
-        hub.db.execute("UPDATE activity SET changed_at = changed_at - ?", 401 * 86400 * 10**6)
+        await hub.execute("UPDATE activity SET changed_at = changed_at - ?", 401 * 86400 * 10**6)
         await push(hub, report("2", YOGA))
-        assert events(hub) == ["X/2"]
+        assert await events(hub) == ["X/2"]
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ async def test_push_against_the_rules_is_an_error(
     tmp_path: Path, reports: tuple[str, ...], code: str
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_hotel("H2")
+        await hub.add_hotel("H2")
         assert error_of(await push(hub, *reports)) == ("13", code)
-        assert events(hub) == []
+        assert await events(hub) == []
 
 
 async def test_reports_of_several_hotels_in_one_message_are_an_error(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ async def test_reports_of_several_hotels_in_one_message_are_an_error(tmp_path: P
 
 async def test_what_the_operator_took_away_is_an_error(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.db.execute("UPDATE hotel SET settings = ?", json.dumps({"off": ["activities"]}))
+        await hub.execute("UPDATE hotel SET settings = ?", json.dumps({"off": ["activities"]}))
         assert error_of(await push(hub, report("1", YOGA))) == ("11", "450")
-        assert events(hub) == []
+        assert await events(hub) == []
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ async def test_delta_changes_what_a_complete_set_told_and_another_set_replaces_i
         assert await known(hub) == {Key("DZ", "101"): {0: Counts(1)}}
         await push(hub, "<Inventory/>", complete=True)
         assert await known(hub) == {}
-        [row] = hub.db.execute("SELECT * FROM hotel_document")
+        [row] = await hub.execute("SELECT * FROM hotel_document")
         assert (row["revision"], row["protocol"], row["account_id"]) == (4, "2024-10", 1)
 
 
@@ -128,7 +128,8 @@ async def test_delta_without_a_complete_set_is_taken_with_advice(
         assert {Counts(4)} == set((await known(hub))[Key("DZ")].values())
         await push(hub, one, complete=True, version=version)
         assert "Warning" not in (await push(hub, one, version=version)).text
-        hub.db.execute("UPDATE hotel_document SET complete_at = complete_at - ?", 49 * 3600 * 10**6)
+        two_days_ago = "UPDATE hotel_document SET complete_at = complete_at - ?"
+        await hub.execute(two_days_ago, 49 * 3600 * 10**6)
         answer = await push(hub, one, version=version)
         assert "last full data set received more than 48 hours ago" in answer.text
 
@@ -172,11 +173,11 @@ async def test_what_the_operator_took_away_is_an_error(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         settings = json.dumps({"off": [off], "of_a_newer_program": 1})
-        hub.db.execute("UPDATE hotel SET settings = ?", settings)
+        await hub.execute("UPDATE hotel SET settings = ?", settings)
         answer = await push(hub, told, complete=complete)
         assert error_of(answer) == ("11", "450") and word in answer.text
         assert 'Status="ALPINEBITS_SEND_HANDSHAKE"' in answer.text
-        assert hub.db.one("SELECT count(*) FROM hotel_document") == 0
+        assert await hub.one("SELECT count(*) FROM hotel_document") == 0
         # Before 2024-10 a new handshake could not be asked for.
         answer = await push(hub, told, complete=complete, version="2022-10")
         assert error_of(answer) == ("13", "450") and "Status" not in answer.text
@@ -187,18 +188,18 @@ async def test_what_the_operator_took_away_is_an_error(
 
 async def test_hotel_of_another_is_as_one_that_does_not_exist(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_hotel("H2")
+        await hub.add_hotel("H2")
         answers = [await push(hub, entry(DZ), complete=True, hotel=code) for code in ("H2", "H3")]
         assert answers[0].content == answers[1].content
         assert error_of(answers[0]) == ("13", "392")
-        assert hub.db.one("SELECT count(*) FROM inbound_message") == 0
+        assert await hub.one("SELECT count(*) FROM inbound_message") == 0
 
 
 async def test_each_push_is_on_record_without_what_it_says(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await push(hub, entry(DZ), complete=True)
         await push(hub, entry(DZ), entry(ROOM), complete=True)
-        rows = hub.db.execute("SELECT * FROM inbound_message ORDER BY id")
+        rows = await hub.execute("SELECT * FROM inbound_message ORDER BY id")
         assert [(row["outcome"], row["problem"]) for row in rows] == [
             ("success", None),
             ("error", "room categories and distinct rooms are mixed"),
@@ -216,7 +217,7 @@ async def test_threshold_is_told_when_it_was_agreed_upon(tmp_path: Path) -> None
     ping = json.dumps({"versions": [{"version": "2018-10", "actions": [offer]}]})
     action = "OTA_HotelAvailNotif:FreeRooms"
     async with open_hub(tmp_path) as hub:
-        hub.add_account("pms", hub.add_hotel("9996"))
+        await hub.add_account("pms", await hub.add_hotel("9996"))
         assert "<Success/>" in (await hub.post("pms", action, missing, "2018-10")).text
         assert error_of(await hub.post("pms", action, given, "2018-10")) == ("13", "450")
         document = (

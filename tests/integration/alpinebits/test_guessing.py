@@ -98,7 +98,7 @@ async def test_many_users_get_in_at_once_from_one_address(
     async with open_hub(tmp_path) as hub:
         names = [f"pms{number}" for number in range(120)]
         for name in names:
-            hub.add_account(name, 1)
+            await hub.add_account(name, 1)
         await asyncio.sleep(1.1)  # a change counts within two seconds
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(log_in(hub, name, PASSWORD)) for name in names]

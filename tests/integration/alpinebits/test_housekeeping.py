@@ -54,20 +54,20 @@ async def test_housekeeping_wants_a_version_that_is_served(tmp_path: Path) -> No
 async def test_handshake_is_remembered_for_the_user_by_version(tmp_path: Path) -> None:
     read, ping = {"action": "action_OTA_Read"}, {"action": "action_OTA_Ping"}
     async with open_hub(tmp_path) as hub:
-        hub.add_account("u2", H1)
+        await hub.add_account("u2", H1)
         first = [{"version": "2018-10", "actions": [read, ping]}, {"version": "2030-10"}]
         await hub.post("u1", PING, ping_rq(first), "2018-10")
         agreed: dict[str, object] = {"2018-10": {"action_OTA_Ping": [], "action_OTA_Read": []}}
-        assert remembered(hub) == {U1: agreed}
+        assert await remembered(hub) == {U1: agreed}
         again = [{"version": "2018-10", "actions": [read]}, {"version": "2024-10"}]
         await hub.post("u1", PING, ping_rq(again))
         agreed = {"2018-10": {"action_OTA_Read": []}, "2024-10": {}}
-        assert remembered(hub) == {U1: agreed}
+        assert await remembered(hub) == {U1: agreed}
 
 
-def remembered(hub: Hub) -> dict[int, dict[str, object]]:
+async def remembered(hub: Hub) -> dict[int, dict[str, object]]:
     found: dict[int, dict[str, object]] = {}
-    for row in hub.db.execute("SELECT * FROM handshake"):
+    for row in await hub.execute("SELECT * FROM handshake"):
         found.setdefault(row["account_id"], {})[row["protocol"]] = json.loads(row["capabilities"])
     return found
 
@@ -76,33 +76,33 @@ async def test_handshake_writes_nothing_when_it_comes_to_the_same(tmp_path: Path
     async with open_hub(tmp_path) as hub:
         document = ping_rq([{"version": "2024-10"}])
         await hub.post("u1", PING, document)
-        before = hub.db.execute("SELECT * FROM handshake")
+        before = await hub.execute("SELECT * FROM handshake")
         written = hub.ctx.store.stats()
         await hub.post("u1", PING, document)
-        assert hub.db.execute("SELECT * FROM handshake") == before
         assert hub.ctx.store.stats() == written
+        assert await hub.execute("SELECT * FROM handshake") == before
 
 
 async def test_contact_tells_when_a_user_last_polled_and_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        other = hub.add_hotel("H2")
-        hub.add_account("u2", H1, other)
-        hub.add(H1, "a1")
+        other = await hub.add_hotel("H2")
+        await hub.add_account("u2", H1, other)
+        await hub.add(H1, "a1")
         await hub.read("u2", "H1", "2018-10")
-        [row] = hub.db.execute("SELECT * FROM contact")
+        [row] = await hub.execute("SELECT * FROM contact")
         assert (row["account_id"], row["hotel_id"]) == (2, H1)
         assert row["polled_at"] > 0 and row["acked_at"] is None
         await hub.read("u2", "H1")  # no news within half a minute
-        assert hub.db.execute("SELECT * FROM contact") == [row]
+        assert await hub.execute("SELECT * FROM contact") == [row]
         await hub.acknowledge("u2", (14, "a1"), version="2022-10")
-        [acked] = hub.db.execute("SELECT * FROM contact")
+        [acked] = await hub.execute("SELECT * FROM contact")
         assert acked["acked_at"] > row["polled_at"] == acked["polled_at"]
         monkeypatch.setattr(guest_requests, "POLL_NOTED_S", -1.0)
         guest_requests._polls_noted.clear()
         await hub.read("u2", "H1")
-        [polled] = hub.db.execute("SELECT * FROM contact")
+        [polled] = await hub.execute("SELECT * FROM contact")
         assert polled["polled_at"] > acked["acked_at"] == polled["acked_at"]
 
 

@@ -97,7 +97,7 @@ async def test_sample_of_the_newest_version_is_told_in_each(tmp_path: Path) -> N
     name = "Inventory-Push-OTA_HotelDescriptiveContentNotifRQ-hotelInfo.xml"
     document = material.message("2024-10", name)
     async with open_hub(tmp_path) as hub:
-        hub.add_account("pms", hub.add_hotel("123", name="Frangart Inn"))
+        await hub.add_account("pms", await hub.add_hotel("123", name="Frangart Inn"))
         answer = await hub.post("pms", f"{PUSH}Info", document)
         assert "<Success/></OTA" in answer.text
         for version in PROTOCOLS:
@@ -154,7 +154,7 @@ async def test_push_against_the_rules_is_an_error_and_changes_nothing(
         answer = await push(hub, kind, inside, "2022-10")
         assert error_of(answer) == ("13", code)
         assert (await pull(hub, "Inventory")).content == before
-        assert hub.db.one("SELECT count(*) FROM hotel_document") == 1
+        assert await hub.one("SELECT count(*) FROM hotel_document") == 1
 
 
 async def test_room_that_stands_there_twice_is_an_error(tmp_path: Path) -> None:
@@ -167,14 +167,14 @@ async def test_room_that_stands_there_twice_is_an_error(tmp_path: Path) -> None:
 
 async def test_hotel_of_another_is_as_one_that_does_not_exist(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_hotel("H2")
+        await hub.add_hotel("H2")
         one, other = [await pull(hub, "Info", hotel=code) for code in ("H2", "H3")]
         assert one.content == other.content and error_of(one) == ("13", "392")
 
 
 async def test_what_the_operator_took_away_is_an_error(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.db.execute("UPDATE hotel SET settings = ?", json.dumps({"off": ["inventory"]}))
+        await hub.execute("UPDATE hotel SET settings = ?", json.dumps({"off": ["inventory"]}))
         assert error_of(await push(hub, "Inventory", BASIC)) == ("11", "450")
         assert error_of(await pull(hub, "Inventory")) == ("11", "450")
         assert "<Success/>" in (await push(hub, "Info", INFO)).text
@@ -184,4 +184,4 @@ async def test_pushes_of_several_workers_at_once_replace_each_other(tmp_path: Pa
     async with open_hub(tmp_path) as one, open_worker(tmp_path) as two:
         pushes = [hub.post("u1", f"{PUSH}Inventory", content_rq(BASIC)) for hub in (one, two) * 4]
         assert all("<Success" in answer.text for answer in await asyncio.gather(*pushes))
-        assert one.db.one("SELECT revision FROM hotel_document") == 8
+        assert await one.one("SELECT revision FROM hotel_document") == 8

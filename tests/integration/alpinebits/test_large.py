@@ -41,8 +41,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_large_acknowledgement_is_read_in_a_child(tmp_path: Path) -> None:
     with running(tmp_path, app="alpinehub.app:app", workers=1) as path:
         async with open_hub(tmp_path / "state", path) as hub:
-            hub.add(1, "a1")
-            hub.add(1, "a2")
+            await hub.add(1, "a1")
+            await hub.add(1, "a2")
             assert sorted(await hub.read("u1", "H1")) == ["a1", "a2"]
             answer = await send(hub, large("a1"))
             assert answer.status_code == 200 and "Success" in answer.text
@@ -64,7 +64,7 @@ async def test_large_acknowledgement_is_read_here_when_there_is_no_pool(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(1, "a1")
+        await hub.add(1, "a1")
         await hub.read("u1", "H1")
         assert (await send(hub, large("a1"))).status_code == 200
         assert await hub.read("u1", "H1") == []
@@ -78,7 +78,7 @@ async def test_large_acknowledgement_is_read_here_when_there_is_no_pool(
 async def test_document_that_kills_is_not_read_here(tmp_path: Path) -> None:
     with running(tmp_path, app="tests.integration.alpinebits.deadly:app", workers=1) as path:
         async with open_hub(tmp_path / "state", path) as hub:
-            hub.add(1, "a1")
+            await hub.add(1, "a1")
             await hub.read("u1", "H1")
             killed = await send(hub, large("a1"))
             refused = await send(hub, large("a1"))

@@ -34,10 +34,10 @@ def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest_requests.send_pages, "__kwdefaults__", small)
 
 
-def fill(hub: Hub, count: int) -> list[str]:
+async def fill(hub: Hub, count: int) -> list[str]:
     names = [f"a{number:03d}" for number in range(count)]
     for name in names:
-        hub.add(H1, name)
+        await hub.add(H1, name)
     return names
 
 
@@ -48,7 +48,7 @@ async def test_list_goes_out_whole_when_it_is_less_than_a_page(
     tmp_path: Path, count: int, whole: bool
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        names = fill(hub, count)
+        names = await fill(hub, count)
         for _ in range(2):
             response = await hub.post("u1", READ, read_rq("H1"))
             assert (hub.parts == 1) is whole
@@ -60,11 +60,11 @@ async def test_list_goes_out_whole_when_it_is_less_than_a_page(
 
 async def test_page_is_recorded_as_sent_before_it_is_given_and_no_other(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        fill(hub, 7)
+        await fill(hub, 7)
         pages = guest_requests.send_pages(hub.ctx, RECIPIENT, HOTEL)
         for expected in (3, 6, 7):
             await anext(pages)
-            sent = [row for row in hub.deliveries(U1).values() if row["sent_at"]]
+            sent = [row for row in (await hub.deliveries(U1)).values() if row["sent_at"]]
             assert len(sent) == expected
         assert await anext(pages, None) is None
 
@@ -72,13 +72,13 @@ async def test_page_is_recorded_as_sent_before_it_is_given_and_no_other(tmp_path
 async def test_page_of_nothing_but_held_ones_does_not_end_the_list(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         for number in range(9):
-            hub.add(H1, f"a{number}", adults=0 if number < 8 else 1)
+            await hub.add(H1, f"a{number}", adults=0 if number < 8 else 1)
         assert await hub.read("u1", "H1") == ["a8"]
 
 
 async def test_failure_in_the_middle_of_a_list_ends_it_before_its_end(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        fill(hub, 12)
+        await fill(hub, 12)
         store, units = hub.ctx.store, 0
         run = store.run
 
@@ -93,7 +93,7 @@ async def test_failure_in_the_middle_of_a_list_ends_it_before_its_end(tmp_path: 
         with pytest.raises(StoreUnavailable):
             await hub.post("u1", READ, read_rq("H1"))
         store.run = run  # type: ignore[method-assign]
-        sent = [name for (name, _), row in hub.deliveries(U1).items() if row["sent_at"]]
+        sent = [name for (name, _), row in (await hub.deliveries(U1)).items() if row["sent_at"]]
         assert len(sent) == 6
         assert len(await hub.read("u1", "H1")) == 12
 
@@ -103,8 +103,8 @@ async def test_held_ones_are_one_alert_for_each_cause_and_told_once(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         for number in range(3):
-            hub.add(H1, f"a{number}", adults=0, email="secret@example.com", message="secret")
-        hub.add(H1, "b1", arrival=None, departure=None)
+            await hub.add(H1, f"a{number}", adults=0, email="secret@example.com", message="secret")
+        await hub.add(H1, "b1", arrival=None, departure=None)
         for _ in range(2):
             assert await hub.read("u1", "H1", "2018-10") == []
     alerts = {r.__dict__["ALERT"]: r.getMessage() for r in caplog.records if hasattr(r, "ALERT")}
@@ -118,11 +118,11 @@ async def test_held_ones_are_one_alert_for_each_cause_and_told_once(
 
 async def test_trail_tells_once_why_a_version_is_held(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
-        hub.add(H1, "a2", arrival=None, departure=None)
+        await hub.add(H1, "a1")
+        await hub.add(H1, "a2", arrival=None, departure=None)
         for version in ("2024-10", "2024-10", "2020-10", "2020-10"):
             await hub.read("u1", "H1", version)
-        rows = hub.db.execute(
+        rows = await hub.execute(
             "SELECT * FROM reservation_event WHERE event <> 'delivered' ORDER BY id"
         )
         told = [(row["reservation_id"], row["event"], json.loads(row["detail"])) for row in rows]
@@ -137,15 +137,15 @@ async def test_user_who_asks_in_two_versions_by_turns_makes_no_trail_of_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
-        hub.add(H1, "a2", arrival=None, departure=None)
+        await hub.add(H1, "a1")
+        await hub.add(H1, "a2", arrival=None, departure=None)
         for version in ("2024-10", "2020-10") * 3:
             await hub.read("u1", "H1", version)
-        rows = hub.db.execute(
+        rows = await hub.execute(
             "SELECT event FROM reservation_event WHERE event <> 'delivered' ORDER BY id"
         )
         assert [row["event"] for row in rows] == ["undeliverable"]
-        hub.add(H1, "a2", arrival=None, departure=None, message="changed")
+        await hub.add(H1, "a2", arrival=None, departure=None, message="changed")
         await hub.read("u1", "H1", "2020-10")  # a version of its own
-        assert hub.db.one("SELECT count(*) FROM reservation_event") == 4
+        assert await hub.one("SELECT count(*) FROM reservation_event") == 4
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 2

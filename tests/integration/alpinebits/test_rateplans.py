@@ -8,11 +8,21 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 from tests.contract.pool.running import running
 from tests.integration.alpinebits import material
-from tests.integration.alpinebits.hub import NAMESPACE, Hub, error_of, open_hub, open_worker
+from tests.integration.alpinebits.hub import (
+    NAMESPACE,
+    Hub,
+    error_of,
+    open_hub,
+    open_worker,
+    waits_for_a_lock,
+)
+from tests.integration.engine.stores import url_of
 from tests.unit.alpinebits.test_freerooms import COMPLETE
+from tests.waiting import until_async
 
 from alpinehub.alpinebits.actions import rate_plans
 from alpinehub.alpinebits.call import POOL_BYTES
@@ -76,8 +86,8 @@ async def pull(
     return answer
 
 
-def codes(hub: Hub) -> list[str]:
-    return [row["code"] for row in hub.db.execute("SELECT code FROM rate_plan ORDER BY code")]
+async def codes(hub: Hub) -> list[str]:
+    return [row["code"] for row in await hub.execute("SELECT code FROM rate_plan ORDER BY code")]
 
 
 @pytest.mark.parametrize("version", PROTOCOLS)
@@ -140,11 +150,11 @@ async def test_plans_are_replaced_removed_and_laid_over(tmp_path: Path) -> None:
         assert 'End="2027-01-09"' in told and 'Start="2027-01-17"' in told
         assert 'Tax="70"' not in (await pull(hub, 'RatePlanCode="B"')).text
         await push(hub, plan("C", kind="Remove", more=""), plan("X", kind="Remove", more=""))
-        assert codes(hub) == ["A", "B"]
+        assert await codes(hub) == ["A", "B"]
         await push(hub, plan("D", rate(1), kind="Full"), complete=True)
-        assert codes(hub) == ["D"]
+        assert await codes(hub) == ["D"]
         await push(hub, "<RatePlan/>", complete=True)
-        assert codes(hub) == []
+        assert await codes(hub) == []
 
 
 async def test_overlay_of_an_unknown_plan_is_an_error_that_asks_for_it(tmp_path: Path) -> None:
@@ -153,8 +163,8 @@ async def test_overlay_of_an_unknown_plan_is_an_error_that_asks_for_it(tmp_path:
         for version in PROTOCOLS:
             text = (await push(hub, *told, version=version)).text
             assert 'Code="450"' in text and (SEND in text) == (version > "2018")
-        assert codes(hub) == []
-        rows = hub.db.execute("SELECT outcome FROM inbound_message")
+        assert await codes(hub) == []
+        rows = await hub.execute("SELECT outcome FROM inbound_message")
         assert [row["outcome"] for row in rows] == ["error"] * 5
 
 
@@ -179,7 +189,7 @@ async def test_push_against_the_rules_is_an_error_and_changes_nothing(
         await push(hub, plan("Z"))
         told, code = REFUSED[name]
         assert error_of(await push(hub, told)) == ("13", code)
-        assert codes(hub) == ["Z"]
+        assert await codes(hub) == ["Z"]
         over = plan("Z", kind="Overlay", more="")
         assert error_of(await push(hub, over, complete=True)) == ("13", "450")
 
@@ -192,7 +202,7 @@ async def test_days_that_are_too_far_are_left_out_with_a_warning(tmp_path: Path)
             assert '<Success/><Warnings><Warning Type="3">dates are too far' in answer.text
             told = (await pull(hub, 'RatePlanCode="A"')).text
             assert 'Tax="80"' in told and "2190" not in told
-        rows = hub.db.execute("SELECT outcome FROM inbound_message")
+        rows = await hub.execute("SELECT outcome FROM inbound_message")
         assert [row["outcome"] for row in rows] == ["warning"] * 2
 
 
@@ -201,7 +211,7 @@ async def test_more_plans_than_are_kept_are_an_error(tmp_path: Path) -> None:
         many = [plan(f"P{number}") for number in range(500)]
         assert "<Success/></OTA" in (await push(hub, *many)).text
         assert error_of(await push(hub, plan("P500"))) == ("13", "450")
-        assert len(codes(hub)) == 500
+        assert len(await codes(hub)) == 500
         assert "<Success/></OTA" in (await push(hub, plan("P499"))).text
 
 
@@ -223,31 +233,27 @@ async def test_plans_that_are_too_large_together_are_an_error(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         assert "<Success/></OTA" in (await push(hub, plan("A", rate(80)))).text
-        size = hub.db.one("SELECT length(body) FROM rate_plan")
+        size = await hub.one("SELECT length(body) FROM rate_plan")
         monkeypatch.setattr(rate_plans, "MAX_BYTES", size * 3 // 2)
         answer = await push(hub, plan("B", rate(70)))
         assert error_of(answer) == ("13", "450") and "all together" in answer.text
-        assert codes(hub) == ["A"]
+        assert await codes(hub) == ["A"]
         assert "<Success/></OTA" in (await push(hub, plan("B", rate(70)), complete=True)).text
-        assert codes(hub) == ["B"]
+        assert await codes(hub) == ["B"]
 
 
 @pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
 async def test_of_two_complete_sets_at_once_one_is_left(tmp_path: Path) -> None:
     """Their plans are not the same, and neither removes what it cannot see yet."""
-    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     async with open_hub(tmp_path) as one, open_worker(tmp_path) as two:
-        with one.db as db:
-            db.execute(
-                "LOCK TABLE inbound_message IN SHARE MODE"
-            )  # so that neither is done at once
-            async with asyncio.timeout(60):
-                first = asyncio.create_task(push(one, plan("A", kind="Full"), complete=True))
-                second = asyncio.create_task(push(two, plan("B", kind="Full"), complete=True))
-                while db.one(waiting) < 2:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+        with psycopg.connect(url_of(tmp_path)) as other:
+            # So that neither is done at once.
+            other.execute("LOCK TABLE inbound_message IN SHARE MODE")
+            first = asyncio.create_task(push(one, plan("A", kind="Full"), complete=True))
+            second = asyncio.create_task(push(two, plan("B", kind="Full"), complete=True))
+            await until_async(lambda: waits_for_a_lock(one, 2))
         await asyncio.gather(first, second)
-        assert len(codes(one)) == 1
+        assert len(await codes(one)) == 1
 
 
 async def test_overlays_of_several_workers_at_once_are_all_kept(tmp_path: Path) -> None:
@@ -272,9 +278,9 @@ async def test_overlays_of_several_workers_at_once_are_all_kept(tmp_path: Path) 
 
 async def test_hotel_of_another_and_what_was_taken_away_are_errors(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_hotel("H2")
+        await hub.add_hotel("H2")
         off = json.dumps({"off": ["rateplans", "baserates"]})
-        hub.db.execute("UPDATE hotel SET settings = ?", off)
+        await hub.execute("UPDATE hotel SET settings = ?", off)
         assert error_of(await push(hub, plan("A"))) == ("11", "450")
         assert error_of(await pull(hub)) == ("11", "450")
         one, other = await pull(hub, hotel="H2"), await pull(hub, hotel="H3")

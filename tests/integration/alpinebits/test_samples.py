@@ -116,9 +116,10 @@ OTHERWISE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 ANSWERS = {"OTA_PingRS": "advisory", "OTA_HotelResNotifRS": "warning"}
 
 
-def add_hotels(hub: Hub) -> None:
+async def add_hotels(hub: Hub) -> None:
     names = {"123": "Frangart Inn", "9996": "Rules", "00001": "TestHotel", "...": "Dots"}
-    hub.add_account("pms", *(hub.add_hotel(code, name=name) for code, name in names.items()))
+    ids = [await hub.add_hotel(code, name=name) for code, name in names.items()]
+    await hub.add_account("pms", *ids)
 
 
 def action_of(case: Case) -> str:
@@ -166,13 +167,13 @@ async def test_rules_have_the_outcome_of_their_name(tmp_path: Path, cases: list[
     """What is refused leaves nothing behind but the record of a push of a known hotel."""
     wrong = []
     async with open_hub(tmp_path) as hub:
-        add_hotels(hub)
+        await add_hotels(hub)
         for case in cases:
             for table in ("hotel_document", "inbound_message"):
-                hub.db.execute(f"DELETE FROM {table}")
+                await hub.execute(f"DELETE FROM {table}")
             result = await drive(hub, case)
-            stored = hub.db.one("SELECT count(*) FROM hotel_document")
-            pushes = [row["outcome"] for row in hub.db.execute("SELECT * FROM inbound_message")]
+            stored = await hub.one("SELECT count(*) FROM hotel_document")
+            pushes = [row["outcome"] for row in await hub.execute("SELECT * FROM inbound_message")]
             right = result in expected(case) and stored == (result in TAKEN)
             if not right or pushes not in ([result], []):
                 wrong.append(f"{case}: {result}, {stored} stored, {pushes}")
@@ -183,11 +184,11 @@ async def test_rules_have_the_outcome_of_their_name(tmp_path: Path, cases: list[
 async def test_messages_are_taken_one_after_the_other(tmp_path: Path) -> None:
     wrong = []
     async with open_hub(tmp_path) as hub:
-        add_hotels(hub)
+        await add_hotels(hub)
         for case in messages("RQ"):
             if action_of(case) in FREE_ROOMS and b"CompleteSet" not in case.path.read_bytes():
                 # A delta of the other kind than what is known is refused.
-                hub.db.execute("DELETE FROM hotel_document WHERE kind = 'freerooms'")
+                await hub.execute("DELETE FROM hotel_document WHERE kind = 'freerooms'")
             if (result := await drive(hub, case)) not in expected(case):
                 wrong.append(f"{case}: {result}")
     assert wrong == []

@@ -40,8 +40,8 @@ async def say(hub: Hub, document: str | bytes, version: str, user: str = "u1") -
     return response
 
 
-def statuses(hub: Hub) -> dict[str, str | None]:
-    rows = hub.db.execute("SELECT id, hotel_status FROM reservation ORDER BY id")
+async def statuses(hub: Hub) -> dict[str, str | None]:
+    rows = await hub.execute("SELECT id, hotel_status FROM reservation ORDER BY id")
     return {row["id"]: row["hotel_status"] for row in rows}
 
 
@@ -55,9 +55,9 @@ async def test_status_is_kept_beside_the_request_and_waits_for_nobody(
     tmp_path: Path, version: str
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_account("u2", H1)
-        hub.add(H1, "a1")
-        hub.add(H1, "a2")
+        await hub.add_account("u2", H1)
+        await hub.add(H1, "a1")
+        await hub.add(H1, "a2")
         await hub.read("u1", "H1")
         await hub.acknowledge("u1", (14, "a1"), (14, "a2"))
         document = update(
@@ -67,10 +67,10 @@ async def test_status_is_kept_beside_the_request_and_waits_for_nobody(
         response = await say(hub, document, version)
         assert ids(response, "UniqueID", "ID") == ["a1", "a2"]
         assert ids(response, "UniqueID", "Type") == ["14", "15"]
-        assert statuses(hub) == {"a1": "Reserved", "a2": "Cancelled"}
+        assert await statuses(hub) == {"a1": "Reserved", "a2": "Cancelled"}
         assert await hub.read("u1", "H1") == []
-        assert hub.db.one("SELECT max(version) FROM reservation") == 1
-        rows = hub.db.execute(
+        assert await hub.one("SELECT max(version) FROM reservation") == 1
+        rows = await hub.execute(
             "SELECT detail FROM reservation_history WHERE event = 'status' ORDER BY id"
         )
         assert [json.loads(row["detail"])["res_status"] for row in rows] == [
@@ -84,9 +84,9 @@ async def test_id_that_is_not_of_the_users_hotels_is_taken_with_a_remark(
     tmp_path: Path, version: str
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        other = hub.add_hotel("H2")
-        hub.add(H1, "a1")
-        hub.add(other, "b1")
+        other = await hub.add_hotel("H2")
+        await hub.add(H1, "a1")
+        await hub.add(other, "b1")
         at = "2026-01-01T10:00:00Z"
         document = update(("a1", "Reserved", at), ("b1", "Reserved", at), ("nope", "Reserved", at))
         response = await say(hub, document, version)
@@ -94,7 +94,7 @@ async def test_id_that_is_not_of_the_users_hotels_is_taken_with_a_remark(
         assert ids(response, "Warning", "RecordID") == ["b1", "nope"]
         assert set(ids(response, "Warning", "Type")) == {"11"}
         assert set(ids(response, "Warning", "Code")) == {"450"}
-        assert statuses(hub) == {"a1": "Reserved", "b1": None}
+        assert await statuses(hub) == {"a1": "Reserved", "b1": None}
 
 
 @each_version
@@ -105,7 +105,7 @@ async def test_request_that_tells_of_nothing_is_an_error(tmp_path: Path, version
 
 async def test_older_word_changes_nothing_and_the_same_is_told_once(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         for status, at, expected in (
             ("Reserved", "2026-01-02T00:00:00Z", "Reserved"),
             ("Reserved", "2026-01-02T00:00:00Z", "Reserved"),
@@ -116,39 +116,38 @@ async def test_older_word_changes_nothing_and_the_same_is_told_once(tmp_path: Pa
             ("Cancelled", "2998-01-01T00:00:00Z", "Cancelled"),
         ):
             await say(hub, update(("a1", status, at)), "2024-10")
-            assert statuses(hub) == {"a1": expected}
+            assert await statuses(hub) == {"a1": expected}
         events = "SELECT count(*) FROM reservation_history WHERE event = 'status'"
-        assert hub.db.one(events) == 4
+        assert await hub.one(events) == 4
 
 
 async def test_newest_of_several_words_in_one_request_stands(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         early, late = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
         document = update(("a1", "Reserved", late), ("a1", "Cancelled", early))
         response = await say(hub, document, "2024-10")
         assert ids(response, "UniqueID", "Type") == ["14", "15"]
-        assert statuses(hub) == {"a1": "Reserved"}
+        assert await statuses(hub) == {"a1": "Reserved"}
 
 
 async def test_moment_of_the_last_change_counts_where_it_is_told(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         await say(hub, update(("a1", "Reserved", "2026-01-05T00:00:00Z")), "2024-10")
         old = ("a1", "Cancelled", "2026-01-01T00:00:00Z")
         await say(hub, update(old, modified="2026-01-06T00:00:00Z"), "2024-10")
-        assert statuses(hub) == {"a1": "Cancelled"}
+        assert await statuses(hub) == {"a1": "Cancelled"}
 
 
 async def test_hotel_that_does_not_offer_it_is_not_known(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
-        with hub.db as db:
-            db.execute("UPDATE directory SET revision = revision + 1")
-            db.execute("""UPDATE hotel SET settings = '{"off": ["status_update"]}'""")
+        await hub.add(H1, "a1")
+        await hub.execute("UPDATE directory SET revision = revision + 1")
+        await hub.execute("""UPDATE hotel SET settings = '{"off": ["status_update"]}'""")
         response = await say(hub, update(("a1", "Reserved", "2026-01-01T00:00:00Z")), "2024-10")
         assert ids(response, "Warning", "RecordID") == ["a1"]
-        assert statuses(hub) == {"a1": None}
+        assert await statuses(hub) == {"a1": None}
 
 
 @pytest.mark.parametrize("version", ["2017-10", "2018-10", "2020-10"])
@@ -161,9 +160,9 @@ async def test_status_update_is_unknown_before_2022(tmp_path: Path, version: str
 async def test_sample_is_answered(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         known, unknown = "0f8fad5bd9cb469fa16570867728950e", "7c9e6679742540de944be07fc1f90ae7"
-        hub.add(H1, known)
+        await hub.add(H1, known)
         sample = "messages/2024-10/GuestRequests-Push-OTA_HotelResNotifRQ-StatusUpdate.xml"
         response = await say(hub, material.own(sample), "2024-10")
         assert ids(response, "UniqueID", "ID") == [known, unknown]
         assert ids(response, "Warning", "RecordID") == [unknown]
-        assert statuses(hub) == {known: "Reserved"}
+        assert await statuses(hub) == {known: "Reserved"}

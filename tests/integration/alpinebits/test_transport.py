@@ -108,7 +108,7 @@ async def test_action_is_checked_case_sensitively(tmp_path: Path) -> None:
 
 async def test_request_is_taken_as_field_file_and_urlencoded(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(1, "a1")
+        await hub.add(1, "a1")
         file = ("request.xml", read_rq("H1").encode(), "text/xml")
         given = {VERSION_HEADER: "2024-10", "X-AlpineBits-ClientID": "tester"}
         for kind in (
@@ -147,7 +147,7 @@ async def test_body_that_is_no_form_is_refused(tmp_path: Path) -> None:
 
 async def test_body_may_be_packed(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(1, "a1")
+        await hub.add(1, "a1")
         packed = gzip.compress(body())
         response = await send(hub, packed, Content_Encoding="gzip")
         assert b'ID="a1"' in response.content
@@ -283,7 +283,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
 async def test_samples_are_answered_in_every_version(tmp_path: Path, version: str) -> None:
     """Their hotel 123 is known; of the IDs that they acknowledge, none."""
     async with open_hub(tmp_path) as hub:
-        hub.add_account("u2", hub.add_hotel("123", name="Frangart Inn"))
+        await hub.add_account("u2", await hub.add_hotel("123", name="Frangart Inn"))
         notif_report = "OTA_NotifReport:GuestRequests"
         for folder, name, action in (
             ("2020-10", "GuestRequests-OTA_ReadRQ.xml", READ),
@@ -307,8 +307,8 @@ async def test_samples_are_answered_in_every_version(tmp_path: Path, version: st
 
 async def test_failure_is_told_as_a_transport_error(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(1, "a1")
-        hub.db.execute("DROP TABLE reservation_version")
+        await hub.add(1, "a1")
+        await hub.execute("DROP TABLE reservation_version")
         response = await hub.post("u1", READ, read_rq("H1"))
         assert response.status_code in (500, 503)
         assert response.text.startswith("ERROR:")
@@ -317,7 +317,7 @@ async def test_failure_is_told_as_a_transport_error(tmp_path: Path) -> None:
 
 async def test_store_that_is_away_is_told_with_a_time_to_try_again(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(1, "a1")
+        await hub.add(1, "a1")
 
         async def away(unit: object) -> object:
             from cordata import StoreUnavailable
@@ -337,7 +337,7 @@ async def test_login_is_told_to_come_again_when_too_many_passwords_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(1, "a1")
+        await hub.add(1, "a1")
         monkeypatch.setattr(login, "MAX_WAITING", 0)
         response = await hub.post("u1", READ, read_rq("H1"))
         assert_error(response, 429)

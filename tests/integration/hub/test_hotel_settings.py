@@ -34,13 +34,13 @@ async def test_features_are_taken_away_and_given_back(tmp_path: Path, run: Run) 
         async def command(*words: str) -> Done:
             return await asyncio.to_thread(run, "hotel", *words)
 
-        hub.db.execute("UPDATE hotel SET settings = ?", '{"off": ["of_tomorrow"], "newer": [1]}')
+        await hub.execute("UPDATE hotel SET settings = ?", '{"off": ["of_tomorrow"], "newer": [1]}')
         done = await command(
             *("set", "H1", "--off", "rooms", "--off", "deltas", "--stale-after", "6"),
             *("--alert-email", "a@b.example, c@d.example", "--name", " Post "),
         )
         assert done.returncode == 0, done.stderr
-        text = hub.db.one("SELECT settings FROM hotel")
+        text = await hub.one("SELECT settings FROM hotel")
         assert json.loads(text) == {
             "off": ["deltas", "of_tomorrow", "rooms"],
             "newer": [1],
@@ -54,7 +54,7 @@ async def test_features_are_taken_away_and_given_back(tmp_path: Path, run: Run) 
         assert shown["settings"] == {"newer": [1], "alert_email": "a@b.example, c@d.example"}
         assert shown["name"] == "Post" and shown["region"] == "IT"
         await command("set", "H1", "--on", "rooms", "--alert-email", "")
-        assert json.loads(hub.db.one("SELECT settings FROM hotel"))["off"] == ["of_tomorrow"]
+        assert json.loads(await hub.one("SELECT settings FROM hotel"))["off"] == ["of_tomorrow"]
 
 
 async def test_hotel_is_given_a_retention_of_its_own(tmp_path: Path, run: Run) -> None:
@@ -65,13 +65,13 @@ async def test_hotel_is_given_a_retention_of_its_own(tmp_path: Path, run: Run) -
 
         kept = ("--retention", "inbox_days=7", "--retention", "customer_days=0")
         assert (await choose(*kept)).returncode == 0
-        told = json.loads(hub.db.one("SELECT settings FROM hotel"))
+        told = json.loads(await hub.one("SELECT settings FROM hotel"))
         assert told == {"retention": {"inbox_days": 7, "customer_days": 0}}
         await choose("--retention", "inbox_days=default", "--off", "rooms")
-        told = json.loads(hub.db.one("SELECT settings FROM hotel"))
+        told = json.loads(await hub.one("SELECT settings FROM hotel"))
         assert told == {"off": ["rooms"], "retention": {"customer_days": 0}}
         await choose("--retention", "customer_days=default", "--on", "rooms")
-        assert hub.db.one("SELECT settings FROM hotel") is None
+        assert await hub.one("SELECT settings FROM hotel") is None
         for wrong in ("inbox_day=7", "inbox_days=x", "inbox_days"):
             done = await choose("--retention", wrong)
             assert done.returncode == 2 and "inbox_days" in done.stderr
@@ -82,16 +82,16 @@ async def test_numbers_are_read_again_when_the_region_of_a_hotel_changes(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         for phone, email in (("06641234567", None), ("+436641234567", "eva@example.com")):
-            hub.db.execute(
+            await hub.execute(
                 "INSERT INTO customer (hotel_id, phone, email, created_at) VALUES (?, ?, ?, 1)",
-                *(hub.db.one("SELECT id FROM hotel"), phone, email),
+                *(await hub.one("SELECT id FROM hotel"), phone, email),
             )
         await merge_duplicates(hub.ctx.store)
-        assert hub.db.one("SELECT sum(phone_due) FROM customer") == 0
+        assert await hub.one("SELECT sum(phone_due) FROM customer") == 0
         done = await asyncio.to_thread(run, "hotel", "set", "H1", "--region", "AT")
         assert done.returncode == 0, done.stderr
         await merge_duplicates(hub.ctx.store)
-        assert hub.db.one("SELECT email FROM customer") == "eva@example.com"
+        assert await hub.one("SELECT email FROM customer") == "eva@example.com"
 
 
 async def test_what_was_told_is_shown(tmp_path: Path, run: Run) -> None:
@@ -152,22 +152,23 @@ async def test_command_says_what_to_do_when_it_fails(
         finished = await asyncio.to_thread(run, "hotel", *words)
         assert (finished.returncode, "Traceback" in finished.stderr) == (code, False)
         assert said in finished.stderr
-        assert hub.db.one("SELECT settings FROM hotel") is None
+        assert await hub.one("SELECT settings FROM hotel") is None
 
 
 async def test_hotel_is_changed_though_an_older_program_took_another_address(
     tmp_path: Path,
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.db.execute("UPDATE hotel SET report_email = 'info'")
+        await hub.execute("UPDATE hotel SET report_email = 'info'")
         await change_hotel(hub.ctx.store, "H1", HotelChange(columns={"name": "Post"}, settings={}))
-        assert hub.db.one("SELECT name || report_email FROM hotel WHERE code = 'H1'") == "Postinfo"
+        [hotel] = await hub.execute("SELECT name, report_email FROM hotel WHERE code = 'H1'")
+        assert (hotel["name"], hotel["report_email"]) == ("Post", "info")
 
 
 async def test_settings_that_cannot_be_read_are_not_overwritten(tmp_path: Path, run: Run) -> None:
     async with open_hub(tmp_path) as hub:
         for text in ("[1]", "{"):
-            hub.db.execute("UPDATE hotel SET settings = ?", text)
+            await hub.execute("UPDATE hotel SET settings = ?", text)
             finished = await asyncio.to_thread(run, "hotel", "set", "H1", "--off", "rooms")
             assert finished.returncode == 1 and "cannot be read" in finished.stderr
-            assert hub.db.one("SELECT settings FROM hotel") == text
+            assert await hub.one("SELECT settings FROM hotel") == text

@@ -20,7 +20,7 @@ def report(folder: Path, *arguments: str) -> Result:
 
 async def fill(folder: Path) -> None:
     async with open_hub(folder) as hub:
-        hub.add(1, "a1")
+        await hub.add(1, "a1")
 
 
 def test_command_shows_the_report_in_each_format_and_sends_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.integration.alpinebits.database import Found
 from tests.integration.alpinebits.hub import CREATED_AT, Hub, open_hub
 
 from alpinehub.hotels import set_hotel_disabled
@@ -39,26 +38,26 @@ def with_settings(hub: Hub, *report_to: str, **more: Any) -> None:
     hub.ctx = replace(hub.ctx, settings={"alpinehub": settings})
 
 
-def mails(hub: Hub) -> list[Found]:
-    return hub.db.execute("SELECT * FROM mail ORDER BY id")
+async def mails(hub: Hub) -> list[dict[str, Any]]:
+    return await hub.execute("SELECT * FROM mail ORDER BY id")
 
 
 @pytest.mark.usefixtures("one_day")
 async def test_figures_count_what_the_day_brought(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_account("u2", H1)
-        hub.add(H1, "a1")
-        hub.add(H1, "a2", "reservation", **BOOKED)
-        hub.add(H1, "a3")
-        hub.add(H1, "a3", adults=5)
-        hub.add(H1, "a4")
+        await hub.add_account("u2", H1)
+        await hub.add(H1, "a1")
+        await hub.add(H1, "a2", "reservation", **BOOKED)
+        await hub.add(H1, "a3")
+        await hub.add(H1, "a3", adults=5)
+        await hub.add(H1, "a4")
         await hub.read("u1", "H1")
-        hub.add(H1, "a4", "cancelled")
+        await hub.add(H1, "a4", "cancelled")
         await hub.read("u1", "H1")
         await hub.read("u2", "H1")
         await hub.acknowledge("u1", (14, "a1"), (15, "a4"), rejected={"a2": "no"})
         await hub.acknowledge("u2", (14, "a1"))
-        hub.add(H1, "a5", adults=0)
+        await hub.add(H1, "a5", adults=0)
         await hub.read("u1", "H1")
         figures = await read_report(hub.ctx, "H1", DAY)
         assert (figures.requests, figures.reservations, figures.received) == (4, 1, 5)
@@ -76,8 +75,8 @@ async def test_figures_count_what_the_day_brought(tmp_path: Path) -> None:
 
 async def test_figures_are_of_the_hotels_local_day(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        auckland = hub.add_hotel("NZ", time_zone="Pacific/Auckland")
-        hub.add(auckland, "a1")  # 13:26 UTC: 02:26 of the next day there
+        auckland = await hub.add_hotel("NZ", time_zone="Pacific/Auckland")
+        await hub.add(auckland, "a1")  # 13:26 UTC: 02:26 of the next day there
         assert (await read_report(hub.ctx, "NZ", "2024-01-02")).received == 0
         assert (await read_report(hub.ctx, "NZ", "2024-01-03")).received == 1
 
@@ -88,10 +87,10 @@ async def test_hotel_far_west_is_in_the_summary_with_its_last_day_that_was_over(
     """What came in its last hours, after eight in Rome, was in no summary."""
     async with open_hub(tmp_path) as hub:
         with_settings(hub)
-        west = hub.add_hotel("LA", time_zone="America/Los_Angeles")
+        west = await hub.add_hotel("LA", time_zone="America/Los_Angeles")
         moment = datetime.fromisoformat("2024-01-02T23:30:00-08:00")
         hub.made_at = round(moment.timestamp()) * 1_000_000
-        hub.add(west, "late")
+        await hub.add(west, "late")
         told = {}
         for day in (2, 3, 4):
             portfolio = await read_all(hub.ctx, f"2024-01-0{day}")
@@ -102,10 +101,10 @@ async def test_hotel_far_west_is_in_the_summary_with_its_last_day_that_was_over(
 
 async def test_reports_are_due_for_each_hotel_at_its_own_time(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add_hotel("NZ", time_zone="Pacific/Auckland")  # created on its 3rd of January
-        disabled = hub.add_hotel("OFF")
-        odd = hub.add_hotel("ODD", time_zone="Mars/Olympus")
-        hub.db.execute("UPDATE hotel SET disabled_at = 1 WHERE id = ?", disabled)
+        await hub.add_hotel("NZ", time_zone="Pacific/Auckland")  # created on its 3rd of January
+        disabled = await hub.add_hotel("OFF")
+        odd = await hub.add_hotel("ODD", time_zone="Mars/Olympus")
+        await hub.execute("UPDATE hotel SET disabled_at = 1 WHERE id = ?", disabled)
         assert odd
         assert list(await due_reports(hub.ctx, NOW)) == [("H1", DAY)]
         later = datetime.fromisoformat("2024-01-05T00:00:00+01:00")
@@ -134,14 +133,14 @@ async def test_reports_begin_anew_when_a_hotel_is_enabled_again(tmp_path: Path) 
 async def test_report_is_mailed_once_however_often_it_runs(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         with_settings(hub, "agency@example.com")
-        hub.db.execute(
+        await hub.execute(
             "UPDATE hotel SET report_email = 'a@example.com, hütte@example.com, b@example.com'"
         )
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         for _ in range(3):
             await send_report(hub.ctx, "H1", DAY)
         await send_report(hub.ctx, "H1", "2024-01-03")
-        first, second = mails(hub)
+        first, second = await mails(hub)
         assert json.loads(first["to"]) == ["a@example.com", "b@example.com", "agency@example.com"]
         assert "02.01.2024" in first["subject"]
         assert "Eingegangen: 1" in first["text"]
@@ -152,7 +151,7 @@ async def test_report_is_mailed_once_however_often_it_runs(tmp_path: Path) -> No
 async def test_missed_reports_are_caught_up_by_the_job_and_each_comes_once(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         with_settings(hub, "agency@example.com")
-        hub.add_hotel("H2")
+        await hub.add_hotel("H2")
         task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
         first = await run_job(hub.ctx, task, now=NOW)
         assert [(run.scope, run.period) for run in first.ran] == [("H1", DAY), ("H2", DAY)]
@@ -162,10 +161,10 @@ async def test_missed_reports_are_caught_up_by_the_job_and_each_comes_once(tmp_p
             f"2024-01-{day:02d}" for day in (3, 4) for _ in ("H1", "H2")
         ]
         assert list(await due_reports(hub.ctx, later)) == []
-        assert len(mails(hub)) == 6
+        assert len(await mails(hub)) == 6
         again = await run_job(hub.ctx, task, scope="H1", period=DAY, force=True, now=later)
         assert len(again.ran) == 1
-        assert len(mails(hub)) == 6
+        assert len(await mails(hub)) == 6
 
 
 async def test_more_than_two_missed_reports_of_a_hotel_are_one_mail_with_a_row_for_each_day(
@@ -174,13 +173,13 @@ async def test_more_than_two_missed_reports_of_a_hotel_are_one_mail_with_a_row_f
     """However long the service was down: there were 366 mails for each hotel."""
     async with open_hub(tmp_path) as hub:
         with_settings(hub, "agency@example.com")
-        hub.add_hotel("H2")
+        await hub.add_hotel("H2")
         task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
         await run_job(hub.ctx, task, now=NOW)
         for at in (3, 5):
             moment = datetime.fromisoformat(f"2024-01-0{at}T12:00:00+01:00")
             hub.made_at = round(moment.timestamp()) * 1_000_000
-            hub.add(H1, f"a{at}")
+            await hub.add(H1, f"a{at}")
         later = datetime.fromisoformat("2024-01-06T12:00:00+01:00")
         done = await run_job(hub.ctx, task, now=later)
         assert [(run.scope, run.period) for run in done.ran] == [
@@ -188,14 +187,14 @@ async def test_more_than_two_missed_reports_of_a_hotel_are_one_mail_with_a_row_f
             ("H2", "2024-01-05"),
         ]
         assert list(await due_reports(hub.ctx, later)) == []
-        mail = mails(hub)[2]
+        mail = (await mails(hub))[2]
         assert "05.01.2024" in mail["subject"] and "Bisher nicht berichtet: 2 Tage" in mail["text"]
         assert "  03.01.2024: Eingegangen 1\n  04.01.2024: Eingegangen 0\n" in mail["text"]
         assert ">03.01.2024</td>" in mail["html"] and ">04.01.2024</td>" in mail["html"]
         after = datetime.fromisoformat("2025-02-10T12:00:00+01:00")
         done = await run_job(hub.ctx, task, now=after)
-        assert len(done.ran) == 2 and len(mails(hub)) == 6
-        assert "nicht berichtet: 365 Tage" in mails(hub)[-1]["text"]
+        assert len(done.ran) == 2 and len(await mails(hub)) == 6
+        assert "nicht berichtet: 365 Tage" in (await mails(hub))[-1]["text"]
         assert list(await due_reports(hub.ctx, after)) == []
 
 
@@ -206,7 +205,7 @@ async def test_report_is_skipped_when_nobody_wants_it(
         with_settings(hub)
         with caplog.at_level(logging.INFO):
             await send_report(hub.ctx, "H1", DAY)
-        assert mails(hub) == []
+        assert await mails(hub) == []
         assert "no recipients" in caplog.text
         assert list(await due_reports(hub.ctx, NOW)) == []
 
@@ -220,16 +219,16 @@ async def test_report_fails_for_good_when_hotel_or_day_cannot_be(tmp_path: Path)
 
 async def test_figures_tell_sources_repeats_and_what_made_no_reservation(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
-        hub.add(H1, "a2")
-        hub.add(H1, "a3", arrival=None, departure=None)
-        hub.add(H1, "a4", "reservation", **BOOKED)
-        hub.add(H1, "a5", "cancelled")
+        await hub.add(H1, "a1")
+        await hub.add(H1, "a2")
+        await hub.add(H1, "a3", arrival=None, departure=None)
+        await hub.add(H1, "a4", "reservation", **BOOKED)
+        await hub.add(H1, "a5", "cancelled")
         shop = "INSERT INTO source (hotel_id, kind, name, secret, fingerprint, created_at,"
-        hub.db.execute(f"{shop} changed_at) VALUES (1, 'wix', 'shop', ?, ?, 0, 0)", b"", b"shop")
-        hub.db.execute("UPDATE reservation SET source_id = 2 WHERE id = 'a4'")
-        hub.db.execute("INSERT INTO customer (hotel_id, email, created_at) VALUES (1, 'e@x', 0)")
-        hub.db.execute("UPDATE reservation SET customer_id = 1 WHERE id <> 'a3'")
+        await hub.execute(f"{shop} changed_at) VALUES (1, 'wix', 'shop', ?, ?, 0, 0)", b"", b"shop")
+        await hub.execute("UPDATE reservation SET source_id = 2 WHERE id = 'a4'")
+        await hub.execute("INSERT INTO customer (hotel_id, email, created_at) VALUES (1, 'e@x', 0)")
+        await hub.execute("UPDATE reservation SET customer_id = 1 WHERE id <> 'a3'")
         received = (
             "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id, outcome)"
             " VALUES (1, ?, '', ?, ?, '', ?)"
@@ -238,13 +237,13 @@ async def test_figures_tell_sources_repeats_and_what_made_no_reservation(tmp_pat
             *(("mapped", "duplicate"), ("rejected", "test"), ("rejected", "spam")),
             *(("rejected", "spam"), ("review", None)),
         ):
-            hub.db.execute(received, CREATED_AT, b"", state, outcome)
+            await hub.execute(received, CREATED_AT, b"", state, outcome)
         pushed = (
             "INSERT INTO inbound_message (hotel_id, account_id, action, protocol, request_id,"
             " received_at, size_bytes, outcome) VALUES (1, 1, 'x', '2024-10', '', ?, 1, ?)"
         )
         for outcome in ("success", "error"):
-            hub.db.execute(pushed, CREATED_AT, outcome)
+            await hub.execute(pushed, CREATED_AT, outcome)
         figures = await read_report(hub.ctx, "H1", DAY)
         assert [(s.source, s.requests, s.reservations, s.leads) for s in figures.sources] == [
             ("shop", 0, 1, 0),
@@ -260,7 +259,7 @@ async def test_figures_tell_sources_repeats_and_what_made_no_reservation(tmp_pat
 
 async def test_figures_tell_when_software_last_came(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        hub.add(H1, "a1")
+        await hub.add(H1, "a1")
         await hub.read("u1", "H1")
         [user] = (await read_report(hub.ctx, "H1", DAY)).waiting
         assert user.polled_at is not None and user.acked_at is None
@@ -280,7 +279,7 @@ async def test_chart_counts_local_days_across_the_change_of_the_clock(tmp_path: 
             "2024-04-01T00:00:00+02:00",
         ):
             hub.made_at = round(datetime.fromisoformat(moment).timestamp()) * 1_000_000 - 1_000_000
-            hub.add(H1, f"a{hub.made_at}")
+            await hub.add(H1, f"a{hub.made_at}")
         figures = await read_report(hub.ctx, "H1", "2024-04-01")
         assert len(figures.days) == 30
         assert figures.days[0].day.isoformat() == "2024-03-03"
@@ -291,20 +290,20 @@ async def test_chart_counts_local_days_across_the_change_of_the_clock(tmp_path: 
 async def test_report_speaks_the_language_that_was_chosen_for_it(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         with_settings(hub, "agency@example.com")
-        hub.db.execute("UPDATE hotel SET settings = ?", '{"report_language": "it", "new": 1}')
+        await hub.execute("UPDATE hotel SET settings = ?", '{"report_language": "it", "new": 1}')
         await send_report(hub.ctx, "H1", DAY)
-        hub.db.execute("UPDATE hotel SET settings = 'damaged'")
+        await hub.execute("UPDATE hotel SET settings = 'damaged'")
         await send_report(hub.ctx, "H1", "2024-01-03")
-        assert ["Richieste" in mail["subject"] for mail in mails(hub)] == [True, False]
+        assert ["Richieste" in mail["subject"] for mail in await mails(hub)] == [True, False]
 
 
 async def test_summary_of_all_hotels_has_the_worst_first(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         with_settings(hub)
-        second = hub.add_hotel("H2")
-        hub.add_hotel("ODD", time_zone="Mars/Olympus")
-        hub.add_account("u2", second)
-        hub.add(second, "a1")
+        second = await hub.add_hotel("H2")
+        await hub.add_hotel("ODD", time_zone="Mars/Olympus")
+        await hub.add_account("u2", second)
+        await hub.add(second, "a1")
         portfolio = await read_all(hub.ctx, DAY)
         told = [(one.code, one.received, one.waiting, one.stale) for one in portfolio.hotels]
         assert told == [("H2", 1, 1, True), ("H1", 0, 0, False)]
@@ -326,7 +325,7 @@ async def test_summary_is_mailed_once_for_a_day_and_one_for_all_that_were_missed
         assert [run.period for run in first.ran] == [DAY]
         for _ in range(2):
             await run_job(hub.ctx, task, now=NOW + timedelta(days=3))
-        subjects = [mail["subject"] for mail in mails(hub)]
+        subjects = [mail["subject"] for mail in await mails(hub)]
         assert subjects == [f"All hotels: Guest requests 2024-01-0{day}" for day in (2, 5)]
         late = await run_job(hub.ctx, task, now=NOW + timedelta(days=300))
         assert len(late.ran) == 1
@@ -336,7 +335,7 @@ async def test_summary_is_for_nobody_when_nobody_asked(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         with_settings(hub, "boss@example.com")
         await send_portfolio(hub.ctx, "", DAY)
-        assert mails(hub) == []
+        assert await mails(hub) == []
         with_settings(hub, portfolio_zone="Mars/Olympus")
         with pytest.raises(PermanentError, match="portfolio_zone"):
             await due_portfolio(hub.ctx, NOW)
