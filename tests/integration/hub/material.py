@@ -16,6 +16,7 @@ from tests.raw import raw
 
 from alpinehub.accounts import add_account
 from alpinehub.app import app as hub_app
+from alpinehub.directory import directory_of
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.sources import add_source
 from cordata import Context, Row, Tx, request_id
@@ -171,6 +172,11 @@ class Hub:
         [row] = await self.rows(sql)
         [value] = row.values()
         return value
+
+
+def forget_directory(ctx: Context) -> None:
+    """The next request asks the store who there is, as it does after a second."""
+    directory_of(ctx)._trusted_until = 0.0
 
 
 @asynccontextmanager

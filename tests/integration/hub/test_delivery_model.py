@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 from tests.integration.alpinebits.hub import notif_report_rq, read_rq
-from tests.integration.alpinebits.test_journey import ACKNOWLEDGE, READ, forget, send
-from tests.integration.hub.material import Hub, open_hub
+from tests.integration.hub.material import Hub, forget_directory, open_hub
+from tests.integration.hub.software import ACKNOWLEDGE, READ, send
 from tests.integration.hub.test_intake import DATA
 
 from alpinehub import accounts
@@ -258,7 +258,7 @@ class Play:
             self.log.append(f"grant {hotel} to {user}")
             await accounts.grant(self.hub.ctx.store, user, hotel)
             self.model.grant(user, hotel)
-        await forget(self.hub)
+        forget_directory(self.hub.ctx)
 
     def chosen(self) -> tuple[str, str | None] | None:
         """A request, and a user who reads its hotel or all of them."""
@@ -342,7 +342,7 @@ async def test_state_of_each_user_is_that_of_the_model(tmp_path: Path, seed: int
         for user, hotel in (("u1", "A"), ("u1", "B"), ("u2", "A")):
             await accounts.grant(store, user, hotel)
             play.model.grant(user, hotel)
-        await forget(hub)
+        forget_directory(hub.ctx)
         for _ in range(STEPS):
             await play.step()
         # Whatever happened: what he has not taken comes with his next poll, and nothing else.

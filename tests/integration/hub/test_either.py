@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from base64 import b64encode
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,6 +20,7 @@ from tests.integration.alpinebits.payloads import FIELDS, PAYLOADS, texts, wide
 from tests.integration.alpinebits.test_mapped import MAPPING
 from tests.integration.hub.lenient import GOOGLE, GOOGLE_KEY, PATH_SECRET, open_lenient
 from tests.integration.hub.material import Hub
+from tests.integration.hub.software import READ, send
 from tests.raw import raw
 
 from alpinehub.accounts import add_account
@@ -39,7 +39,7 @@ SUBMISSIONS = st.lists(
 )
 
 
-async def send(hub: Hub, number: int, kind: str, said: dict[str, Any]) -> None:
+async def submit(hub: Hub, number: int, kind: str, said: dict[str, Any]) -> None:
     """By the webhook of its kind."""
     if kind == "generic":
         # Few ids, so that some are changed and some taken back.
@@ -62,18 +62,7 @@ async def send(hub: Hub, number: int, kind: str, said: dict[str, Any]) -> None:
 
 async def poll(hub: Hub, version: str) -> set[str]:
     """The ids that hotel software of a version gets; what it gets is valid."""
-    request = {"action": "OTA_Read:GuestRequests", "request": read_rq("DEMO")}
-    login = b64encode(f"pms-{version}:secret".encode())
-    answer = await hub.call(
-        "POST",
-        "/api/alpinebits",
-        [
-            (b"authorization", b"Basic " + login),
-            (b"x-alpinebits-clientprotocolversion", version.encode()),
-            (b"content-type", b"application/x-www-form-urlencoded"),
-        ],
-        urlencode(request).encode(),
-    )
+    answer = await send(hub, READ, read_rq("DEMO"), version, f"pms-{version}", "secret")
     assert answer.status == 200, answer.body
     assert material.problems(answer.body, version) == []
     ids = [id_ for _, id_, _ in reservations(answer.body)]
@@ -112,7 +101,7 @@ async def run(submissions: list[tuple[str, dict[str, Any]]], polls: int = 1) -> 
             for version in PROTOCOLS:
                 await add_account(hub.ctx.store, f"pms-{version}", "secret", ["DEMO"])
             for number, (kind, said) in enumerate(submissions):
-                await send(hub, number, kind, said)
+                await submit(hub, number, kind, said)
             await hub.handle_events()
             # Of the end of what it never got no account is told.
             wanted = "SELECT id FROM reservation WHERE status <> 'cancelled'"

@@ -14,14 +14,12 @@ from tests.integration.alpinebits.test_inventory import BASIC
 from tests.integration.alpinebits.test_inventory import push as push_content
 from tests.integration.alpinebits.test_rateplans import plan
 from tests.integration.alpinebits.test_rateplans import push as push_plans
+from tests.integration.hub.command import Run
 from tests.integration.hub.stores import on_sqlite
-from tests.integration.hub.test_cli import Run, run
 from tests.unit.alpinebits.test_freerooms import CLOSED, DZ, count
 
 from alpinehub.customers.duplicates import merge_duplicates
 from alpinehub.hotels import HotelChange, change_hotel
-
-__all__ = ["run"]
 
 pytestmark = pytest.mark.usefixtures("each_store")
 

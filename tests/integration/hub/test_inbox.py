@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.hub.command import Run
 from tests.integration.hub.lenient import (
     WIX,
     data,
@@ -18,9 +19,7 @@ from tests.integration.hub.lenient import (
     post_wix,
     wix,
 )
-from tests.integration.hub.test_cli import Run, run
 
-__all__ = ["run"]
 on_each_store = pytest.mark.usefixtures("each_store")
 
 

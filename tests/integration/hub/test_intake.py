@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.integration.hub.material import Hub, open_hub
+from tests.integration.hub.material import Hub, forget_directory, open_hub
 from tests.raw import raw
 
 from alpinehub import history
@@ -121,9 +121,9 @@ async def test_settings_of_a_hotel_are_read_and_skipped_when_they_cannot_be(
                 await tx.execute("bump_directory")
 
             await hub.ctx.store.run(unit)
-            directory = directory_of(hub.ctx)
-            directory._trusted_until = 0.0
-            return (await directory.snapshot()).sources_by_hotel["DEMO"][0].hotel.settings
+            forget_directory(hub.ctx)
+            snapshot = await directory_of(hub.ctx).snapshot()
+            return snapshot.sources_by_hotel["DEMO"][0].hotel.settings
 
         assert await settings(None) == Settings()
         newer = json.dumps({"off": ["deltas", "of a newer program"], "new": {"x": 1}})

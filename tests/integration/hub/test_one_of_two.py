@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import read_rq
-from tests.integration.alpinebits.test_journey import READ, send
 from tests.integration.alpinebits.test_render_details import FULL
 from tests.integration.hub.material import Hub, open_hub
+from tests.integration.hub.software import READ, send
 from tests.integration.hub.test_intake import submission
 
 from alpinehub.alpinebits.protocol import PROTOCOLS

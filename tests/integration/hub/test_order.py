@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.alpinebits.test_journey import acknowledge, waiting
 from tests.integration.hub.material import BOOKING, PRICE, Answer, Hub, open_hub
+from tests.integration.hub.software import acknowledge, waiting
 from tests.integration.hub.test_generic import CANCEL
 
 pytestmark = pytest.mark.usefixtures("each_store")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import read_rq
-from tests.integration.alpinebits.test_journey import READ, acknowledge, forget, send, waiting
+from tests.integration.hub.command import Run
 from tests.integration.hub.guests import write
-from tests.integration.hub.material import BOOKING, PRICE, Hub, open_hub
-from tests.integration.hub.test_cli import Run, run
+from tests.integration.hub.material import BOOKING, PRICE, Hub, forget_directory, open_hub
+from tests.integration.hub.software import READ, acknowledge, send, waiting
 from tests.integration.hub.test_generic import CANCEL
 
 from alpinehub.accounts import add_account, grant, revoke
@@ -25,7 +25,6 @@ from alpinehub.requests import actions, listing
 from alpinehub.requests.listing import RequestFilter
 from alpinehub.sources import add_source
 
-__all__ = ["run"]
 pytestmark = pytest.mark.usefixtures("each_store")
 BOOKED: dict[str, Any] = {**BOOKING, **PRICE}
 _GIVEN = re.compile(r'ResStatus="(\w+)"[^>]*><UniqueID Type="(\d+)" ID="(\w+)"')
@@ -34,7 +33,7 @@ _GIVEN = re.compile(r'ResStatus="(\w+)"[^>]*><UniqueID Type="(\d+)" ID="(\w+)"')
 async def login(hub: Hub, name: str, **more: Any) -> None:
     """A login that is new to the hotel."""
     await add_account(hub.ctx.store, name, "demo", ["DEMO"], **more)
-    await forget(hub)
+    forget_directory(hub.ctx)
 
 
 async def polled(hub: Hub, user: str = "demo") -> list[str]:
@@ -149,7 +148,7 @@ async def test_stay_is_over_after_its_last_day_at_the_hotel(tmp_path: Path) -> N
         hub.harness.advance(hours=(36 - hub.harness.now.hour) % 24)
         await add_hotel(store, NewHotel(code="EAST", name="East", time_zone="Pacific/Kiritimati"))
         await add_source(hub.ctx, "EAST", "generic", "web", "east-secret")
-        await forget(hub)
+        forget_directory(hub.ctx)
         today = (hub.harness.now + timedelta(hours=14)).date()
         before = today - timedelta(days=7)
 
@@ -160,7 +159,7 @@ async def test_stay_is_over_after_its_last_day_at_the_hotel(tmp_path: Path) -> N
         await say("ended", arrival=before, departure=today - timedelta(days=1))
         await say("no stay", arrival=None, departure=None, adults=0, email="a@b.it")
         await add_account(store, "late", "demo", ["EAST"])
-        await forget(hub)
+        forget_directory(hub.ctx)
         for start in ("", "2020-01-01T00:00:00Z"):
             body = (await send(hub, READ, read_rq("EAST", start), "2024-10", "late")).body.decode()
             names = re.findall("<GivenName>(.*?)</GivenName><Surname>(.*?)</Surname>", body)
@@ -173,7 +172,7 @@ async def test_account_from_now_on_is_given_what_comes(tmp_path: Path, run: Run)
         words = ("account", "add", "late", "--hotel", "DEMO", "--from-now", "--password-stdin")
         done = await asyncio.to_thread(run, *words, given="demo\n")
         assert done.returncode == 0, done.stderr
-        await forget(hub)
+        forget_directory(hub.ctx)
         assert await waiting(hub, user="late") == []
         assert await selected(hub, "late") == []
         new = await book(hub, 2)
@@ -190,12 +189,12 @@ async def test_hotel_from_now_on_is_granted(tmp_path: Path, run: Run) -> None:
         await add_account(hub.ctx.store, "late", "demo", [])
         done = await asyncio.to_thread(run, "account", "grant", "late", "DEMO", "--from-now")
         assert done.returncode == 0, done.stderr
-        await forget(hub)
+        forget_directory(hub.ctx)
         assert await waiting(hub, user="late") == []
         assert await selected(hub, "late") == []
         await revoke(hub.ctx.store, "late", "DEMO")
         await grant(hub.ctx.store, "late", "DEMO")
-        await forget(hub)
+        forget_directory(hub.ctx)
         assert await polled(hub, "late") == ["Reserved"]
 
 
@@ -278,7 +277,7 @@ async def test_account_that_is_granted_again_gets_the_end_of_what_it_has(tmp_pat
         await book(hub, 3)
         await cancel(hub, 3)
         await grant(store, "demo", "DEMO")
-        await forget(hub)
+        forget_directory(hub.ctx)
         assert await take(hub) == ["Cancelled", "Modify"]
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from tests.integration.alpinebits.hub import notif_report_rq, read_rq
-from tests.integration.alpinebits.test_journey import ACKNOWLEDGE, READ, forget, send, waiting
-from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.integration.hub.command import Run
+from tests.integration.hub.material import BOOKING, Hub, forget_directory, open_hub
+from tests.integration.hub.software import ACKNOWLEDGE, READ, send, waiting
 from tests.integration.hub.stores import on_sqlite
-from tests.integration.hub.test_cli import Run, run
 from tests.integration.hub.test_intake import submission
 from tests.raw import raw
 
@@ -27,7 +27,6 @@ from alpinehub.reservations import ReservationData
 from alpinehub.sources import add_source
 from cordata.store import Tx
 
-__all__ = ["run"]
 pytestmark = pytest.mark.usefixtures("each_store")
 
 
@@ -37,7 +36,7 @@ async def book(hub: Hub, number: int = 1, **fields: Any) -> str:
 
 async def second_user(hub: Hub) -> None:
     await add_account(hub.ctx.store, "other", "demo", ["DEMO"])
-    await forget(hub)
+    forget_directory(hub.ctx)
 
 
 async def report(hub: Hub, *ids: tuple[int, str], rejected: dict[str, str] | None = None) -> None:
@@ -93,7 +92,7 @@ async def test_list_is_read_in_pages_of_one_hotel_or_all(
         store = hub.ctx.store
         await add_hotel(store, NewHotel(code="ROSE", name="Rosé"))
         await add_source(hub.ctx, "ROSE", "generic", "web", "rose-secret")
-        await forget(hub)
+        forget_directory(hub.ctx)
         ids = []
         for number in range(6):
             hotel = ("DEMO", "demo-secret") if number % 3 else ("ROSE", "rose-secret")
@@ -436,5 +435,5 @@ async def grant_nothing(hub: Hub) -> None:
     """A grant after all that finds nothing half done."""
     await add_account(hub.ctx.store, "late", "demo", [])
     await grant(hub.ctx.store, "late", "DEMO")
-    await forget(hub)
+    forget_directory(hub.ctx)
     assert len(await waiting(hub, user="late")) == 1

@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from tests.integration.hub.command import Run
 from tests.integration.hub.lenient import (
     GOOGLE,
     GOOGLE_KEY,
@@ -20,7 +21,6 @@ from tests.integration.hub.lenient import (
 )
 from tests.integration.hub.material import BOOKING, SECRET, Hub
 from tests.integration.hub.stores import on_sqlite
-from tests.integration.hub.test_cli import Run, run
 
 from alpinehub.accounts import set_password
 from alpinehub.directory import TRUST_S
@@ -28,7 +28,6 @@ from alpinehub.hotels import NewHotel, Unusable, add_hotel
 from alpinehub.login import authenticate
 from alpinehub.sources import add_source, set_options, set_secret, show_source
 
-__all__ = ["run"]
 pytestmark = pytest.mark.usefixtures("each_store")
 NEW = "another-secret-9876543210"
 

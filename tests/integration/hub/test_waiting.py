@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tests.integration.alpinebits.hub import read_rq
-from tests.integration.alpinebits.test_journey import READ, acknowledge, forget, send, waiting
 from tests.integration.hub.guests import write
-from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.integration.hub.material import BOOKING, Hub, forget_directory, open_hub
+from tests.integration.hub.software import READ, acknowledge, send, waiting
 
 from alpinehub.accounts import add_account, grant, revoke, set_account_disabled
 from alpinehub.customers.erasure import Reason, erase
@@ -121,7 +121,7 @@ async def test_account_gets_what_came_meanwhile_when_it_is_enabled_again(tmp_pat
         second = (await hub.post({**BOOKING, "external_id": "n-2"})).id
         assert await state(hub, second) == "disabled"
         await set_account_disabled(store, "demo", False)
-        await forget(hub)
+        forget_directory(hub.ctx)
         assert [unique_id for *_, unique_id in await waiting(hub)] == [first, second]
 
 
@@ -133,13 +133,13 @@ async def test_account_is_not_given_who_was_erased_meanwhile(tmp_path: Path) -> 
         await disable_login(hub)
         await erase(store, await find(store, email=EMAIL), Reason(by="test"))
         await set_account_disabled(store, "demo", False)
-        await forget(hub)
+        forget_directory(hub.ctx)
         assert await waiting(hub) == []
         await hub.post({**BOOKING, "external_id": "n-2"})
         await revoke_login(hub)
         await erase(store, await find(store, email=EMAIL), Reason(by="test"))
         await grant(store, "demo", "DEMO")
-        await forget(hub)
+        forget_directory(hub.ctx)
         assert await waiting(hub) == []
 
 
@@ -148,7 +148,7 @@ async def test_account_that_can_be_given_a_request_keeps_it_waiting(tmp_path: Pa
     async with open_hub(tmp_path) as hub:
         store = hub.ctx.store
         await add_account(store, "other", "demo", ["DEMO"])
-        await forget(hub)
+        forget_directory(hub.ctx)
         one = (await hub.post(BOOKING)).id
         await set_account_disabled(store, "demo", True)
         found = await find(store, email=EMAIL)
