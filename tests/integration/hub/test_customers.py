@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.integration.hub.guests import customer_of, settle, write
-from tests.integration.hub.material import BOOKING, Hub, open_hub
+from tests.integration.hub.material import BOOKING, Hub, forget_directory, open_hub
 from tests.raw import raw
 
 from alpinehub.customers import duplicates, hashing
@@ -124,7 +124,7 @@ async def test_each_hotel_knows_its_own_customers_by_its_own_region(tmp_path: Pa
     async with open_hub(tmp_path) as hub:
         await add_hotel(hub.ctx.store, NewHotel(code="WIEN", name="Wien", region="AT"))
         await add_source(hub.ctx, "WIEN", "generic", "website", "other-secret")
-        await asyncio.sleep(1.1)  # until the directory is read again
+        forget_directory(hub.ctx)
         for hotel in ("DEMO", "WIEN"):
             await write(hub, hotel=hotel, phone="06641234567", email="eva@example.com")
         await settle(hub)

@@ -19,22 +19,16 @@ from tests.integration.hub.lenient import (
     open_lenient,
     post_google,
 )
-from tests.integration.hub.material import BOOKING, SECRET, Hub
+from tests.integration.hub.material import BOOKING, SECRET, Hub, forget_directory
 from tests.integration.hub.stores import on_sqlite
 
 from alpinehub.accounts import set_password
-from alpinehub.directory import TRUST_S
 from alpinehub.hotels import NewHotel, Unusable, add_hotel
 from alpinehub.login import authenticate
 from alpinehub.sources import add_source, set_options, set_secret, show_source
 
 pytestmark = pytest.mark.usefixtures("each_store")
 NEW = "another-secret-9876543210"
-
-
-async def seen() -> None:
-    """Until every process has seen a change: that is what is promised."""
-    await asyncio.sleep(TRUST_S + 0.05)
 
 
 async def wix(hub: Hub, secret: str) -> int:
@@ -51,7 +45,7 @@ async def test_old_secret_is_taken_until_its_time_is_over(
         assert kept["before_until"]
         await set_secret(hub.ctx, "DEMO", "website", "new", keep_s=3600)
         await set_secret(hub.ctx, "DEMO", "ads", "new-key")
-        await seen()
+        forget_directory(hub.ctx)
         assert [await wix(hub, secret) for secret in (PATH_SECRET, NEW)] == [200, 200]
         assert caplog.text.count("still uses its secret from before the rotation") == 1
         assert PATH_SECRET not in caplog.text and NEW not in caplog.text
@@ -78,7 +72,7 @@ async def test_secret_that_is_still_taken_belongs_to_its_source(tmp_path: Path) 
             await add_source(hub.ctx, "DEMO", "wix", "wix2", PATH_SECRET)
         # And it may have it back.
         await set_secret(hub.ctx, "DEMO", "wix", PATH_SECRET, keep_s=60)
-        await seen()
+        forget_directory(hub.ctx)
         assert [await wix(hub, secret) for secret in (PATH_SECRET, NEW)] == [200, 200]
 
 
@@ -94,12 +88,12 @@ async def test_old_password_is_taken_until_its_time_is_over(tmp_path: Path) -> N
 
         assert await let_in() == [True, False, False, False]
         await set_password(hub.ctx.store, "demo", "new", keep_s=60)
-        await seen()
+        forget_directory(hub.ctx)
         assert await let_in() == [True, True, False, False]
         hub.harness.advance(seconds=61)
         assert await let_in() == [False, True, False, False]
         await set_password(hub.ctx.store, "demo", "demo")
-        await seen()
+        forget_directory(hub.ctx)
         assert await let_in() == [True, False, False, False]
 
 
@@ -122,7 +116,7 @@ async def test_options_of_a_form_keep_what_a_newer_program_wrote(tmp_path: Path)
                 await set_options(hub.ctx.store, "DEMO", "form", {name: value})
         with pytest.raises(Unusable, match="no options"):
             await set_options(hub.ctx.store, "DEMO", "wix", {"honeypot": "x"})
-        await seen()
+        forget_directory(hub.ctx)
         from tests.integration.hub.lenient import post_form
 
         answer = await post_form(hub)
@@ -140,7 +134,7 @@ async def test_hotels_that_share_a_google_key_are_told_by_the_path(
         assert done.returncode == 0, done.stderr
         path = json.loads(done.stdout)["path"]
         assert "warning: DEMO has this key" in done.stderr
-        await seen()
+        forget_directory(hub.ctx)
         sent = {"x-webhook-secret": None}
         for where, status in (
             ("/api/webhook/google", 401),
@@ -185,7 +179,7 @@ async def test_command_adds_shows_and_rotates_sources_of_every_kind(
         kept = await command("account", "rotate", "demo", "--keep", "2h")
         assert "the old one is accepted for another 7200 s\n" in kept
         for path in (made["path"], rotated["path"]):
-            await seen()
+            forget_directory(hub.ctx)
             sent = {"content-type": "application/x-www-form-urlencoded", "x-webhook-secret": None}
             assert (await hub.post(body=b"a=b", path=path, headers=sent)).status == 303
         await hub.handle_events()
