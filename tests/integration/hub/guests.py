@@ -10,7 +10,7 @@ from tests.integration.hub.material import Hub
 
 from alpinehub.customers import duplicates
 from alpinehub.directory import directory_of
-from alpinehub.intake import NormalisedSubmission, store_submission
+from alpinehub.intake import NormalisedSubmission, StoreResult, store_submission
 from alpinehub.reservations import ReservationData
 
 _numbers = count(1)
@@ -26,20 +26,26 @@ async def write(
     hub: Hub, *, number: str | None = None, hotel: str = "DEMO", body: bytes = b"", **told: Any
 ) -> str:
     """Someone writes to a hotel; the id of the reservation. `number`: the source's own."""
-    snapshot = await directory_of(hub.ctx).snapshot()
-    source = snapshot.sources_by_hotel[hotel][0]
-    submission = NormalisedSubmission(
-        source_id=source.id,
-        hotel=source.hotel,
-        data=ReservationData(**{**STAY, **told}),
-        external_id=number or f"guest-{next(_numbers)}",
-        body=body,
-        headers="{}",
-        request_id="r-1",
+    data = ReservationData(**{**STAY, **told})
+    number = number or f"guest-{next(_numbers)}"
+    made = await submission(hub, data, hotel=hotel, external_id=number, body=body)
+    return (await store(hub, made)).reservation_id
+
+
+async def submission(
+    hub: Hub, data: ReservationData, *, hotel: str = "DEMO", **more: Any
+) -> NormalisedSubmission:
+    """What the first source of a hotel says, checked; `more` are other fields than the usual."""
+    source = (await directory_of(hub.ctx).snapshot()).sources_by_hotel[hotel][0]
+    usual = {"external_id": "n-1", "body": b"{}", "headers": "{}", "request_id": "r-1"}
+    return NormalisedSubmission(
+        source_id=source.id, hotel=source.hotel, data=data, **(usual | more)
     )
-    return (
-        await store_submission(hub.ctx.store, submission, now_us=hub.ctx.now_us())
-    ).reservation_id
+
+
+async def store(hub: Hub, made: NormalisedSubmission) -> StoreResult:
+    """What becomes of a submission."""
+    return await store_submission(hub.ctx.store, made, now_us=hub.ctx.now_us())
 
 
 async def customer_of(hub: Hub, reservation_id: str) -> int:

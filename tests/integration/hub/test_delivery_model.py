@@ -15,14 +15,13 @@ from typing import Any
 import msgspec
 import pytest
 from tests.integration.alpinebits.hub import notif_report_rq, read_rq
+from tests.integration.hub.guests import store, submission
 from tests.integration.hub.material import Hub, forget_directory, open_hub
 from tests.integration.hub.software import ACKNOWLEDGE, READ, send
 from tests.integration.hub.test_intake import DATA
 
 from alpinehub import accounts
-from alpinehub.directory import directory_of
 from alpinehub.hotels import NewHotel, add_hotel
-from alpinehub.intake import NormalisedSubmission, store_submission
 from alpinehub.requests import actions
 from alpinehub.reservations import ReservationData, Status
 from alpinehub.sources import add_source
@@ -202,20 +201,8 @@ class Play:
 
     async def store(self, hotel: str, data: ReservationData, external_id: str) -> str:
         self.hub.harness.advance(milliseconds=1)
-        sources = (await directory_of(self.hub.ctx).snapshot()).sources.values()
-        [source] = [one for one in sources if one.hotel.code == hotel]
-        made = NormalisedSubmission(
-            source_id=source.id,
-            hotel=source.hotel,
-            data=data,
-            external_id=external_id,
-            body=b"{}",
-            headers="{}",
-            request_id="r",
-        )
-        return (
-            await store_submission(self.hub.ctx.store, made, now_us=self.hub.ctx.now_us())
-        ).reservation_id
+        made = await submission(self.hub, data, hotel=hotel, external_id=external_id)
+        return (await store(self.hub, made)).reservation_id
 
     async def poll(self) -> None:
         user, hotel = self.random.choice(USERS), self.random.choice(HOTELS)

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.integration.hub.guests import store, submission
 from tests.integration.hub.material import Hub, forget_directory, open_hub
 from tests.raw import raw
 
 from alpinehub import history
 from alpinehub.directory import directory_of
-from alpinehub.intake import NormalisedSubmission, UnknownReservation, store_submission
+from alpinehub.intake import NormalisedSubmission, UnknownReservation
 from alpinehub.models import Settings
 from alpinehub.reservations import ReservationData
 from cordata import KeyReused, Tx, request_id
@@ -28,31 +29,14 @@ DATA = ReservationData(
 )
 
 
-async def submission(
-    hub: Hub, data: ReservationData = DATA, **changes: object
-) -> NormalisedSubmission:
-    snapshot = await directory_of(hub.ctx).snapshot()
-    [source] = snapshot.sources.values()
-    made = NormalisedSubmission(
-        source_id=source.id,
-        hotel=source.hotel,
-        data=data,
-        external_id="n-1",
-        body=b"{}",
-        headers="{}",
-        request_id="r-1",
-    )
-    return replace(made, **changes)
-
-
 async def stored(hub: Hub, made: NormalisedSubmission) -> tuple[str, str]:
-    result = await store_submission(hub.ctx.store, made, now_us=hub.ctx.now_us())
+    result = await store(hub, made)
     return result.reservation_id, result.outcome
 
 
 async def test_submission_is_new_then_a_duplicate_then_changed(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        made = await submission(hub)
+        made = await submission(hub, DATA)
         id_, outcome = await stored(hub, made)
         assert outcome == "new"
         assert await stored(hub, made) == (id_, "duplicate")
@@ -67,7 +51,7 @@ async def test_submission_with_a_key_is_a_duplicate_when_the_key_comes_again(
     tmp_path: Path,
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        made = await submission(hub, external_id=None, idempotency_key="k-1", body_hash="1")
+        made = await submission(hub, DATA, external_id=None, idempotency_key="k-1", body_hash="1")
         id_, outcome = await stored(hub, made)
         assert outcome == "new"
         assert await stored(hub, made) == (id_, "duplicate")
@@ -81,13 +65,13 @@ async def test_submission_is_unknown_when_it_cancels_nothing_and_says_too_little
     async with open_hub(tmp_path) as hub:
         cancelled = ReservationData(status="cancelled")
         with pytest.raises(UnknownReservation):
-            await stored(hub, await submission(hub, data=cancelled, may_create=False))
+            await stored(hub, await submission(hub, cancelled, may_create=False))
         assert await hub.one("SELECT count(*) FROM inbox") == 0
 
 
 async def test_trail_takes_rows_with_and_without_a_detail(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        id_, _ = await stored(hub, await submission(hub))
+        id_, _ = await stored(hub, await submission(hub, DATA))
         row = history.HistoryEntry(reservation_id=id_, version=1, event="undeliverable")
         other = replace(row, event="sent", account_id=1, detail={"by": "ö"}, request_id="r-7")
 

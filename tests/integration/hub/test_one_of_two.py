@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import read_rq
 from tests.integration.alpinebits.test_render_details import FULL
+from tests.integration.hub.guests import store, submission
 from tests.integration.hub.material import Hub, open_hub
 from tests.integration.hub.software import READ, send
-from tests.integration.hub.test_intake import submission
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.inbox import listing
-from alpinehub.intake import store_submission
 from alpinehub.requests import listing as request_listing
 from alpinehub.requests.listing import RequestFilter
 from alpinehub.reservations import ReservationData, decode, encode
@@ -54,8 +53,7 @@ async def check(folder: Path, records: Sequence[ReservationData]) -> None:
     async with open_hub(folder) as hub:
         ids = set()
         for number, data in enumerate(records):
-            made = await submission(hub, data=data, external_id=f"n-{number}")
-            taken = await store_submission(hub.ctx.store, made, now_us=hub.ctx.now_us())
+            taken = await store(hub, await submission(hub, data, external_id=f"n-{number}"))
             # Of the end of what it never got no account is told.
             if data.status != "cancelled":
                 ids.add(taken.reservation_id)

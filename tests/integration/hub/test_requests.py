@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 from tests.integration.alpinebits.hub import notif_report_rq, read_rq
 from tests.integration.hub.command import Run
+from tests.integration.hub.guests import store, submission
 from tests.integration.hub.material import BOOKING, Hub, forget_directory, open_hub
 from tests.integration.hub.software import ACKNOWLEDGE, READ, send, waiting
 from tests.integration.hub.stores import on_sqlite
-from tests.integration.hub.test_intake import submission
 from tests.raw import raw
 
 from alpinehub.accounts import add_account, grant
 from alpinehub.hotels import NewHotel, Unusable, add_hotel
-from alpinehub.intake import store_submission
 from alpinehub.requests import actions, listing
 from alpinehub.requests.listing import RequestFilter
 from alpinehub.reservations import ReservationData
@@ -350,10 +349,8 @@ async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run)
     async with open_hub(tmp_path) as hub:
         one = await book(hub, message="\u202ehidden", last_name="Geheim")
         lead = ReservationData(status="request", email="x@example.com", newsletter=True)
-        made = await submission(hub, data=lead, external_id="n-2")
-        other = (
-            await store_submission(hub.ctx.store, made, now_us=hub.ctx.now_us())
-        ).reservation_id
+        made = await submission(hub, lead, external_id="n-2")
+        other = (await store(hub, made)).reservation_id
 
         async def command(*words: str, code: int = 0) -> str:
             done = await asyncio.to_thread(run, "requests", *words)
