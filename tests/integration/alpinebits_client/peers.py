@@ -1,4 +1,4 @@
-"""Servers to play hotel software against: the hub on a socket, and one that answers as told."""
+"""A server to play hotel software against, which answers as told; and the command that does."""
 
 from __future__ import annotations
 
@@ -16,21 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.integration.http.live import live
-from tests.integration.hub.material import Hub
-
-from alpinehub.app import app
 from alpinehub.cli import main
-from cordata.http import compose
 
 PATH = "/api/alpinebits"
-
-
-@asynccontextmanager
-async def served(hub: Hub) -> AsyncIterator[str]:
-    """The hub behind the real connection layer; the URL of its AlpineBits."""
-    async with live(compose(app.mounts), state={"cordata": hub.ctx}) as server:
-        yield f"http://127.0.0.1:{server.port}{PATH}"
 
 
 @dataclass

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from tests.integration.alpinebits_client.faulty import Said, faulty
-from tests.integration.alpinebits_client.peers import Done, command, http, scripted, served
+from tests.integration.alpinebits_client.peers import PATH, Done, command, http, scripted
 from tests.integration.cli.terminal import Terminal
 from tests.integration.hub.material import BOOKING, PRICE, Hub, open_hub
+from tests.integration.hub.served import served
 
 from alpinehub.hotels import NewHotel, add_hotel
 
@@ -38,7 +39,7 @@ def failures(done: Done) -> set[str]:
 
 @pytest.mark.usefixtures("each_store")
 async def test_nothing_fails_against_the_hub(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub, served(hub) as url:
+    async with open_hub(tmp_path) as hub, served(hub, PATH) as url:
         await prepare(hub)
         done = await command("check", url, *_AS_DEMO, "--write", "--stress")
         told = done.json_whole
@@ -50,7 +51,7 @@ async def test_nothing_fails_against_the_hub(tmp_path: Path) -> None:
 
 
 async def test_table_says_what_was_checked_and_nothing_is_changed(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub, served(hub) as url:
+    async with open_hub(tmp_path) as hub, served(hub, PATH) as url:
         await prepare(hub)
         done = await command("check", url, "--user", "demo", "--hotel", "DEMO")
         assert done.code == 0 and re.search(
@@ -65,7 +66,7 @@ async def test_table_says_what_was_checked_and_nothing_is_changed(tmp_path: Path
 
 
 async def test_bar_grows_from_the_first_request_to_the_last(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub, served(hub) as url:
+    async with open_hub(tmp_path) as hub, served(hub, PATH) as url:
         words = ("check", url, "--user", "demo", "--only", "handshake")
         terminal = Terminal(*words, program="alpinehub", ALPINEHUB_PASSWORD="demo")
         code, out = await asyncio.to_thread(terminal.ended)
@@ -287,7 +288,7 @@ async def test_check_ends_at_once_where_there_is_no_server_to_check(tmp_path: Pa
         done = await command("check", peer.url, "--user", "demo")
         assert done.code == 3 and "check the URL" in done.err
         assert len(peer.asked) < 12
-    async with open_hub(tmp_path) as hub, served(hub) as url:
+    async with open_hub(tmp_path) as hub, served(hub, PATH) as url:
         done = await command("check", url, "--user", "demo", password="wrong")
         assert done.code == 3 and "check the user name" in done.err
     done = await command("check", "http://127.0.0.1:9/", "--user", "demo", "--json")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.integration.alpinebits_client.peers import command, served
+from tests.integration.alpinebits_client.peers import PATH, command
 from tests.integration.hub.material import BOOKING, PRICE, open_hub
+from tests.integration.hub.served import served
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
 
@@ -19,7 +20,7 @@ _HOTEL = ("--hotel", "DEMO")
 async def test_poll_and_ack_take_a_request_once_in_each_version(
     tmp_path: Path, version: str
 ) -> None:
-    async with open_hub(tmp_path) as hub, served(hub) as url:
+    async with open_hub(tmp_path) as hub, served(hub, PATH) as url:
         to = ("--url", url, *_LOGIN, "--version", version, "--json")
         unique_id = (await hub.post({**BOOKING, "status": "reservation", **PRICE})).id
         handshake = await command("pms", "handshake", *to)
@@ -43,7 +44,7 @@ async def test_poll_and_ack_take_a_request_once_in_each_version(
 
 
 async def test_ack_and_refuse_tell_the_hub_by_id(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub, served(hub) as url:
+    async with open_hub(tmp_path) as hub, served(hub, PATH) as url:
         to = ("--url", url, *_LOGIN)
         first = (await hub.post(BOOKING)).id
         second = (await hub.post({**BOOKING, "external_id": "n-2"})).id
@@ -63,7 +64,7 @@ async def test_ack_and_refuse_tell_the_hub_by_id(tmp_path: Path) -> None:
 
 
 async def test_poll_shows_a_table_that_moves_no_cursor(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub, served(hub) as url:
+    async with open_hub(tmp_path) as hub, served(hub, PATH) as url:
         await hub.post({**BOOKING, "last_name": "Mu\u202ester", "message": "x"})
         shown = await command("pms", "poll", "--url", url, *_LOGIN, *_HOTEL)
         head, row = shown.out.splitlines()[1:3]
@@ -74,7 +75,7 @@ async def test_poll_shows_a_table_that_moves_no_cursor(tmp_path: Path) -> None:
 
 
 async def test_poll_fails_with_the_servers_words_when_the_hotel_is_unknown(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub, served(hub) as url:
+    async with open_hub(tmp_path) as hub, served(hub, PATH) as url:
         no = await command("pms", "poll", "--url", url, *_LOGIN, "--hotel", "NOPE", "--json")
         assert no.code == 1 and no.json["outcome"] == "error"
         assert no.json["remarks"][0]["code"] == "392"
@@ -82,7 +83,7 @@ async def test_poll_fails_with_the_servers_words_when_the_hotel_is_unknown(tmp_p
 
 @pytest.mark.parametrize("version", PROTOCOLS)
 async def test_free_rooms_are_pushed_in_each_version(tmp_path: Path, version: str) -> None:
-    async with open_hub(tmp_path) as hub, served(hub) as url:
+    async with open_hub(tmp_path) as hub, served(hub, PATH) as url:
         # What is agreed upon first binds us as well.
         assert (await command("pms", "handshake", "--url", url, *_LOGIN)).code == 0
         to = ("--url", url, *_LOGIN, *_HOTEL, "--version", version, "--json")
@@ -99,7 +100,7 @@ async def test_free_rooms_are_pushed_in_each_version(tmp_path: Path, version: st
 
 
 async def test_send_prints_the_answer_to_any_document(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub, served(hub) as url:
+    async with open_hub(tmp_path) as hub, served(hub, PATH) as url:
         asked = tmp_path / "ping.xml"
         asked.write_text(
             '<OTA_PingRQ xmlns="http://www.opentravel.org/OTA/2003/05" Version="8.000">'
@@ -136,7 +137,7 @@ async def test_wrong_usage_is_told_before_anything_is_sent(
 
 
 async def test_password_comes_from_a_file_or_not_at_all(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub, served(hub) as url:
+    async with open_hub(tmp_path) as hub, served(hub, PATH) as url:
         words = ("pms", "poll", "--url", url, *_LOGIN, *_HOTEL)
         missing = await command(*words, password="")
         assert missing.code == 2 and "ALPINEHUB_PASSWORD" in missing.err

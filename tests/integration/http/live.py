@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,12 +78,14 @@ async def live(
     *,
     unix: Path | None = None,
     state: dict[str, Any] | None = None,
+    error_texts: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Live]:
     """A server that runs until the block ends; its drain leaves nothing behind."""
     errors: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     with listening(unix) as sockets:
-        server = HttpServer(app, sockets, config or HttpConfig(drain_s=0), state)
+        config = config or HttpConfig(drain_s=0)
+        server = HttpServer(app, sockets, config, state, error_texts=error_texts)
         running = Live(server, sockets)
         async with asyncio.TaskGroup() as group:
             run = group.create_task(server.run(running.stop))

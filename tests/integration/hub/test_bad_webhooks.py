@@ -21,7 +21,7 @@ from tests.integration.hub.lenient import (
     wix,
 )
 from tests.integration.hub.material import Answer, Hub
-from tests.integration.hub.test_http import serve
+from tests.integration.hub.served import client_of
 
 on_each_store = pytest.mark.usefixtures("each_store")
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "webhook"
@@ -184,7 +184,7 @@ async def test_table_of_forms_does_not_grow_for_ever(
 
 
 async def test_secret_in_a_path_and_one_in_a_header_must_both_be_right(tmp_path: Path) -> None:
-    async with open_lenient(tmp_path) as hub, serve(hub) as client:
+    async with open_lenient(tmp_path) as hub, client_of(hub) as client:
 
         async def status(path: str, secret: str) -> int:
             headers = {"x-webhook-secret": secret}
@@ -202,7 +202,7 @@ async def test_no_secret_is_in_a_log_or_the_store(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    async with open_lenient(tmp_path) as hub, serve(hub) as client:
+    async with open_lenient(tmp_path) as hub, client_of(hub) as client:
         form = PATH_SECRET.replace("secret", "form")
         path = f"/api/webhook/wix/DEMO/{PATH_SECRET}"
         assert (await client.post(path, json=WIX)).status_code == 200

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.integration.hub.material import BOOKING, PRICE, SECRET, Hub, open_hub
-from tests.integration.hub.test_http import HEADERS, serve
+from tests.integration.hub.served import client_of
 
 from alpinehub.app import check_secrets
 from cordata.vault import Vault
@@ -319,9 +319,9 @@ async def test_endpoint_takes_all_paths_below_its_name_when_that_ends_with_a_sla
 async def test_log_names_fields_but_nothing_that_a_guest_wrote(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_hub(tmp_path) as hub, serve(hub) as client:
+    async with open_hub(tmp_path) as hub, client_of(hub) as client:
         bad = {**BOOKING, "adults": 0, "ariva": 1, "eva@example.com": 1, "+39 333 1234567": 1}
-        answer = await client.post("/api/webhook/generic", json=bad, headers=HEADERS)
+        answer = await client.post("/api/webhook/generic", json=bad, headers=hub.headers)
         assert answer.status_code == 422
     [line] = [r.getMessage() for r in caplog.records if r.name == "cordata.http"]
     assert "adults: expected int >= 1" in line and "ariva: unknown field" in line

@@ -1,55 +1,23 @@
-"""The whole application behind the real connection layer, on a real socket."""
+"""What the connection layer and the application make of a request together."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.integration.hub.material import BOOKING, SECRET, Hub, open_hub
+from tests.integration.hub.material import BOOKING, open_hub
+from tests.integration.hub.served import client_of
 
-from alpinehub.app import app
 from cordata.config.sections import HttpConfig
-from cordata.http import HttpServer, compose
-
-HEADERS = {"x-webhook-secret": SECRET, "content-type": "application/json"}
-
-
-@asynccontextmanager
-async def serve(hub: Hub) -> AsyncIterator[httpx.AsyncClient]:
-    """The hub on a port of its own, and a client for it."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.setblocking(False)
-        host, port = listening.getsockname()
-        state = {"cordata": hub.ctx}
-        server = HttpServer(
-            compose(app.mounts),
-            [listening],
-            HttpConfig(drain_s=0.0),
-            state,
-            error_texts={one.prefix: one.error_text for one in app.mounts if one.error_text},
-        )
-        stop = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(server.run(stop))
-            await server.ready.wait()
-            try:
-                async with httpx.AsyncClient(
-                    base_url=f"http://{host}:{port}", timeout=60
-                ) as client:
-                    yield client
-            finally:
-                stop.set()
 
 
 async def test_webhook_answers_over_http_when_all_is_real(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub, serve(hub) as client:
-        sent = {**HEADERS, "x-request-id": "web-42"}
+    async with open_hub(tmp_path) as hub, client_of(hub) as client:
+        sent = {**hub.headers, "x-request-id": "web-42"}
         answer = await client.post("/api/webhook/generic", json=BOOKING, headers=sent)
         assert answer.status_code == 200 and answer.headers["x-request-id"] == "web-42"
         assert await hub.one("SELECT id FROM reservation") == answer.json()["id"]
@@ -61,10 +29,12 @@ async def test_webhook_answers_over_http_when_all_is_real(tmp_path: Path) -> Non
         assert bad.status_code == 400 and bad.json()["request_id"] == "web-42"
         nobody = await client.post("/api/webhook/generic", json=BOOKING)
         assert nobody.status_code == 401
-        large = await client.post("/api/webhook/generic", content=b" " * 300_000, headers=HEADERS)
+        large = await client.post(
+            "/api/webhook/generic", content=b" " * 300_000, headers=hub.headers
+        )
         assert large.status_code == 413
         other = await client.post("/api/webhook/generic", content="x=1", headers={
-            **HEADERS, "content-type": "application/x-www-form-urlencoded",
+            **hub.headers, "content-type": "application/x-www-form-urlencoded",
         })  # fmt: skip
         assert other.status_code == 415
         assert (await client.get("/api/webhook/generic")).status_code == 405
@@ -81,14 +51,14 @@ async def test_webhook_takes_a_chunked_body(tmp_path: Path) -> None:
         for byte in json.dumps(BOOKING).encode():
             yield bytes((byte,))
 
-    async with open_hub(tmp_path) as hub, serve(hub) as client:
-        answer = await client.post("/api/webhook/generic", content=body(), headers=HEADERS)
+    async with open_hub(tmp_path) as hub, client_of(hub) as client:
+        answer = await client.post("/api/webhook/generic", content=body(), headers=hub.headers)
         assert answer.status_code == 200
 
 
 @pytest.mark.usefixtures("each_store")
 async def test_webhook_takes_many_at_once(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub, serve(hub) as client:
+    async with open_hub(tmp_path) as hub, client_of(hub) as client:
 
         async def post(number: int) -> str:
             payload = {
@@ -96,7 +66,7 @@ async def test_webhook_takes_many_at_once(tmp_path: Path) -> None:
                 "external_id": f"n-{number % 50}",
                 "email": f"e{number % 50}@x.it",
             }
-            answer = await client.post("/api/webhook/generic", json=payload, headers=HEADERS)
+            answer = await client.post("/api/webhook/generic", json=payload, headers=hub.headers)
             assert answer.status_code == 200
             found: str = answer.json()["id"]
             return found
@@ -108,7 +78,7 @@ async def test_webhook_takes_many_at_once(tmp_path: Path) -> None:
 
 
 async def test_other_method_than_post_is_refused_as_alpinebits_says_it(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub, serve(hub) as client:
+    async with open_hub(tmp_path) as hub, client_of(hub) as client:
         for method in ("GET", "PUT", "DELETE", "OPTIONS"):
             answer = await client.request(method, "/api/alpinebits")
             assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
@@ -127,7 +97,7 @@ async def test_body_that_is_too_large_is_refused_as_alpinebits_says_it(
         for _ in range(large // 65536 + 1):
             yield b"x" * 65536
 
-    async with open_hub(tmp_path) as hub, serve(hub) as client:
+    async with open_hub(tmp_path) as hub, client_of(hub) as client:
         for path, is_ours in (
             ("/api/alpinebits", True),
             ("/api/alpinebits?x=1", True),

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.alpinebits_client.peers import http, scripted
 from tests.integration.hub.lenient import GOOGLE_KEY, PATH_SECRET, data, open_lenient
 from tests.integration.hub.material import SECRET
-from tests.integration.hub.test_http import serve
+from tests.integration.hub.served import client_of
 from tests.servers import fork_server
 
 SECRETS = {
@@ -37,7 +37,7 @@ async def send(
 
 @pytest.mark.parametrize("language", ["de", "it", "en", "fr"])
 async def test_sample_of_each_kind_becomes_a_request(tmp_path: Path, language: str) -> None:
-    async with open_lenient(tmp_path, now=None) as hub, serve(hub) as client:
+    async with open_lenient(tmp_path, now=None) as hub, client_of(hub) as client:
         base = str(client.base_url)
         for number, (kind, secret) in enumerate(SECRETS.items(), 1):
             done = await send(base, kind, "--language", language, secret=secret)
@@ -56,7 +56,7 @@ async def test_sample_of_each_kind_becomes_a_request(tmp_path: Path, language: s
 
 
 async def test_send_says_what_became_of_it(tmp_path: Path) -> None:
-    async with open_lenient(tmp_path, now=None) as hub, serve(hub) as client:
+    async with open_lenient(tmp_path, now=None) as hub, client_of(hub) as client:
         base = str(client.base_url)
         twice = await send(base, "wix", "--id", "s-1", "--count", "2", "--json", secret=PATH_SECRET)
         assert [json.loads(line)["status"] for line in twice.stdout.splitlines()] == [200, 200]
