@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 import pytest
 from tests.integration.http.live import Live, listening, live, read_head
+from tests.unit.http.apps import GET, POST, body, http_only, sending, start
 from tests.unit.http.corpus import load
-from tests.unit.http.test_exchange import GET, POST, body, http_only, sending, start
 from tests.unit.http.wire import CORPUS_CONFIG, Recorder, parse_answers
 from tests.waiting import until_async
 

@@ -17,7 +17,7 @@ import pytest
 from tests.integration.http.live import Stream, read_head
 from tests.servers.process import free_port
 from tests.servers.reaper import watched
-from tests.unit.http.test_exchange import GET
+from tests.unit.http.apps import GET
 from tests.waiting import until_async
 
 ROOT = Path(__file__).resolve().parents[3]

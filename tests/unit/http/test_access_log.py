@@ -6,7 +6,7 @@ import logging
 import re
 
 import pytest
-from tests.unit.http.test_exchange import GET, body, sending, start
+from tests.unit.http.apps import GET, body, sending, start
 from tests.unit.http.wire import CORPUS_CONFIG, Recorder, connect, serving, wired
 
 from cordata import events

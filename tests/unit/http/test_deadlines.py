@@ -7,8 +7,8 @@ import logging
 from typing import Any
 
 import pytest
-from tests.unit.http.test_exchange import GET, POST, answers_of, body, http_only, sending, start
-from tests.unit.http.wire import PEER, Recorder, Wire, still, wired
+from tests.unit.http.apps import GET, POST, body, http_only, sending, start
+from tests.unit.http.wire import PEER, Recorder, Wire, answers_of, still, wired
 
 from cordata.config.sections import HttpConfig
 from cordata.http.asgi import Receive, Scope, Send

@@ -9,16 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.unit.http.test_exchange import (
-    GET,
-    POST,
-    answers_of,
-    body,
-    http_only,
-    sending,
-    start,
-)
-from tests.unit.http.wire import Wire, connect, serving
+from tests.unit.http.apps import GET, POST, body, http_only, sending, start
+from tests.unit.http.wire import Wire, answers_of, connect, serving
 
 from cordata.config.sections import HttpConfig
 from cordata.http import HttpServer

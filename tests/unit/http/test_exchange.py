@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.http.wire import Answer, Wire, connect, parse_answers, serving, wired
+from tests.unit.http.apps import GET, POST, body, http_only, sending, start
+from tests.unit.http.wire import Answer, answers_of, connect, serving, wired
 
 from cordata import events
 from cordata.config.sections import HttpConfig
@@ -18,44 +18,7 @@ from cordata.http.asgi import AsgiApp, ClientGone, Receive, Scope, Send
 from cordata.log import request_id
 
 CONFIG = HttpConfig(max_body_bytes=1000)
-GET = b"GET /x?q=1 HTTP/1.1\r\nHost: a\r\nX-Request-ID: r1\r\n\r\n"
 HEAD = GET.replace(b"GET", b"HEAD")
-POST = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
-
-
-def start(status: int = 200, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
-    return {"type": "http.response.start", "status": status, "headers": list(headers)}
-
-
-def body(data: bytes = b"", *, more: bool = False) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": data, "more_body": more}
-
-
-def sending(*messages: dict[str, Any], error: BaseException | None = None) -> AsgiApp:
-    """An application that sends messages, then raises."""
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            raise RuntimeError
-        for message in messages:
-            await send(message)
-        if error is not None:
-            raise error
-
-    return app
-
-
-def http_only(handle: Callable[[Scope, Receive, Send], Any]) -> AsgiApp:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            raise RuntimeError
-        await handle(scope, receive, send)
-
-    return app
-
-
-def answers_of(wire: Wire, *methods: str) -> list[Answer]:
-    return parse_answers(wire.output, methods, ended=wire.transport.ended)
 
 
 async def ask(app: AsgiApp, request: bytes = GET, method: str = "GET") -> tuple[Answer, bool]:

@@ -260,3 +260,8 @@ def _cut_body(
         return output[:size], output[size:]
     assert ended and headers.get("connection") == "close"
     return output, b""
+
+
+def answers_of(wire: Wire, *methods: str) -> list[Answer]:
+    """What came back, as a strict client reads it."""
+    return parse_answers(wire.output, methods, ended=wire.transport.ended)
