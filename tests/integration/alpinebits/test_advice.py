@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.integration.alpinebits.hotel_data import (
+    BASIC,
+    entry,
+    plan,
+    push_content,
+    push_plans,
+    push_rooms,
+    rate,
+)
 from tests.integration.alpinebits.hub import Hub, open_hub
-from tests.integration.alpinebits.test_freerooms import entry
-from tests.integration.alpinebits.test_freerooms import push as push_rooms
-from tests.integration.alpinebits.test_inventory import BASIC
-from tests.integration.alpinebits.test_inventory import push as push_content
-from tests.integration.alpinebits.test_rateplans import codes, plan, rate
-from tests.integration.alpinebits.test_rateplans import push as push_rates
-from tests.unit.alpinebits.test_freerooms import LIMIT, count, status
+from tests.integration.alpinebits.test_rateplans import codes
+from tests.unit.alpinebits.free_rooms import LIMIT, count, status
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
 
@@ -42,10 +46,10 @@ async def test_room_that_the_inventory_lacks_is_taken_with_advice(
     async with open_hub(tmp_path) as hub:
         await push_content(hub, "Inventory", BASIC, version)
         assert (
-            "<Success/></OTA" in (await push_rates(hub, plan("A", rate(8)), version=version)).text
+            "<Success/></OTA" in (await push_plans(hub, plan("A", rate(8)), version=version)).text
         )
         other = plan("B", rate(8, room="Attic"))
-        assert advice in (await push_rates(hub, other, version=version)).text
+        assert advice in (await push_plans(hub, other, version=version)).text
         assert await codes(hub) == ["A", "B"]
         assert "<Success/></OTA" in await push_free(hub, "DZ", version)
         assert advice in await push_free(hub, "Attic", version)

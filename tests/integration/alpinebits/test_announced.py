@@ -5,18 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.integration.alpinebits.hotel_data import (
+    BASIC,
+    DAYS,
+    INFO,
+    YOGA,
+    entry,
+    plan,
+    pull_content,
+    pull_plans,
+    push_content,
+    push_events,
+    push_plans,
+    push_rooms,
+    rate,
+    report,
+)
 from tests.integration.alpinebits.hub import Hub, open_hub
-from tests.integration.alpinebits.test_events import YOGA, report
-from tests.integration.alpinebits.test_events import push as push_events
-from tests.integration.alpinebits.test_freerooms import entry
-from tests.integration.alpinebits.test_freerooms import push as push_rooms
-from tests.integration.alpinebits.test_inventory import BASIC, INFO
-from tests.integration.alpinebits.test_inventory import pull as pull_content
-from tests.integration.alpinebits.test_inventory import push as push_content
-from tests.integration.alpinebits.test_rateplans import DAYS, plan, rate
-from tests.integration.alpinebits.test_rateplans import pull as pull_rates
-from tests.integration.alpinebits.test_rateplans import push as push_rates
-from tests.unit.alpinebits.test_freerooms import CLOSED, DZ, LIMIT, ROOM, count, status
+from tests.unit.alpinebits.free_rooms import CLOSED, DZ, LIMIT, ROOM, count, status
 
 from alpinehub.alpinebits.action import announce
 from alpinehub.alpinebits.protocol import PROTOCOLS
@@ -129,19 +135,19 @@ async def drive(hub: Hub, version: str, capability: str, support: str) -> str:
         case "HotelDescriptiveInfo_Inventory" | "HotelDescriptiveInfo_Info" as name:
             answer = await pull_content(hub, name.rpartition("_")[2], version)
         case "HotelRatePlanNotif_RatePlans":
-            answer = await push_rates(hub, rate_plan(used), version=version)
+            answer = await push_plans(hub, rate_plan(used), version=version)
             if used == "RatePlanJoin":
                 joined = 'CurrencyCode="EUR" RatePlanID="M" RatePlanQualifier="{}"'
                 both = [plan(code, rate(1), more=joined.format(at)) for at, code in enumerate("BC")]
-                answer = await push_rates(hub, *both, version=version)
-                told = (await pull_rates(hub, 'RatePlanID="M"', version=version)).text
+                answer = await push_plans(hub, *both, version=version)
+                told = (await pull_plans(hub, 'RatePlanID="M"', version=version)).text
                 assert "Titel B" in told and "Titel C" in told and "Titel A" not in told
             if used == "overlay":
                 over = plan("A", rate(90), kind="Overlay", more="")
-                answer = await push_rates(hub, over, version=version)
+                answer = await push_plans(hub, over, version=version)
         case "HotelRatePlan_BaseRates":
-            await push_rates(hub, rate_plan(""), version=version)
-            answer = await pull_rates(hub, version=version)
+            await push_plans(hub, rate_plan(""), version=version)
+            answer = await pull_plans(hub, version=version)
         case "HotelPostEventNotif_EventReports":
             answer = await push_events(hub, report("1", YOGA), version=version)
         case _:

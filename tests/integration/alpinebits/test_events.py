@@ -5,40 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import httpx
 import pytest
-from tests.integration.alpinebits import material
-from tests.integration.alpinebits.hub import NAMESPACE, Hub, error_of, open_hub
+from tests.integration.alpinebits.hotel_data import YOGA, push_events, report
+from tests.integration.alpinebits.hub import Hub, error_of, open_hub
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
 VERSIONS = ("2020-10", "2022-10", "2024-10")
-YOGA = (
-    '<GeneralEventInfo Type="1"><Dates>'
-    '<Date Start="2027-05-01T10:00:00" End="2027-05-01T11:00:00"/>'
-    '</Dates><Comments><Comment Name="Title"><Text Language="en">Yoga</Text></Comment></Comments>'
-    "</GeneralEventInfo>"
-)
 GONE = "<GeneralEventInfo/>"
-
-
-def report(event: str, info: str, hotel: str = "H1", context: str = "X") -> str:
-    return (
-        f'<EventReport><EventSites><EventSite HotelCode="{hotel}">'
-        f'<Event_ID ID="{event}" ID_Context="{context}" Type="18"/></EventSite></EventSites>'
-        f"{info}</EventReport>"
-    )
-
-
-async def push(hub: Hub, *reports: str, version: str = "2024-10") -> httpx.Response:
-    document = (
-        f'<OTA_HotelPostEventNotifRQ xmlns="{NAMESPACE}" Version="5.000"><EventReports>'
-        f"{''.join(reports)}</EventReports></OTA_HotelPostEventNotifRQ>"
-    )
-    answer = await hub.post("u1", "OTA_HotelPostEventNotif:EventReports", document, version)
-    assert answer.status_code == 200, answer.text
-    assert material.problems(answer.content, version) == []
-    return answer
 
 
 async def events(hub: Hub) -> list[str]:
@@ -49,20 +23,20 @@ async def events(hub: Hub) -> list[str]:
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_activity_is_kept_changed_and_deleted(tmp_path: Path, version: str) -> None:
     async with open_hub(tmp_path) as hub:
-        answer = await push(hub, report("1", YOGA), report("2", YOGA), version=version)
+        answer = await push_events(hub, report("1", YOGA), report("2", YOGA), version=version)
         assert "<Success/></OTA" in answer.text
         changed = report("1", YOGA.replace("Yoga", "Pilates")), report("1", YOGA, context="Y")
-        await push(hub, *changed, version=version)
+        await push_events(hub, *changed, version=version)
         assert await events(hub) == ["X/1", "X/2", "Y/1"]
-        await push(hub, report("2", GONE), report("9", GONE), version=version)
+        await push_events(hub, report("2", GONE), report("9", GONE), version=version)
         assert await events(hub) == ["X/1", "Y/1"]
 
 
 async def test_activity_of_which_nothing_was_told_for_long_is_forgotten(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        await push(hub, report("1", YOGA))
+        await push_events(hub, report("1", YOGA))
         await hub.execute("UPDATE activity SET changed_at = changed_at - ?", 401 * 86400 * 10**6)
-        await push(hub, report("2", YOGA))
+        await push_events(hub, report("2", YOGA))
         assert await events(hub) == ["X/2"]
 
 
@@ -80,20 +54,20 @@ async def test_push_against_the_rules_is_an_error(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.add_hotel("H2")
-        assert error_of(await push(hub, *reports)) == ("13", code)
+        assert error_of(await push_events(hub, *reports)) == ("13", code)
         assert await events(hub) == []
 
 
 async def test_reports_of_several_hotels_in_one_message_are_an_error(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        answer = await push(hub, report("1", YOGA), report("2", YOGA, "H2"))
+        answer = await push_events(hub, report("1", YOGA), report("2", YOGA, "H2"))
         assert error_of(answer) == ("13", "450")
 
 
 async def test_what_the_operator_took_away_is_an_error(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.execute("UPDATE hotel SET settings = ?", json.dumps({"off": ["activities"]}))
-        assert error_of(await push(hub, report("1", YOGA))) == ("11", "450")
+        assert error_of(await push_events(hub, report("1", YOGA))) == ("11", "450")
         assert await events(hub) == []
 
 
@@ -111,4 +85,4 @@ async def test_end_that_may_be_after_the_start_is_taken(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         told = YOGA.replace("2027-05-01T10:00:00", start).replace("2027-05-01T11:00:00", end)
-        assert "<Success/></OTA" in (await push(hub, report("1", told))).text
+        assert "<Success/></OTA" in (await push_events(hub, report("1", told))).text

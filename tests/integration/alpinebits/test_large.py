@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.contract.pool.running import running
+from tests.integration.alpinebits.hotel_data import BASIC, content_rq, info_rq
 from tests.integration.alpinebits.hub import Hub, notif_report_rq, open_hub, open_worker
-from tests.integration.alpinebits.test_inventory import BASIC, content_rq, info_rq
 from tests.integration.cli.command import python
 
 from alpinehub.alpinebits import call

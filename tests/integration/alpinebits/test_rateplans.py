@@ -7,13 +7,11 @@ import json
 from functools import partial
 from pathlib import Path
 
-import httpx
 import psycopg
 import pytest
 from tests.contract.pool.running import running
-from tests.integration.alpinebits import material
+from tests.integration.alpinebits.hotel_data import plan, pull_plans, push_plans, rate
 from tests.integration.alpinebits.hub import (
-    NAMESPACE,
     Hub,
     error_of,
     open_hub,
@@ -21,7 +19,6 @@ from tests.integration.alpinebits.hub import (
     waits_for_a_lock,
 )
 from tests.integration.engine.stores import url_of
-from tests.unit.alpinebits.test_freerooms import COMPLETE
 from tests.waiting import until_async
 
 from alpinehub.alpinebits.actions import rate_plans
@@ -32,58 +29,7 @@ from cordata.pool import SyncClient
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
-PUSH, PULL = "OTA_HotelRatePlanNotif:RatePlans", "OTA_HotelRatePlan:BaseRates"
 SEND = 'Status="ALPINEBITS_SEND_RATEPLANS"'
-DAYS = 'Start="2027-01-01" End="2027-01-31"'
-TEXT = '<Text TextFormat="PlainText" Language="de">{}</Text>'
-
-
-def rate(amount: int, days: str = DAYS, room: str = "DZ") -> str:
-    code = f'InvTypeCode="{room}"' if room else ""
-    return (
-        f"<Rate {code} {days}><BaseByGuestAmts>"
-        f'<BaseByGuestAmt NumberOfGuests="2" AgeQualifyingCode="10" AmountAfterTax="{amount}"/>'
-        "</BaseByGuestAmts></Rate>"
-    )
-
-
-def plan(code: str, *rates: str, kind: str = "New", more: str = 'CurrencyCode="EUR"') -> str:
-    told = f"<Rates>{''.join(rates)}</Rates>" if rates else ""
-    title = "" if kind == "Remove" else TEXT.format(f"Titel {code}")
-    text = f'<Description Name="title">{title}</Description>' if title else ""
-    return (
-        f'<RatePlan RatePlanNotifType="{kind}" RatePlanCode="{code}" {more}>{told}{text}</RatePlan>'
-    )
-
-
-async def push(
-    hub: Hub, *plans: str, complete: bool = False, version: str = "2024-10"
-) -> httpx.Response:
-    document = (
-        f'<OTA_HotelRatePlanNotifRQ xmlns="{NAMESPACE}" Version="1.000">'
-        f'{COMPLETE if complete else ""}<RatePlans HotelCode="H1">{"".join(plans)}</RatePlans>'
-        "</OTA_HotelRatePlanNotifRQ>"
-    )
-    answer = await hub.post("u1", PUSH, document, version)
-    assert answer.status_code == 200, answer.text
-    assert material.problems(answer.content, version) == []
-    return answer
-
-
-async def pull(
-    hub: Hub, *codes: str, days: str | None = None, version: str = "2024-10", hotel: str = "H1"
-) -> httpx.Response:
-    dates = f"<DateRange {days}/>" if days is not None else ""
-    some = "".join(f"<RatePlanCandidate {code}/>" for code in codes)
-    candidates = f"<RatePlanCandidates>{some}</RatePlanCandidates>" if codes else ""
-    document = (
-        f'<OTA_HotelRatePlanRQ xmlns="{NAMESPACE}" Version="3.000"><RatePlans><RatePlan>{dates}'
-        f'{candidates}<HotelRef HotelCode="{hotel}"/></RatePlan></RatePlans></OTA_HotelRatePlanRQ>'
-    )
-    answer = await hub.post("u1", PULL, document, version)
-    assert answer.status_code == 200, answer.text
-    assert material.problems(answer.content, version) == []
-    return answer
 
 
 async def codes(hub: Hub) -> list[str]:
@@ -93,9 +39,11 @@ async def codes(hub: Hub) -> list[str]:
 @pytest.mark.parametrize("version", PROTOCOLS)
 async def test_pushed_plan_is_told_in_every_version(tmp_path: Path, version: str) -> None:
     async with open_hub(tmp_path) as hub:
-        assert "<Success/></OTA" in (await push(hub, plan("A", rate(80)), version=version)).text
+        assert (
+            "<Success/></OTA" in (await push_plans(hub, plan("A", rate(80)), version=version)).text
+        )
         for other in PROTOCOLS:
-            text = (await pull(hub, 'RatePlanCode="A"', version=other)).text
+            text = (await pull_plans(hub, 'RatePlanCode="A"', version=other)).text
             assert '<RatePlans xmlns="' in text and 'HotelName="Hotel H1"' in text
             assert 'AmountAfterTax="80"' in text and "RatePlanNotifType" not in text
 
@@ -106,25 +54,27 @@ async def test_plans_are_told_as_they_are_asked_for(tmp_path: Path) -> None:
         static = f'<Rate {unit}><MealsIncluded MealPlanCodes="12"/></Rate>'
         february = rate(90, 'Start="2027-02-01" End="2027-02-10"')
         master = 'CurrencyCode="EUR" RatePlanID="M"'
-        await push(hub, plan("A", static, rate(80), february), plan("B", rate(70), more=master))
-        whole = (await pull(hub, 'RatePlanCode="A"')).text
+        await push_plans(
+            hub, plan("A", static, rate(80), february), plan("B", rate(70), more=master)
+        )
+        whole = (await pull_plans(hub, 'RatePlanCode="A"')).text
         assert whole.count("<Rate ") == 3 and "Titel B" not in whole
-        titles = (await pull(hub)).text
+        titles = (await pull_plans(hub)).text
         assert "Titel A" in titles and "Titel B" in titles and "<Rate " not in titles
-        dated = (await pull(hub, days='Start="2027-02-10"')).text
+        dated = (await pull_plans(hub, days='Start="2027-02-10"')).text
         assert 'Tax="90"' in dated and "MealPlanCodes" in dated and 'Tax="80"' not in dated
-        one = (await pull(hub, 'RatePlanID="M"', days='End="2027-01-01"')).text
+        one = (await pull_plans(hub, 'RatePlanID="M"', days='End="2027-01-01"')).text
         assert "Titel A" not in one and 'Tax="70"' in one
         for candidates in ((), ('RatePlanCode="A"',)):
-            answer = await pull(hub, *candidates, days="")
+            answer = await pull_plans(hub, *candidates, days="")
             assert error_of(answer) == ("13", "450") and "deltas" in answer.text
-        assert error_of(await pull(hub, 'RatePlanCode="X"')) == ("13", "450")
+        assert error_of(await pull_plans(hub, 'RatePlanCode="X"')) == ("13", "450")
 
 
 async def test_who_asks_too_early_is_told_to_send_plans(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         for version in PROTOCOLS:
-            answer = await pull(hub, version=version)
+            answer = await pull_plans(hub, version=version)
             said = '<Error Type="13" Code="450">' if version < "2018" else f'Code="450" {SEND}>'
             assert said in answer.text
 
@@ -133,27 +83,27 @@ async def test_plan_of_another_currency_is_left_out_where_there_is_only_one(
     tmp_path: Path,
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        await push(hub, plan("A", rate(1)), plan("C", rate(2), more='CurrencyCode="CHF"'))
-        assert "Titel C" in (await pull(hub, version="2020-10")).text
-        assert "Titel C" not in (await pull(hub, version="2018-10")).text
-        assert "Titel A" in (await pull(hub, version="2018-10")).text
+        await push_plans(hub, plan("A", rate(1)), plan("C", rate(2), more='CurrencyCode="CHF"'))
+        assert "Titel C" in (await pull_plans(hub, version="2020-10")).text
+        assert "Titel C" not in (await pull_plans(hub, version="2018-10")).text
+        assert "Titel A" in (await pull_plans(hub, version="2018-10")).text
 
 
 async def test_plans_are_replaced_removed_and_laid_over(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        await push(hub, plan("A", rate(80)), plan("B", rate(70)), plan("C", rate(60)))
+        await push_plans(hub, plan("A", rate(80)), plan("B", rate(70)), plan("C", rate(60)))
         week = 'Start="2027-01-10" End="2027-01-16"'
         over = plan("A", rate(99, week), kind="Overlay", more="")
-        assert "<Success/></OTA" in (await push(hub, over, plan("B", rate(75)))).text
-        told = (await pull(hub, 'RatePlanCode="A"')).text
+        assert "<Success/></OTA" in (await push_plans(hub, over, plan("B", rate(75)))).text
+        told = (await pull_plans(hub, 'RatePlanCode="A"')).text
         assert told.count('Tax="80"') == 2 and told.count('Tax="99"') == 1
         assert 'End="2027-01-09"' in told and 'Start="2027-01-17"' in told
-        assert 'Tax="70"' not in (await pull(hub, 'RatePlanCode="B"')).text
-        await push(hub, plan("C", kind="Remove", more=""), plan("X", kind="Remove", more=""))
+        assert 'Tax="70"' not in (await pull_plans(hub, 'RatePlanCode="B"')).text
+        await push_plans(hub, plan("C", kind="Remove", more=""), plan("X", kind="Remove", more=""))
         assert await codes(hub) == ["A", "B"]
-        await push(hub, plan("D", rate(1), kind="Full"), complete=True)
+        await push_plans(hub, plan("D", rate(1), kind="Full"), complete=True)
         assert await codes(hub) == ["D"]
-        await push(hub, "<RatePlan/>", complete=True)
+        await push_plans(hub, "<RatePlan/>", complete=True)
         assert await codes(hub) == []
 
 
@@ -161,7 +111,7 @@ async def test_overlay_of_an_unknown_plan_is_an_error_that_asks_for_it(tmp_path:
     async with open_hub(tmp_path) as hub:
         told = plan("N", rate(1)), plan("A", rate(1), kind="Overlay", more="")
         for version in PROTOCOLS:
-            text = (await push(hub, *told, version=version)).text
+            text = (await push_plans(hub, *told, version=version)).text
             assert 'Code="450"' in text and (SEND in text) == (version > "2018")
         assert await codes(hub) == []
         rows = await hub.execute("SELECT outcome FROM inbound_message")
@@ -186,21 +136,21 @@ async def test_push_against_the_rules_is_an_error_and_changes_nothing(
     tmp_path: Path, name: str
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        await push(hub, plan("Z"))
+        await push_plans(hub, plan("Z"))
         told, code = REFUSED[name]
-        assert error_of(await push(hub, told)) == ("13", code)
+        assert error_of(await push_plans(hub, told)) == ("13", code)
         assert await codes(hub) == ["Z"]
         over = plan("Z", kind="Overlay", more="")
-        assert error_of(await push(hub, over, complete=True)) == ("13", "450")
+        assert error_of(await push_plans(hub, over, complete=True)) == ("13", "450")
 
 
 async def test_days_that_are_too_far_are_left_out_with_a_warning(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         far = rate(99, 'Start="2190-01-01" End="2190-01-31"')
         for kind, more in (("New", 'CurrencyCode="EUR"'), ("Overlay", "")):
-            answer = await push(hub, plan("A", rate(80), far, kind=kind, more=more))
+            answer = await push_plans(hub, plan("A", rate(80), far, kind=kind, more=more))
             assert '<Success/><Warnings><Warning Type="3">dates are too far' in answer.text
-            told = (await pull(hub, 'RatePlanCode="A"')).text
+            told = (await pull_plans(hub, 'RatePlanCode="A"')).text
             assert 'Tax="80"' in told and "2190" not in told
         rows = await hub.execute("SELECT outcome FROM inbound_message")
         assert [row["outcome"] for row in rows] == ["warning"] * 2
@@ -209,10 +159,10 @@ async def test_days_that_are_too_far_are_left_out_with_a_warning(tmp_path: Path)
 async def test_more_plans_than_are_kept_are_an_error(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         many = [plan(f"P{number}") for number in range(500)]
-        assert "<Success/></OTA" in (await push(hub, *many)).text
-        assert error_of(await push(hub, plan("P500"))) == ("13", "450")
+        assert "<Success/></OTA" in (await push_plans(hub, *many)).text
+        assert error_of(await push_plans(hub, plan("P500"))) == ("13", "450")
         assert len(await codes(hub)) == 500
-        assert "<Success/></OTA" in (await push(hub, plan("P499"))).text
+        assert "<Success/></OTA" in (await push_plans(hub, plan("P499"))).text
 
 
 async def test_plan_that_grows_beyond_a_push_is_an_error_that_asks_for_it(
@@ -220,25 +170,25 @@ async def test_plan_that_grows_beyond_a_push_is_an_error_that_asks_for_it(
 ) -> None:
     monkeypatch.setattr(overlay, "apply_overlay", partial(overlay.apply_overlay, limit=500))
     async with open_hub(tmp_path) as hub:
-        await push(hub, plan("A", rate(80)), plan("B", rate(70)))
+        await push_plans(hub, plan("A", rate(80)), plan("B", rate(70)))
         told = plan("A", rate(9, room="EZ"), rate(9, room="FZ"), kind="Overlay", more="")
-        answer = await push(hub, plan("B", rate(71)), told)
+        answer = await push_plans(hub, plan("B", rate(71)), told)
         assert f'<Error Type="11" Code="450" {SEND}>with this Overlay' in answer.text
-        assert "EZ" not in (await pull(hub, 'RatePlanCode="A"')).text
-        assert 'Tax="70"' in (await pull(hub, 'RatePlanCode="B"')).text
+        assert "EZ" not in (await pull_plans(hub, 'RatePlanCode="A"')).text
+        assert 'Tax="70"' in (await pull_plans(hub, 'RatePlanCode="B"')).text
 
 
 async def test_plans_that_are_too_large_together_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        assert "<Success/></OTA" in (await push(hub, plan("A", rate(80)))).text
+        assert "<Success/></OTA" in (await push_plans(hub, plan("A", rate(80)))).text
         size = await hub.one("SELECT length(body) FROM rate_plan")
         monkeypatch.setattr(rate_plans, "MAX_BYTES", size * 3 // 2)
-        answer = await push(hub, plan("B", rate(70)))
+        answer = await push_plans(hub, plan("B", rate(70)))
         assert error_of(answer) == ("13", "450") and "all together" in answer.text
         assert await codes(hub) == ["A"]
-        assert "<Success/></OTA" in (await push(hub, plan("B", rate(70)), complete=True)).text
+        assert "<Success/></OTA" in (await push_plans(hub, plan("B", rate(70)), complete=True)).text
         assert await codes(hub) == ["B"]
 
 
@@ -249,8 +199,8 @@ async def test_of_two_complete_sets_at_once_one_is_left(tmp_path: Path) -> None:
         with psycopg.connect(url_of(tmp_path)) as other:
             # So that neither is done at once.
             other.execute("LOCK TABLE inbound_message IN SHARE MODE")
-            first = asyncio.create_task(push(one, plan("A", kind="Full"), complete=True))
-            second = asyncio.create_task(push(two, plan("B", kind="Full"), complete=True))
+            first = asyncio.create_task(push_plans(one, plan("A", kind="Full"), complete=True))
+            second = asyncio.create_task(push_plans(two, plan("B", kind="Full"), complete=True))
             await until_async(lambda: waits_for_a_lock(one, 2))
         await asyncio.gather(first, second)
         assert len(await codes(one)) == 1
@@ -258,7 +208,7 @@ async def test_of_two_complete_sets_at_once_one_is_left(tmp_path: Path) -> None:
 
 async def test_overlays_of_several_workers_at_once_are_all_kept(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as one, open_worker(tmp_path) as two:
-        await push(one, plan("A"))
+        await push_plans(one, plan("A"))
         told = [(hub, day) for day in range(10, 13) for hub in (one, two)]
         overlays = [
             plan(
@@ -270,9 +220,9 @@ async def test_overlays_of_several_workers_at_once_are_all_kept(tmp_path: Path) 
             for at, (_, day) in enumerate(told)
         ]
         await asyncio.gather(
-            *(push(hub, over) for (hub, _), over in zip(told, overlays, strict=True))
+            *(push_plans(hub, over) for (hub, _), over in zip(told, overlays, strict=True))
         )
-        text = (await pull(one, 'RatePlanCode="A"')).text
+        text = (await pull_plans(one, 'RatePlanCode="A"')).text
         assert all(f'InvTypeCode="R{at}"' in text for at in range(len(told)))
 
 
@@ -281,9 +231,9 @@ async def test_hotel_of_another_and_what_was_taken_away_are_errors(tmp_path: Pat
         await hub.add_hotel("H2")
         off = json.dumps({"off": ["rateplans", "baserates"]})
         await hub.execute("UPDATE hotel SET settings = ?", off)
-        assert error_of(await push(hub, plan("A"))) == ("11", "450")
-        assert error_of(await pull(hub)) == ("11", "450")
-        one, other = await pull(hub, hotel="H2"), await pull(hub, hotel="H3")
+        assert error_of(await push_plans(hub, plan("A"))) == ("11", "450")
+        assert error_of(await pull_plans(hub)) == ("11", "450")
+        one, other = await pull_plans(hub, hotel="H2"), await pull_plans(hub, hotel="H3")
         assert one.content == other.content and error_of(one) == ("13", "392")
 
 
@@ -294,13 +244,13 @@ async def test_large_answer_is_made_in_a_child_and_one_that_is_too_large_is_an_e
     (tmp_path / "pool").mkdir()
     with running(tmp_path / "pool", app="alpinehub.app:app", workers=1) as path:
         async with open_hub(tmp_path, path) as hub:
-            await push(hub, plan("A", *rates), plan("B", *rates))
-            answer = await pull(hub, 'RatePlanCode="A"', version="2017-10")
+            await push_plans(hub, plan("A", *rates), plan("B", *rates))
+            answer = await pull_plans(hub, 'RatePlanCode="A"', version="2017-10")
             assert len(answer.content) > POOL_BYTES and answer.text.count("<Rate ") == 1500
             with SyncClient(path) as pool:
                 [worker] = pool.status()["workers"]
                 assert worker["children"][0]["calls"] == 2  # the push, and this answer
             monkeypatch.setattr(rate_plans, "MAX_RESPONSE_BYTES", len(answer.content) * 3 // 2)
-            assert (await pull(hub, 'RatePlanCode="A"')).text.count("<Rate ") == 1500
-            answer = await pull(hub, days='Start="2027-01-01"')
+            assert (await pull_plans(hub, 'RatePlanCode="A"')).text.count("<Rate ") == 1500
+            answer = await pull_plans(hub, days='Start="2027-01-01"')
             assert error_of(answer) == ("13", "450") and "name fewer days" in answer.text

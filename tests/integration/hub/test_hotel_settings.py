@@ -8,15 +8,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.integration.alpinebits.hotel_data import (
+    BASIC,
+    entry,
+    plan,
+    push_content,
+    push_plans,
+    push_rooms,
+)
 from tests.integration.alpinebits.hub import open_hub
-from tests.integration.alpinebits.test_freerooms import entry, push
-from tests.integration.alpinebits.test_inventory import BASIC
-from tests.integration.alpinebits.test_inventory import push as push_content
-from tests.integration.alpinebits.test_rateplans import plan
-from tests.integration.alpinebits.test_rateplans import push as push_plans
 from tests.integration.hub.command import Run
 from tests.integration.hub.stores import on_sqlite
-from tests.unit.alpinebits.test_freerooms import CLOSED, DZ, count
+from tests.unit.alpinebits.free_rooms import CLOSED, DZ, count
 
 from alpinehub.customers.duplicates import merge_duplicates
 from alpinehub.hotels import HotelChange, change_hotel
@@ -45,7 +48,7 @@ async def test_features_are_taken_away_and_given_back(tmp_path: Path, run: Run) 
             "stale_after_h": 6,
             "alert_email": "a@b.example, c@d.example",
         }
-        assert "does not support" in (await push(hub, entry(DZ))).text
+        assert "does not support" in (await push_rooms(hub, entry(DZ))).text
         done = await command("set", "H1", "--on", "deltas", "--stale-after", "default", "--json")
         shown = json.loads(done.stdout)
         assert shown["features_off"] == ["of_tomorrow", "rooms"] and "deltas" in shown["features"]
@@ -94,7 +97,9 @@ async def test_numbers_are_read_again_when_the_region_of_a_hotel_changes(
 
 async def test_what_was_told_is_shown(tmp_path: Path, run: Run) -> None:
     async with open_hub(tmp_path) as hub:
-        await push(hub, entry(CLOSED, first=50, last=55), entry(DZ, count(2, 3)), complete=True)
+        await push_rooms(
+            hub, entry(CLOSED, first=50, last=55), entry(DZ, count(2, 3)), complete=True
+        )
         await push_content(hub, "Inventory", BASIC)
         await push_plans(hub, plan("A"))
 

@@ -6,6 +6,7 @@ from datetime import date
 
 import msgspec
 import pytest
+from tests.unit.alpinebits.free_rooms import CLOSED, COMPLETE, DZ, LIMIT, ROOM, count, status
 
 from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import PROTOCOLS
@@ -14,7 +15,6 @@ from alpinehub.alpinebits.rules.freerooms import AVAIL, COUNTS, FreeRoomsMessage
 from alpinehub.alpinebits.rules.periods import Counts, Key, Period
 
 JAN_1 = date(2027, 1, 1).toordinal()
-COMPLETE = '<UniqueID Type="16" ID="1" Instance="CompleteSet"/>'
 
 
 def counts(*entries: str, complete: bool = True, protocol: str = "2022-10") -> FreeRoomsMessage:
@@ -43,19 +43,6 @@ def entry(attributes: str, inside: str = "", days: str = "2027-01-01 2027-01-10"
     )
 
 
-def status(limits: str, attributes: str = 'InvTypeCode="DZ"') -> str:
-    return (
-        f'<AvailStatusMessage {limits}><StatusApplicationControl Start="2027-01-01"'
-        f' End="2027-01-10" {attributes}/></AvailStatusMessage>'
-    )
-
-
-def count(kind: int, number: object) -> str:
-    return f'<InvCount CountType="{kind}" Count="{number}"/>'
-
-
-DZ, ROOM, CLOSED = 'InvTypeCode="DZ"', 'InvTypeCode="DZ" InvCode="101"', 'AllInvCode="true"'
-LIMIT = 'BookingLimit="{}" BookingLimitMessageType="SetLimit"'
 REFUSED = {
     "end before start": (counts(entry(DZ, days="2027-01-02 2027-01-01")), 404),
     "year 10000": (counts(entry(DZ, days="2027-01-01 10000-01-01")), 404),
