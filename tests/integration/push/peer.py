@@ -1,4 +1,4 @@
-"""The hotel side of a push: takes, refuses, fails as told."""
+"""The two sides of a push: hotel software that takes, refuses, fails as told; and its hub."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from dataclasses import dataclass, field
 
 from lxml import etree
 from tests.integration.alpinebits_client.peers import Asked, http
+from tests.integration.hub.material import BOOKING, Hub
 
+from alpinehub.accounts import add_account
 from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.hotels import NewHotel, add_hotel
+from alpinehub.push.target import set_target
+from alpinehub.sources import add_source
 
+PASSWORD = "s3cret-of-the-peer"
 _ALL = f"{{{NAMESPACE}}}HotelReservation"
 
 
@@ -71,3 +77,27 @@ def _message(inside: str) -> str:
     return (
         f'<OTA_HotelResNotifRS xmlns="{NAMESPACE}" Version="1.000">{inside}</OTA_HotelResNotifRS>'
     )
+
+
+async def target(hub: Hub, user: str, url: str, protocol: str = "2024-10") -> None:
+    await set_target(
+        hub.ctx, user, url=url, login="hub", password=PASSWORD, protocol=protocol, gzip=False
+    )
+
+
+async def book(hub: Hub, number: int = 1, hotel: str = "DEMO", **fields: object) -> str:
+    said = {**BOOKING, "hotel_code": hotel, "external_id": f"n-{number}", **fields}
+    headers: dict[str, str | None] = {} if hotel == "DEMO" else {"x-webhook-secret": hotel * 3}
+    return (await hub.post(said, headers=headers)).id
+
+
+async def second_hotel(hub: Hub, *users: str) -> None:
+    await add_hotel(hub.ctx.store, NewHotel(code="ROSE", name="Rosé"))
+    await add_source(hub.ctx, "ROSE", "generic", "website", "ROSE" * 3)
+    for user in users:
+        await add_account(hub.ctx.store, user, "x", ["ROSE"])
+
+
+async def acked(hub: Hub) -> dict[str, bool]:
+    rows = await hub.rows("SELECT reservation_id, waiting, acked_at FROM delivery")
+    return {row["reservation_id"]: row["acked_at"] is not None for row in rows}

@@ -19,21 +19,26 @@ from tests.integration.alpinebits_client.peers import (
     scripted,
 )
 from tests.integration.hub.guests import write
-from tests.integration.hub.material import BOOKING, PRICE, Hub, open_hub
-from tests.integration.push.peer import HotelSoftware, taken
+from tests.integration.hub.material import PRICE, Hub, open_hub
+from tests.integration.push.peer import (
+    PASSWORD,
+    HotelSoftware,
+    acked,
+    book,
+    second_hotel,
+    taken,
+    target,
+)
 from tests.raw import raw
 from tests.servers.process import free_port
 
 from alpinehub.accounts import add_account
 from alpinehub.alpinebits_client.http import RequestFailed
-from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.push import target as push_target
-from alpinehub.push.target import find_target, list_targets, push_now, set_disabled, set_target
-from alpinehub.sources import add_source
+from alpinehub.push.target import find_target, list_targets, push_now, set_disabled
 from cordata import trace
 
 pytestmark = pytest.mark.usefixtures("each_store")
-PASSWORD = "s3cret-of-the-peer"
 VERSIONS = ("2018-10", "2020-10", "2022-10", "2024-10")
 
 
@@ -45,30 +50,6 @@ async def pushing(
     async with open_hub(tmp_path, push_private=True) as hub, scripted(software.answer) as peer:
         await target(hub, "demo", peer.url, protocol)
         yield hub, peer
-
-
-async def target(hub: Hub, user: str, url: str, protocol: str = "2024-10") -> None:
-    await set_target(
-        hub.ctx, user, url=url, login="hub", password=PASSWORD, protocol=protocol, gzip=False
-    )
-
-
-async def book(hub: Hub, number: int = 1, hotel: str = "DEMO", **fields: object) -> str:
-    said = {**BOOKING, "hotel_code": hotel, "external_id": f"n-{number}", **fields}
-    headers: dict[str, str | None] = {} if hotel == "DEMO" else {"x-webhook-secret": hotel * 3}
-    return (await hub.post(said, headers=headers)).id
-
-
-async def second_hotel(hub: Hub, *users: str) -> None:
-    await add_hotel(hub.ctx.store, NewHotel(code="ROSE", name="Rosé"))
-    await add_source(hub.ctx, "ROSE", "generic", "website", "ROSE" * 3)
-    for user in users:
-        await add_account(hub.ctx.store, user, "x", ["ROSE"])
-
-
-async def acked(hub: Hub) -> dict[str, bool]:
-    rows = await hub.rows("SELECT reservation_id, waiting, acked_at FROM delivery")
-    return {row["reservation_id"]: row["acked_at"] is not None for row in rows}
 
 
 async def state(hub: Hub, hotel: str = "DEMO") -> dict[str, object]:

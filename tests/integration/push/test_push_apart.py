@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tests.integration.alpinebits_client.peers import command, scripted
 from tests.integration.hub.material import open_hub
-from tests.integration.push.peer import HotelSoftware
-from tests.integration.push.test_push import book, second_hotel, target
+from tests.integration.push.peer import HotelSoftware, book, second_hotel, target
 from tests.integration.push.test_push_command import configure
 from tests.integration.server.running import forked_server
 from tests.waiting import until_async

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tests.integration.alpinebits_client.peers import Asked, scripted
 from tests.integration.hub.material import SECRET, Hub
-from tests.integration.push.peer import HotelSoftware
-from tests.integration.push.test_push import acked, book, target
+from tests.integration.push.peer import HotelSoftware, acked, book, target
 
 from alpinehub.accounts import add_account
 from alpinehub.app import app
