@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
     send it. FILE is cordata-report-DATE.tar.gz in the working directory by default; only its owner
     can read it.
     """
-    from cordata.doctor.bug_report import collect, open_file, pack
+    from cordata.doctor.bug_report import collect, open_file, pack, write
     from cordata.doctor.examination import examine, mask, prepare, secret_values
     from cordata.doctor.finding import worst
     from cordata.doctor.host import read_units
@@ -62,10 +61,12 @@ def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
     with open_file(path) as opened:
         try:
             packed = asyncio.run(texts())
-            pack(opened, name, packed)
+            write(opened, pack(name, packed))
         except BaseException:
-            with suppress(OSError):  # no longer root
+            try:
                 path.unlink()
+            except OSError:  # no longer root
+                click.echo(f"note: {path} is not complete: delete it", err=True)
             raise
     operator.print_result(
         {"file": str(path), "contains": list(packed)},

@@ -10,9 +10,10 @@ import sys
 import tarfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import metadata
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from cordata import __version__
 from cordata.config import Config, find_file, open_document
@@ -42,25 +43,37 @@ addresses of the settings, are in it. Look at it before you send it.
 """
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> FileIO:
     """A new file that only its owner can read. Raises: CordataError when it cannot be created."""
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return os.fdopen(os.open(path, flags, 0o600), "wb")
+        # Without a buffer, whose rest would be written when it is closed after a failure.
+        return open(path, "xb", buffering=0, opener=partial(os.open, mode=0o600))
     except OSError as error:
         hint = "name another file: cordata report-bug FILE"
         raise CordataError(f"{path}: {error.strerror}", hint=hint) from error
 
 
-def pack(file: BinaryIO, name: str, texts: Mapping[str, str]) -> None:
-    """Write a .tar.gz of these texts, by file name, in the directory `name`."""
-    now = int(time.time())
-    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+def pack(name: str, texts: Mapping[str, str]) -> bytes:
+    """A .tar.gz of these texts, by file name, in the directory `name`."""
+    now, packed = int(time.time()), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for inner, text in texts.items():
             data = text.encode(errors="replace")
             entry = tarfile.TarInfo(f"{name}/{inner}")
             entry.size, entry.mode, entry.mtime = len(data), 0o600, now
             archive.addfile(entry, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def write(file: FileIO, data: bytes) -> None:
+    """Write all of it. Raises: CordataError, for example when the disk is full."""
+    left = memoryview(data)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError as error:
+        hint = "free some space, or name another file: cordata report-bug FILE"
+        raise CordataError(f"{file.name}: {error.strerror}", hint=hint) from error
 
 
 async def collect(subject: Subject, config: str | None, units: Sequence[Unit]) -> dict[str, str]:

@@ -17,6 +17,7 @@ import pytest
 from aiosmtpd.smtp import SMTP, AuthResult
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.mail.smtp_server import Mailbox, smtp_server
+from tests.integration.store.parts import needs_root, small_disk
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
@@ -348,6 +349,18 @@ def test_report_holds_no_secret_and_is_readable_by_its_owner_only(tmp_path: Path
     again = cordata("report-bug", str(file), "--config", str(path))
     assert again.returncode == 1 and "File exists" in again.stderr
     assert members(file) == found
+
+
+@needs_root
+def test_report_that_finds_the_disk_full_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    path = configured(tmp_path)
+    with small_disk(tmp_path / "disk", size="8k") as disk:
+        (disk / "filled").write_bytes(bytes(8192))
+        file = disk / "report.tar.gz"
+        done = cordata("report-bug", str(file), "--config", str(path))
+        assert not file.exists()
+    assert done.returncode == 1 and "looks like a bug" not in done.stderr, done
+    assert f"error: {file}: No space left on device" in done.stderr
 
 
 def test_report_is_packed_when_the_file_is_wrong(tmp_path: Path) -> None:
