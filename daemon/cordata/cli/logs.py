@@ -75,6 +75,8 @@ def logs(
     the id of its request in the header X-Request-ID of the response. journalctl shows the same
     with all fields: `journalctl -u 'worker@*' -o verbose`.
     """
+    if request_id == "":  # else it would be the log of all requests
+        raise click.UsageError("the ID of --request is empty")
     names = [f"worker@{number}.service" for number in workers]
     names += ["primary.service"] * primary
     names += [unit if "." in unit else f"{unit}.service" for unit in units]

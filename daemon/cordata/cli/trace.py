@@ -49,6 +49,8 @@ def trace(operator: Operator, id_: str, since: Moment) -> int:
     from cordata.operate import request_trace
     from cordata.systemd.journal_reader import JournalReader
 
+    if not id_:  # every event without a request would have it
+        raise click.UsageError("ID is empty")
     # Before the store: this process may become its owner, who must not read the journal.
     reader, unreadable = None, None
     try:

@@ -162,5 +162,8 @@ def test_unknown_id_is_an_error_with_the_next_step(state: Path) -> None:
             assert missing.returncode == 1 and missing.stdout == "", missing
             assert f"nothing is known of {id_} since 7d ago" in missing.stderr
             assert "access_log" in missing.stderr
+        # As of a variable of the shell that is not set: it is no id, and not that of all others.
+        empty = cordata("trace", "", "--config", str(config))
+        assert (empty.returncode, empty.stdout) == (2, ""), empty
         future = cordata("trace", request_id, "--since", "2099-01-01", "--config", str(config))
         assert future.returncode == 1
