@@ -92,13 +92,14 @@ def find_file(
     """
     named = option or environ.get("CORDATA_CONFIG")
     if named:
-        path = Path(named).absolute()
-        if not path.is_file():
-            raise ConfigError(f"{path}: no such file", hint="check --config or CORDATA_CONFIG")
-        return path
-    path = Path(DEFAULT_FILE.name).absolute()
-    if not path.is_file():
+        if not os.path.isfile(named):
+            text = f"{named}: no such file, or this user may not look there"
+            raise ConfigError(text, hint="check --config or CORDATA_CONFIG")
+        return Path(named).absolute()
+    # False, too, in a directory that this user may not look into, and in one that is gone.
+    if not os.path.isfile(DEFAULT_FILE.name):
         return default if default.is_file() else None
+    path = Path(DEFAULT_FILE.name).absolute()
     for file in (path, *drop_in_files(path)):
         _check_trust(file, named=path)
     if default.is_file() and not path.samefile(default) and _names_app(default):

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from tests.integration.cli.command import cordata, write_config
 
+from cordata.config import find_file
+from cordata.errors import ConfigError
+
 ROLES = [
     ("server", "--test-mode"),
     ("worker", "0", "--test-mode"),
@@ -65,6 +68,33 @@ def test_file_of_the_working_directory_is_found_after_those_that_are_named(tmp_p
     assert found(cwd=here, CORDATA_CONFIG=str(other)) == f"{other}: ok\n"
     result = cordata("config", "check", "--config", str(other), cwd=here)
     assert result.stdout == f"{other}: ok\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_directory_that_this_user_may_not_look_into_has_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for `runuser -u cordata cordata ...`, typed in root's home."""
+    path, elsewhere = write_config(tmp_path), Path("/etc/hostname")
+    tmp_path.chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    os.seteuid(65_534)
+    try:
+        assert find_file(None, {}, default=elsewhere) == elsewhere
+        with pytest.raises(ConfigError, match=r"cordata\.toml: no such file, or this user may not"):
+            find_file(path, {})
+    finally:
+        os.seteuid(0)
+
+
+def test_directory_that_is_gone_has_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, elsewhere = tmp_path / "gone", Path("/etc/hostname")
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert find_file(None, {}, default=elsewhere) == elsewhere
 
 
 @pytest.mark.parametrize("mode", [(0o666, 0o755), (0o644, 0o777), (0o644, 0o1777)])
