@@ -51,8 +51,8 @@ def status(operator: Operator, watch: bool) -> int:
     where there is one. A part that does not answer within 5 s says so. Without systemd
     (`cordata server`) there are no units: the processes are those that have joined the store.
     Requests, and messages handled by the workers of this host, are those of the last 10 to 15 s:
-    errors are answers with 5xx. Counts of messages and mails end at 10,000. Run it as
-    root, or as the user of the service.
+    errors are answers with 5xx. Counts of messages and mails end at 10,000. On a server,
+    run it as root.
 
     --json prints `state`, `reasons` (each with `state`, `part`, `text`) and the parts: `units`,
     `processes`, `primary`, `http`, `groups`, `handled`, `blocked`, `jobs`, `mail`, `alerts`,

@@ -25,7 +25,7 @@ class Credentials:
         """
         if os.sep in name or name in ("", ".", ".."):
             raise ValueError(f"{name!r} is no name of a credential")
-        for path in (self.directory / (_PREFIX + name), self.directory / name):
+        for path in (self.directory / name, self.directory / (_PREFIX + name)):
             data = _read_file(path)
             if data is not None:
                 return data.removesuffix(b"\n").removesuffix(b"\r")
@@ -64,7 +64,7 @@ def _read_file(path: Path) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        hint = "it must be readable by the service's user, and by no other"
+        hint = "run it as root; a service's user has to be able to read it, and no other"
         raise ConfigError(f"{path}: {error.strerror}", hint=hint) from error
     if len(data) > _MAX_BYTES:
         raise ConfigError(f"{path}: larger than {_MAX_BYTES} bytes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 
@@ -32,6 +33,19 @@ def test_read_takes_the_name_systemd_gives_when_a_directory_was_loaded(tmp_path:
     (tmp_path / "cordata_smtp-user").write_text("me\n")
     assert Credentials(tmp_path).text("smtp-user") == "me"
     assert Credentials(tmp_path).names() == ["smtp-user"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_read_names_the_file_and_the_next_step_when_this_user_may_not(tmp_path: Path) -> None:
+    directory = tmp_path / "credentials"
+    directory.mkdir(mode=0o700)
+    os.seteuid(65_534)
+    try:
+        with pytest.raises(ConfigError, match="/credentials/master-key: Perm") as caught:
+            Credentials(directory).read("master-key")
+    finally:
+        os.seteuid(0)
+    assert str(caught.value.hint).startswith("run it as root")
 
 
 def test_read_refuses_when_the_file_is_too_large(tmp_path: Path) -> None:
