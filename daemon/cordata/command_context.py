@@ -65,7 +65,8 @@ def _secrets(config: Config) -> tuple[Vault, str | None]:
 
 
 def become_owner(directory: Path) -> None:
-    """Change a root process to the user and groups of the directory's owner, and its umask to 077.
+    """Change a root process to the user, groups and HOME of the directory's owner, and its umask
+    to 077.
 
     Does nothing for another user, or when root owns the directory or there is none.
     """
@@ -84,4 +85,15 @@ def become_owner(directory: Path) -> None:
     os.setgroups(groups)
     os.setresgid(stat.st_gid, stat.st_gid, stat.st_gid)
     os.setresuid(stat.st_uid, stat.st_uid, stat.st_uid)
+    os.environ["HOME"] = home_of(stat.st_uid)
     os.umask(0o077)
+
+
+def home_of(uid: int) -> str:
+    """HOME of a process of this user. Libraries look for a user's files there: libpq gives up a TLS
+    connection if it may not look for a certificate in ~/.postgresql, as in the home of root.
+    """
+    try:
+        return pwd.getpwuid(uid).pw_dir
+    except KeyError:
+        return "/"

@@ -140,7 +140,8 @@ class PostgresUnit(Unit):
             self._write(
                 f"{directory}/pg_hba.conf",
                 "local all postgres peer\nlocal all all scram-sha-256\n"
-                "host all all 0.0.0.0/0 scram-sha-256\n",
+                # As the documentation says: with `host`, a client whose TLS fails tries without.
+                "hostssl all all 0.0.0.0/0 scram-sha-256\n",
             )
         self._change_unit(_POSTGRES_UNIT.format(self.version))
         self.start()

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cordata.command_context import home_of
+
 
 @contextmanager
 def acting_as_owner(directory: Path) -> Iterator[None]:
-    """Inside the block root has the owner's effective user and group; may be nested.
+    """Inside the block root has the owner's effective user and group, and HOME; may be nested.
 
     A directory that is missing counts as its nearest parent. Anyone else stays who they are.
     """
@@ -22,16 +24,17 @@ def acting_as_owner(directory: Path) -> Iterator[None]:
     while not directory.exists():
         directory = directory.parent
     status = directory.stat()
-    before = os.geteuid(), os.getegid(), os.getgroups()
-    _become(status.st_uid, status.st_gid, [status.st_gid])
+    before = os.geteuid(), os.getegid(), os.getgroups(), os.environ.get("HOME", "")
+    _become(status.st_uid, status.st_gid, [status.st_gid], home_of(status.st_uid))
     try:
         yield
     finally:
         _become(*before)
 
 
-def _become(uid: int, gid: int, groups: list[int]) -> None:
+def _become(uid: int, gid: int, groups: list[int], home: str) -> None:
     os.seteuid(0)
     os.setgroups(groups)
     os.setegid(gid)
     os.seteuid(uid)
+    os.environ["HOME"] = home

@@ -59,6 +59,7 @@ class Server:
     connection: psycopg.Connection[Any]
     #: Without the password.
     conninfo: str
+    #: What programs get beside the environment of this process.
     environment: Mapping[str, str]
     #: For peer authentication, programs run as the user that the service has.
     state_dir: Path
@@ -74,7 +75,7 @@ class Server:
             root = os.getuid() == 0
             return subprocess.Popen(
                 [*arguments, f"--dbname={self.conninfo}"],
-                env=self.environment,
+                env={**os.environ, **self.environment},
                 user=os.geteuid() if root else None,
                 group=os.getegid() if root else None,
                 **streams,
@@ -99,7 +100,7 @@ def connected(config: StoreConfig, password: str | None, state_dir: Path) -> Ite
             # The programs go where this session went.
             params.pop("hostaddr", None)
             params |= {"host": connection.info.host, "port": connection.info.port}
-        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+        environment = {"LC_ALL": "C.UTF-8"}
         if secret is not None:
             environment["PGPASSWORD"] = str(secret)
         try:
