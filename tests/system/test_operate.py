@@ -186,6 +186,12 @@ def test_worker_that_does_not_run_is_not_said_to_be_drained(hub: Host) -> None:
     assert active(hub) == WORKERS
 
 
+def test_worker_that_this_host_has_not_is_not_started(hub: Host) -> None:
+    done = hub.run("cordata", "drain", "worker@9", "--undo", check=False)
+    assert done.returncode == 1 and "cordata scale workers" in done.stderr, done
+    assert active(hub) == WORKERS
+
+
 def test_last_worker_is_not_drained(hub: Host) -> None:
     hub.sh("cordata drain 1 && cordata drain worker@2 && cordata drain workers@3")
     done = hub.run("cordata", "drain", "worker@0", check=False)

@@ -117,8 +117,16 @@ async def drain(unit: str) -> None:
 
 
 async def undo_drain(unit: str) -> None:
-    """Start a drained worker again, and wait until it is ready. Raises: SystemdError."""
-    await _target()
+    """Start a drained worker again, and wait until it is ready.
+
+    Raises: WorkersError if it is none of this host's, SystemdError.
+    """
+    wanted = (await _target())["Wants"].split()
+    if unit not in wanted:
+        raise WorkersError(
+            f"this host has no {unit}: {_TARGET} wants {' '.join(wanted) or 'none'}",
+            hint="`cordata scale workers N` changes the number; `systemctl start` starts one more",
+        )
     await systemctl("start", unit)
 
 
