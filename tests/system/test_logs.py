@@ -77,6 +77,14 @@ def test_user_who_may_not_read_the_journal_learns_what_to_do(host: Host) -> None
     refused = host.run("runuser", "-u", "nobody", "--", "cordata", "logs", check=False)
     assert refused.returncode == 1
     assert "systemd-journal" in refused.stderr
+    # Whoever has logged in has a journal of their own, and may not read that of the services.
+    host.sh("useradd eva && runuser -u eva -- logger of her own && journalctl --sync")
+    assert host.sh("ls /var/log/journal/*/user-*.journal")
+    refused = host.run("runuser", "-u", "eva", "--", "cordata", "logs", check=False)
+    assert refused.returncode == 1, refused
+    assert "systemd-journal" in refused.stderr
+    host.sh("adduser --quiet eva systemd-journal")
+    assert host.run("runuser", "-u", "eva", "--", "cordata", "logs").stdout
 
 
 ACCEPTED = "order-4711"

@@ -74,8 +74,11 @@ class JournalReader:
             from systemd import journal
         except ImportError:
             raise NoJournal(hint="install python3-systemd") from None
-        reader = self._reader = journal.Reader()
-        if not (reader.has_persistent_files() or reader.has_runtime_files()):
+        self._reader = journal.Reader()
+        # Every user may read a journal of their own, in which nothing of the services is.
+        with journal.Reader(journal.LOCAL_ONLY | journal.SYSTEM) as services:
+            readable = services.has_persistent_files() or services.has_runtime_files()
+        if not readable:
             raise NoJournal(
                 hint="run it as root, or as a member of the group systemd-journal;"
                 " `cordata server` logs to its terminal"
