@@ -73,6 +73,19 @@ def test_crash_loop_of_a_worker_is_named(hub: Host) -> None:
     hub.systemctl("reset-failed", "worker@1")  # the count, too
 
 
+def test_service_is_not_down_when_a_drop_in_breaks_the_units_that_run(hub: Host) -> None:
+    healthy(hub)
+    directory = "/etc/systemd/system/worker@.service.d"
+    hub.sh(f"mkdir {directory} && printf '[Service]\\nExecStart=\\n' >{directory}/broken.conf")
+    hub.systemctl("daemon-reload")
+    code, document = looked(hub)
+    hub.sh(f"rm -r {directory}")
+    hub.systemctl("daemon-reload")
+    assert code == 1 and document["state"] == "degraded", document["reasons"]
+    assert "worker@0.service" in texts(document) and "cordata doctor" in texts(document)
+    assert set(WORKERS) <= {one["unit"] for one in document["units"]}
+
+
 def test_primary_is_missed_when_it_is_stopped(hub: Host) -> None:
     healthy(hub)
     hub.systemctl("stop", "primary")

@@ -48,6 +48,8 @@ _ALERTS = 5
 _SLICE = "cordata.slice"
 _TARGETS = ("cordata.target", "workers.target")
 _MAIN = ("http.socket", "primary.service")
+#: Not those that are masked, or were only looked for. A unit whose files are bad may still run.
+_INSTALLED = ("loaded", "bad-setting", "error")
 _PROPERTIES = (
     *("LoadState", "ActiveState", "SubState", "Result", "NRestarts", "MainPID", "MemoryCurrent"),
     *("ActiveEnterTimestampMonotonic", "WatchdogTimestampMonotonic", "WatchdogUSec", "StatusText"),
@@ -114,7 +116,7 @@ async def _units() -> Mapping[str, Any]:
     states = [
         _state(unit, unit["Id"] in wanted, installed_at)
         for unit in units
-        if unit.get("LoadState") == "loaded"
+        if unit.get("LoadState") in _INSTALLED
         and (
             unit["Id"] in (*_MAIN, *wanted)
             or (unit.get("Slice") == _SLICE and unit.get("ActiveState") != "inactive")
@@ -164,6 +166,7 @@ def _state(unit: Unit, wanted: bool, installed_at: float) -> UnitState:
         state=unit.get("ActiveState", ""),
         sub_state=unit.get("SubState", ""),
         wanted=wanted,
+        load_state=unit.get("LoadState", ""),
         pid=pid,
         up_s=now - entered / 1e6 if is_active and entered else None,
         restarts=_number(unit, "NRestarts") or 0,

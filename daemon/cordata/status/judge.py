@@ -71,6 +71,9 @@ def _units(snapshot: Snapshot) -> Iterator[Reason]:
         elif unit.restarts and unit.up_s is not None and unit.up_s < _STABLE_S:
             text = f"{unit.unit}: {unit.restarts} restarts, the last {unit.up_s:.0f} s ago"
             yield _degraded("units", f"{text}: `journalctl -u {unit.unit}`")
+        if unit.load_state != "loaded":
+            text = f"systemd cannot use the files of {unit.unit} ({unit.load_state})"
+            yield _degraded("units", f"{text}, and would not start it again: `cordata doctor`")
         if _is_late(unit):
             text = f"{unit.unit} has not notified its watchdog for {unit.watchdog_age_s:.0f} s"
             yield _degraded("units", f"{text}: `journalctl -u {unit.unit}`")

@@ -27,6 +27,8 @@ class UnitState:
     sub_state: str
     #: Whether it is to run: cordata.target starts it, or it is enabled.
     wanted: bool
+    #: loaded; bad-setting, error: systemd cannot use its files, so that it would not start again.
+    load_state: str = "loaded"
     pid: int = 0
     #: Seconds since it became active; None: it is not.
     up_s: float | None = None
