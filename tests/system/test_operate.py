@@ -113,6 +113,32 @@ def test_new_migration_is_applied_when_it_adds_and_refused_when_it_removes(hub: 
     hub.sh(f"rm {MIGRATIONS}/{added}")
 
 
+def test_second_restart_follows_the_first(hub: Host) -> None:
+    former = pids(hub)
+    with hub.popen("cordata", "rolling-restart", "--json") as first:
+        wait_for(lambda: hub.main_pid("primary") not in (0, former["primary.service"]))
+        second = hub.run("cordata", "rolling-restart", "--json")
+        said = first.communicate()
+    assert first.returncode == 0, said
+    assert "another rolling restart is under way" in second.stderr
+    ends = [
+        {one["unit"]: (one["former_pid"], one["pid"]) for one in json.loads(text)["restarted"]}
+        for text in (said[0], second.stdout)
+    ]
+    # Each began with what the one before had left.
+    assert list(ends[0]) == list(ends[1]) == ALL
+    assert {unit: pid for unit, (_, pid) in ends[0].items()} == {
+        unit: pid for unit, (pid, _) in ends[1].items()
+    }
+
+
+def test_rolling_restart_is_for_root(hub: Host) -> None:
+    former = pids(hub)
+    done = hub.run("runuser", "-u", "nobody", "--", "cordata", "rolling-restart", check=False)
+    assert done.returncode == 1 and "hint: run it as root" in done.stderr, done
+    assert pids(hub) == former
+
+
 def test_rolling_restart_says_so_when_nothing_runs(hub: Host) -> None:
     hub.systemctl("stop", *DOWN)
     said = failed_restart(hub)

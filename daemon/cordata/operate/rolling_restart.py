@@ -8,8 +8,11 @@ the processes that are left run what they ran before.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +36,8 @@ _LOG_LINES = 15
 _MAJOR = 1000
 #: Longest time for a check before the restart.
 _CHECK_S = 60.0
+#: Held during a restart. Only root may open it, so that no other user can hold one up.
+_LOCK = Path("/run/cordata-rolling-restart.lock")
 
 
 class RestartError(CordataError):
@@ -60,6 +65,36 @@ class Restarted:
     former_pid: int
     pid: int
     seconds: float
+
+
+@contextmanager
+def alone(on_wait: Callable[[], None]) -> Iterator[None]:
+    """Inside the block no other rolling restart runs on this host: an operator's and that of an
+    upgrade would each take the processes that the other one restarts for failed ones. `on_wait` is
+    called if another one has to end first.
+
+    Raises: RestartError without systemd, and for other users than root.
+    """
+    if not is_booted():
+        raise RestartError(
+            "systemd does not run here, so there are no units to restart",
+            hint="a `cordata server` is restarted as a whole",
+        )
+    try:
+        lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise RestartError(
+            f"nothing was restarted: {_LOCK}: {error.strerror}", hint="run it as root"
+        ) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 async def check_before(config: str | None) -> None:
@@ -165,11 +200,6 @@ async def _show() -> list[Unit]:
 
 
 async def _find_units() -> list[Unit]:
-    if not is_booted():
-        raise RestartError(
-            "systemd does not run here, so there are no units to restart",
-            hint="a `cordata server` is restarted as a whole",
-        )
     units = [
         unit
         for unit in await _show()
