@@ -95,6 +95,16 @@ def test_primary_is_missed_when_it_is_stopped(hub: Host) -> None:
     assert "has released its lease" in texts(document)
 
 
+def test_worker_that_is_drained_is_missed(hub: Host) -> None:
+    healthy(hub)
+    hub.run("cordata", "drain", "worker@2")
+    code, document = looked(hub)
+    hub.run("cordata", "drain", "worker@2", "--undo")
+    assert code == 1 and "worker@2.service is inactive" in texts(document), document["reasons"]
+    assert {one["unit"]: one["state"] for one in document["units"]}[WORKERS[2]] == "inactive"
+    healthy(hub)
+
+
 def test_child_that_died_is_counted_and_one_that_is_drained_is_meant_to_be_so(hub: Host) -> None:
     healthy(hub)
     [child] = json.loads(hub.sh("cordata pool status --json"))["workers"][2]["children"]

@@ -82,13 +82,14 @@ def remove_drop_in(path: Path) -> None:
 
 
 async def show_units(properties: Iterable[str], *names: str) -> list[Unit]:
-    """These units and those that match these patterns, once each, by one call of systemctl.
+    """These units and those that match these patterns, once each, by one call of systemctl: also
+    those that are stopped, if systemd knows them (of a pattern it shows the others by default).
 
     A name of a unit that does not exist gives one with LoadState=not-found, a pattern gives none.
     Times are in UTC.
     """
     wanted = f"--property={','.join(('Id', *properties))}"
-    _, text = await run_program("env", "TZ=UTC", "systemctl", "show", wanted, "--", *names)
+    _, text = await run_program("env", "TZ=UTC", "systemctl", "show", "--all", wanted, "--", *names)
     units = {unit["Id"]: unit for unit in map(_parse, text.split("\n\n")) if "Id" in unit}
     return [unit for _, unit in sorted(units.items())]
 
