@@ -57,10 +57,10 @@ _COMMANDS = {
     lazy=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     exit_codes="""
-        0 done, 1 failed, 2 wrong usage, 3 all processes have to be restarted at once
-        (rolling-restart), 69 a dependency of a job is unavailable (try again soon), 75 another
-        process runs the job, or the pool cannot take the call now (a later try may succeed), 78 the
-        configuration cannot be used, 130 ended by Ctrl-C
+        0 done, 1 failed, or degraded (status), 2 wrong usage, or down (status), 3 all processes
+        have to restart at once (rolling-restart), 69 a dependency of a job is unavailable (try
+        again soon), 75 another process runs the job, or the pool cannot take the call now (a later
+        try may succeed), 78 the configuration cannot be used, 130 ended by Ctrl-C
     """,
 )
 @click.version_option(
