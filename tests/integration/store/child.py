@@ -99,6 +99,27 @@ async def commit_in_vain(store: Store, name: str) -> None:
     await asyncio.sleep(60)
 
 
+async def commit_and_lose(store: Store, name: str, state: Path) -> None:
+    """Two units share a COMMIT whose sync fails, and no other can begin, since the file is gone;
+    say what both are told, and wait to be killed.
+    """
+    await deposit(store, "before-too")  # the sync of a new log's header is another one
+    fault = Path(os.environ["SYNC_FAULT"])
+    (fault / "stall").touch()
+    both = [asyncio.create_task(refused(store, f"{name}{number}")) for number in range(2)]
+
+    async def stalled() -> bool:
+        return (fault / "stalled").exists()
+
+    await until_async(stalled)
+    (state / "cordata.db").rename(state / "elsewhere")
+    (fault / "fail").touch()
+    (fault / "stall").unlink()
+    errors = await asyncio.gather(*both)
+    say(" ".join(type(error).__name__ for error in errors))
+    await asyncio.sleep(60)
+
+
 async def main(mode: str, state: Path, name: str) -> None:
     """Do one thing until killed."""
     settings = {"transaction_timeout_s": 60.0}
@@ -117,6 +138,8 @@ async def main(mode: str, state: Path, name: str) -> None:
             await commit_in_stall(store, name)
         elif mode == "fail":
             await commit_in_vain(store, name)
+        elif mode == "lose":
+            await commit_and_lose(store, name, state)
 
 
 if __name__ == "__main__":

@@ -33,3 +33,16 @@ async def test_caller_is_told_that_nobody_knows_when_the_sync_of_a_commit_fails(
     # It is in the log, though not synced: without a loss of power the next start finds it.
     assert notes_on_disk(tmp_path) == sorted([kind, f"{kind}-before", "before"])
     assert told.startswith("Unclear: ") and "not known" in told
+
+
+async def test_callers_are_told_that_nobody_knows_when_a_shared_commit_fails_and_none_can_begin(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "before")
+    async with child("lose", tmp_path, "n", **slow_sync(tmp_path)) as one:
+        told = await one.line()
+        await one.kill()
+    (tmp_path / "elsewhere").rename(tmp_path / "cordata.db")
+    assert notes_on_disk(tmp_path) == ["before", "before-too", "n0", "n1"]
+    assert told == "Unclear Unclear"

@@ -214,15 +214,20 @@ class Writer:
         self._committed(self._topics)
 
     def _failed(self, batch: list[Entry], error: CordataError) -> None:
-        """After a failed shared transaction: run its units again one by one, or refuse them."""
-        if len(batch) > 1 and self._failures < _GIVE_UP_AFTER:
+        """After a failed shared transaction: run its units again one by one, or refuse them.
+
+        A COMMIT that failed may be in the log all the same. Then nothing runs again: a unit that
+        could not begin would be told that nothing was written.
+        """
+        told = after_commit(error)
+        if len(batch) > 1 and told is error and self._failures < _GIVE_UP_AFTER:
             self._connection.roll_back()
             for entry in reversed(batch):
                 entry.alone = True
                 self._queue.appendleft(entry)
             return
         self._connection.roll_back(error)
-        self._refuse(batch, after_commit(error))
+        self._refuse(batch, told)
         if isinstance(error, StoreUnavailable) and not isinstance(error, Contended):
             self._failures += 1
             if self._failures >= _GIVE_UP_AFTER:
