@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from msgspec import Struct
 
 from cordata.errors import LeaseLost
-from cordata.store.tx import Tx
+from cordata.store.tx import Tx, Unit
+
+T = TypeVar("T")
 
 
 class Fence(Struct, frozen=True):
@@ -33,6 +37,18 @@ async def check_fence(tx: Tx, fence: Fence, *, lock_term: bool = False) -> None:
     """
     row = await tx.fetch_one("lease.lock" if lock_term else "lease.term")
     require_newest(fence, None if row is None else row["term"])
+
+
+def fenced(unit: Unit[T], fence: Fence | None, *, lock_term: bool = False) -> Unit[T]:
+    """A unit that first checks the fence, if there is one; `lock_term` as for `check_fence`."""
+    if fence is None:
+        return unit
+
+    async def checked(tx: Tx) -> T:
+        await check_fence(tx, fence, lock_term=lock_term)
+        return await unit(tx)
+
+    return checked
 
 
 async def take_term(tx: Tx, *, holder: str) -> Fence:

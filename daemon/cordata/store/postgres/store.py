@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store.contract import Store, StoreStats
-from cordata.store.fence import Fence
+from cordata.store.fence import Fence, fenced
 from cordata.store.health import Health, HealthProbe
 from cordata.store.migrate import Chain, MigrationId, Schema
 from cordata.store.postgres.address import addresses
@@ -110,7 +110,7 @@ class PostgresStore(Store):
             raise refusal
         if self.waiting >= self._config.max_waiting:
             raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
-        entry = Entry(unit, fence)
+        entry = Entry(fenced(unit, fence, lock_term=True))
         if batch and fence is None and before_write.get() is None:
             self._batcher.start(entry)
         else:

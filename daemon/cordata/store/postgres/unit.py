@@ -10,18 +10,15 @@ not wait: their statements stay in `deferred` until the next request, or the end
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from cordata.errors import CordataError, StatementError
-from cordata.store.fence import Fence, check_fence
 from cordata.store.postgres.fault import ConnectionLost, ServerError, connection_lost, translate
 from cordata.store.postgres.result import Result, encode
 from cordata.store.queries import Queries, Query
 from cordata.store.tx import Row, Tx, Unit, UnitMisuse, foreign_await, wrong_count
 from cordata.unawaited import NeverAwaited, require_awaits
-
-T = TypeVar("T")
 
 
 class Call(NamedTuple):
@@ -188,10 +185,9 @@ class UnitCoroutine:
 
     __slots__ = ("_coroutine", "tx", "value")
 
-    def __init__(self, unit: Unit[Any], tx: UnitTx, fence: Fence | None = None) -> None:
+    def __init__(self, unit: Unit[Any], tx: UnitTx) -> None:
         self.tx = tx
-        coroutine: Awaitable[Any] = unit(tx) if fence is None else _fenced(unit, tx, fence)
-        self._coroutine: Any = coroutine
+        self._coroutine: Any = unit(tx)
         #: What the unit returned, once `step` gave None.
         self.value: Any = None
 
@@ -228,8 +224,3 @@ class UnitCoroutine:
         """Stop the unit where it is; exceptions from its cleanup are ignored."""
         with contextlib.suppress(BaseException):
             self._coroutine.close()
-
-
-async def _fenced(unit: Unit[T], tx: Tx, fence: Fence) -> T:
-    await check_fence(tx, fence, lock_term=True)
-    return await unit(tx)

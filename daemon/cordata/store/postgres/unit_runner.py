@@ -30,7 +30,6 @@ from typing import Any
 
 from cordata.config.sections import StoreConfig
 from cordata.errors import CordataError, StoreUnavailable, Unclear
-from cordata.store.fence import Fence
 from cordata.store.health import Health
 from cordata.store.postgres.clock import FleetClock
 from cordata.store.postgres.connector import Connector
@@ -138,12 +137,11 @@ class Resources:
 class Entry:
     """A unit of work, and the future of its caller."""
 
-    __slots__ = ("context", "fence", "future", "since", "unit")
+    __slots__ = ("context", "future", "since", "unit")
 
-    def __init__(self, unit: Unit[Any], fence: Fence | None) -> None:
+    def __init__(self, unit: Unit[Any]) -> None:
         loop = asyncio.get_running_loop()
         self.unit = unit
-        self.fence = fence
         self.context = copy_context()
         self.future: asyncio.Future[Any] = loop.create_future()
         #: Loop time of its arrival.
@@ -193,7 +191,7 @@ class UnitRunner:
                 if (refusal := self._refusal(entry)) is not None:
                     entry.fail(refusal)
                     return
-                entry.answer(await self.run_now(entry.unit, entry.fence, entry))
+                entry.answer(await self.run_now(entry.unit, entry))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -213,9 +211,7 @@ class UnitRunner:
             return Busy(f"no commit within {self._timeout_s:g} s", retry_after_s=1.0)
         return self._resources.health.error()
 
-    async def run_now(
-        self, unit: Unit[Any], fence: Fence | None = None, entry: Entry | None = None
-    ) -> Any:
+    async def run_now(self, unit: Unit[Any], entry: Entry | None = None) -> Any:
         """Run a unit in the task of the caller, in every state of the store. Returns its result.
 
         `entry`: of a caller in another task. If they are cancelled before the COMMIT, the unit is
@@ -228,7 +224,7 @@ class UnitRunner:
             attempt += 1
             try:
                 async with self._resources.turn if collided else nullcontext():
-                    return await self._attempt(unit, fence, deadline, entry, newest=newest)
+                    return await self._attempt(unit, deadline, entry, newest=newest)
             except _SeesSnapshot:
                 attempt -= 1
                 newest = True
@@ -247,13 +243,7 @@ class UnitRunner:
                 raise
 
     async def _attempt(
-        self,
-        unit: Unit[Any],
-        fence: Fence | None,
-        deadline: float,
-        entry: Entry | None,
-        *,
-        newest: bool,
+        self, unit: Unit[Any], deadline: float, entry: Entry | None, *, newest: bool
     ) -> Any:
         resources = self._resources
         tx = UnitTx(resources.queries, resources.clock.now_us())
@@ -263,7 +253,7 @@ class UnitRunner:
             limit = asyncio.timeout_at(deadline)
             try:
                 async with limit:
-                    run = _UnitRun(transaction, UnitCoroutine(unit, tx, fence))
+                    run = _UnitRun(transaction, UnitCoroutine(unit, tx))
                     value = await run.to_end()
                     if entry is not None and entry.future.done():
                         raise Busy("the unit's caller was cancelled")

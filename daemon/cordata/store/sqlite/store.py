@@ -14,7 +14,7 @@ from cordata import clock
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store.contract import Store, StoreStats
-from cordata.store.fence import Fence
+from cordata.store.fence import Fence, fenced
 from cordata.store.health import Health, HealthProbe
 from cordata.store.migrate import Chain, MigrationId, Schema
 from cordata.store.queries import Queries
@@ -148,7 +148,7 @@ class SqliteStore(Store):
                 "run() inside a transaction() would wait for it for ever",
                 hint="use the transaction's own tx",
             )
-        result: T = await self._writer.run(unit, fence)
+        result: T = await self._writer.run(fenced(unit, fence))
         return result
 
     async def read(self, unit: Unit[T]) -> T:

@@ -18,7 +18,6 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from cordata.errors import CordataError, PermanentError, StoreUnavailable
-from cordata.store.fence import Fence, check_fence
 from cordata.store.health import Health
 from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.fault import Contended, after_commit
@@ -33,11 +32,10 @@ _GIVE_UP_AFTER = 3
 class Entry:
     """One unit that waits for its commit."""
 
-    __slots__ = ("alone", "context", "error", "fence", "future", "unit", "value")
+    __slots__ = ("alone", "context", "error", "future", "unit", "value")
 
-    def __init__(self, unit: Unit[Any], fence: Fence | None, future: asyncio.Future[Any]) -> None:
+    def __init__(self, unit: Unit[Any], future: asyncio.Future[Any]) -> None:
         self.unit = unit
-        self.fence = fence
         self.future = future
         self.context: Context = copy_context()
         #: Whether it must run in a transaction of its own, because its shared one failed.
@@ -82,7 +80,7 @@ class Writer:
         """Units that wait for their commit."""
         return len(self._queue) + len(self._batch)
 
-    async def run(self, unit: Unit[Any], fence: Fence | None) -> Any:
+    async def run(self, unit: Unit[Any]) -> Any:
         """Run a unit in the next shared transaction; return after its commit.
 
         Cancelling is safe: the unit is skipped if it has not begun, and runs wholly if it has.
@@ -92,16 +90,16 @@ class Writer:
             raise refusal
         if len(self._queue) >= self._max_waiting:
             raise StoreUnavailable(f"{len(self._queue)} units wait for a commit", retry_after_s=1)
-        return await self._put(unit, fence)
+        return await self._put(unit)
 
     def probe(self) -> None:
         """Queue a write that changes nothing, to learn whether the store can be written again."""
-        self._put(_probe, None).add_done_callback(
+        self._put(_probe).add_done_callback(
             lambda done: None if done.cancelled() else done.exception()
         )
 
-    def _put(self, unit: Unit[Any], fence: Fence | None) -> asyncio.Future[Any]:
-        entry = Entry(unit, fence, self._loop.create_future())
+    def _put(self, unit: Unit[Any]) -> asyncio.Future[Any]:
+        entry = Entry(unit, self._loop.create_future())
         self._queue.append(entry)
         self._ask()
         return entry.future
@@ -248,9 +246,4 @@ async def _probe(tx: Tx) -> int:
 
 
 def _run(entry: Entry, tx: SqliteTx) -> Any:
-    return drive(entry.unit(tx) if entry.fence is None else _fenced(entry, entry.fence, tx), tx)
-
-
-async def _fenced(entry: Entry, fence: Fence, tx: Tx) -> Any:
-    await check_fence(tx, fence)
-    return await entry.unit(tx)
+    return drive(entry.unit(tx), tx)
