@@ -15,12 +15,13 @@ async def raw(tx: Tx, sql: str, args: Sequence[object] = ()) -> list[Row]:
     if isinstance(tx, SqliteTx):
         tx.wrote = tx.wrote or not Query("raw", sql, "test", "sqlite").reads
         return list(tx._cursor.execute(sql, args).fetchall())
+    from cordata.store.postgres.result import encode
     from cordata.store.postgres.unit import Call, Request, UnitTx
 
     assert isinstance(tx, UnitTx)
     numbers = count(1)
     pieces = sql.split("?")
     numbered = "".join([pieces[0], *(f"${next(numbers)}{piece}" for piece in pieces[1:])])
-    call = Call(Query("raw", numbered, "test", "postgres"), args)
+    call = Call(Query("raw", numbered, "test", "postgres"), [encode(value) for value in args])
     rows: list[Row] = await tx.ask(Request((call,), "rows"))
     return rows

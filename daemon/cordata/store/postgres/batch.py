@@ -34,7 +34,7 @@ from cordata.log import frames, logger
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import Busy, ConnectionLost, ServerError, closed_in_commit
 from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcome
-from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx, find_unsendable
+from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx
 from cordata.store.postgres.unit_runner import GRACE_S, Entry, Resources, UnitRunner
 from cordata.store.queries import Query
 from cordata.store.tasks import own_error
@@ -98,7 +98,7 @@ class _Statement(NamedTuple):
 
     query: Query
     sql: str
-    args: Sequence[object]
+    args: Sequence[bytes | None]
     owners: Sequence[_Member]
     #: How many rows it has to change; None: any number.
     expected_rows: int | None = None
@@ -328,17 +328,8 @@ class _Batch:
             if (request := member.request) is None:
                 continue
             (call,) = request.calls
-            try:
-                self._transaction.send(call.query.sql, call.args)
-                asking.append((member, request))
-            except ConnectionLost:
-                raise
-            except CordataError as error:
-                self._step(member, member.tx.fail(error, call.query.name))
-            except Exception as error:  # noqa: BLE001 - of a value of the application's own
-                self._step(member, error)
-        if not asking:
-            return
+            self._transaction.send(call.query.sql, call.args)
+            asking.append((member, request))
         try:
             results = await self._transaction.sync()
         except ServerError as error:
@@ -405,14 +396,8 @@ class _Batch:
 
         Raises: _WritesFailed, _NotBatchable, InDoubt, ConnectionLost.
         """
-        try:
-            for statement in statements:
-                transaction.send(statement.sql, statement.args)
-        except ConnectionLost:
-            raise
-        except Exception:  # noqa: BLE001 - a value that cannot be sent
-            unsendable = [m for m in self._members if find_unsendable(m.tx.deferred)]
-            raise _WritesFailed(unsendable) from None
+        for statement in statements:
+            transaction.send(statement.sql, statement.args)
         try:
             results = await transaction.sync()
             failed = [  # they changed another number of rows than their `rows=` says
@@ -528,8 +513,8 @@ def _merged(like: Call, waiting: Sequence[tuple[_Member, deque[Call]]]) -> list[
     return found
 
 
-def _first(member: _Member) -> tuple[str, list[str]]:
+def _first(member: _Member) -> tuple[str, list[bytes]]:
     for call in member.tx.deferred:
         if not call.query.around_row:
-            return call.query.name, [str(value) for value in call.args]
+            return call.query.name, [value or b"" for value in call.args]
     return "", []

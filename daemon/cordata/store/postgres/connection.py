@@ -18,7 +18,7 @@ from psycopg import pq
 from psycopg.adapt import Transformer
 
 from cordata.store.postgres.fault import ConnectionLost, ServerError
-from cordata.store.postgres.result import FAILED, Result, encode, fault_of, reason
+from cordata.store.postgres.result import FAILED, Result, fault_of, reason
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -105,18 +105,16 @@ class Connection:
         """Whether a transaction is open, failed or not."""
         return not self.lost and self._pg.transaction_status != _IDLE
 
-    def send(self, sql: str, args: Sequence[object] = (), *, prepare: bool = True) -> None:
+    def send(self, sql: str, args: Sequence[bytes | None] = (), *, prepare: bool = True) -> None:
         """Queue a statement with `$1`, `$2`, ...; `sync` sends it and reports its errors.
 
-        Values are sent as text and the server infers their types, as for a quoted literal.
-        `prepare=False`: plan it again (a prepared statement without parameters keeps its first plan
-        in spite of `plan_cache_mode`). Raises: StatementError for a value that no column can
-        store; ConnectionLost.
+        Values are sent as text (`result.encode`), and the server infers their types, as for a
+        quoted literal. `prepare=False`: plan it again (a prepared statement without parameters
+        keeps its first plan in spite of `plan_cache_mode`). Raises: ConnectionLost.
         """
-        values = [encode(value) for value in args]
         if self.lost:
             raise ConnectionLost(self.lost)
-        pg = self._pg
+        pg, values = self._pg, [*args]  # psycopg in C takes no other sequence
         try:
             if not (self._prepare and prepare):
                 pg.send_query_params(sql.encode(), values)
@@ -151,7 +149,7 @@ class Connection:
         self._sent.clear()
         self._results.clear()
 
-    async def execute(self, sql: str, args: Sequence[object] = ()) -> Result:
+    async def execute(self, sql: str, args: Sequence[bytes | None] = ()) -> Result:
         """Run one statement. Raises: as `sync`."""
         self.send(sql, args)
         return (await self.sync())[0]

@@ -10,6 +10,7 @@ from cordata.store.fence import Fence, require_newest
 from cordata.store.migrate import Migration, SchemaError, bootstrap_script
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError, connection_lost, translate
+from cordata.store.postgres.result import encode
 from cordata.store.queries import Queries, split
 
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))"
@@ -69,7 +70,8 @@ class Migrator:
         self, connection: Connection, name: str, /, **params: object
     ) -> list[dict[str, Any]]:
         query = self._queries[name]
-        return (await connection.execute(query.sql, query.bind(params))).rows()
+        values = [encode(value) for value in query.bind(params)]
+        return (await connection.execute(query.sql, values)).rows()
 
     async def _in_transaction(
         self, what: str, work: Callable[[Connection], Awaitable[None]]

@@ -123,7 +123,7 @@ class Notifier(Topics):
             try:
                 async with asyncio.timeout(_ANSWER_S):
                     if names:
-                        await connection.execute(_NOTIFY, (json.dumps(list(names)),))
+                        await connection.execute(_NOTIFY, (json.dumps(list(names)).encode(),))
                     if self._loop.time() >= due:
                         due = self._loop.time() + _MEASURE_S
                         await self._connector.measure(connection)

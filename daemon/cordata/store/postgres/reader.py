@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from cordata.config.sections import StoreConfig
-from cordata.errors import CordataError, ReadTimeout, StoreUnavailable
+from cordata.errors import ReadTimeout, StoreUnavailable
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import CANCELED, ConnectionLost, ServerError
 from cordata.store.postgres.probe import LivenessProbe
@@ -112,7 +112,7 @@ class Reader:
                     self._settings.send_read(connection, kept=kept)
                     connection.send(call.query.sql, call.args, prepare=kept or bool(call.args))
                     reply: Any = request.answer((await connection.sync())[1:])
-                except (ServerError, ConnectionLost, CordataError) as error:
+                except (ServerError, ConnectionLost) as error:
                     reply = tx.fail(error, call.query.name)
                 if coroutine.step(reply) is not None:
                     return False, None

@@ -317,7 +317,7 @@ class ReplayedTx(UnitTx):
         finally:
             await self._held.roll_back()
 
-    def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
+    def fail(self, error: ServerError | ConnectionLost, name: str) -> CordataError:
         """As in UnitTx; after a timeout, errors that it causes do not replace it."""
         if isinstance(self.failed, TransactionTimeout):
             return self.failed

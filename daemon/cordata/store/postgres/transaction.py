@@ -114,7 +114,7 @@ class Settings:
 
     def send_session(self, connection: Connection) -> None:
         """Queue the settings of a session that no proxy shares."""
-        connection.send(_SETTINGS, (self._write, self._idle, "false"))
+        connection.send(_SETTINGS, (self._write, self._idle, b"false"))
 
     def send_read(self, connection: Connection, *, kept: bool = False) -> None:
         """Queue the settings of a read, for the transaction that is open or begins with them."""
@@ -126,7 +126,7 @@ class Settings:
         """
         connection.send(_BEGIN[kind])
         if self.proxied:
-            connection.send(_SETTINGS, (self._write, self._idle, "true"))
+            connection.send(_SETTINGS, (self._write, self._idle, b"true"))
         if kind == "read":
             self.send_read(connection)
         elif kind == "batch_read":
@@ -138,9 +138,9 @@ class Settings:
         return 3 if self.proxied else 2
 
 
-def _to_ms(seconds: float) -> str:
+def _to_ms(seconds: float) -> bytes:
     """Seconds as the server's settings need them: milliseconds, at least 1."""
-    return str(max(1, round(seconds * 1000)))
+    return b"%d" % max(1, round(seconds * 1000))
 
 
 class Transaction:
@@ -164,7 +164,7 @@ class Transaction:
         #: Seconds of the COMMIT; None: it has not returned.
         self.commit_s: float | None = None
 
-    def send(self, sql: str, args: Sequence[object] = ()) -> None:
+    def send(self, sql: str, args: Sequence[bytes | None] = ()) -> None:
         """Queue a statement. Raises: as `Connection.send`."""
         if not self.begun:
             self.begun = True
@@ -242,7 +242,7 @@ async def find_outcome(doubt: InDoubt, pool: Pool, deadline: float) -> bool:
     while True:
         try:
             async with asyncio.timeout_at(deadline), pool.connection(deadline) as connection:
-                row = (await connection.execute(_STATUS, (doubt.xid,))).rows()[0]
+                row = (await connection.execute(_STATUS, (doubt.xid.encode(),))).rows()[0]
             if row["history"] != doubt.history:
                 break  # the id may be another transaction's by now
             if row["status"] in ("committed", "aborted"):

@@ -22,10 +22,11 @@ from cordata.unawaited import NeverAwaited, require_awaits
 
 
 class Call(NamedTuple):
-    """One statement to run, `args` in the order of its placeholders."""
+    """One statement to run."""
 
     query: Query
-    args: Sequence[object]
+    #: As they are sent, in the order of the placeholders.
+    args: Sequence[bytes | None]
     #: How many rows it has to change.
     rows: int | None = None
 
@@ -67,16 +68,24 @@ class UnitTx(Tx):
         self.deferred: list[Call] = []
 
     def call(self, query: Query, params: Mapping[str, Any], *, rows: int | None = None) -> Call:
-        """The call of a statement. Raises: ConfigError; what ended the unit."""
+        """The call of a statement.
+
+        Raises: ConfigError; StatementError for a value that no column can store, which ends the
+        unit; what ended it before.
+        """
         if self.failed is not None:
             raise self.failed
         try:
-            args = query.bind(params)
+            values = query.bind(params)
         except KeyError:
             raise query.wrong(params) from None
         if len(params) != query.width:
             raise query.wrong(params)
-        return Call(query, args, rows)
+        try:
+            return Call(query, [encode(value) for value in values], rows)
+        except StatementError as error:
+            self.failed = StatementError(f"{query.name}: {error}")
+            raise self.failed from None
 
     async def ask(self, request: Request) -> Any:
         """The answer to a request."""
@@ -127,18 +136,13 @@ class UnitTx(Tx):
                 self.failed = wrong_count(call.query.name, result.count, call.rows)
                 raise self.failed
 
-    def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
+    def fail(self, error: ServerError | ConnectionLost, name: str) -> CordataError:
         """End the unit, because statement `name` failed. Returns the error for the unit."""
-        if isinstance(error, StatementError):  # a value that cannot be sent
-            self.failed = StatementError(f"{name}: {error}" if name else str(error))
-        elif isinstance(error, CordataError):
-            self.failed = error
+        self.cause = error
+        if isinstance(error, ServerError):
+            self.failed = translate(error.fault, name)
         else:
-            self.cause = error
-            if isinstance(error, ServerError):
-                self.failed = translate(error.fault, name)
-            else:
-                self.failed = connection_lost(str(error))
+            self.failed = connection_lost(str(error))
         return self.failed
 
 
@@ -153,7 +157,7 @@ class ReadTx(UnitTx):
             raise cannot_write(query.name)
         return super().call(query, params)
 
-    def fail(self, error: ServerError | ConnectionLost | CordataError, name: str) -> CordataError:
+    def fail(self, error: ServerError | ConnectionLost, name: str) -> CordataError:
         """As in UnitTx; here `read_only` comes from a query that writes, not from a standby."""
         if isinstance(error, ServerError) and error.fault.read_only:
             self.failed = cannot_write(name)
@@ -167,17 +171,6 @@ def cannot_write(name: str) -> UnitMisuse:
         f"query {name!r} writes, but a read cannot",
         hint="pass the unit to run() instead of read()",
     )
-
-
-def find_unsendable(calls: Iterable[Call]) -> str:
-    """The name of the first call with a value that cannot be sent; "": there is none."""
-    for call in calls:
-        try:
-            for value in call.args:
-                encode(value)
-        except Exception:  # noqa: BLE001 - a str of the application's own may raise anything
-            return call.query.name
-    return ""
 
 
 class UnitCoroutine:

@@ -45,7 +45,7 @@ from cordata.store.postgres.fault import (
 )
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
-from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx, find_unsendable
+from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx
 from cordata.store.queries import Queries
 from cordata.store.tasks import StoreTasks, fail_future
 from cordata.store.tx import Row, Unit, before_write
@@ -338,10 +338,6 @@ class _UnitRun:
             if 0 <= error.position < len(calls):
                 raise tx.fail(error, calls[error.position].query.name) from None
             raise
-        except CordataError as error:
-            if error is tx.failed:
-                raise
-            raise tx.fail(error, find_unsendable(calls)) from None
 
     async def _answer(self, request: Request) -> Any:
         """The answer to a request; an error is returned, not raised."""
@@ -407,6 +403,8 @@ async def answer(
     except ServerError as error:
         position = error.position
         return tx.fail(error, calls[position].query.name if position >= 0 else "BEGIN")
-    except (ConnectionLost, CordataError) as error:
-        return error if error is tx.failed else tx.fail(error, find_unsendable(calls))
+    except ConnectionLost as error:
+        return tx.fail(error, "")
+    except CordataError as error:  # a wrong number of rows
+        return error
     return request.answer(results[behind:end]), [result.rows() for result in results[end:]]
