@@ -177,14 +177,16 @@ async def _erase_requests(tx: Tx, ids: str, matchers: Sequence[PersonMatcher], w
         _refuse(await _count_waiting(tx, ids))
     mine = encode_list(row["id"] for row in requests)
     versions = await tx.fetch_all("customer_versions", ids=mine)
-    await tx.execute_many("customer_clear_version", [_cleared(row) for row in versions])
+    for row in versions:
+        await tx.write("customer_clear_version", **_cleared(row))
     inbox = await tx.fetch_all("customer_inbox", ids=mine)
     await tx.execute("customer_clear_inbox", ids=encode_list(row["id"] for row in inbox), empty=b"")
     await tx.execute("customer_clear_refusals", ids=mine)
     await tx.execute("customer_end_waiting", ids=mine, now=tx.now_us)
     events = await tx.fetch_all("customer_events", ids=mine)
-    if details := [_detail(row) for row in events if row["detail"]]:
-        await tx.execute_many("customer_clear_event", details)
+    for row in events:
+        if row["detail"]:
+            await tx.write("customer_clear_event", **_detail(row))
     for row in requests:
         external_id = row["external_id"]
         if external_id is not None and (
@@ -212,11 +214,11 @@ async def _erase_traces(tx: Tx, found: Traces, start: int) -> None:
         await tx.execute("customer_clear_inbox", ids=encode_list(inbox), empty=b"")
     if versions := found.versions[start:end]:
         rows = await tx.fetch_all("customer_versions_at", ids=encode_list(versions))
-        await tx.execute_many("customer_clear_version", [_cleared(row) for row in rows])
+        for row in rows:
+            await tx.write("customer_clear_version", **_cleared(row))
     if mails := found.mails[start:end]:
-        names = ("id", "subject", "text", "html")
-        rows_ = [dict(zip(names, mail, strict=True)) for mail in mails]
-        await tx.execute_many("customer_clear_mail", rows_)
+        for id, subject, text, html in mails:
+            await tx.write("customer_clear_mail", id=id, subject=subject, text=text, html=html)
 
 
 def _is_made(kind: str, external_id: str) -> bool:

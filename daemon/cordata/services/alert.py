@@ -97,10 +97,10 @@ class AlertService:
 async def add(tx: Tx, groups: Sequence[AlertGroup]) -> None:
     """The unit: count these into the store."""
     # Sorted, so that two processes that lock the same rows on PostgreSQL cannot deadlock.
-    rows = [msgspec.structs.asdict(g) for g in sorted(groups, key=lambda g: g.fingerprint)]
-    for row in rows:
+    for group in sorted(groups, key=lambda group: group.fingerprint):
+        row = msgspec.structs.asdict(group)
         del row["mailed_at"]
         row["urgent"] = int(row["urgent"])
-    if rows:
-        await tx.execute_many("alert.add", rows)
+        await tx.write("alert.add", **row)
+    if groups:
         tx.notify(ALERT_TOPIC)

@@ -85,11 +85,9 @@ class AlertMailService:
             text=text_of(due, self._pace),
             message_id=f"{MAIL_PREFIX}{new_id(now)}@{socket.gethostname()}>",
         )
-        mailed = [
-            {"fingerprint": g.fingerprint, "pending": g.pending, "now": now, "mail_id": mail_id}
-            for g in due
-        ]
-        await tx.execute_many("alert.told", sorted(mailed, key=lambda row: str(row["fingerprint"])))
+        for group in sorted(due, key=lambda group: group.fingerprint):
+            mailed = {"fingerprint": group.fingerprint, "pending": group.pending}
+            await tx.write("alert.told", **mailed, now=now, mail_id=mail_id)
         await tx.execute("alert.forget_mails", since=now - _HOUR_US)
         await tx.execute("alert.note_mail", now=now)
 

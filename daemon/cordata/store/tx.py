@@ -108,22 +108,19 @@ class Tx(ABC):
         PostgreSQL the rows that batched units add to one table are sent as one statement.
         """
 
-    @abstractmethod
-    async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
-        """Run a statement once per mapping of parameters. Returns the number of rows changed."""
+    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
+        """The first row of a query, or None; as `fetch_all`."""
+        rows = await self.fetch_all(name, lock=lock, **params)
+        return rows[0] if rows else None
 
     @abstractmethod
-    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
-        """The first row of a query, or None. A statement with RETURNING counts as a query.
+    async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
+        """All rows of a query. A statement with RETURNING counts as a query.
 
         `lock`: no other unit changes or locks the rows found until this unit has ended. On
         PostgreSQL FOR UPDATE is appended, unless the query has the line `-- newest` in its file
         (then it must lock itself); on SQLite units run one at a time anyway.
         """
-
-    @abstractmethod
-    async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
-        """All rows of a query; `lock` as for `fetch_one`."""
 
     async def publish(
         self,

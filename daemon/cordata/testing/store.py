@@ -7,7 +7,7 @@ own, more slowly; on SQLite this is not visible. So in a test it is an error on 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -113,9 +113,6 @@ class _BatchedTx(Tx):
     async def execute(self, name: str, /, **params: object) -> int:
         raise _misuse(f"execute({name!r}) waits for a result", "use write(), with rows= if needed")
 
-    async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
-        raise _misuse(f"execute_many({name!r}) waits for a result", "use write() in a loop")
-
     async def write(self, name: str, /, *, rows: Any = None, **params: object) -> None:
         self._wrote = self._wrote or name
         await self._tx.write(name, rows=rows, **params)
@@ -124,19 +121,12 @@ class _BatchedTx(Tx):
         self._wrote = self._wrote or f"insert into {table}"
         await self._tx.insert(table, **columns)
 
-    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
-        self._check_read(name, lock)
-        return await self._tx.fetch_one(name, **params)
-
     async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
-        self._check_read(name, lock)
-        return await self._tx.fetch_all(name, **params)
-
-    def _check_read(self, name: str, lock: bool) -> None:
         if self._wrote:
             raise _misuse(f"{name!r} reads after {self._wrote!r} wrote", "read first")
         if lock:
             raise _misuse(f"{name!r} locks rows", "decide by a constraint or by rows=")
+        return await self._tx.fetch_all(name, **params)
 
 
 def _misuse(what: str, hint: str) -> UnitMisuse:

@@ -155,17 +155,6 @@ async def test_returning_gives_rows_when_the_statement_writes(opened: Opener) ->
         assert await balance(store, "a") == 6
 
 
-async def test_execute_many_counts_all_rows_when_given_several(opened: Opener) -> None:
-    async with opened() as store:
-        rows = [{"id": str(n), "balance": n} for n in range(5)]
-
-        async def unit(tx: Tx) -> int:
-            return await tx.execute_many("account.add", rows)
-
-        assert await store.run(unit) == 5
-        assert await balance(store, "4") == 4
-
-
 async def test_unit_is_refused_with_its_mistake_when_it_awaits_something_else(
     opened: Opener,
 ) -> None:

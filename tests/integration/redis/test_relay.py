@@ -58,7 +58,7 @@ class _Noted:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._tx, name)
-        if name not in ("execute", "write", "fetch_one", "fetch_all", "execute_many"):
+        if name not in ("execute", "write", "fetch_one", "fetch_all"):
             return found
 
         def noted(query: str, *words: Any, **params: Any) -> Any:

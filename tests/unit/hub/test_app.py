@@ -12,7 +12,7 @@ from cordata.store import Queries
 
 SOURCE = Path(alpinehub.__file__).parent
 _CALL = re.compile(
-    r"\.(?:write|execute|execute_many|fetch_one|fetch_all)\(\s*\"(?P<name>[a-z_.]+)\"", re.MULTILINE
+    r"\.(?:write|execute|fetch_one|fetch_all)\(\s*\"(?P<name>[a-z_.]+)\"", re.MULTILINE
 )
 
 

@@ -37,9 +37,9 @@ class Request:
     __slots__ = ("calls", "wants")
 
     def __init__(self, calls: Sequence[Call], wants: Literal["count", "rows"]) -> None:
-        #: One, or those of `execute_many`.
+        #: One, or none: then it waits for deferred ones only.
         self.calls = calls
-        #: "count": rows changed, by all together; "rows": those of the only one, as a list.
+        #: "count": number of rows changed; "rows": the rows, as a list.
         self.wants = wants
 
     def __await__(self) -> Generator[Request, Any, Any]:
@@ -49,7 +49,7 @@ class Request:
         """The value for the unit, from the results of its calls."""
         if self.wants == "rows":
             return results[0].rows()
-        return sum([result.count for result in results])
+        return results[0].count if results else 0
 
 
 class UnitTx(Tx):
@@ -108,19 +108,6 @@ class UnitTx(Tx):
     async def insert(self, table: str, /, **columns: object) -> None:
         """As in Tx."""
         await self.defer(self.call(self._queries.insert(table, columns), columns))
-
-    async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
-        """As in Tx."""
-        if not rows:
-            return 0
-        query = self._queries.by_name[name]
-        count: int = await self.ask(Request([self.call(query, row) for row in rows], "count"))
-        return count
-
-    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
-        """As in Tx."""
-        rows = await self.fetch_all(name, lock=lock, **params)
-        return rows[0] if rows else None
 
     async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
         """As in Tx."""

@@ -13,7 +13,7 @@ another service does not block the restart of the log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -80,15 +80,6 @@ class TransactionTx(Tx):
     async def insert(self, table: str, /, **columns: object) -> None:
         """As in Tx."""
         await (await self._for_writing()).insert(table, **columns)
-
-    async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
-        """As in Tx."""
-        return await (await self._for_writing()).execute_many(name, rows)
-
-    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
-        """As in Tx."""
-        rows = await self.fetch_all(name, lock=lock, **params)
-        return rows[0] if rows else None
 
     async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
         """As in Tx."""

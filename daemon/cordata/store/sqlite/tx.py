@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
 from cordata.errors import PermanentError
@@ -81,26 +81,13 @@ class SqliteTx(Tx):
         await self.write(PUBLISH, **event)
         return connection.total_changes > before + 1
 
-    async def execute_many(self, name: str, rows: Sequence[Mapping[str, object]], /) -> int:
-        """As in Tx."""
-        query = self._queries[name]
-        return sum([self._run(query, row).rowcount for row in rows])
-
-    async def fetch_one(self, name: str, /, *, lock: Any = False, **params: object) -> Row | None:
-        """As in Tx."""
-        rows = self._fetch(self._queries[name], params)
-        return rows[0] if rows else None
-
     async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
         """As in Tx."""
-        return self._fetch(self._queries[name], params)
-
-    def _fetch(self, query: Query, params: Mapping[str, Any]) -> list[Row]:
-        cursor = self._run(query, params)
+        cursor = self._run(self._queries[name], params)
         try:
             return cursor.fetchall()
         except sqlite3.Error as error:
-            self.failed = translate(error, query.name, folder=home(self._cursor))
+            self.failed = translate(error, name, folder=home(self._cursor))
             raise self.failed from error
 
 
