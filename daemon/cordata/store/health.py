@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from cordata import events, log
 from cordata.clock import monotonic
-from cordata.errors import StoreFull, StoreUnavailable
+from cordata.errors import StoreFull, StoreUnavailable, Unclear
 
 _log = log.logger("cordata.store")
 
@@ -24,6 +24,10 @@ _STEADY_S = 5.0
 
 OnState = Callable[[str], None]
 OnCommit = Callable[[float], None]
+
+
+class Busy(StoreUnavailable):
+    """A failure that does not make the store unhealthy: overload, a lock, one lost connection."""
 
 
 class Health:
@@ -51,15 +55,19 @@ class Health:
         kind = StoreFull if self.state == "full" else StoreUnavailable
         return kind(self.reason, hint=self._hint)
 
-    def failed(self, error: StoreUnavailable, *, now: float | None = None) -> None:
-        """A write failed because of the store: its disk or file, or the server."""
+    def failed(self, error: BaseException | None, *, now: float | None = None) -> bool:
+        """A write failed. Returns whether the store is at fault (its disk or file, or the server),
+        so that every other write would fail, too; only then its state changes.
+        """
+        if not isinstance(error, StoreUnavailable) or isinstance(error, Busy | Unclear):
+            return False
         now = monotonic() if now is None else now
         if self.state == "ok":
             flaps = now - self._since < _STEADY_S
             self.pause_s = min(self.pause_s * 2, _PAUSE_MAX_S) if flaps else _PAUSE_S
         state = "full" if isinstance(error, StoreFull) else "unavailable"
         if state == self.state:
-            return
+            return True
         self._change(state, str(error), error.hint, now)
         _log.error(
             "the store takes no writes: %s",
@@ -70,6 +78,7 @@ class Health:
                 hint=error.hint or "",
             ),
         )
+        return True
 
     def succeeded(self, commit_s: float | None = None, *, now: float | None = None) -> None:
         """A write was committed, by a COMMIT of `commit_s` seconds; None: it is not known."""

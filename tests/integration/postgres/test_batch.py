@@ -14,8 +14,8 @@ from tests.waiting import until_async
 from cordata.clock import monotonic
 from cordata.errors import Conflict, StoreUnavailable, Unclear
 from cordata.store import Store, Tx
+from cordata.store.health import Busy
 from cordata.store.postgres import store as postgres_store
-from cordata.store.postgres.fault import Busy
 from cordata.store.postgres.store import PostgresStore
 
 

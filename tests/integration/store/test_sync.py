@@ -15,7 +15,7 @@ async def test_unit_is_told_the_truth_when_its_commit_outlasts_the_write_timeout
         await deposit(store, "before")
     async with child("stall", tmp_path, **slow_sync(tmp_path)) as one:
         behind = await one.line()
-        assert behind.startswith("behind it: Contended: ") and "commit" in behind
+        assert behind.startswith("behind it: Busy: ") and "commit" in behind
         assert await one.line() == "committing: False"
         assert await one.line() == "committed: None"
     assert notes_on_disk(tmp_path) == ["a-committing", "before"]

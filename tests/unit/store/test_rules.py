@@ -14,8 +14,8 @@ from cordata.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from cordata.store.health import Health
-from cordata.store.sqlite.fault import Contended, is_busy, is_storage, translate
+from cordata.store.health import Busy, Health
+from cordata.store.sqlite.fault import is_busy, is_storage, translate
 from cordata.store.sqlite.tx import SqliteTx, drive
 from cordata.store.topic import Topic
 from cordata.store.tx import UnitMisuse, new_id
@@ -38,7 +38,7 @@ def fault(code: int, text: str = "text") -> sqlite3.Error:
         (sqlite3.SQLITE_CORRUPT, StoreUnavailable, True),
         (sqlite3.SQLITE_NOTADB, StoreUnavailable, True),
         (sqlite3.SQLITE_CANTOPEN, StoreUnavailable, True),
-        (sqlite3.SQLITE_BUSY, Contended, False),
+        (sqlite3.SQLITE_BUSY, Busy, False),
         (sqlite3.SQLITE_CONSTRAINT, Conflict, False),
         (sqlite3.SQLITE_ERROR, PermanentError, False),
         (0, PermanentError, False),
@@ -49,7 +49,7 @@ def test_driver_error_becomes_ours_when_it_leaves_the_store(
 ) -> None:
     told = translate(fault(code), "q")
     assert type(told) is kind and str(told).startswith("q: ")
-    assert is_storage(fault(code)) is storage
+    assert is_storage(fault(code)) is Health().failed(told) is storage
     assert is_busy(fault(code)) is (code == sqlite3.SQLITE_BUSY)
 
 

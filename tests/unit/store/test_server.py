@@ -15,9 +15,10 @@ from cordata.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from cordata.store.health import Busy, Health
 from cordata.store.postgres.address import addresses, check
 from cordata.store.postgres.clock import FleetClock
-from cordata.store.postgres.fault import Busy, Fault, ServerFull, is_storage, translate
+from cordata.store.postgres.fault import Fault, ServerFull, translate
 
 
 def test_server_is_told_what_the_url_says_and_our_limits() -> None:
@@ -92,7 +93,7 @@ def test_both_urls_are_named_when_both_are_wrong() -> None:
 def test_error_is_what_its_code_says(code: str, kind: type[Exception], storage: bool) -> None:
     error = translate(Fault(code, "text"), "q")
     assert type(error) is kind and str(error).startswith("q: ")
-    assert is_storage(error) is storage
+    assert Health().failed(error) is storage
 
 
 def test_conflict_names_the_constraint_or_the_column() -> None:

@@ -31,8 +31,9 @@ from typing import NamedTuple
 from cordata.config.sections import StoreConfig
 from cordata.errors import CordataError, PermanentError, StoreUnavailable
 from cordata.log import frames, logger
+from cordata.store.health import Busy
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import Busy, ConnectionLost, ServerError, closed_in_commit
+from cordata.store.postgres.fault import ConnectionLost, ServerError, closed_in_commit
 from cordata.store.postgres.transaction import InDoubt, Transaction, find_outcome
 from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx
 from cordata.store.postgres.unit_runner import GRACE_S, Entry, Resources, UnitRunner
@@ -177,7 +178,7 @@ class Batcher:
                 try:
                     connection = await self._resources.pool.acquire(deadline)
                 except StoreUnavailable as error:
-                    self._resources.failed(error)
+                    self._resources.health.failed(error)
                     for member in self._take():
                         member.entry.fail(own_error(error))
                     continue
@@ -444,7 +445,7 @@ class _Batch:
             else:
                 self._put_back_all()
         except StoreUnavailable as error:
-            self._resources.failed(error)
+            self._resources.health.failed(error)
             for member in self._members:
                 member.entry.fail(own_error(error))
 

@@ -10,11 +10,11 @@ import psycopg
 from cordata import clock
 from cordata.config.sections import StoreConfig
 from cordata.errors import CordataError, StoreUnavailable
+from cordata.store.health import Busy
 from cordata.store.postgres.address import Address
 from cordata.store.postgres.clock import ASK, FleetClock
 from cordata.store.postgres.connection import Connection, OnNotify
 from cordata.store.postgres.fault import (
-    Busy,
     ConnectionLost,
     Fault,
     ServerError,

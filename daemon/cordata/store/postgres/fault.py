@@ -17,6 +17,7 @@ from cordata.errors import (
     StoreUnavailable,
     Unclear,
 )
+from cordata.store.health import Busy
 from cordata.store.tx import MISSING_HINT
 
 _TEXT_CHARS = 300
@@ -109,10 +110,6 @@ class ConnectionLost(Exception):
     """The connection is lost; whether a COMMIT under way happened is not known."""
 
 
-class Busy(StoreUnavailable):
-    """A failure that does not make the store unhealthy: overload, a lock, one lost connection."""
-
-
 class ServerFull(StoreUnavailable):
     """The server has no free connection slot."""
 
@@ -140,11 +137,6 @@ def translate(fault: Fault, what: str) -> CordataError:
     if code[:2] in _SHOWN:
         return StatementError(message, hint=_HINTS.get(code))
     return PermanentError(message)
-
-
-def is_storage(error: BaseException | None) -> bool:
-    """Whether every other unit would fail, too, so that the store is not ok."""
-    return isinstance(error, StoreUnavailable) and not isinstance(error, Busy | Unclear)
 
 
 def server_unreachable(reason: str) -> StoreUnavailable:

@@ -18,8 +18,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from cordata.errors import StoreUnavailable
+from cordata.store.health import Busy
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import Busy, ServerFull
+from cordata.store.postgres.fault import ServerFull
 
 #: Connections that are idle for this long are closed, except for one.
 _IDLE_S = 60.0

@@ -117,7 +117,7 @@ class LivenessProbe:
         except ServerFull:  # the server has answered, so it is alive
             return None
         except StoreUnavailable as error:
-            self._resources.failed(error)
+            self._resources.health.failed(error)
             return error
         connection.close()
         return None

@@ -57,12 +57,12 @@ class Reader:
                 return value
             except Again as again:
                 if attempt == _ATTEMPTS:
-                    self._resources.failed(again.error)
+                    self._resources.health.failed(again.error)
                     raise again.error from None
             except ReadTimeout:  # the server may be ok, and only the statement slow
                 raise
             except StoreUnavailable as error:
-                self._resources.failed(error)
+                self._resources.health.failed(error)
                 raise
         raise AssertionError("not reached")
 

@@ -31,8 +31,9 @@ from cordata.errors import (
     TransientError,
 )
 from cordata.store.fence import Fence, require_newest
+from cordata.store.health import Busy
 from cordata.store.postgres.connection import Connection
-from cordata.store.postgres.fault import Busy, ConnectionLost, ServerError, connection_lost
+from cordata.store.postgres.fault import ConnectionLost, ServerError, connection_lost
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
 from cordata.store.postgres.unit import Call, Request, UnitTx
 from cordata.store.postgres.unit_runner import Again, Resources, answer
@@ -190,7 +191,7 @@ class ReplayedTx(UnitTx):
             await self._begin_and_repeat_reads()
             await self._replay_until_it_stands()
         except CordataError as error:
-            self._resources.failed(error)
+            self._resources.health.failed(error)
             self.failed = error
             await self._resources.tasks.start(self._held.roll_back())
             raise
@@ -312,7 +313,7 @@ class ReplayedTx(UnitTx):
                     self.failed, self.cause = again.error, ConnectionLost(str(again))
                     await self._replay_until_it_stands()
         except CordataError as error:
-            self._resources.failed(error)
+            self._resources.health.failed(error)
             raise
         finally:
             await self._held.roll_back()
@@ -328,7 +329,7 @@ class ReplayedTx(UnitTx):
         if not isinstance(error, TransactionTimeout):
             judged = self._resources.judge(error, self)
             judged = judged.error if isinstance(judged, Again) else judged
-            self._resources.failed(judged)
+            self._resources.health.failed(judged)
             self.failed = judged if isinstance(judged, CordataError) else error
         assert self.failed is not None
         return self.failed

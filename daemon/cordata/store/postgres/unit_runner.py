@@ -30,16 +30,14 @@ from typing import Any
 
 from cordata.config.sections import StoreConfig
 from cordata.errors import CordataError, StoreUnavailable, Unclear
-from cordata.store.health import Health
+from cordata.store.health import Busy, Health
 from cordata.store.postgres.clock import FleetClock
 from cordata.store.postgres.connector import Connector
 from cordata.store.postgres.fault import (
-    Busy,
     ConnectionLost,
     ServerError,
     closed_in_commit,
     connection_lost,
-    is_storage,
     server_unreachable,
     translate,
 )
@@ -91,11 +89,6 @@ class Resources:
     #: Called with the topics of a unit after its commit.
     committed: Callable[[set[str]], None]
 
-    def failed(self, error: BaseException) -> None:
-        """Report the error of a transaction: if it is the store's fault, the health changes."""
-        if is_storage(error) and isinstance(error, StoreUnavailable):
-            self.health.failed(error)
-
     def overdue(self, transaction: Transaction, limit_s: float) -> StoreUnavailable:
         """The error for a transaction that did not end in time.
 
@@ -104,7 +97,7 @@ class Resources:
         """
         message = f"no answer within {limit_s:g} s"
         if silent := transaction.connection.silent_s >= limit_s:
-            self.failed(server_unreachable(message))
+            self.health.failed(server_unreachable(message))
             self.pool.close_idle()  # they may be as dead as this one
         if transaction.ending:
             return Unclear(f"{message} to a commit; whether it happened is not known")
@@ -232,14 +225,14 @@ class UnitRunner:
                 last = again.once and reran
                 last = last or (attempt >= _ATTEMPTS and not again.collided)
                 if last or self._loop.time() >= deadline:
-                    self._resources.failed(again.error)
+                    self._resources.health.failed(again.error)
                     raise again.error from None
                 reran = reran or again.once
                 collided = again.collided
                 if not collided:
                     await asyncio.sleep(random.random() * min(attempt, _ATTEMPTS) * _PAUSE_S)
             except StoreUnavailable as error:
-                self._resources.failed(error)
+                self._resources.health.failed(error)
                 raise
 
     async def _attempt(

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 from cordata import clock
 from cordata.errors import ConfigError, StoreUnavailable
-from cordata.store.health import Health
+from cordata.store.health import Busy, Health
 from cordata.store.queries import Queries
-from cordata.store.sqlite.fault import Contended, is_busy, open_hint, translate
+from cordata.store.sqlite.fault import is_busy, open_hint, translate
 from cordata.store.sqlite.lock import LockQueue
 from cordata.store.sqlite.thread import CallThreads
 from cordata.store.sqlite.tx import SqliteTx
@@ -217,7 +217,7 @@ class WriteConnection:
     async def begin(self) -> None:
         """Take the lock and begin a transaction. Safe to cancel.
 
-        Raises: Contended when another process or program has the file for too long;
+        Raises: Busy when another process or program has the file for too long;
         StoreUnavailable.
         """
         try:
@@ -229,7 +229,7 @@ class WriteConnection:
             self.open()
             try:
                 self.execute("BEGIN IMMEDIATE")
-            except Contended:
+            except Busy:
                 await self._thread.run(self._begin_slowly)
         except BaseException as error:
             self.roll_back(error)
@@ -317,9 +317,8 @@ class WriteConnection:
         return self._connection is not None and self._connection.in_transaction
 
     def _note(self, error: BaseException | None) -> None:
-        if isinstance(error, StoreUnavailable) and not isinstance(error, Contended):
+        if self._health.failed(error):
             self.close()
-            self._health.failed(error)
 
     def _begin_slowly(self) -> None:
         """In the thread: begin while another program, which does not use the lock, writes."""

@@ -20,6 +20,7 @@ from cordata.errors import (
     StoreUnavailable,
     Unclear,
 )
+from cordata.store.health import Busy
 from cordata.store.tx import MISSING_HINT
 
 _HINT_DIRECTORY = (
@@ -35,13 +36,6 @@ _HINT_READ_ONLY = (
 def open_hint(error: OSError) -> str:
     """The next step when a file of the store cannot be created or opened."""
     return _HINT_READ_ONLY if error.errno == errno.EROFS else _HINT_DIRECTORY
-
-
-class Contended(StoreUnavailable):
-    """Another process holds the lock, or another program a transaction, for too long.
-
-    Disk and file are not at fault, so the store is not unhealthy.
-    """
 
 
 _CONSTRAINT = re.compile(r"constraint failed: (?P<name>.+)\Z")
@@ -127,7 +121,7 @@ def translate(error: sqlite3.Error, what: str, *, folder: Path | None = None) ->
         hint = _not_writable(folder) if primary == sqlite3.SQLITE_READONLY else ""
         return StoreUnavailable(f"{what}: {text} ({name})", hint=hint or _HINTS.get(primary))
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return Contended(
+        return Busy(
             f"{what}: {text} ({name})",
             retry_after_s=1.0,
             hint="another program holds a transaction on the database file open",

@@ -15,7 +15,8 @@ import os
 from pathlib import Path
 
 from cordata.errors import StoreUnavailable
-from cordata.store.sqlite.fault import Contended, open_hint
+from cordata.store.health import Busy
+from cordata.store.sqlite.fault import open_hint
 from cordata.store.sqlite.thread import CallThreads
 
 
@@ -107,7 +108,7 @@ class LockQueue:
     async def acquire(self) -> None:
         """Wait for the lock. Safe to cancel.
 
-        Raises: Contended after the timeout; StoreUnavailable when its file cannot be used.
+        Raises: Busy after the timeout; StoreUnavailable when its file cannot be used.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -118,7 +119,7 @@ class LockQueue:
                     self._first.release()
                     raise
         except TimeoutError:
-            raise Contended(
+            raise Busy(
                 f"the write lock was not free for {self._timeout_s:g} s", hint=self._holder()
             ) from None
 

@@ -15,9 +15,10 @@ from typing import TypeVar
 
 from cordata import clock
 from cordata.errors import ReadTimeout, StoreUnavailable
+from cordata.store.health import Busy
 from cordata.store.queries import Queries
 from cordata.store.sqlite.connection import Database
-from cordata.store.sqlite.fault import Contended, is_storage
+from cordata.store.sqlite.fault import is_storage
 from cordata.store.sqlite.thread import CallThreads
 from cordata.store.sqlite.tx import ReadTx, drive
 from cordata.store.tx import Unit
@@ -127,7 +128,7 @@ class Reader:
         """A unit on a snapshot. Raises: ReadTimeout, StoreUnavailable, its own errors."""
         try:
             return self._inline.read(unit, _BUDGET_S)
-        except (ReadTimeout, Contended):
+        except (ReadTimeout, Busy):
             context = copy_context()
             return await self._threads.call(lambda: context.run(self._read_in_thread, unit))
 

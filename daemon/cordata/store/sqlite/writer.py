@@ -18,9 +18,9 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from cordata.errors import CordataError, PermanentError, StoreUnavailable
-from cordata.store.health import Health
+from cordata.store.health import Busy, Health
 from cordata.store.sqlite.connection import WriteConnection
-from cordata.store.sqlite.fault import Contended, after_commit
+from cordata.store.sqlite.fault import after_commit
 from cordata.store.sqlite.tx import SqliteTx, drive
 from cordata.store.tasks import StoreTasks, fail_future, own_error
 from cordata.store.tx import Tx, Unit
@@ -226,7 +226,7 @@ class Writer:
             return
         self._connection.roll_back(error)
         self._refuse(batch, told)
-        if isinstance(error, StoreUnavailable) and not isinstance(error, Contended):
+        if isinstance(error, StoreUnavailable) and not isinstance(error, Busy):
             self._failures += 1
             if self._failures >= _GIVE_UP_AFTER:
                 self._refuse(self._queue, error)
