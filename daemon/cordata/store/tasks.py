@@ -22,6 +22,7 @@ class StoreTasks:
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
         self._running: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._loop = asyncio.get_running_loop()
 
     async def open(self) -> None:
@@ -35,6 +36,10 @@ class StoreTasks:
         future; cancelling that does not cancel the task.
         """
         future: asyncio.Future[T] = self._loop.create_future()
+        if self._closed:
+            work.close()
+            _close(future)
+            return future
         task = self._group.create_task(_run(work, future), context=context)
         self._running.add(task)
 
@@ -54,6 +59,7 @@ class StoreTasks:
 
     async def close(self) -> None:
         """Cancel the running tasks and wait for their end."""
+        self._closed = True
         for task in self._running:
             task.cancel()
         await self._group.__aexit__(None, None, None)

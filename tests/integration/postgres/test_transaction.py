@@ -213,6 +213,20 @@ async def test_nothing_is_committed_when_it_is_cancelled_before_the_commit(datab
         assert one.stats().state == "ok"
 
 
+async def test_conflict_is_reported_when_a_key_is_checked_at_the_commit(
+    postgres: PostgresServer, database: str
+) -> None:
+    key = "ALTER TABLE account ADD UNIQUE (balance) DEFERRABLE INITIALLY DEFERRED"
+    async with opened(database) as store:
+        await add_account(store, "a", 1)
+        postgres.execute(key, database=database.rpartition("/")[2])
+        with pytest.raises(Conflict) as conflict:
+            async with store.transaction() as tx:
+                await tx.execute("account.add", id="b", balance=1)
+        assert conflict.value.constraint == "account_balance_key"
+        assert await balance(store, "b") is None
+
+
 async def test_error_names_no_value_when_the_server_quotes_one(database: str) -> None:
     async with opened(database) as store:
         await add_account(store, "a")

@@ -43,6 +43,17 @@ async def test_waiting_ends_when_the_store_is_closed_amid_the_work() -> None:
         await future
 
 
+async def test_nothing_begins_when_the_store_is_closed() -> None:
+    async def work() -> None:
+        raise AssertionError
+
+    tasks = StoreTasks()
+    await tasks.open()
+    await tasks.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await tasks.start(work())
+
+
 async def test_work_goes_on_when_nobody_waits_for_it_any_more() -> None:
     go, done = asyncio.Event(), asyncio.Event()
 

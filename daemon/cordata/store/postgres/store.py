@@ -127,7 +127,9 @@ class PostgresStore(Store):
     async def transaction(self, *, fence: Fence | None = None) -> AsyncIterator[Tx]:
         """As in Store."""
         self._check_open()
-        tx = ReplayedTx(self._resources, self._slots, self.read, self._config, fence=fence)
+        tx = ReplayedTx(
+            self._resources, self._runner, self._slots, self.read, self._config, fence=fence
+        )
         try:
             with require_awaits():
                 yield tx

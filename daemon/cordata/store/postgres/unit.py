@@ -9,6 +9,7 @@ not wait: their statements stay in `deferred` until the next request, or the end
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -50,6 +51,16 @@ class Request:
         if self.wants == "rows":
             return results[0].rows()
         return results[0].count if results else 0
+
+
+class Pause(Request):
+    """Stops a unit until an event is set: that of a `transaction()`, until its block goes on."""
+
+    __slots__ = ("event",)
+
+    def __init__(self, event: asyncio.Event) -> None:
+        super().__init__((), "count")
+        self.event = event
 
 
 class UnitTx(Tx):

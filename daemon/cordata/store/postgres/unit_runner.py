@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AsyncExitStack
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +43,7 @@ from cordata.store.postgres.fault import (
 )
 from cordata.store.postgres.pool import Pool
 from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_outcome
-from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx
+from cordata.store.postgres.unit import Call, Pause, Request, UnitCoroutine, UnitTx
 from cordata.store.queries import Queries
 from cordata.store.tasks import StoreTasks, fail_future
 from cordata.store.tx import Row, Unit, before_write
@@ -204,20 +204,24 @@ class UnitRunner:
             return Busy(f"no commit within {self._timeout_s:g} s", retry_after_s=1.0)
         return self._resources.health.error()
 
-    async def run_now(self, unit: Unit[Any], entry: Entry | None = None) -> Any:
+    async def run_now(
+        self, unit: Unit[Any], entry: Entry | None = None, *, pauses_s: float = 0.0
+    ) -> Any:
         """Run a unit in the task of the caller, in every state of the store. Returns its result.
 
         `entry`: of a caller in another task. If they are cancelled before the COMMIT, the unit is
-        rolled back.
+        rolled back. `pauses_s`: how long the unit may pause.
         """
-        deadline = self._loop.time() + self._timeout_s + GRACE_S
+        deadline = self._loop.time() + self._timeout_s + GRACE_S + pauses_s
         attempt, collided, newest = 0, False, False
         reran = False
         while True:
             attempt += 1
             try:
-                async with self._resources.turn if collided else nullcontext():
-                    return await self._attempt(unit, deadline, entry, newest=newest)
+                async with AsyncExitStack() as turn:
+                    if collided:
+                        await turn.enter_async_context(self._resources.turn)
+                    return await self._attempt(unit, deadline, entry, turn, newest=newest)
             except _SeesSnapshot:
                 attempt -= 1
                 newest = True
@@ -236,7 +240,13 @@ class UnitRunner:
                 raise
 
     async def _attempt(
-        self, unit: Unit[Any], deadline: float, entry: Entry | None, *, newest: bool
+        self,
+        unit: Unit[Any],
+        deadline: float,
+        entry: Entry | None,
+        turn: AsyncExitStack,
+        *,
+        newest: bool,
     ) -> Any:
         resources = self._resources
         tx = UnitTx(resources.queries, resources.clock.now_us())
@@ -246,7 +256,7 @@ class UnitRunner:
             limit = asyncio.timeout_at(deadline)
             try:
                 async with limit:
-                    run = _UnitRun(transaction, UnitCoroutine(unit, tx))
+                    run = _UnitRun(transaction, UnitCoroutine(unit, tx), turn)
                     value = await run.to_end()
                     if entry is not None and entry.future.done():
                         raise Busy("the unit's caller was cancelled")
@@ -285,9 +295,12 @@ class UnitRunner:
 class _UnitRun:
     """One run of a unit in a transaction."""
 
-    def __init__(self, transaction: Transaction, coroutine: UnitCoroutine) -> None:
+    def __init__(
+        self, transaction: Transaction, coroutine: UnitCoroutine, turn: AsyncExitStack
+    ) -> None:
         self._transaction = transaction
         self._coroutine = coroutine
+        self._turn = turn
         self._tx = coroutine.tx
         #: Reads of the newest state before the first write, to be repeated after a lock.
         self._reads: list[tuple[Call, list[Row]]] = []
@@ -334,6 +347,10 @@ class _UnitRun:
 
     async def _answer(self, request: Request) -> Any:
         """The answer to a request; an error is returned, not raised."""
+        if isinstance(request, Pause):
+            await self._turn.aclose()  # others that collided may run meanwhile
+            await request.event.wait()
+            return None
         calls = [*self._tx.deferred, *request.calls]
         newest = self._needs_newest(calls)
         await pause_before_write(calls)
