@@ -77,6 +77,18 @@ async def test_transaction_leaves_nothing_when_its_body_raises(opened: Opener) -
         await add_account(store, "b")
 
 
+async def test_transaction_takes_no_lock_when_it_is_used_after_its_block(opened: Opener) -> None:
+    async with opened() as store:
+        async with store.transaction() as wrote:
+            await wrote.execute("account.add", id="a", balance=1)
+        async with store.transaction() as idle:
+            pass
+        for tx in (wrote, idle):
+            with pytest.raises(UnitMisuse, match="after its block"):
+                await tx.execute("account.change", id="a", amount=1)
+        assert await balance(store, "a") == 1
+
+
 async def test_transaction_leaves_nothing_when_it_is_cancelled(opened: Opener) -> None:
     async with opened() as store:
 

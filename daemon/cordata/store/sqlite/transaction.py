@@ -13,7 +13,8 @@ another service does not block the restart of the log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +23,12 @@ from cordata import clock
 from cordata.errors import CordataError, TransactionStale, TransactionTimeout
 from cordata.store.fence import Fence, check_fence
 from cordata.store.health import Health
-from cordata.store.queries import Queries
+from cordata.store.queries import Queries, Query
 from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.fault import after_commit
 from cordata.store.sqlite.tx import SqliteTx
 from cordata.store.tasks import StoreTasks
-from cordata.store.tx import Row, Tx
+from cordata.store.tx import Row, Tx, UnitMisuse
 
 #: The transaction whose lock the running code holds; run() would wait for it for ever.
 holding: ContextVar[TransactionTx | None] = ContextVar("cordata_store_holding", default=None)
@@ -48,17 +49,17 @@ class Access:
     committed: Callable[[set[str]], None]
 
 
-class TransactionTx(Tx):
-    """The Tx of `Store.transaction()`."""
+class TransactionTx(SqliteTx):
+    """The Tx of `Store.transaction()`: takes the lock and begins before its first write."""
 
-    __slots__ = ("_access", "_beginning", "_fence", "_reads", "_timer", "_writing")
+    __slots__ = ("_access", "_beginning", "_fence", "_holds_lock", "_reads", "_timer")
 
     def __init__(self, access: Access, fence: Fence | None) -> None:
-        super().__init__(clock.now_us())
+        super().__init__(None, access.queries, clock.now_us())
         self._access = access
         self._fence = fence
-        #: The Tx that writes, from the first write to the end.
-        self._writing: SqliteTx | None = None
+        #: Whether it is past its first write, and not at its end.
+        self._holds_lock = False
         #: Held during the first write: a body may start several statements at once.
         self._beginning = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
@@ -67,38 +68,37 @@ class TransactionTx(Tx):
 
     def holds_lock_of(self, connection: WriteConnection) -> bool:
         """Whether it has begun to write, in the store of this connection."""
-        return self._writing is not None and self._access.connection is connection
-
-    async def execute(self, name: str, /, **params: object) -> int:
-        """As in Tx."""
-        return await (await self._for_writing()).execute(name, **params)
-
-    async def write(self, name: str, /, *, rows: Any = None, **params: object) -> None:
-        """As in Tx."""
-        await (await self._for_writing()).write(name, rows=rows, **params)
-
-    async def insert(self, table: str, /, **columns: object) -> None:
-        """As in Tx."""
-        await (await self._for_writing()).insert(table, **columns)
+        return self._holds_lock and self._access.connection is connection
 
     async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
-        """As in Tx."""
+        """As in Tx; before the first write a read has a snapshot of its own."""
         if self.failed is not None:
             raise self.failed
-        if self._writing is None and self._access.queries.by_name[name].reads and not lock:
+        if not self._holds_lock and self._queries.by_name[name].reads and not lock:
             rows: list[Row] = await self._access.read(lambda tx: tx.fetch_all(name, **params))
-            if self._writing is None:  # else a statement beside this one has begun
+            if not self._holds_lock:  # else a statement beside this one has begun
                 self._reads.append((name, params, rows))
                 return rows
-        return await (await self._for_writing()).fetch_all(name, **params)
+        return await super().fetch_all(name, **params)
+
+    async def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
+        async with self._beginning:
+            if self.failed is None and not self._holds_lock:
+                try:
+                    await self._begin()
+                except CordataError as error:
+                    self.failed = error
+        return await super()._run(query, params)
+
+    async def _write_event(self, **event: object) -> bool:
+        return await Tx._write_event(self, **event)  # that of SqliteTx needs the cursor
 
     async def leave(self, *, commit: bool) -> None:
         """End the transaction after its block. Raises: the error that prevents the commit."""
-        writing = self._end()
-        if writing is None:
-            failed = self.failed
-        else:
-            failed = self.failed or writing.failed
+        failed = self.failed
+        self.failed = failed or UnitMisuse("a transaction was used after its block")
+        if self._holds_lock:
+            self._end()
             if commit and failed is None:  # cancelling does not undo it
                 await asyncio.shield(self._access.tasks.start(self._commit()))
             else:
@@ -106,43 +106,30 @@ class TransactionTx(Tx):
         if commit and failed is not None:
             raise failed
 
-    async def _for_writing(self) -> SqliteTx:
-        async with self._beginning:
-            if self.failed is not None:
-                raise self.failed
-            if self._writing is None:
-                try:
-                    self._writing = await self._begin()
-                except CordataError as error:
-                    self.failed = error
-                    raise
-        return self._writing
-
-    async def _begin(self) -> SqliteTx:
+    async def _begin(self) -> None:
+        """Take the lock and check what the block has seen. Raises: CordataError."""
         access = self._access
         refusal = access.health.error()
         if refusal is not None:
             raise refusal
         await access.connection.begin()
-        writing = access.connection.tx()
-        writing.now_us = self.now_us
-        writing.topics = self.topics
+        tx = access.connection.tx()
         try:
-            await self._check(writing)
+            await self._check(tx)
         except BaseException:
-            access.connection.roll_back(writing.failed)
+            access.connection.roll_back(tx.failed)
             raise
+        self._cursor, self._holds_lock = tx._cursor, True
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(access.timeout_s, self._time_out)
         holding.set(self)
-        return writing
 
-    async def _check(self, writing: SqliteTx) -> None:
+    async def _check(self, tx: SqliteTx) -> None:
         """Raises: LeaseLost for a stale fence; TransactionStale when a read has changed."""
         if self._fence is not None:
-            await check_fence(writing, self._fence)
+            await check_fence(tx, self._fence)
         for name, params, rows in self._reads:
-            if await writing.fetch_all(name, **params) != rows:
+            if await tx.fetch_all(name, **params) != rows:
                 raise TransactionStale(f"what {name!r} returned has changed since")
 
     async def _commit(self) -> None:
@@ -162,10 +149,8 @@ class TransactionTx(Tx):
         self._end()
         self._access.connection.roll_back()
 
-    def _end(self) -> SqliteTx | None:
-        """Stop the timer. Returns the Tx that writes; None: nothing was written."""
+    def _end(self) -> None:
+        self._holds_lock = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        writing, self._writing = self._writing, None
-        return writing

@@ -24,19 +24,19 @@ T = TypeVar("T")
 
 
 class SqliteTx(Tx):
-    """The Tx of `Store.run()`; its subclass is that of `read()`."""
+    """The Tx of `Store.run()`; its subclasses are those of `read()` and `transaction()`."""
 
-    __slots__ = ("_all", "_cursor", "_queries", "wrote")
+    __slots__ = ("_cursor", "_queries", "wrote")
 
-    def __init__(self, cursor: sqlite3.Cursor, queries: Queries, now_us: int) -> None:
+    def __init__(self, cursor: sqlite3.Cursor | None, queries: Queries, now_us: int) -> None:
         super().__init__(now_us)
-        self._cursor = cursor
-        self._all = queries
-        self._queries = queries.by_name
+        if cursor is not None:  # a transaction() gets it with its first write
+            self._cursor = cursor
+        self._queries = queries
         #: Whether a statement ran that may have written.
         self.wrote = False
 
-    def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
+    async def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
         if self.failed is not None:
             raise self.failed
         try:
@@ -61,18 +61,18 @@ class SqliteTx(Tx):
 
     async def execute(self, name: str, /, **params: object) -> int:
         """As in Tx."""
-        return self._run(self._queries[name], params).rowcount
+        return (await self._run(self._queries.by_name[name], params)).rowcount
 
     async def write(self, name: str, /, *, rows: Any = None, **params: object) -> None:
         """As in Tx; at once."""
-        changed = self._run(self._queries[name], params).rowcount
+        changed = (await self._run(self._queries.by_name[name], params)).rowcount
         if rows is not None and changed != rows:
             self.failed = wrong_count(name, changed, rows)
             raise self.failed
 
     async def insert(self, table: str, /, **columns: object) -> None:
         """As in Tx; at once."""
-        self._run(self._all.insert(table, columns), columns)
+        await self._run(self._queries.insert(table, columns), columns)
 
     async def _write_event(self, **event: object) -> bool:
         """As in Tx. A trigger adds the messages, and only `total_changes` counts these rows."""
@@ -83,7 +83,7 @@ class SqliteTx(Tx):
 
     async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
         """As in Tx."""
-        cursor = self._run(self._queries[name], params)
+        cursor = await self._run(self._queries.by_name[name], params)
         try:
             return cursor.fetchall()
         except sqlite3.Error as error:
@@ -96,13 +96,13 @@ class ReadTx(SqliteTx):
 
     __slots__ = ()
 
-    def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
+    async def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
         if not query.reads:
             raise UnitMisuse(
                 f"query {query.name!r} writes, but a read cannot",
                 hint="pass the unit to run() instead of read()",
             )
-        return super()._run(query, params)
+        return await super()._run(query, params)
 
 
 def drive(awaitable: Awaitable[T], tx: SqliteTx) -> T:
