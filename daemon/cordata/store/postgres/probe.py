@@ -8,10 +8,11 @@ So after a while the probe makes a new connection during the read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from cordata.errors import CordataError, PermanentError, StoreUnavailable
+from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ServerFull
 from cordata.store.postgres.unit_runner import Resources, UnitRunner
 from cordata.store.tx import Tx
@@ -60,64 +61,49 @@ async def _write(tx: Tx) -> None:
     raise _RolledBack
 
 
-class _Wait:
-    """A caller that waits for an answer of the server."""
-
-    def __init__(self, timeout: asyncio.Timeout) -> None:
-        self.timeout = timeout
-        self.over = False
-        #: Why no answer will come.
-        self.gone: StoreUnavailable | None = None
-
-
 class LivenessProbe:
-    """Connects once for all waiting callers, again after each `_ASK_AFTER_S`."""
+    """Connects from time to time while a read is slow. If the server does not accept a connection,
+    the store is not ok, and the connections of the slow reads are closed.
+    """
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._loop = asyncio.get_running_loop()
-        self._answer: asyncio.Future[StoreUnavailable | None] | None = None
+        #: The connection of each read, and the loop time since when it waits.
+        self._reads: dict[Connection, float] = {}
+        self._running = False
 
-    @asynccontextmanager
-    async def limit(self, deadline: float) -> AsyncIterator[None]:
-        """Limits the block: until `deadline` (loop time), and not longer if the server is gone.
-
-        Raises: TimeoutError; StoreUnavailable when the server did not accept a connection.
-        """
-        wait = _Wait(asyncio.timeout_at(deadline))
-        timer = self._loop.call_later(_ASK_AFTER_S, self._begin, wait)
+    @contextmanager
+    def watch(self, connection: Connection) -> Iterator[None]:
+        """Watch a connection while the block reads."""
+        self._reads[connection] = self._loop.time()
+        timer = self._loop.call_later(_ASK_AFTER_S, self._start)
         try:
-            async with wait.timeout:
-                yield
-        except TimeoutError:
-            if wait.gone is not None:
-                raise wait.gone from None
-            raise
+            yield
         finally:
-            wait.over = True
             timer.cancel()
+            del self._reads[connection]
 
-    def _begin(self, wait: _Wait) -> None:
-        self._resources.tasks.start(self._watch(wait))
+    def _start(self) -> None:
+        if not self._running:
+            self._running = True
+            self._resources.tasks.start(self._probe())
 
-    async def _watch(self, wait: _Wait) -> None:
-        while not wait.over:
-            if self._answer is None or self._answer.done():
-                self._answer = self._resources.tasks.start(self._ask())
-            wait.gone = await asyncio.shield(self._answer)
-            if wait.gone is not None:
-                if not wait.over:
-                    wait.timeout.reschedule(self._loop.time())
-                return
-            await asyncio.sleep(_ASK_AFTER_S)
-
-    async def _ask(self) -> StoreUnavailable | None:
+    async def _probe(self) -> None:
         try:
-            connection = await self._resources.connector.connect()
-        except ServerFull:  # the server has answered, so it is alive
-            return None
-        except StoreUnavailable as error:
-            self._resources.health.failed(error)
-            return error
-        connection.close()
-        return None
+            while self._slow():
+                try:
+                    (await self._resources.connector.connect()).close()
+                except ServerFull:  # the server has answered, so it is alive
+                    pass
+                except StoreUnavailable as error:
+                    self._resources.health.failed(error)
+                    for connection in self._slow():
+                        connection.close()
+                await asyncio.sleep(_ASK_AFTER_S)
+        finally:
+            self._running = False
+
+    def _slow(self) -> list[Connection]:
+        since = self._loop.time() - _ASK_AFTER_S
+        return [one for one, begun in self._reads.items() if begun <= since]

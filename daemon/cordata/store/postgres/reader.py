@@ -11,7 +11,6 @@ A read is planned each time, which may cost more than running a join. A query th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from cordata.config.sections import StoreConfig
@@ -20,7 +19,7 @@ from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import CANCELED, ConnectionLost, ServerError
 from cordata.store.postgres.probe import LivenessProbe
 from cordata.store.postgres.transaction import Transaction
-from cordata.store.postgres.unit import ReadTx, UnitCoroutine
+from cordata.store.postgres.unit import ReadTx, Request, UnitCoroutine, UnitTx
 from cordata.store.postgres.unit_runner import Again, Resources, answer
 from cordata.store.tx import Unit
 
@@ -30,6 +29,10 @@ _ATTEMPTS = 3
 #: The server ends a slow read itself; if it does not answer this much later, it is taken for
 #: dead.
 _GRACE_S = 1.0
+
+
+class _SecondStatement(Exception):
+    """A unit needs a transaction: it sends more than one statement."""
 
 
 class Reader:
@@ -48,110 +51,92 @@ class Reader:
     async def read(self, unit: Unit[T]) -> T:
         """A unit on a snapshot. Raises: ReadTimeout, StoreUnavailable, its own errors."""
         health = self._resources.health
-        if health.state == "unavailable" and (refusal := health.error()) is not None:
-            raise refusal
         deadline = self._loop.time() + self._timeout_s
-        for attempt in range(1, _ATTEMPTS + 1):
+        key = getattr(unit, "__code__", None)
+        attempt = 0
+        while True:
+            if health.state == "unavailable" and (refusal := health.error()) is not None:
+                raise refusal
+            alone = not self._settings.proxied and key not in self._long
             try:
-                value: T = await self._attempt(unit, deadline)
+                value: T = await self._attempt(unit, deadline, alone=alone)
                 return value
+            except _SecondStatement:
+                self._long.add(key)
             except Again as again:
+                attempt += 1
                 if attempt == _ATTEMPTS:
-                    self._resources.health.failed(again.error)
+                    health.failed(again.error)
                     raise again.error from None
             except ReadTimeout:  # the server may be ok, and only the statement slow
                 raise
             except StoreUnavailable as error:
-                self._resources.health.failed(error)
+                health.failed(error)
                 raise
-        raise AssertionError("not reached")
 
-    async def _attempt(self, unit: Unit[Any], deadline: float) -> Any:
+    async def _attempt(self, unit: Unit[Any], deadline: float, *, alone: bool) -> Any:
         connection = await self._resources.pool.acquire(deadline)
+        tx = ReadTx(self._resources.queries, self._resources.clock.now_us())
+        limit = asyncio.timeout_at(deadline + _GRACE_S)
         try:
-            async with self._liveness.limit(deadline + _GRACE_S):
-                return await self._run(connection, unit)
-        except StoreUnavailable:
-            connection.close()
+            async with limit:
+                with self._liveness.watch(connection):
+                    return await self._run(connection, UnitCoroutine(unit, tx), alone=alone)
+        except asyncio.CancelledError:
             raise
-        except TimeoutError:
-            connection.close()
-            raise ReadTimeout(f"a read took longer than {self._timeout_s:g} s") from None
-        except _Failed as failed:
-            raise failed.error from None
+        except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
+            if limit.expired() and isinstance(error, TimeoutError):
+                connection.close()
+                raise self._too_long() from None
+            if connection.in_transaction:
+                await Transaction(connection, self._settings, "read").roll_back()
+            raise self._judge(error, tx) from None
         finally:
-            if not connection.busy:
+            if connection.idle or connection.lost:
                 self._resources.pool.release(connection)
-            else:  # its caller was cancelled, or it is lost
+            else:  # its caller was cancelled
                 self._resources.tasks.start(self._clear(connection, deadline))
 
-    async def _run(self, connection: Connection, unit: Unit[Any]) -> Any:
-        key = getattr(unit, "__code__", None)
-        if not self._settings.proxied and key not in self._long:
-            tx = self._tx()
-            done, value = await self._guard(tx, connection, lambda: self._one(connection, unit, tx))
-            if done:
-                return value
-            self._long.add(key)
-        tx = self._tx()
-        return await self._guard(tx, connection, lambda: self._several(connection, unit, tx))
+    async def _run(self, connection: Connection, coroutine: UnitCoroutine, *, alone: bool) -> Any:
+        """Run a unit; `alone`: its first statement, without a transaction.
 
-    def _tx(self) -> ReadTx:
-        return ReadTx(self._resources.queries, self._resources.clock.now_us())
-
-    async def _one(self, connection: Connection, unit: Unit[Any], tx: ReadTx) -> tuple[bool, Any]:
-        """Run a unit of at most one statement; (False, None) when it sends a second one."""
-        coroutine = UnitCoroutine(unit, tx)
-        try:
-            request = coroutine.step()
-            if request is not None:
-                (call,) = request.calls
-                kept = call.query.kept_plan and self._prepared
-                try:
-                    # No Sync in between: both are one transaction, and the settings end with it.
-                    self._settings.send_read(connection, kept=kept)
-                    connection.send(call.query.sql, call.args, prepare=kept or bool(call.args))
-                    reply: Any = request.answer((await connection.sync())[1:])
-                except (ServerError, ConnectionLost) as error:
-                    reply = tx.fail(error, call.query.name)
-                if coroutine.step(reply) is not None:
-                    return False, None
-            return True, coroutine.value
-        finally:
-            coroutine.close()
-
-    async def _several(self, connection: Connection, unit: Unit[Any], tx: ReadTx) -> Any:
-        """Run a unit in a transaction."""
+        Raises: what the unit raised; _SecondStatement.
+        """
         transaction = Transaction(connection, self._settings, "read")
-        coroutine = UnitCoroutine(unit, tx)
         try:
             request = coroutine.step()
+            if request is not None and alone:
+                request = coroutine.step(await self._send_alone(connection, request, coroutine.tx))
+                if request is not None:
+                    raise _SecondStatement
             while request is not None:
-                reply = await answer(transaction, tx, request)
-                request = coroutine.step(reply if tx.failed is not None else reply[0])
+                reply = await answer(transaction, coroutine.tx, request)
+                request = coroutine.step(reply if coroutine.tx.failed is not None else reply[0])
         finally:
             coroutine.close()
         await transaction.commit()
         return coroutine.value
 
-    async def _guard(
-        self, tx: ReadTx, connection: Connection, read: Callable[[], Awaitable[Any]]
-    ) -> Any:
-        """Run a read; after an error the connection is idle or closed. Raises: _Failed."""
+    async def _send_alone(self, connection: Connection, request: Request, tx: UnitTx) -> Any:
+        """The answer to a request; an error is returned, not raised."""
+        (call,) = request.calls
+        kept = call.query.kept_plan and self._prepared
         try:
-            return await read()
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
-            if connection.in_transaction:
-                await Transaction(connection, self._settings, "read").roll_back()
-            raise _Failed(self._judge(error, tx)) from None
+            # No Sync in between: both are one transaction, and the settings end with it.
+            self._settings.send_read(connection, kept=kept)
+            connection.send(call.query.sql, call.args, prepare=kept or bool(call.args))
+            return request.answer((await connection.sync())[1:])
+        except (ServerError, ConnectionLost) as error:
+            return tx.fail(error, call.query.name)
 
     def _judge(self, error: BaseException, tx: ReadTx) -> BaseException:
         cause = tx.cause if error is tx.failed else error
         if isinstance(cause, ServerError) and cause.fault.sqlstate == CANCELED:
-            return ReadTimeout(f"a read took longer than {self._timeout_s:g} s")
+            return self._too_long()
         return self._resources.judge(error, tx)
+
+    def _too_long(self) -> ReadTimeout:
+        return ReadTimeout(f"a read took longer than {self._timeout_s:g} s")
 
     async def _clear(self, connection: Connection, deadline: float) -> None:
         """Wait for the statements under way, so that the connection can be used again."""
@@ -164,11 +149,3 @@ class Reader:
             connection.close()
         finally:
             self._resources.pool.release(connection)
-
-
-class _Failed(Exception):
-    """A read failed with `error`; its connection is idle or closed."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(str(error))
-        self.error = error
