@@ -20,6 +20,23 @@ SELECT e.value ->> 0, CAST(e.value ->> 1 AS BIGINT), e.value ->> 2
 FROM {json_each(:entries) AS e|json_array_elements(:entries::json) AS e (value)} WHERE true
 ON CONFLICT (type, entry) DO UPDATE SET event_id = excluded.event_id;
 
+-- name: redis.keep
+-- Adds messages of Redis to the store, except those that are handled and not `marked`. `messages`: JSON
+-- list of [event id, group, state, attempts, next_at, history, dead_at, marked, owner, claim], with ''
+-- and 0 for none.
+INSERT INTO message (event_id, "group", position, priority, state, attempts, next_at, history,
+                     dead_at, owner, claim)
+SELECT e.id, m.value ->> 1, e.position, e.priority, m.value ->> 2, CAST(m.value ->> 3 AS INTEGER),
+       CAST(m.value ->> 4 AS BIGINT), nullif(m.value ->> 5, ''),
+       nullif(CAST(m.value ->> 6 AS BIGINT), 0), nullif(m.value ->> 8, ''),
+       nullif(CAST(m.value ->> 9 AS BIGINT), 0)
+FROM {json_each(:messages) AS m|json_array_elements(:messages::json) AS m (value)}
+CROSS JOIN {event|LATERAL (SELECT id, position, priority FROM event WHERE id = m.value ->> 0 LIMIT 1)} AS e
+WHERE e.id = m.value ->> 0 AND (CAST(m.value ->> 7 AS INTEGER) = 1 OR (
+    SELECT 1 FROM handled AS h
+    WHERE h.event_id = m.value ->> 0 AND h."group" = m.value ->> 1 LIMIT 1) IS NULL)
+ON CONFLICT DO NOTHING;
+
 -- name: redis.mark
 -- `events`: JSON list of [event id, group].
 INSERT INTO handled (event_id, "group", attempts, handled_at)

@@ -1,5 +1,8 @@
 -- Queries that the store itself runs. The broker, jobs and mail have files of their own.
 
+-- name: migration.all
+SELECT component, number, name, digest FROM migration ORDER BY component{| COLLATE "C"}, number;
+
 -- name: mail.add
 -- A second insert of the same message_id is a no-op.
 INSERT INTO mail (message_id, "to", subject, text, html, inline, next_at, request_id, created_at)

@@ -7,9 +7,6 @@ SELECT term FROM lease WHERE name = 'primary' FOR SHARE;
 -- name: migration.table
 SELECT 1 AS found WHERE to_regclass('migration') IS NOT NULL AND to_regclass('lease') IS NOT NULL;
 
--- name: migration.all
-SELECT component, number, name, digest FROM migration ORDER BY component COLLATE "C", number;
-
 -- name: migration.done
 SELECT 1 AS found FROM migration WHERE component = :component AND number = :number;
 

@@ -3,9 +3,6 @@
 -- name: migration.table
 SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration';
 
--- name: migration.all
-SELECT component, number, name, digest FROM migration ORDER BY component, number;
-
 -- name: store.probe
 -- Changes nothing, but writes a page to the log as any write does.
 PRAGMA user_version = 0;
