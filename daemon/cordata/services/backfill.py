@@ -134,7 +134,6 @@ class BackfillService:
                 "backfill.step",
                 name=task.name,
                 cursor=following,
-                now_us=tx.now_us,
                 done_at=tx.now_us if following is None else None,
             )
         )

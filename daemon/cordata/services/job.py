@@ -15,7 +15,6 @@ from datetime import UTC, date, datetime, timedelta
 
 from cordata import clock, events, exit_codes
 from cordata.context import Context
-from cordata.core.message_state import error_text
 from cordata.errors import LeaseLost, StoreUnavailable, TransientError
 from cordata.log import error_places, error_summary, fields, in_request, logger
 from cordata.process import ProcessLease, all_processes, plain_name, this_process
@@ -257,8 +256,6 @@ class _JobRunner:
                 period=run.period,
                 owner=self._owner,
                 state="failed" if error is not None else "done",
-                last_error=error_text(error) if error is not None else None,
-                now_us=tx.now_us,
             )
         )
         if error is None and not is_ours:

@@ -5,8 +5,6 @@ SELECT cursor, steps, done_at FROM backfill WHERE name = :name;
 
 -- name: backfill.step
 -- done_at NULL: there is more to do.
-INSERT INTO backfill (name, cursor, steps, started_at, updated_at, done_at)
-VALUES (:name, :cursor, 1, :now_us, :now_us, :done_at)
+INSERT INTO backfill (name, cursor, steps, done_at) VALUES (:name, :cursor, 1, :done_at)
 ON CONFLICT (name) DO UPDATE SET
-    cursor = excluded.cursor, steps = backfill.steps + 1, updated_at = excluded.updated_at,
-    done_at = excluded.done_at;
+    cursor = excluded.cursor, steps = backfill.steps + 1, done_at = excluded.done_at;

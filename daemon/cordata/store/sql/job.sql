@@ -20,7 +20,7 @@ INSERT INTO job_run (job, scope, period, state, owner, started_at)
 VALUES (:job, :scope, :period, 'running', :owner, :now_us)
 ON CONFLICT (job, scope, period) DO UPDATE SET
     state = 'running', owner = excluded.owner, attempts = job_run.attempts + 1,
-    started_at = excluded.started_at, finished_at = NULL
+    started_at = excluded.started_at
 WHERE job_run.state = 'failed'
     OR (job_run.state = 'done' AND :force = 1)
     OR (job_run.state = 'running' AND NOT EXISTS (
@@ -28,6 +28,6 @@ WHERE job_run.state = 'failed'
         WHERE p.id = job_run.owner AND p.expires_at > :now_us AND p.id <> :dead));
 
 -- name: job.finish
-UPDATE job_run SET state = :state, last_error = :last_error, finished_at = :now_us
+UPDATE job_run SET state = :state
 WHERE job = :job AND scope = :scope AND period = :period AND state = 'running'
     AND owner = :owner;

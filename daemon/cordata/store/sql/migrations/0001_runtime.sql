@@ -10,9 +10,7 @@ CREATE TABLE job_run (
     state         TEXT    NOT NULL CHECK (state IN ('running', 'done', 'failed')),
     owner         TEXT    NOT NULL,
     attempts      INTEGER NOT NULL DEFAULT 1,
-    last_error    TEXT,
     started_at    {bigint}  NOT NULL,
-    finished_at   {bigint},
     PRIMARY KEY (job, scope, period)
 ){keyed};
 
@@ -172,8 +170,6 @@ CREATE TABLE backfill (
     name       {text} NOT NULL PRIMARY KEY,
     cursor     TEXT,
     steps      INTEGER NOT NULL DEFAULT 0,
-    started_at {bigint}  NOT NULL,
-    updated_at {bigint}  NOT NULL,
     done_at    {bigint}
 ){keyed};
 
