@@ -163,6 +163,25 @@ async def test_locks_are_free_at_once_when_a_transaction_is_cancelled(database: 
         assert one.stats().state == "ok"
 
 
+async def test_connection_is_used_again_when_a_block_raised(
+    postgres: PostgresServer, database: str
+) -> None:
+    pids = (
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid() ORDER BY pid"
+    )
+    async with opened(database) as store:
+        await add_account(store, "a")
+        name = database.rpartition("/")[2]
+        before = postgres.execute(pids, database=name)
+        with pytest.raises(LookupError):
+            async with store.transaction() as tx:
+                await tx.execute("account.change", id="a", amount=1)
+                raise LookupError
+        await change(store, "a")
+        assert postgres.execute(pids, database=name) == before
+
+
 async def test_reads_that_nobody_waits_for_leave_the_pool_whole(database: str) -> None:
     async with opened(database, pool_size=2, read_timeout_s=1.0) as store:
         tasks = [

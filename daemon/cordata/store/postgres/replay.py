@@ -249,7 +249,8 @@ class ReplayedTx(UnitTx):
             if not commit and self.failed is None:
                 self.failed = TransientError("the block of the transaction raised an error")
             if self._running is not None:
-                self._came.set()
+                if self.failed is None:
+                    self._came.set()
                 if self._limit is not None and not (self._running.done() or self._limit.expired()):
                     self._limit.reschedule(None if self.failed is None else 0.0)
                 await self._running
