@@ -60,6 +60,26 @@ async def test_transactions_leave_a_connection_to_others_when_many_are_open(data
         await deposit_solo(store, "after")
 
 
+async def test_transaction_is_refused_when_it_waits_too_long_for_a_connection(
+    postgres: PostgresServer, database: str
+) -> None:
+    """It holds no locks yet, so it must not be told that it held them for too long."""
+    busy = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    async with opened(
+        database, pool_size=2, write_timeout_s=0.5, transaction_timeout_s=0.05
+    ) as store:
+        reads = [
+            asyncio.ensure_future(store.read(lambda tx: tx.fetch_all("forever"))) for _ in range(2)
+        ]
+        await until_async(lambda: postgres.execute(busy) == [(2,)])
+        with pytest.raises(StoreUnavailable, match="connections are in use"):
+            await deposit_solo(store, "no connection")
+        assert store.stats().state == "ok"
+        for read in reads:
+            read.cancel()
+        await asyncio.wait(reads)
+
+
 async def test_store_makes_do_with_what_it_has_when_the_server_is_full() -> None:
     # One of them is the server's own, which makes databases.
     settings = {"max_connections": "9", "superuser_reserved_connections": "0"}

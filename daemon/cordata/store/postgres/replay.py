@@ -27,7 +27,7 @@ from cordata.errors import (
     TransactionTimeout,
     TransientError,
 )
-from cordata.store.fence import Fence, fenced
+from cordata.store.fence import Fence, check_fence
 from cordata.store.health import Busy
 from cordata.store.postgres.unit import Call, Pause, Request, UnitTx
 from cordata.store.postgres.unit_runner import Resources, UnitRunner
@@ -93,7 +93,7 @@ class ReplayedTx(UnitTx):
         self._runner = runner
         self._slots = slots
         self._read = read
-        #: Limit of the wait for a slot, and of the time from then to the end of the block.
+        #: Limit of the wait for a slot, and of the time from BEGIN to the end of the block.
         self._wait_s = config.write_timeout_s
         self._limit_s = config.transaction_timeout_s
         self._fence = fence
@@ -191,10 +191,9 @@ class ReplayedTx(UnitTx):
 
     async def _run(self) -> None:
         """Run the unit, from the first write to the end of the block."""
-        unit = fenced(self._unit, self._fence, lock_term=True)
         try:
-            async with asyncio.timeout(self._limit_s) as self._limit:
-                await self._runner.run_now(unit, pauses_s=self._limit_s)
+            async with asyncio.timeout(None) as self._limit:  # see _unit
+                await self._runner.run_now(self._unit, pauses_s=self._limit_s)
         except TimeoutError:
             self.failed = self.failed or TransactionTimeout(
                 f"the transaction held its locks for more than {self._limit_s:g} s",
@@ -207,8 +206,12 @@ class ReplayedTx(UnitTx):
 
     async def _unit(self, tx: Tx) -> None:
         """Repeat what the block has seen, then run its statements as they come."""
-        assert isinstance(tx, UnitTx)
+        assert isinstance(tx, UnitTx) and self._limit is not None
         self._check()
+        if self._limit.when() is None and not self._left:  # the first run has a connection now
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
+        if self._fence is not None:
+            await check_fence(tx, self._fence, lock_term=True)
         for step in self._answered:
             if await step.run(tx) != step.reply:
                 name = (*step.request.calls, *step.deferred)[0].query.name

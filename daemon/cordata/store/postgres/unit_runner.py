@@ -250,7 +250,8 @@ class UnitRunner:
     ) -> Any:
         resources = self._resources
         tx = UnitTx(resources.queries, resources.clock.now_us())
-        async with resources.pool.connection(deadline) as connection:
+        wait_until = min(deadline, self._loop.time() + self._timeout_s)
+        async with resources.pool.connection(wait_until) as connection:
             kind: Kind = "newest" if newest else "snapshot"
             transaction = Transaction(connection, resources.connector.settings, kind)
             limit = asyncio.timeout_at(deadline)
