@@ -18,7 +18,7 @@ from tests.integration.postgres.parts import (
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until_async
 
-from cordata.errors import StoreUnavailable, TransactionTimeout
+from cordata.errors import StoreUnavailable, TransactionTimeout, Unclear
 from cordata.store import Store, Tx
 
 #: Whatever is bounded has come to its end by then.
@@ -87,6 +87,21 @@ async def test_store_heals_soon_when_none_of_many_connections_is_answered_any_mo
             await refusal(store, "meanwhile")
             await until_async(lambda: store.stats().state == "ok", 20.0)  # one each 2 s: 40 s
             await deposit(store, "after")
+
+
+async def test_commit_does_not_wait_as_long_as_a_block_may_when_the_server_is_silent(
+    postgres: PostgresServer, database: str
+) -> None:
+    async with Wire(postgres.port) as wire:
+        async with opened(
+            wire.url(database), write_timeout_s=0.5, transaction_timeout_s=3600.0
+        ) as store:
+            await deposit(store, "before")
+            with pytest.raises(Unclear):
+                async with asyncio.timeout(HANG_S), store.transaction() as tx:
+                    await tx.execute("entry.add", account_id="a", amount=1, note="n")
+                    wire.freeze()
+            assert store.stats().state == "unavailable"
 
 
 @pytest.mark.parametrize("way", ["kill", "immediate", "fast"])

@@ -261,6 +261,9 @@ class UnitRunner:
                     value = await run.to_end()
                     if entry is not None and entry.future.done():
                         raise Busy("the unit's caller was cancelled")
+                    # The deadline may be later, since it has room for the pauses of the unit.
+                    deadline = min(deadline, self._loop.time() + self._timeout_s + GRACE_S)
+                    limit.reschedule(deadline)
                     await run.commit()
             except InDoubt as caught:
                 doubt = caught
