@@ -31,6 +31,7 @@ from cordata.store.fence import Fence, check_fence
 from cordata.store.health import Busy
 from cordata.store.postgres.unit import Call, Pause, Request, UnitTx
 from cordata.store.postgres.unit_runner import Resources, UnitRunner
+from cordata.store.tasks import own_error
 from cordata.store.tx import Row, Tx, UnitMisuse, before_write
 
 #: The transaction whose locks the running code holds; run() might wait for it for ever.
@@ -230,9 +231,11 @@ class ReplayedTx(UnitTx):
     async def _run_step(self, step: _Step, tx: UnitTx) -> None:
         try:
             step.reply = await step.run(tx)
-        except Conflict as error:  # the runner would try once more, but the block has decided
-            self.failed = error
-            raise
+        except Conflict as error:
+            # The block has seen the Conflict, so a rerun is in vain. There is none, since the
+            # runner takes a copy for an error of the unit's own.
+            self.failed = own_error(error)
+            raise self.failed from None
         self._answered.append(step)
         self._step = None
         step.answered.set_result(None)
