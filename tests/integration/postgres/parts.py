@@ -268,6 +268,16 @@ class Wire:
                 await target.drain()
 
 
+class RoundTrips:
+    """To look through a Wire: counts the round trips to the server."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, data: bytes) -> None:
+        self.count += data.count(b"S\0\0\0\x04")  # Sync
+
+
 class Cutter:
     """To look through a Wire: cuts it at the first COMMIT that it sees, which holds some text."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.contract.store.stores import add_account, balance
-from tests.integration.postgres.parts import opened
+from tests.integration.postgres.parts import RoundTrips, Wire, opened
 from tests.raw import raw
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until_async
@@ -244,6 +244,44 @@ async def test_conflict_is_reported_when_a_key_is_checked_at_the_commit(
                 await tx.execute("account.add", id="b", balance=1)
         assert conflict.value.constraint == "account_balance_key"
         assert await balance(store, "b") is None
+
+
+@pytest.mark.parametrize("first", ["write", "lock"])
+async def test_reads_are_repeated_in_one_round_trip_when_the_first_write_comes(
+    postgres: PostgresServer, database: str, first: str
+) -> None:
+    async with Wire(postgres.port) as wire, opened(wire.url(database)) as store:
+        for name in "abcd":
+            await add_account(store, name)
+        wire.look = trips = RoundTrips()
+        async with store.transaction() as tx:
+            for name in "abc":
+                await tx.fetch_one("account.get", id=name)
+            trips.count = 0
+            if first == "write":
+                await tx.execute("account.change", id="d", amount=1)
+            else:
+                await tx.fetch_one("account.get_to_change", id="d")
+            assert trips.count == 2
+
+
+async def test_first_lock_is_refused_when_a_row_changed_while_it_waited(
+    postgres: PostgresServer, database: str
+) -> None:
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    async with opened(database) as one, opened(database) as two:
+        await add_account(one, "a")
+        await add_account(one, "b")
+        with pytest.raises(TransactionStale, match=r"account\.get"):
+            async with one.transaction() as tx:
+                await tx.fetch_one("account.get", id="a")
+                await tx.fetch_one("account.get", id="b")
+                async with two.transaction() as holder:
+                    await holder.execute("account.change", id="b", amount=1)
+                    await holder.fetch_one("account.get_to_change", id="a")
+                    lock = asyncio.ensure_future(tx.fetch_one("account.get_to_change", id="a"))
+                    await until_async(lambda: postgres.execute(waiting) != [(0,)])
+                await lock
 
 
 async def test_error_names_no_value_when_the_server_quotes_one(database: str) -> None:

@@ -45,12 +45,17 @@ class _Step:
 
     __slots__ = ("answered", "deferred", "reply", "request")
 
-    def __init__(self, deferred: Sequence[Call], request: Request, reply: Any = None) -> None:
+    def __init__(self, deferred: Sequence[Call], request: Request) -> None:
         self.deferred = deferred
         self.request = request
         #: What the block has got for it.
-        self.reply = reply
+        self.reply: Any = None
         self.answered = asyncio.get_running_loop().create_future()
+
+    @property
+    def calls(self) -> list[Call]:
+        """All statements, in their order."""
+        return [*self.deferred, *self.request.calls]
 
     async def run(self, tx: UnitTx) -> Any:
         """The answer, in a unit."""
@@ -70,6 +75,7 @@ class ReplayedTx(UnitTx):
         "_limit_s",
         "_one_at_a_time",
         "_read",
+        "_reads",
         "_resources",
         "_runner",
         "_running",
@@ -98,6 +104,8 @@ class ReplayedTx(UnitTx):
         self._wait_s = config.write_timeout_s
         self._limit_s = config.transaction_timeout_s
         self._fence = fence
+        #: Reads before the first write, and what the block has got for them.
+        self._reads: list[tuple[Call, list[Row]]] = []
         #: Steps with an answer, in their order; the one that waits for its answer.
         self._answered: list[_Step] = []
         self._step: _Step | None = None
@@ -152,7 +160,7 @@ class ReplayedTx(UnitTx):
         if self._running is not None:  # by a statement beside this one
             rows = await self.ask(request)
         else:
-            self._answered.append(_Step((), request, rows))
+            self._reads.append((request.calls[0], rows))
         return rows
 
     async def _ask(self, request: Request) -> Any:
@@ -192,9 +200,11 @@ class ReplayedTx(UnitTx):
 
     async def _run(self) -> None:
         """Run the unit, from the first write to the end of the block."""
+        first = self._step.calls if self._step is not None else []
+        newest = any(call.query.newest for call in first)
         try:
             async with asyncio.timeout(None) as self._limit:  # see _unit
-                await self._runner.run_now(self._unit, pauses_s=self._limit_s)
+                await self._runner.run_now(self._unit, pauses_s=self._limit_s, newest=newest)
         except TimeoutError:
             self.failed = self.failed or TransactionTimeout(
                 f"the transaction held its locks for more than {self._limit_s:g} s",
@@ -213,10 +223,7 @@ class ReplayedTx(UnitTx):
             self._limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
         if self._fence is not None:
             await check_fence(tx, self._fence, lock_term=True)
-        for step in self._answered:
-            if await step.run(tx) != step.reply:
-                name = (*step.request.calls, *step.deferred)[0].query.name
-                raise TransactionStale(f"what {name!r} returned has changed since")
+        await self._repeat(tx)
         while True:
             self._check()
             if (next_step := self._step) is not None:
@@ -227,6 +234,17 @@ class ReplayedTx(UnitTx):
                 self._came.clear()
                 await Pause(self._came)
         tx.topics |= self.topics
+
+    async def _repeat(self, tx: UnitTx) -> None:
+        """Repeat all statements with an answer. Raises: TransactionStale when one differs."""
+        if self._reads:
+            again = Request([call for call, _ in self._reads], "rows of each")
+            for (call, before), rows in zip(self._reads, await tx.ask(again), strict=True):
+                if rows != before:
+                    raise _stale(call)
+        for step in self._answered:
+            if await step.run(tx) != step.reply:
+                raise _stale((*step.request.calls, *step.deferred)[0])
 
     async def _run_step(self, step: _Step, tx: UnitTx) -> None:
         try:
@@ -262,3 +280,7 @@ class ReplayedTx(UnitTx):
                 await self._running
         if commit:
             self._check()
+
+
+def _stale(call: Call) -> TransactionStale:
+    return TransactionStale(f"what {call.query.name!r} returned has changed since")

@@ -37,10 +37,12 @@ class Request:
 
     __slots__ = ("calls", "wants")
 
-    def __init__(self, calls: Sequence[Call], wants: Literal["count", "rows"]) -> None:
-        #: One, or none: then it waits for deferred ones only.
+    def __init__(
+        self, calls: Sequence[Call], wants: Literal["count", "rows", "rows of each"]
+    ) -> None:
+        #: One; none: it waits for deferred ones only; several: it wants the rows of each.
         self.calls = calls
-        #: "count": number of rows changed; "rows": the rows, as a list.
+        #: "count": number of rows changed; "rows": the rows, as a list; or a list of such lists.
         self.wants = wants
 
     def __await__(self) -> Generator[Request, Any, Any]:
@@ -48,6 +50,8 @@ class Request:
 
     def answer(self, results: Sequence[Result]) -> Any:
         """The value for the unit, from the results of its calls."""
+        if self.wants == "rows of each":
+            return [result.rows() for result in results]
         if self.wants == "rows":
             return results[0].rows()
         return results[0].count if results else 0

@@ -205,16 +205,21 @@ class UnitRunner:
         return self._resources.health.error()
 
     async def run_now(
-        self, unit: Unit[Any], entry: Entry | None = None, *, pauses_s: float = 0.0
+        self,
+        unit: Unit[Any],
+        entry: Entry | None = None,
+        *,
+        pauses_s: float = 0.0,
+        newest: bool = False,
     ) -> Any:
         """Run a unit in the task of the caller, in every state of the store. Returns its result.
 
         `entry`: of a caller in another task. If they are cancelled before the COMMIT, the unit is
-        rolled back. `pauses_s`: how long the unit may pause.
+        rolled back. `pauses_s`: how long the unit may pause. `newest`: it will need the newest
+        state, so it never gets a snapshot.
         """
         deadline = self._loop.time() + self._timeout_s + GRACE_S + pauses_s
-        attempt, collided, newest = 0, False, False
-        reran = False
+        attempt, collided, reran = 0, False, False
         while True:
             attempt += 1
             try:
@@ -371,9 +376,10 @@ class _UnitRun:
             self._transaction.kind == "newest"
             and not newest
             and not self._wrote
-            and request.wants == "rows"
+            and request.wants != "count"
         ):
-            self._reads.append((request.calls[0], reply))
+            replies = [reply] if request.wants == "rows" else reply
+            self._reads.extend(zip(request.calls, replies, strict=True))
         return reply
 
     def _needs_newest(self, calls: Sequence[Call]) -> bool:
