@@ -17,7 +17,7 @@ from tests.waiting import until_async
 
 from cordata.clock import monotonic
 from cordata.errors import ConfigError, StoreUnavailable, TransactionTimeout
-from cordata.store import Chain, SchemaError, Tx
+from cordata.store import Chain, SchemaError, Tx, UnitMisuse
 
 
 def open_files() -> int:
@@ -132,6 +132,24 @@ async def test_reads_run_side_by_side_when_some_are_slow(tmp_path: Path) -> None
         go_on.set()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert [task.cancelled() for task in tasks] == [False, False, False, True]
+
+
+async def test_lock_is_free_when_a_block_was_left_while_its_first_write_waited(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, transaction_timeout_s=3600.0) as one, opened(tmp_path) as two:
+        async with two.transaction() as holder:
+            await holder.execute("account.add", id="held", balance=0)
+            with pytest.raises(LookupError):
+                async with one.transaction() as tx:
+                    write = asyncio.ensure_future(tx.execute("account.add", id="a", balance=0))
+                    await asyncio.sleep(0)  # it waits for the lock now
+                    raise LookupError
+        with pytest.raises(UnitMisuse, match="after its block"):
+            await write
+        async with asyncio.timeout(60):
+            await deposit(one, "next")
+    assert notes_on_disk(tmp_path) == ["next"]
 
 
 async def test_nothing_leaks_when_stores_are_opened_and_closed(tmp_path: Path) -> None:

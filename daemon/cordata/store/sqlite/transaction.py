@@ -115,6 +115,8 @@ class TransactionTx(SqliteTx):
         await access.connection.begin()
         tx = access.connection.tx()
         try:
+            if self.failed is not None:  # the block was left while this waited
+                raise self.failed
             await self._check(tx)
         except BaseException:
             access.connection.roll_back(tx.failed)
