@@ -86,6 +86,27 @@ async def test_transaction_takes_no_lock_when_it_is_used_after_its_block(opened:
         for tx in (wrote, idle):
             with pytest.raises(UnitMisuse, match="after its block"):
                 await tx.execute("account.change", id="a", amount=1)
+            with pytest.raises(UnitMisuse, match="after its block"):
+                await tx.write("account.change", id="a", amount=1)
+            with pytest.raises(UnitMisuse, match="after its block"):
+                await tx.insert("account", id="b", balance=1)
+            with pytest.raises(UnitMisuse, match="after its block"):
+                await tx.publish("late", {})
+        assert await balance(store, "a") == 1
+
+
+async def test_write_is_refused_when_the_commit_is_under_way(opened: Opener) -> None:
+    async with opened() as store:
+        async with store.transaction() as tx:
+            await tx.execute("account.add", id="a", balance=1)
+
+            async def write_late(tx: Tx = tx) -> None:
+                await asyncio.sleep(0)
+                await tx.write("account.change", id="a", amount=1)
+
+            late = asyncio.ensure_future(write_late())
+        with pytest.raises(UnitMisuse, match="after its block"):
+            await late
         assert await balance(store, "a") == 1
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.contract.store.stores import balance
 from tests.integration.postgres.parts import changes_in, deposit, deposit_solo, opened
 from tests.integration.store.parts import needs_root
 from tests.servers.postgres import PostgresServer
@@ -18,7 +19,7 @@ from tests.servers.process import as_user
 from tests.waiting import until_async
 
 from cordata.errors import StoreFull, StoreUnavailable
-from cordata.store import Tx
+from cordata.store import Tx, UnitMisuse
 
 
 async def test_units_wait_their_turn_when_there_are_more_than_connections(database: str) -> None:
@@ -58,6 +59,21 @@ async def test_transactions_leave_a_connection_to_others_when_many_are_open(data
             assert store.stats().state == "ok"
             stop.set()
         await deposit_solo(store, "after")
+
+
+async def test_first_write_is_refused_when_its_block_was_left_while_it_waited(
+    database: str,
+) -> None:
+    async with opened(database, pool_size=2) as store:
+        async with store.transaction() as holder:  # has the only slot
+            await holder.execute("account.add", id="held", balance=0)
+            async with store.transaction() as tx:
+                write = asyncio.ensure_future(tx.execute("account.add", id="late", balance=0))
+                await asyncio.sleep(0)  # it waits for the slot now
+        with pytest.raises(UnitMisuse, match="after its block"):
+            await write
+        await deposit_solo(store, "after")
+        assert await balance(store, "late") is None
 
 
 async def test_transaction_is_refused_when_it_waits_too_long_for_a_connection(

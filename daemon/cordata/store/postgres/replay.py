@@ -124,6 +124,7 @@ class ReplayedTx(UnitTx):
 
     async def defer(self, call: Call) -> None:
         """As in UnitTx; the first one is sent at once, since the locks begin with it."""
+        self._check_open()
         await super().defer(call)
         if self._running is None:
             await self.ask(Request((), "count"))
@@ -136,9 +137,7 @@ class ReplayedTx(UnitTx):
             except UnitMisuse:  # a function that writes
                 pass
         async with self._one_at_a_time:
-            self._check()
-            if self._left:
-                raise UnitMisuse("a transaction was used after its block")
+            self._check_open()
             try:
                 return await self._ask(request)
             except asyncio.CancelledError:  # what it changed is not known
@@ -189,6 +188,11 @@ class ReplayedTx(UnitTx):
             except TimeoutError:
                 message = "too many transactions are open"
                 raise Busy(message, hint="raise [store] pool_size") from None
+            try:
+                self._check_open()
+            except CordataError:
+                self._slots.release()
+                raise
         except CordataError as error:
             self.failed = error
             raise
@@ -263,10 +267,16 @@ class ReplayedTx(UnitTx):
         if self.failed is not None:
             raise self.failed
 
+    def _check_open(self) -> None:
+        """Raises: what has ended the transaction; UnitMisuse after its block."""
+        self._check()
+        if self._left:
+            raise UnitMisuse("a transaction was used after its block")
+
     async def leave(self, *, commit: bool) -> None:
         """End the transaction after its block. Raises: the error that prevents the commit."""
         try:
-            if commit and self.failed is None and self.deferred:
+            while commit and self.failed is None and self.deferred:
                 await self.ask(Request((), "count"))
         finally:
             self._left = True
