@@ -12,7 +12,13 @@ from tests.raw import raw
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until_async
 
-from cordata.errors import Conflict, PermanentError, TransactionStale, TransientError
+from cordata.errors import (
+    Conflict,
+    PermanentError,
+    StoreUnavailable,
+    TransactionStale,
+    TransientError,
+)
 from cordata.store import Row, Store, Tx
 
 
@@ -180,6 +186,53 @@ async def test_connection_is_used_again_when_a_block_raised(
                 raise LookupError
         await change(store, "a")
         assert postgres.execute(pids, database=name) == before
+
+
+async def test_block_raises_its_own_error_when_the_store_was_closed_meanwhile(
+    database: str,
+) -> None:
+    async with opened(database) as store:
+        await add_account(store, "a")
+        with pytest.raises(LookupError):
+            async with store.transaction() as tx:
+                await tx.execute("account.change", id="a", amount=1)
+                await store.close()
+                raise LookupError
+
+
+async def test_statement_of_another_task_is_not_cancelled_when_the_block_is(
+    postgres: PostgresServer, database: str
+) -> None:
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    statements: list[asyncio.Future[int]] = []
+
+    async def block() -> None:
+        async with one.transaction() as tx:
+            await tx.execute("account.change", id="b", amount=1)
+            change_a = tx.execute("account.change", id="a", amount=1)
+            statements.append(asyncio.ensure_future(change_a))
+            await asyncio.sleep(0)  # it has begun now
+
+    async with opened(database) as one, opened(database) as two:
+        await add_account(one, "a")
+        await add_account(one, "b")
+        async with two.transaction() as holder:
+            await holder.execute("account.change", id="a", amount=1)
+            task = asyncio.ensure_future(block())
+            await until_async(lambda: postgres.execute(waiting) != [(0,)])
+            task.cancel()
+            await asyncio.wait([task])
+        assert await statements[0] == 1
+
+
+async def test_commit_is_refused_when_the_store_was_closed_meanwhile(database: str) -> None:
+    async with opened(database) as store, opened(database) as other:
+        await add_account(store, "a")
+        with pytest.raises(StoreUnavailable, match="closed"):
+            async with store.transaction() as tx:
+                await tx.execute("account.change", id="a", amount=1)
+                await store.close()
+        assert await balance(other, "a") == 0
 
 
 async def test_reads_that_nobody_waits_for_leave_the_pool_whole(database: str) -> None:

@@ -287,9 +287,11 @@ class ReplayedTx(UnitTx):
                     self._came.set()
                 if self._limit is not None and not (self._running.done() or self._limit.expired()):
                     self._limit.reschedule(None if self.failed is None else 0.0)
-                await self._running
+                await asyncio.wait((self._running,))  # cancelling it does not cancel the future
         if commit:
             self._check()
+            if self._running is not None:
+                self._running.result()  # the store is closed; or a bug
 
 
 def _stale(call: Call) -> TransactionStale:
