@@ -337,6 +337,21 @@ async def test_first_lock_is_refused_when_a_row_changed_while_it_waited(
                 await lock
 
 
+async def test_error_says_to_lock_first_when_a_late_lock_finds_what_was_read_changed(
+    database: str,
+) -> None:
+    async with opened(database) as one, opened(database) as two:
+        for name in "abc":
+            await add_account(one, name)
+        with pytest.raises(TransactionStale) as stale:
+            async with one.transaction() as tx:
+                await tx.execute("account.change", id="a", amount=1)
+                await tx.fetch_one("account.get", id="b")
+                await change(two, "b")
+                await tx.fetch_one("account.get_to_change", id="c")
+        assert stale.value.hint == "lock before the first write"
+
+
 async def test_error_names_no_value_when_the_server_quotes_one(database: str) -> None:
     async with opened(database) as store:
         await add_account(store, "a")

@@ -53,9 +53,9 @@ class _Step:
         self.answered = asyncio.get_running_loop().create_future()
 
     @property
-    def calls(self) -> list[Call]:
-        """All statements, in their order."""
-        return [*self.deferred, *self.request.calls]
+    def newest(self) -> bool:
+        """Whether one of its statements must see the newest state."""
+        return any(call.query.newest for call in (*self.deferred, *self.request.calls))
 
     async def run(self, tx: UnitTx) -> Any:
         """The answer, in a unit."""
@@ -204,8 +204,7 @@ class ReplayedTx(UnitTx):
 
     async def _run(self) -> None:
         """Run the unit, from the first write to the end of the block."""
-        first = self._step.calls if self._step is not None else []
-        newest = any(call.query.newest for call in first)
+        newest = self._step is not None and self._step.newest
         try:
             async with asyncio.timeout(None) as self._limit:  # see _unit
                 await self._runner.run_now(self._unit, pauses_s=self._limit_s, newest=newest)
@@ -241,14 +240,17 @@ class ReplayedTx(UnitTx):
 
     async def _repeat(self, tx: UnitTx) -> None:
         """Repeat all statements with an answer. Raises: TransactionStale when one differs."""
+        # After the first write, a step that must see the newest state ends the snapshot.
+        late = bool(self._answered) and self._step is not None and self._step.newest
+        hint = "lock before the first write" if late else None
         if self._reads:
             again = Request([call for call, _ in self._reads], "rows of each")
             for (call, before), rows in zip(self._reads, await tx.ask(again), strict=True):
                 if rows != before:
-                    raise _stale(call)
+                    raise _stale(call, hint)
         for step in self._answered:
             if await step.run(tx) != step.reply:
-                raise _stale((*step.request.calls, *step.deferred)[0])
+                raise _stale((*step.request.calls, *step.deferred)[0], hint)
 
     async def _run_step(self, step: _Step, tx: UnitTx) -> None:
         try:
@@ -294,5 +296,5 @@ class ReplayedTx(UnitTx):
                 self._running.result()  # the store is closed; or a bug
 
 
-def _stale(call: Call) -> TransactionStale:
-    return TransactionStale(f"what {call.query.name!r} returned has changed since")
+def _stale(call: Call, hint: str | None) -> TransactionStale:
+    return TransactionStale(f"what {call.query.name!r} returned has changed since", hint=hint)
