@@ -99,6 +99,16 @@ async def commit_in_vain(store: Store, name: str) -> None:
     await asyncio.sleep(60)
 
 
+async def write_in_vain(store: Store, name: str) -> None:
+    """Write more than the cache holds while each sync of the log fails, so that the statement
+    fails; say what is told, and wait to be killed.
+    """
+    (Path(os.environ["SYNC_FAULT"]) / "fail").touch()
+    error = await refused(store, name + "." * 8_000_000)
+    say(f"{type(error).__name__}: {error}")
+    await asyncio.sleep(60)
+
+
 async def commit_and_lose(store: Store, name: str, state: Path) -> None:
     """Two units share a COMMIT whose sync fails, and no other can begin, since the file is gone;
     say what both are told, and wait to be killed.
@@ -138,6 +148,8 @@ async def main(mode: str, state: Path, name: str) -> None:
             await commit_in_stall(store, name)
         elif mode == "fail":
             await commit_in_vain(store, name)
+        elif mode == "spill":
+            await write_in_vain(store, name)
         elif mode == "lose":
             await commit_and_lose(store, name, state)
 

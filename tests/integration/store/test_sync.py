@@ -35,6 +35,18 @@ async def test_caller_is_told_that_nobody_knows_when_the_sync_of_a_commit_fails(
     assert told.startswith("Unclear: ") and "not known" in told
 
 
+async def test_caller_is_told_that_nothing_was_written_when_a_statement_fails_before_the_commit(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as store:
+        await deposit(store, "before")
+    async with child("spill", tmp_path, "n", **slow_sync(tmp_path)) as one:
+        told = await one.line()
+        await one.kill()
+    assert notes_on_disk(tmp_path) == ["before"]
+    assert told.startswith("StoreUnavailable: ") and "entry.add" in told
+
+
 async def test_callers_are_told_that_nobody_knows_when_a_shared_commit_fails_and_none_can_begin(
     tmp_path: Path,
 ) -> None:

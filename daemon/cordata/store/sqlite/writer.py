@@ -122,15 +122,17 @@ class Writer:
         finally:
             self._asked = False
         batch = self._batch = self._take()
+        committing = False
         try:
             if self._run_units(batch):
+                committing = True
                 await self._connection.commit()
                 self.commits += 1
                 self._failures = 0
             else:
                 self._connection.roll_back()
         except CordataError as error:
-            self._failed(batch, error)
+            self._failed(batch, error, committing=committing)
         except BaseException as error:
             self._connection.roll_back()
             self._refuse(batch, error)
@@ -211,21 +213,21 @@ class Writer:
                 entry.future.set_result(entry.value)
         self._committed(self._topics)
 
-    def _failed(self, batch: list[Entry], error: CordataError) -> None:
+    def _failed(self, batch: list[Entry], error: CordataError, *, committing: bool) -> None:
         """After a failed shared transaction: run its units again one by one, or refuse them.
 
         A COMMIT that failed may be in the log all the same. Then nothing runs again: a unit that
         could not begin would be told that nothing was written.
         """
-        told = after_commit(error)
-        if len(batch) > 1 and told is error and self._failures < _GIVE_UP_AFTER:
+        reported = after_commit(error) if committing else error
+        if len(batch) > 1 and reported is error and self._failures < _GIVE_UP_AFTER:
             self._connection.roll_back()
             for entry in reversed(batch):
                 entry.alone = True
                 self._queue.appendleft(entry)
             return
         self._connection.roll_back(error)
-        self._refuse(batch, told)
+        self._refuse(batch, reported)
         if isinstance(error, StoreUnavailable) and not isinstance(error, Busy):
             self._failures += 1
             if self._failures >= _GIVE_UP_AFTER:
