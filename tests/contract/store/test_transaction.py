@@ -35,6 +35,17 @@ async def test_transaction_commits_at_its_end_when_it_awaited_other_things(
         assert await balance(other, "a") == 2
 
 
+async def test_commit_is_counted_when_a_transaction_wrote(opened: Opener) -> None:
+    async with opened() as store:
+        before = store.stats()
+        async with store.transaction() as tx:
+            assert await tx.fetch_one("account.get", id="a") is None
+        async with store.transaction() as tx:
+            await tx.execute("account.add", id="a", balance=1)
+        after = store.stats()
+        assert after.commits - before.commits == after.units - before.units == 1
+
+
 async def test_statements_take_turns_when_a_body_starts_several_at_once(opened: Opener) -> None:
     async with opened() as store, opened() as other:
         held = asyncio.create_task(hold_briefly(other))

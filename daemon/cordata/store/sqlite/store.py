@@ -79,8 +79,10 @@ class SqliteStore(Store):
             self._health,
             config.transaction_timeout_s,
             self._reader.read,
-            self._committed,
+            self._transaction_committed,
         )
+        #: Commits of transaction().
+        self._transactions = 0
         self._wake = WakeUps(runtime_dir, loop)
         self._schema = Schema(
             self.dialect,
@@ -218,8 +220,8 @@ class SqliteStore(Store):
             state=self._health.state,
             reason=self._health.reason,
             waiting=self.waiting,
-            commits=self._writer.commits,
-            units=self._writer.units,
+            commits=self._writer.commits + self._transactions,
+            units=self._writer.units + self._transactions,
             wal_bytes=self._checkpointer.wal.live_bytes(),
             wal_file_bytes=self._checkpointer.wal.file_bytes(),
         )
@@ -259,6 +261,10 @@ class SqliteStore(Store):
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("the store is closed")
+
+    def _transaction_committed(self, topics: set[str]) -> None:
+        self._transactions += 1
+        self._committed(topics)
 
     def _committed(self, topics: set[str]) -> None:
         if topics:
