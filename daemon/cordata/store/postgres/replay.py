@@ -68,7 +68,6 @@ class ReplayedTx(UnitTx):
 
     __slots__ = (
         "_answered",
-        "_came",
         "_fence",
         "_left",
         "_limit",
@@ -82,6 +81,7 @@ class ReplayedTx(UnitTx):
         "_slots",
         "_step",
         "_wait_s",
+        "_wake",
     )
 
     def __init__(
@@ -94,7 +94,7 @@ class ReplayedTx(UnitTx):
         *,
         fence: Fence | None,
     ) -> None:
-        """`slots`: of transactions past their first write. `read`: as `Store.read`."""
+        """`slots`: limits the transactions past their first write. `read`: as `Store.read`."""
         super().__init__(resources.queries, resources.clock.now_us())
         self._resources = resources
         self._runner = runner
@@ -110,10 +110,10 @@ class ReplayedTx(UnitTx):
         self._answered: list[_Step] = []
         self._step: _Step | None = None
         #: Set when there is a step, and when the block is left.
-        self._came = asyncio.Event()
+        self._wake = asyncio.Event()
         self._left = False
         self._one_at_a_time = asyncio.Lock()
-        #: The end of the unit; None: it has not begun.
+        #: Future of the task that runs the unit; None: not started.
         self._running: asyncio.Future[None] | None = None
         self._limit: asyncio.Timeout | None = None
 
@@ -168,7 +168,7 @@ class ReplayedTx(UnitTx):
         if not deferred and not request.calls:  # sent with a statement beside this one
             return 0
         step = self._step = _Step(deferred, request)
-        self._came.set()
+        self._wake.set()
         await asyncio.wait((step.answered, running), return_when=asyncio.FIRST_COMPLETED)
         self._check()
         if running.done():  # the store is closed; or a bug
@@ -234,8 +234,8 @@ class ReplayedTx(UnitTx):
             elif self._left:
                 break
             else:
-                self._came.clear()
-                await Pause(self._came)
+                self._wake.clear()
+                await Pause(self._wake)
         tx.topics |= self.topics
 
     async def _repeat(self, tx: UnitTx) -> None:
@@ -285,8 +285,8 @@ class ReplayedTx(UnitTx):
             if not commit and self.failed is None:
                 self.failed = TransientError("the block of the transaction raised an error")
             if self._running is not None:
-                if self.failed is None:
-                    self._came.set()
+                if self.failed is None:  # else it is cancelled, which must not hit its ROLLBACK
+                    self._wake.set()
                 if self._limit is not None and not (self._running.done() or self._limit.expired()):
                     self._limit.reschedule(None if self.failed is None else 0.0)
                 await asyncio.wait((self._running,))  # cancelling it does not cancel the future

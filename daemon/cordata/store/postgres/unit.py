@@ -58,7 +58,7 @@ class Request:
 
 
 class Pause(Request):
-    """Stops a unit until an event is set: that of a `transaction()`, until its block goes on."""
+    """Suspends the unit until `event` is set; used while a transaction() block runs other code."""
 
     __slots__ = ("event",)
 

@@ -309,6 +309,7 @@ class _UnitRun:
     ) -> None:
         self._transaction = transaction
         self._coroutine = coroutine
+        #: Holds `Resources.turn` if this runs after a collision; closed before a pause.
         self._turn = turn
         self._tx = coroutine.tx
         #: Reads of the newest state before the first write, to be repeated after a lock.

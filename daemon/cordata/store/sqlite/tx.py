@@ -1,4 +1,4 @@
-"""SqliteTx: a Tx whose calls run at once, without the event loop."""
+"""SqliteTx: a Tx whose statements run at once; that of transaction() may first wait for a lock."""
 
 from __future__ import annotations
 
