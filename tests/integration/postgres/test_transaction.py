@@ -225,6 +225,35 @@ async def test_statement_of_another_task_is_not_cancelled_when_the_block_is(
         assert await statements[0] == 1
 
 
+async def test_nothing_is_committed_when_it_is_cancelled_before_its_last_write_is_sent(
+    postgres: PostgresServer, database: str
+) -> None:
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    statements: list[asyncio.Future[int]] = []
+
+    async def block() -> None:
+        async with one.transaction() as tx:
+            await tx.execute("account.change", id="b", amount=1)
+            change_a = tx.execute("account.change", id="a", amount=1)
+            statements.append(asyncio.ensure_future(change_a))
+            await asyncio.sleep(0)  # it has begun now, and the last write waits for its end
+            await tx.write("account.change", id="b", amount=1)
+
+    async with opened(database) as one, opened(database) as two:
+        await add_account(one, "a")
+        await add_account(one, "b")
+        async with two.transaction() as holder:
+            await holder.execute("account.change", id="a", amount=1)
+            task = asyncio.ensure_future(block())
+            await until_async(lambda: postgres.execute(waiting) != [(0,)])
+            task.cancel()
+            await asyncio.sleep(0)
+        await asyncio.gather(task, *statements, return_exceptions=True)
+        assert await balance(one, "b") == 0
+        with pytest.raises(TransientError, match="block"):
+            await statements[0]
+
+
 async def test_commit_is_refused_when_the_store_was_closed_meanwhile(database: str) -> None:
     async with opened(database) as store, opened(database) as other:
         await add_account(store, "a")

@@ -277,13 +277,17 @@ class ReplayedTx(UnitTx):
 
     async def leave(self, *, commit: bool) -> None:
         """End the transaction after its block. Raises: the error that prevents the commit."""
+        may_commit = False
         try:
             while commit and self.failed is None and self.deferred:
                 await self.ask(Request((), "count"))
+            may_commit = commit
         finally:
             self._left = True
-            if not commit and self.failed is None:
-                self.failed = TransientError("the block of the transaction raised an error")
+            if not may_commit and self.failed is None:
+                self.failed = TransientError(
+                    "the block of the transaction raised an error or was cancelled"
+                )
             if self._running is not None:
                 if self.failed is None:  # else it is cancelled, which must not hit its ROLLBACK
                     self._wake.set()
