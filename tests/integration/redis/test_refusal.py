@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from redis.exceptions import ResponseError
 from tests.integration.engine.parts import publish, rows, until
-from tests.integration.redis.parts import RedisParts, on_redis
+from tests.integration.redis.parts import RedisParts, broker_of, on_redis
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
@@ -155,6 +155,29 @@ async def test_lost_answer_is_made_up_for_when_redis_refused_to_read_it_again(
 
         await until(complete)
         assert sorted(m.event_id for m in again) == sorted(ids)
+
+
+async def test_group_is_read_again_when_redis_refused_one_read_of_it(
+    state: Path, server: RedisServer
+) -> None:
+    """Nothing more is added for its type, which would wake it."""
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done"})
+        ids = await publish(parts.store, 2)
+        await parts.relay_all()
+        worker = parts.brokers["worker"] = broker_of(parts.store, parts.url, timeout_s=60.0)
+        await worker.prepare(parts.groups)
+
+        async def claim() -> list[str]:
+            worker._look_deadline = 0.0
+            claimed = await worker.settle_and_claim([], {"a": ClaimLimit(count=9, low=9)})
+            return sorted(message.event_id for message in claimed.messages)
+
+        server.execute("ACL", "SETUSER", "default", "-xreadgroup")
+        await worker._server.connect()
+        assert await claim() == []
+        server.execute("ACL", "SETUSER", "default", "+xreadgroup")
+        assert await claim() == sorted(ids)
 
 
 async def test_events_go_through_the_store_while_something_else_has_the_key_of_their_stream(

@@ -12,10 +12,11 @@ event is marked, or in the store.
 
 A pass is one round trip: acknowledgements, then a read of all groups with room for messages. It is
 skipped while there can be no entries: a group is empty after a read that returned less than its
-limit, or that Redis refused, until the wake stream says that something was added for its type. The
-consumer waits only for the wake stream, by a blocking XREAD that claims nothing, so it can be
-stopped at any time. When this wait ends without an answer, or with more entries than that stream is
-sure to keep, all groups are read once, because wake-ups may have been missed.
+limit, until the wake stream says that something was added for its type. A group whose read Redis
+refused is read again when the state is loaded the next time. The consumer waits only for the wake
+stream, by a blocking XREAD that claims nothing, so it can be stopped at any time. When this wait
+ends without an answer, or with more entries than that stream is sure to keep, all groups are read
+once, because wake-ups may have been missed.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ class Consumer:
         #: Groups that may have entries: something was added for their type since they were read, or
         #: the last read got as many as it asked for.
         self._unread: set[str] = set()
+        #: Groups whose read Redis refused.
+        self._refused: set[str] = set()
 
     def register(self, groups: Mapping[str, str]) -> None:
         """Set the groups that read streams: group -> event type."""
@@ -93,7 +96,12 @@ class Consumer:
         return group in self._types
 
     async def load_state(self) -> None:
-        """Read the recorded state of Redis from the store. Raises: StoreUnavailable."""
+        """Read the recorded state of Redis from the store. Raises: StoreUnavailable.
+
+        Groups whose read Redis refused may be read again.
+        """
+        self._unread |= self._refused
+        self._refused.clear()
         before, self.state = self.state, await self._store.read(load)
         if (self.state.run_id, self.state.epoch) != (before.run_id, before.epoch):
             self._wake(None)
@@ -192,7 +200,7 @@ class Consumer:
         found: list[Message] = []
         for (group, count), reply in zip(wanted.items(), replies[acks:], strict=True):
             if isinstance(reply, ResponseError):
-                self._refused(group, reply)
+                self._note_refusal(group, reply)
                 continue
             entries = reply[0][1] if reply else []
             if len(entries) >= count:
@@ -209,7 +217,8 @@ class Consumer:
             pipe.xack(self._keys.of(type), group, *own)
         return len(ids)
 
-    def _refused(self, group: str, error: ResponseError) -> None:
+    def _note_refusal(self, group: str, error: ResponseError) -> None:
+        self._refused.add(group)
         if code_of(error) == "NOGROUP":
             self._store.notify(REDIS_TOPIC)  # the primary creates it, and looks for other losses
         else:
