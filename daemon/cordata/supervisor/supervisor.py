@@ -31,8 +31,8 @@ from cordata.systemd import Notifier
 log = logger("cordata.server")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
-#: Longest pause between two passes, while a child has a deadline. A pass that comes later than
-#: _STILL_S after the one before shows that this process stood still.
+#: Longest pause between two passes, while a child has a deadline or the manager does not read. A
+#: pass that comes later than _STILL_S after the one before shows that this process stood still.
 _LOOK_S, _STILL_S = 1.0, 2.0
 
 
@@ -113,6 +113,7 @@ class Supervisor:
                     self._advance()
         finally:
             self._notify.close()
+            self._manager.close()
             for sock in self._sockets:
                 listening.close(sock)
         return self.exit_code
@@ -182,8 +183,11 @@ class Supervisor:
         return found
 
     def _timeout_s(self) -> float | None:
+        now = clock.monotonic()
         deadlines = [child.deadline for child in self._children if child.deadline is not None]
-        return min(_LOOK_S, max(0.0, min(deadlines) - clock.monotonic())) if deadlines else None
+        if not self._manager.flush():  # nothing else says that the manager reads again
+            deadlines.append(now + _LOOK_S)
+        return min(_LOOK_S, max(0.0, min(deadlines) - now)) if deadlines else None
 
     def _note_pass(self) -> None:
         """Note that this process runs. The time for which it stood still (stopped, or writing to a

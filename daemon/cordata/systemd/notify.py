@@ -79,6 +79,11 @@ class Notifier:
         """WATCHDOG=1: the event loop turns and every service's heartbeat is fresh."""
         self._send("WATCHDOG=1")
 
+    def flush(self) -> bool:
+        """Send the changes of state that wait. Returns whether none waits any more."""
+        self._send()
+        return not self._unsent
+
     def close(self) -> None:
         """Close the socket; further calls do nothing."""
         self._send()

@@ -178,6 +178,23 @@ def test_workers_serve_while_the_server_stands_still(tmp_path: Path) -> None:
         assert running.wait() == 0
 
 
+def test_server_is_ready_for_its_manager_when_that_reads_later(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(PATIENCE_S)
+        fill(address)
+        environment = {"NOTIFY_SOCKET": address}
+        with server(tmp_path / "state", "--watchdog", "0", environment=environment) as running:
+            running.ready()
+            while (message := manager.recv(4096)) == b"X_NOTHING=1":
+                pass
+            assert message.startswith(b"READY=1\n")
+            running.signal(signal.SIGTERM)
+            assert running.wait() == 0
+            assert manager.recv(4096).startswith(b"STOPPING=1")
+
+
 def test_watchdog_does_not_count_the_time_for_which_the_server_stood_still(tmp_path: Path) -> None:
     with server(tmp_path, "--watchdog", "2", "--restart") as running:
         address = running.get("/facts")["environment"]["NOTIFY_SOCKET"]

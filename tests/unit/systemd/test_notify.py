@@ -70,15 +70,17 @@ def test_change_of_state_is_sent_later_when_the_manager_does_not_read(
         notifier.ready("ready")
         notifier.watchdog()
         notifier.stopping("stopping")
+        assert not notifier.flush()
         sock.setblocking(False)
         with suppress(BlockingIOError):
             while True:
                 sock.recv(4096)
         sock.settimeout(5)
-        notifier.status("stopping")
+        assert notifier.flush()
         assert sock.recv(4096).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
         assert sock.recv(4096) == b"READY=1\nSTATUS=ready"
         assert sock.recv(4096) == b"STOPPING=1\nSTATUS=stopping"
+        notifier.status("stopping")
         assert sock.recv(4096) == b"STATUS=stopping"
 
 
