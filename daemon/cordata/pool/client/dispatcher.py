@@ -159,7 +159,7 @@ class Dispatcher:
         try:
             self._breaker.check(call.command, now)
             if call.command not in pool.commands:
-                self._check_known(pool, call)
+                self._check_known(pool, call.command)
         except CordataError as error:
             self._fail(call, error)
             return
@@ -270,11 +270,11 @@ class Dispatcher:
             pool = self._pools[name] = Scheduler(name, config)
         return pool
 
-    def _check_known(self, pool: Scheduler, call: Call) -> None:
+    def _check_known(self, pool: Scheduler, command: str) -> None:
         """Raises: CommandUnknown when no child knows or knew the command, and all children of all
         workers have said what they know.
         """
-        if call.command in pool.commands or call.command in self.options:
+        if command in pool.commands or command in self.options:
             return
         pools = [pool] if self._configured else list(self._pools.values())
         if not pools or not all(one.is_complete for one in pools):
@@ -282,9 +282,9 @@ class Dispatcher:
         import difflib  # 3 ms, and only for a mistake
 
         known = {name for one in pools for child in one.children for name in child.commands}
-        near = difflib.get_close_matches(call.command, sorted(known), n=1)
+        near = difflib.get_close_matches(command, sorted(known), n=1)
         hint = f"did you mean {near[0]!r}?" if near else None
-        raise CommandUnknown(f"no worker knows {call.command!r}", hint=hint)
+        raise CommandUnknown(f"no worker knows {command!r}", hint=hint)
 
     def _assign(self, pool: Scheduler, call: Call, now: float) -> bool:
         """Send the call to a child, or refuse it; False: it has to wait."""
@@ -374,7 +374,7 @@ class Dispatcher:
                 text = "the deadline passed at a child"
                 raise DeadlineExceeded(text, ran=call.attempts > 0)
             self._breaker.check(call.command, now)
-            self._check_known(pool, call)
+            self._check_known(pool, call.command)
         except CordataError as error:
             self._fail(call, error)
             return
@@ -502,19 +502,19 @@ class Dispatcher:
             if command in pool.commands:
                 continue
             name = self._pool_of(command)
-            for call in pool.queue.calls():
-                if call.command != command:
-                    continue
-                if name != call.pool:
+            calls = [call for call in pool.queue.calls() if call.command == command]
+            if name != pool.name:
+                for call in calls:
                     pool.queue.drop(call)
                     call.pool = name
                     self._requeue(call)
-                    continue
-                try:
-                    self._check_known(pool, call)
-                except CommandUnknown as error:
+                continue
+            try:
+                self._check_known(pool, command)
+            except CommandUnknown as error:
+                for call in calls:
                     pool.queue.drop(call)
-                    self._fail(call, error)
+                    self._fail(call, CommandUnknown(str(error), hint=error.hint))
 
     def _on_refusal(self, connection: Connection, error: Exception) -> None:
         """The child refused this connection."""

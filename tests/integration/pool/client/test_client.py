@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import gc
 import os
 import signal
@@ -224,6 +225,28 @@ async def test_unknown_command_is_refused_with_the_nearest_name(one: Workers) ->
         with pytest.raises(CommandUnknown) as caught:
             await client.execute("ecko")
         assert caught.value.hint == "did you mean 'echo'?"
+
+
+async def test_nearest_name_is_looked_for_once_for_all_waiting_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes milliseconds, in which nothing else happens."""
+    asked, find = list[str](), difflib.get_close_matches
+
+    def noted(word: str, known: list[str], n: int) -> list[str]:
+        asked.append(word)
+        return find(word, known, n)
+
+    monkeypatch.setattr(difflib, "get_close_matches", noted)
+    with workers(tmp_path) as pool:
+        async with Client(pool.path, timeout=60.0) as client:
+            early = [client.start("ecko") for _ in range(3)]
+            with pool.worker():
+                for call in early:
+                    with pytest.raises(CommandUnknown) as caught:
+                        await call
+                    assert caught.value.hint == "did you mean 'echo'?"
+    assert asked == ["ecko"]
 
 
 async def test_call_behind_a_long_one_moves_to_a_child_that_becomes_free(tmp_path: Path) -> None:
