@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -261,6 +261,32 @@ async def test_relay_misses_no_primary_while_one_recovers_redis(
             for _ in range(3):
                 with pytest.raises(BrokerUnavailable, match="new to the primary"):
                     await relay.run_once()
+        assert "no primary looks after this Redis" not in caplog.text
+
+
+async def test_relay_gives_the_primary_time_for_each_redis_that_comes_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that the primary has not seen may be away for longer than this time."""
+    monkeypatch.setattr(relay_module, "_PRIMARY_S", 0.0)
+    with RedisServer() as server:
+        use(tmp_path, server.url)
+        async with on_redis(tmp_path) as parts:
+            relay = await relay_on(parts, Watched(parts.store))
+
+            async def reached() -> bool:
+                pipe = relay._server.pipeline()
+                pipe.ping()
+                with suppress(BrokerUnavailable):
+                    return bool(await relay._server.execute(pipe))
+                return False
+
+            with closing(relay._server):
+                for _ in range(2):
+                    server.restart()
+                    await until(reached)
+                    with pytest.raises(BrokerUnavailable, match="new to the primary"):
+                        await relay.run_once()
         assert "no primary looks after this Redis" not in caplog.text
 
 

@@ -105,9 +105,10 @@ class Relay:
         self._batch: _Batch | None = None
         self._refusals = 0
         self._next_deadline = 0.0
-        #: Since when the store records another Redis than this one; None: it records this one, or
+        #: The Redis that the store does not record, and since when; "": it records this one, or
         #: none while the primary recovers it.
-        self._unknown_since: float | None = None
+        self._unknown_run_id = ""
+        self._unknown_since = 0.0
 
     @property
     def held(self) -> set[MessageId]:
@@ -242,9 +243,9 @@ class Relay:
         state, now = await self._store.read(load), clock.monotonic()
         is_recovering = state.is_known and not state.run_id
         if is_recovering or state.run_id == self._server.run_id:
-            self._unknown_since = None
-        elif self._unknown_since is None:
-            self._unknown_since = now
+            self._unknown_run_id = ""
+        elif self._unknown_run_id != self._server.run_id:
+            self._unknown_run_id, self._unknown_since = self._server.run_id, now
         elif now - self._unknown_since >= _PRIMARY_S:
             self._server.log_error(
                 "no primary looks after this Redis, so nothing is published to it",
