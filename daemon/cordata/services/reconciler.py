@@ -64,6 +64,8 @@ class ReconcilerService:
         except (BrokerUnavailable, StoreUnavailable, ResponseError) as error:
             if not self._trouble:
                 log.info("Redis is not reconciled: %s", error)
+            if isinstance(error, ResponseError):
+                self._reconciler.log_refusal(error)
             self._trouble = str(error)
             return None
         self._trouble = ""

@@ -16,6 +16,7 @@ from tests.servers.redis import RedisServer
 
 from cordata.broker import ClaimLimit
 from cordata.errors import BrokerUnavailable
+from cordata.services.reconciler import ReconcilerService
 
 STREAM = f"{PREFIX}:stream:thing.done"
 
@@ -132,6 +133,23 @@ async def test_event_that_was_added_again_is_no_suspect(state: Path, server: Red
         assert '"again":true' in fields["event"]
         (message,) = await parts.claim("a")
         assert not message.suspect
+
+
+async def test_error_is_logged_when_redis_refuses_the_end_of_its_recovery(
+    state: Path, server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until then nothing is published to it."""
+    async with on_redis(state) as parts:
+        service = ReconcilerService(parts.store, parts.reconciler)
+        server.empty()
+        server.execute("ACL", "SETUSER", "default", "-set")
+        for _ in range(2):
+            assert await service.run_once() is None
+        errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+        assert len(errors) == 1
+        assert errors[0].startswith("Redis refuses to be reconciled: NOPERM")
+        server.execute("ACL", "SETUSER", "default", "+set")
+        assert await service.run_once()
 
 
 async def test_lost_answer_is_made_up_for_when_redis_refused_to_read_it_again(

@@ -131,6 +131,10 @@ class Reconciler:
         """For STATUS=: why Redis is unavailable; "" while it is available."""
         return f"Redis: {self._server.reason}" if self._server.reason else ""
 
+    def log_refusal(self, error: ResponseError) -> None:
+        """Log that Redis refuses a command of a pass."""
+        self._server.log_refusal("to be reconciled", error)
+
     async def run_once(self, progress: Callable[[], None] = lambda: None) -> bool:
         """One pass. Returns whether it recovered, closed rows or moved entries.
 
