@@ -17,7 +17,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -45,7 +45,7 @@ _SUFFIXES = (".py", ".sql", ".toml", ".html", ".j2", ".jinja")
 #: Python takes bytecode for that of any text of the same size and second: of two that are saved
 #: within a second it would serve the first. So none is written.
 _NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
-#: How often the end of the server is looked for, and that of a check.
+#: How often is looked whether the server has ended, and whether a check of the application has.
 _POLL_MS, _CHECK_POLL_S = 200, 0.02
 _PACKAGES = Path(__file__).parents[2]
 _MACHINERY = ("<frozen ", os.path.dirname(importlib.__file__), os.fspath(_PACKAGES / "cordata"))
@@ -55,6 +55,21 @@ sys.path.insert(0, {os.fspath(_PACKAGES)!r})
 from cordata.supervisor.reload import check
 sys.exit(check(*(word or None for word in sys.argv[1:])))
 """
+
+
+class _Flag:
+    """As `threading.Event`, but a signal handler may set it: there is no lock, which the code that
+    the signal interrupts may hold.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
 
 
 class Reloader:
@@ -83,7 +98,7 @@ class Reloader:
         self._to_check = (config or "", app or "")
         self._directories = directories
         #: A signal has come.
-        self._stopping = threading.Event()
+        self._stopping = _Flag()
         self._pid = 0
 
     def run(self) -> int:
@@ -113,9 +128,10 @@ class Reloader:
         null = subprocess.DEVNULL
         with subprocess.Popen(argv, stdin=null, start_new_session=True) as checking:
             while checking.poll() is None:
-                if self._stopping.wait(_CHECK_POLL_S):  # an import may hang
+                if self._stopping.is_set():  # an import may hang
                     checking.kill()
                     return
+                time.sleep(_CHECK_POLL_S)
         if checking.returncode:
             state = "the server goes on with the former code" if self._pid else "nothing is served"
             log.error("the application cannot be used; %s until a file changes", state)
@@ -184,7 +200,7 @@ def directories_of(document: Document, section: AppConfig) -> list[Path]:
     return [one for one in real if not any(other in one.parents for other in real)]
 
 
-def _watcher() -> Callable[[Sequence[Path], threading.Event], Iterator[list[str]]]:
+def _watcher() -> Callable[[Sequence[Path], _Flag], Iterator[list[str]]]:
     """A function that yields the changed files, and [] at each timeout. Raises: CordataError."""
     try:
         import watchfiles
@@ -196,7 +212,7 @@ def _watcher() -> Callable[[Sequence[Path], threading.Event], Iterator[list[str]
     def wanted(change: Change, path: str) -> bool:
         return path.endswith(_SUFFIXES) and usual(change, path)
 
-    def watch(directories: Sequence[Path], stop: threading.Event) -> Iterator[list[str]]:
+    def watch(directories: Sequence[Path], stop: _Flag) -> Iterator[list[str]]:
         for changes in watchfiles.watch(
             *directories,
             watch_filter=wanted,
