@@ -82,6 +82,14 @@ class Child:
         self.deadline = now + ABORT_GRACE_S
         return signal.SIGABRT, self.aborted_for
 
+    def postpone(self, seconds: float) -> None:
+        """Give it longer to send what is due next. The end of a child that stops, or was aborted,
+        does not depend on what it sends, so it stays due.
+        """
+        waits = self.state in ("starting", "ready") and not self.aborted_for
+        if waits and self.deadline is not None:
+            self.deadline += seconds
+
     def stop(self, deadline: float) -> None:
         """Send TERM, and CONT so that a stopped process gets it; at `deadline` it is killed."""
         self.state, self.deadline = "stopping", deadline

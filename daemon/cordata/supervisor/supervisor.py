@@ -190,14 +190,14 @@ class Supervisor:
         return min(_LOOK_S, max(0.0, min(deadlines) - now)) if deadlines else None
 
     def _note_pass(self) -> None:
-        """Note that this process runs. The time for which it stood still (stopped, or writing to a
-        stopped terminal) is added to all deadlines: it could not read what the children sent.
+        """Note that this process runs. What the children have to send may come later by the time
+        for which it was stopped, or wrote to a stopped terminal: it could not read that.
         """
         now = clock.monotonic()
         still_s, self._passed_at = now - self._passed_at, now
-        for child in self._children:
-            if still_s > _STILL_S and child.deadline is not None:
-                child.deadline += still_s
+        if still_s > _STILL_S:
+            for child in self._children:
+                child.postpone(still_s)
 
     def _take_signals(self, wakeups: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):

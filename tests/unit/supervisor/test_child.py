@@ -36,6 +36,25 @@ def test_watchdog_counts_from_ready_and_from_each_sign_of_life() -> None:
     assert made.overdue(1000.0) is None
 
 
+def test_only_what_a_child_has_to_send_may_come_later() -> None:
+    made = child()
+    made.postpone(5.0)
+    assert made.overdue(104.0 + START_TIMEOUT_S) is None
+    made.notified({"READY": "1"}, 101.0, 10.0)
+    made.postpone(5.0)
+    assert made.overdue(115.0) is None
+    assert made.overdue(116.0) == (signal.SIGABRT, "missed its watchdog")
+    made.postpone(5.0)
+    assert made.overdue(116.0 + ABORT_GRACE_S) == (signal.SIGKILL, "missed its watchdog")
+
+
+def test_child_that_stops_is_killed_in_time_however_long_nothing_was_read() -> None:
+    made = child()
+    made.state, made.deadline = "stopping", 130.0
+    made.postpone(60.0)
+    assert made.overdue(130.0) == (signal.SIGKILL, "did not stop in time")
+
+
 def test_nobody_is_watched_when_the_watchdog_is_off() -> None:
     made = child()
     made.notified({"READY": "1"}, 101.0, 0.0)
