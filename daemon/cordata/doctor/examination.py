@@ -126,10 +126,10 @@ async def examine(subject: Subject, *, units: Sequence[Unit] | None = None) -> l
 
 def _become_user(config: Config) -> None:
     """Give up root, after importing what comes next: the user may not be able to read it."""
-    with suppress(ConfigError):  # of the url: the check of the store or broker tells it
+    with suppress(ConfigError):  # of the url: the check of the store tells it
         store_class(config.store)
-        if not is_store(config.broker):
-            importlib.import_module("cordata.broker.redis.server")
+    if not is_store(config.broker):
+        importlib.import_module("cordata.broker.redis.server")
     if config.mail.host:
         importlib.import_module("aiosmtplib")
     become_owner(config.paths.state)
