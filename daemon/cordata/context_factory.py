@@ -203,10 +203,7 @@ def pool_directory(config: Config) -> Path:
 
 
 def groups_of(config: BrokerConfig, handlers: Sequence[Handler]) -> list[Group]:
-    """The consumer groups of an application. Keyed groups use the store, also with Redis.
-
-    Raises: ConfigError.
-    """
+    """The consumer groups of an application. Keyed groups use the store, also with Redis."""
     from cordata.broker.factory import is_store
     from cordata.broker.group import RELAY, Group
 

@@ -253,8 +253,8 @@ async def cut_off(stop: asyncio.Event, delay_s: float | None, name: str) -> Asyn
 def log_cut_off(name: str, count: int) -> None:
     """One line about handlers that a stop cancels."""
     log.warning(
-        "%s: %d handlers take longer than the stop may: they are cancelled, and their events are"
-        " handled again; no attempt is counted ([worker] stop_timeout_s gives them more time)",
+        "%s: %d handlers outlast [worker] stop_timeout_s: they are cancelled, and their events"
+        " handled again, without counting an attempt",
         name,
         count,
         extra=fields(group=name),

@@ -5,9 +5,9 @@
        └──try later──────┘
 
 The mark is committed before the conversation, and the result after it. If the process dies in
-between, the row stays `sending`, and the mail is sent once more with the same Message-ID. So it is
-if the connection is lost before the server's last answer. These are the only cases of a duplicate,
-and each concerns one mail.
+between, the row stays `sending`, and the mail is sent once more with the same Message-ID. The same
+happens if the connection is lost before the server's last answer. These are the only cases of a
+duplicate, and each concerns one mail.
 """
 
 from __future__ import annotations

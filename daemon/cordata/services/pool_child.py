@@ -29,7 +29,7 @@ _LISTEN_AGAIN_S = 1.0
 
 
 class PoolChildService:
-    """Keeps the children. The role is ready without them: calls wait in the clients meanwhile."""
+    """Keeps the children. READY waits for them, but not for long: calls wait in the clients."""
 
     name = "pool_children"
 

@@ -45,7 +45,7 @@ _SUFFIXES = (".py", ".sql", ".toml", ".html", ".j2", ".jinja")
 #: Python takes bytecode for that of any text of the same size and second: of two that are saved
 #: within a second it would serve the first. So none is written.
 _NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
-#: How often is looked whether the server has ended, and whether a check of the application has.
+#: How often the end of the server is looked for, and the end of a check of the application.
 _POLL_MS, _CHECK_POLL_S = 200, 0.02
 _PACKAGES = Path(__file__).parents[2]
 _MACHINERY = ("<frozen ", os.path.dirname(importlib.__file__), os.fspath(_PACKAGES / "cordata"))

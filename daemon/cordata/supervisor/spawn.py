@@ -69,8 +69,8 @@ def spawn(start: Start, program: Program | None = None) -> int:
 
 
 def _run(start: Start, parent: int, program: Program | None) -> NoReturn:
-    """In the child: run the command and exit. No clean-up of the parent runs, and its objects stay:
-    the descriptors that they name are those of other files here.
+    """In the child: run the command and exit. The parent's objects are never finalized: in the
+    child their descriptor numbers belong to other files.
     """
     try:
         signal.set_wakeup_fd(-1)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Self
 
 _MAX_STATUS_CHARS = 500
-#: How a change of state begins: it waits while the manager does not read; all else is dropped.
+#: First line of messages that are kept while the manager does not read; all others are dropped.
 _STATES = ("READY=1", "RELOADING=1", "STOPPING=1")
 
 

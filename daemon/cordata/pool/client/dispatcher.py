@@ -371,7 +371,8 @@ class Dispatcher:
         pool = self._get_or_create_pool(call.pool)
         try:
             if now >= call.deadline:
-                text = "the deadline passed at a child"
+                again = " again" if call.attempts else ""
+                text = f"the deadline passed before a child began the call{again}"
                 raise DeadlineExceeded(text, ran=call.attempts > 0)
             self._breaker.check(call.command, now)
             self._check_known(pool, call.command)
