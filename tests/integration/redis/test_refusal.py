@@ -143,11 +143,13 @@ async def test_error_is_logged_when_redis_refuses_the_end_of_its_recovery(
         service = ReconcilerService(parts.store, parts.reconciler)
         server.empty()
         server.execute("ACL", "SETUSER", "default", "-set")
-        for _ in range(2):
+        for _ in range(4):
             assert await service.run_once() is None
         errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
         assert len(errors) == 1
         assert errors[0].startswith("Redis refuses to be reconciled: NOPERM")
+        reasons = ["its data is gone", "a recovery did not finish"]
+        assert [caplog.text.count(f"{reason}; recovering") for reason in reasons] == [1, 1]
         server.execute("ACL", "SETUSER", "default", "+set")
         assert await service.run_once()
 

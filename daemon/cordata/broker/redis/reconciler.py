@@ -63,7 +63,7 @@ from cordata.broker.redis.pending import move_claims
 from cordata.broker.redis.server import WRONG_TYPE, RedisServer, code_of
 from cordata.broker.redis.state import ALL, StoredState, load, make_groups
 from cordata.broker.redis.stream import Keys, id_of, position_of
-from cordata.log import fields, logger
+from cordata.log import LogThrottle, fields, logger
 from cordata.process import PROCESS_TOPIC
 from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
@@ -121,6 +121,8 @@ class Reconciler:
         self._unknown: set[tuple[str, str]] = set()
         #: Types whose key is not a stream: their events go through the store.
         self._refused: set[str] = set()
+        #: Of the reasons to recover: a recovery that Redis refuses is tried again and again.
+        self._log_throttle = LogThrottle()
 
     @property
     def pause_s(self) -> float:
@@ -341,7 +343,7 @@ class Reconciler:
     async def _recover(self, state: StoredState, loss: str, progress: Callable[[], None]) -> None:
         """Restore groups and events, then record this copy of Redis as the valid one."""
         begun = clock.monotonic()
-        if state.is_known:
+        if state.is_known and self._log_throttle.is_due(loss):
             log.warning("Redis lost data, or may have: %s; recovering", loss, extra=_DATA_LOST)
         run_id, epoch = self._server.run_id, os.urandom(16).hex()
         groups = {g: t for g, t in state.groups.items() if t not in self._refused}
@@ -350,6 +352,7 @@ class Reconciler:
         progress()
         count = await self._publish_again(progress)
         await self._open_gate(run_id, epoch, state)
+        self._log_throttle.reset()
         if state.is_known:
             took_s = clock.monotonic() - begun
             if count:
