@@ -8,7 +8,10 @@
     list_pages .... reads what waits, renders and validates it (guest.py); a version that cannot be
                     sent is recorded as undeliverable, with the reason
     record_sent ... records a page as sent, right before it is
-    send_pages .... both, for a poll; a push connects to its server in between (push/delivery.py)
+    send_pages .... both, for a poll
+    record_sent_if_waiting
+                    for a push (push/delivery.py), which connects to its server after the list was
+                    read: records what still waits by then, and only that is sent
 
 The first delivery, acknowledgement and rejection are entries of the history, written in the same
 unit of work. Each account has its own state: two accounts of one hotel read and acknowledge
@@ -225,8 +228,29 @@ async def record_sent(ctx: Context, recipient: Recipient, sent: Sequence[Sent]) 
         await ctx.store.run(partial(_mark_sent, recipient=recipient, sent=new))
 
 
-async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None:
-    """Mark versions as sent; each that is sent for the first time gets a history entry."""
+async def record_sent_if_waiting(ctx: Context, recipient: Recipient, page: Page) -> Page:
+    """Record the versions of a page as sent that still wait, and return only them: since the page
+    was read, others may have been withdrawn, erased, or replaced by a newer version.
+
+    Raises: StoreUnavailable; then none of them is recorded.
+    """
+    mark = partial(_mark_sent, recipient=recipient, sent=page.sent, still_waiting=True)
+    marked = await ctx.store.run(mark)
+    left = [
+        (xml, one)
+        for xml, one in zip(page.xml, page.sent, strict=True)
+        if (one.reservation_id, one.version) in marked
+    ]
+    return Page(xml=[xml for xml, _ in left], sent=[one for _, one in left])
+
+
+async def _mark_sent(
+    tx: Tx, recipient: Recipient, sent: Sequence[Sent], *, still_waiting: bool = False
+) -> set[tuple[str, int]]:
+    """Mark versions as sent; each that is sent for the first time gets a history entry.
+
+    `still_waiting`: only those that wait. Returns the id and version of those that were marked.
+    """
 
     async def mark(some: Sequence[Sent]) -> list[Row]:
         return await tx.fetch_all(
@@ -235,11 +259,12 @@ async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None
             sent=_encode_sent(some),
             rendered=validated_in(recipient.protocol),
             client_id=recipient.client_id or None,
+            still_waiting=int(still_waiting),
             now_us=tx.now_us,
         )
 
     rows = await mark(sent)
-    if len(rows) < len(sent):
+    if len(rows) < len(sent) and not still_waiting:
         marked = {(row["reservation_id"], row["version"]) for row in rows}
         missing = [one for one in sent if (one.reservation_id, one.version) not in marked]
         await tx.execute(
@@ -249,6 +274,7 @@ async def _mark_sent(tx: Tx, recipient: Recipient, sent: Sequence[Sent]) -> None
     for row in rows:
         if row["sent_at"] == tx.now_us:
             await history.add(tx, entry_of(row, "delivered", recipient))
+    return {(row["reservation_id"], row["version"]) for row in rows}
 
 
 def _encode_sent(sent: Sequence[Sent]) -> str:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.guest_requests import Page, list_pages, record_sent
+from alpinehub.alpinebits.guest_requests import Page, list_pages, record_sent_if_waiting
 from alpinehub.alpinebits.protocol import PUSH, Protocol
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.alpinebits_client.client import AlpineBitsClient
@@ -182,15 +182,17 @@ async def _push_page(
     gzip: bool,
 ) -> int:
     """Send one message; returns how many requests were accepted or rejected. They are recorded as
-    sent when the connection stands: a server that cannot be reached has got nothing.
+    sent once the connection is established: a server that cannot be reached has got nothing. What
+    does not wait any more by then is not sent.
 
     Raises: PushFailed, RequestFailed.
     """
-    sent = [(str(one.unique_id_type), one.reservation_id) for one in page.sent]
-    request = server.request(PUSH, _document(page.xml), gzip=gzip)
     async with server.http.connect(server.login.url) as connection:
-        await record_sent(ctx, recipient, page.sent)
-        answer = await connection.call(*request)
+        page = await record_sent_if_waiting(ctx, recipient, page)
+        if not page.sent:
+            return 0
+        answer = await connection.call(*server.request(PUSH, _document(page.xml), gzip=gzip))
+    sent = [(str(one.unique_id_type), one.reservation_id) for one in page.sent]
     report = read_answer(answer, recipient.protocol, sent)
     await _record(ctx, recipient, report)
     taken = len(report.accepted) + len(report.rejected)

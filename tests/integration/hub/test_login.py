@@ -24,7 +24,7 @@ from cordata import Tx
 
 on_each_store = pytest.mark.usefixtures("each_store")
 #: How a version goes out.
-HOW = {"rendered": "2024-10/1", "client_id": None}
+HOW = {"rendered": "2024-10/1", "client_id": None, "still_waiting": 0}
 #: What is promised: a change counts in every worker within two seconds.
 PROMISED_S = 2.0
 

@@ -69,6 +69,7 @@ _PARAMS: dict[str, object] = {
     "source_id": 7,
     "taken": json.dumps(list(range(1, 101))),
     "status": "request",
+    "still_waiting": 0,
     "today": "2027-01-31",
     "unique_id_type": 14,
     "account_id": 7,

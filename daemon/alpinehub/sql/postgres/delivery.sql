@@ -4,12 +4,14 @@
 -- newest
 -- :sent is [[reservation id, version, unique id type], ...]. Those that are not returned have no row yet
 -- (delivery_add). Several deliveries are always locked in the order of reservation and version.
+-- :still_waiting = 1: only those that wait; those that are not returned do not wait any more.
 WITH held AS MATERIALIZED (
     SELECT d.ctid
     FROM (SELECT value FROM json_array_elements(:sent::json) AS e (value) ORDER BY (value ->> 0) COLLATE "C") AS j
     CROSS JOIN LATERAL (  -- here and below: one look for each, by the index; a kept plan read the whole table
         SELECT ctid FROM delivery WHERE reservation_id = j.value ->> 0 AND account_id = :account_id
             AND version = (j.value ->> 1)::integer
+            AND waiting >= :still_waiting  -- looked at again once it is locked
         OFFSET 0 FOR NO KEY UPDATE) AS d
 )
 UPDATE delivery d SET

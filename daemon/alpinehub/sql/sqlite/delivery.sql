@@ -2,13 +2,14 @@
 
 -- name: delivery_mark_sent
 -- :sent is [[reservation id, version, unique id type], ...]. Those that are not returned have no row yet.
+-- :still_waiting = 1: only those that wait; those that are not returned do not wait any more.
 UPDATE delivery SET
     sent_at = COALESCE(sent_at, :now_us), ever_sent = 1,
     undeliverable_text = NULL, undeliverable_code = NULL, undeliverable_at = NULL, rendered = :rendered,
     client_id = :client_id
 FROM json_each(:sent) j
 WHERE delivery.reservation_id = j.value ->> 0 AND delivery.version = j.value ->> 1
-  AND delivery.account_id = :account_id
+  AND delivery.account_id = :account_id AND delivery.waiting >= :still_waiting
 RETURNING reservation_id, version, sent_at
 
 -- name: delivery_add
