@@ -57,7 +57,8 @@ class HttpResponse(Struct, frozen=True, kw_only=True):
 class HttpClient(Struct, frozen=True, kw_only=True):
     """How servers are called."""
 
-    #: For the whole of it, from the look-up of the name to the last byte.
+    #: For the connection, from the look-up of the name on, and again for the request and its
+    #: answer: what a caller does in between takes none of it.
     timeout_s: float = 30.0
     max_bytes: int = 64 * 1024 * 1024
     allowed: Allowed = any_address
@@ -74,7 +75,7 @@ class HttpClient(Struct, frozen=True, kw_only=True):
 
     @asynccontextmanager
     async def connect(self, url: Url) -> AsyncIterator[HttpConnection]:
-        """A connection for one request; `timeout_s` begins now. Raises: RequestFailed."""
+        """A connection for one request. Raises: RequestFailed."""
         began = monotonic()
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -138,10 +139,10 @@ class HttpConnection(Struct, kw_only=True):
     async def call(
         self, headers: Mapping[str, str], body: bytes, *, method: str = "POST"
     ) -> HttpResponse:
-        """Send the request and read the response. Raises: RequestFailed."""
+        """Send the request and read the response, in `timeout_s`. Raises: RequestFailed."""
         host, timeout_s, phase = self.url.host, self.client.timeout_s, _Phase()
         try:
-            async with asyncio.timeout(self.began + timeout_s - monotonic()):
+            async with asyncio.timeout(timeout_s):
                 await _write(self.writer, _head(self.url, method, headers, body))
                 response = await read_response(self.reader, self.client.max_bytes, phase)
         except TimeoutError:

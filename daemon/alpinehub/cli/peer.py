@@ -48,7 +48,7 @@ transport_options = add_options(
         type=click.FloatRange(0.1, 3600),
         default=30.0,
         show_default=True,
-        help="Seconds for one request and its answer.",
+        help="Seconds for the connection, and again for the request and its answer.",
     ),
     click.option(
         "--ca-file",

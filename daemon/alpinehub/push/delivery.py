@@ -38,8 +38,9 @@ _AT_ONCE = 20
 _BUSY_S = 30.0
 #: How long to try to record an answer while the store is away.
 _RECORD_S = 30.0
-#: Of the handler: a message of 30 s begun at the last moment, and the recording of its answer.
-TIMEOUT_S = 2 * _BUSY_S + _RECORD_S + 30.0
+#: Of the handler: a message begun at the last moment, with 30 s for its connection and 30 s for its
+#: answer, and the recording of the answer.
+TIMEOUT_S = 3 * _BUSY_S + _RECORD_S + 30.0
 #: The first pause in seconds, doubled by each failure; the longest if the server cannot be reached,
 #: and if it answers, since it may accept other guest requests.
 _PAUSE_S, _LONGEST_S, _LONGEST_ANSWERED_S = 5, 900, 120

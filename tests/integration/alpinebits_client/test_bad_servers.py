@@ -115,6 +115,18 @@ async def test_poll_gives_up_on_a_silent_server_in_time() -> None:
         assert code == 3 and told["reason"] == "timeout" and "within 0.5 s" in error
 
 
+async def test_answer_is_read_when_the_request_is_sent_long_after_the_connection_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late_s = 0.0
+    monkeypatch.setattr(client_http, "monotonic", lambda: monotonic() + late_s)
+    client = HttpClient()
+    async with scripted(lambda asked: http("it is late")) as peer:
+        async with client.connect(parse_url(peer.url)) as connection:
+            late_s = 2 * client.timeout_s
+            assert (await connection.call({}, b"")).body == b"it is late"
+
+
 async def test_poll_gives_up_where_nothing_listens_and_nobody_is() -> None:
     code, told, error = await poll(f"http://127.0.0.1:{free_port()}/")
     assert code == 3 and told["reason"] == "connect" and "refused" in error
