@@ -66,7 +66,7 @@ class _Due(Struct, frozen=True, kw_only=True):
     hotel: Hotel
     target: Row
     failures: int
-    #: If each guest request is sent alone: begin after this id.
+    #: Begin after this id, then continue from the start of the list; "": it begins there.
     after_id: str
 
 

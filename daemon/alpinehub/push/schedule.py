@@ -37,7 +37,7 @@ async def wake(
 
 async def publish(tx: Tx, account_id: int, hotel_id: int, at: int, *, after_id: str = "") -> None:
     """Publish a `push.due` for the time `at` (us); those of one account and hotel are handled one
-    after the other. `after_id`: if each guest request is sent alone, the push begins after this id.
+    after the other. `after_id`: the push begins after this id, and continues from the start.
     """
     payload = {"account_id": account_id, "hotel_id": hotel_id, "after_id": after_id}
     await tx.publish("push.due", payload, key=f"push:{account_id}:{hotel_id}", at=at)
