@@ -43,8 +43,8 @@ THREAD_BYTES, POOL_BYTES = 64 * 1024, 256 * 1024
 #: processed in this process.
 POOL_TIMEOUT_S = 8.0
 #: Seconds without calls after the pool did not answer in time, so that not every call waits: with a
-#: stopped child, three documents at once are answered within 8.5 s. Without it, it is 8 s for one,
-#: 16 s for one, and a 503.
+#: stopped child, three documents at once are answered within 8.5 s. Without it, the first takes
+#: 8 s, the second 16 s, and the third is answered 503.
 _AWAY_S = 60.0
 #: Pool client -> monotonic time until which the pool is not called.
 _away_until: WeakKeyDictionary[object, float] = WeakKeyDictionary()

@@ -141,7 +141,8 @@ def poll(
 
 @pms.command(
     examples="""
-        alpinehub pms ack --url ... --user pms --id 019a6e4f3d2b4c5d --id 019a6e4f3d2b4c5e:15
+        alpinehub pms ack --url ... --user pms --id 019f1c434b00a8f1651ad6e57d014363 \\
+            --id 019f1c4a5d1e92c7403be8d16fa05972:15
     """,
 )
 @_with_client
@@ -164,7 +165,8 @@ def ack(client: AlpineBitsClient, ids: tuple[str, ...], *, gzip: bool, json_: bo
 @pms.command(
     short_help="Refuse guest requests, and say why.",
     examples="""
-        alpinehub pms refuse --url ... --user pms --id 019a6e4f3d2b4c5d8e7f --text "no such room"
+        alpinehub pms refuse --url ... --user pms --id 019f1c434b00a8f1651ad6e57d014363 \\
+            --text "no such room"
     """,
 )
 @_with_client
