@@ -15,6 +15,7 @@ from cordata.terminal import Counter, Group, show_page
 if TYPE_CHECKING:
     from cordata.context import Context
     from cordata.metrics.backlog import GroupBacklog
+    from cordata.store import Tx
 
 _COLUMNS = (
     *("group", "type", "broker", "ready", "scheduled", "claimed", "retrying", "dead"),
@@ -70,9 +71,11 @@ def remove(operator: Operator, name: str, yes: bool) -> int:
     """
     from cordata.broker.inspection import remove_group
 
-    for found in _read(operator):
-        if found.group == name:
-            confirm(_question(found), yes=yes)
+    found = next((one for one in _read(operator) if one.group == name), None)
+    if found is not None:
+        confirm(_question(found), yes=yes)
+    elif left := _count_messages(operator, name):  # a removal that was stopped
+        confirm(f"Delete the {left:,} messages of {name} permanently?", yes=yes)
 
     async def act(ctx: Context, counter: Counter) -> CommandResult:
         return CommandResult(count=await remove_group(ctx.store, name, progress=counter))
@@ -88,6 +91,17 @@ def _read(operator: Operator) -> Sequence[GroupBacklog]:
         lambda ctx: ctx.store.read(lambda tx: read_backlog(tx, limit=NO_LIMIT)),
     )
     return found.groups
+
+
+def _count_messages(operator: Operator, group: str) -> int:
+    """All messages and dead letters of a group, which may have no row any more."""
+
+    async def unit(tx: Tx) -> int:
+        row = await tx.fetch_one("group.messages", group=group)
+        assert row is not None
+        return int(row["count"])
+
+    return operator.run(lambda ctx: ctx.store.read(unit))
 
 
 def _rounded(value: object) -> object:

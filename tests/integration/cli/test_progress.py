@@ -76,6 +76,9 @@ def test_removal_of_a_group_goes_on_when_it_was_stopped(filled: Path) -> None:
     terminal.process.send_signal(signal.SIGINT)
     code, out = terminal.ended()
     assert code == 130 and "the same command continues" in terminal.shown, terminal.shown
+    # The group is gone, its messages are not: without --yes they are not deleted either.
+    unasked = cordata(*(word for word in command if word != "--yes"))
+    assert unasked.returncode == 2 and "messages of shop.pack permanently?" in unasked.stderr
     rest = cordata(*command)
     assert rest.returncode == 0, rest
     first, then = (int(one.split()[0].replace(",", "")) for one in (out, rest.stdout))
