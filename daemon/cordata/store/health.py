@@ -3,6 +3,7 @@
     ok --storage error--> full | unavailable --a write commits--> ok
 
 While it is not ok, every write is refused at once; only `HealthProbe` tries one from time to time.
+On SQLite, "full" ends only when there is room for more than the write that was committed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ class Busy(StoreUnavailable):
 class Health:
     """The state of a store: `state` is "ok", "full" or "unavailable"."""
 
-    def __init__(self, on_state: OnState | None = None) -> None:
+    def __init__(
+        self, on_state: OnState | None = None, *, has_room: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`has_room`: whether a store that was full can be expected to take other writes, too,
+        after one that was committed.
+        """
         self.state = "ok"
         #: Why it is not ok; "": it is.
         self.reason = ""
@@ -41,6 +47,7 @@ class Health:
         self.on_state = on_state
         #: Called with the seconds of each COMMIT.
         self.on_commit: OnCommit = lambda seconds: None
+        self._has_room = has_room
         self._hint: str | None = None
         #: Seconds between attempts.
         self.pause_s = _PAUSE_S
@@ -84,7 +91,7 @@ class Health:
         """A write was committed, by a COMMIT of `commit_s` seconds; None: it is not known."""
         if commit_s is not None:
             self.on_commit(commit_s)
-        if self.state == "ok":
+        if self.state == "ok" or (self.state == "full" and not self._has_room()):
             return
         now = monotonic() if now is None else now
         lasted = now - self._since

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -187,6 +188,28 @@ async def test_ready_is_503_as_long_as_the_disk_of_the_store_is_full(tmp_path: P
                 return (await hub.call("GET", "/api/ready", [])).status == 200
 
             await until_async(is_ready)
+            assert (await hub.post({**BOOKING, "external_id": "n-2"})).status == 200
+
+
+@needs_root
+async def test_ready_is_503_when_the_disk_has_room_for_an_attempt_but_not_for_a_request(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk", size="8m") as disk:
+        async with open_hub(disk) as hub:
+            assert (await hub.post(BOOKING)).status == 200
+            filler = disk / "filler"
+            fill(filler)
+            os.truncate(filler, filler.stat().st_size - 24_576)
+            refused = await hub.post({**BOOKING, "external_id": "n-2", "message": "x" * 900})
+            assert (refused.status, refused.json["error"]) == (503, "store_full")
+            before = hub.ctx.store.stats().commits
+            await until_async(lambda: hub.ctx.store.stats().commits > before)  # an attempt to heal
+            answer = await hub.call("GET", "/api/ready", [])
+            assert answer.status == 503 and answer.json["reason"].startswith("store_full: ")
+            filler.unlink()
+            await until_async(lambda: hub.ctx.store.stats().state == "ok")
+            assert (await hub.call("GET", "/api/ready", [])).status == 200
             assert (await hub.post({**BOOKING, "external_id": "n-2"})).status == 200
 
 

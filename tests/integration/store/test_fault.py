@@ -110,6 +110,20 @@ async def test_exactly_what_was_acknowledged_is_stored_when_writes_fill_the_disk
 
 
 @needs_root
+async def test_heals_when_the_log_has_room_again_and_the_disk_has_not(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", size="8m") as disk:
+        async with opened(disk, wal_limit_bytes=1 << 20) as store:
+            await asyncio.gather(*(deposit(store, str(n), size=4000) for n in range(400)))
+            assert await store.checkpoint()  # the file of the log keeps its size
+            use_up(disk)
+            assert isinstance(await refused(store, "x"), StoreFull)
+            assert await store.checkpoint()
+            await heals(store)
+            assert os.statvfs(disk).f_bavail == 0
+            await deposit(store, "after")
+
+
+@needs_root
 async def test_neighbours_are_stored_when_one_unit_is_too_large_for_the_disk(
     tmp_path: Path,
 ) -> None:

@@ -56,7 +56,8 @@ class SqliteStore(Store):
         self._file_lock = FileLock(database.lock_path)
         self._thread = CallThreads(loop, "store-write")
         self._lock = LockQueue(self._file_lock, self._thread, timeout_s=config.write_timeout_s)
-        self._health = Health()
+        wal = Wal(database.wal_path)
+        self._health = Health(has_room=wal.has_room)
         self._connection = WriteConnection(
             database, queries, self._lock, self._thread, self._health
         )
@@ -91,7 +92,7 @@ class SqliteStore(Store):
             lambda one, fence: self._call(partial(migration.apply_one, migration=one, fence=fence)),
         )
         self._checkpointer = Checkpointer(
-            Wal(database.wal_path),
+            wal,
             self._connection,
             self._tasks,
             self._wake,

@@ -26,6 +26,11 @@ _log = log.logger("cordata.store")
 _HEADER = struct.Struct(">IIIIIIII")
 _FRAME_HEADER_BYTES = 24
 _SALTS_AT = 8
+#: A full disk has room again when so much is free. The write that finds out is one page, so it may
+#: fit where no write of an application does; and a disk with less would soon be full again.
+_FREE_AGAIN_BYTES = 1 << 20
+#: The same for small file systems: one part in so many of their size.
+_FREE_AGAIN_PART = 8
 #: A checkpoint waits at most this long, with the lock, for readers that still use the log.
 _READERS_MS = 100
 #: Commits between looks at the size of the log: 10 us each.
@@ -50,6 +55,15 @@ class Wal:
             return self._path.stat().st_size
         except OSError:
             return 0
+
+    def has_room(self) -> bool:
+        """Whether there is room for commits: on the disk, or in the unused part of the file."""
+        try:
+            disk = os.statvfs(self._path.parent)
+        except OSError:
+            return True  # not known: the commit that was just made decides
+        free = disk.f_bavail * disk.f_frsize + self.file_bytes() - self.live_bytes()
+        return free >= min(_FREE_AGAIN_BYTES, disk.f_blocks * disk.f_frsize // _FREE_AGAIN_PART)
 
     def live_bytes(self) -> int:
         """Bytes written since the last restart of the log; 0 when it cannot be read."""
