@@ -56,7 +56,8 @@ def customer() -> None:
 @_hotel
 @hub_options
 def find(hub: Hub, text: str, hotel: str | None) -> None:
-    """Find customers by TEXT: an e-mail address, a telephone number, or a part of the name.
+    """Find customers by TEXT: an e-mail address, a telephone number, or a part of the name. By
+    name, it finds the newest 50 at most.
 
     The output is personal data: it is shown only on a terminal or with --json, and each use is
     written to syslog.
@@ -72,8 +73,13 @@ def find(hub: Hub, text: str, hotel: str | None) -> None:
     elif digits >= 4 and not any(character.isalpha() for character in text):
         by = {"phone": text}
     found = hub.run(lambda ctx: search.find(ctx.store, hotel=hotel, **by))
+    more = "name" in by and len(found) > search.MAX_FOUND
+    if more:
+        found = found[-search.MAX_FOUND :]
     _note("find", found)
-    show_page(found, _COLUMNS, json_=hub.json)
+    show_page(found, _COLUMNS, paged=False, json_=hub.json)
+    if more:
+        click.echo("there is more: give more of the name, or --hotel", err=True)
 
 
 @customer.command(

@@ -116,8 +116,10 @@ def messages(hub: Hub, code: str, limit: int) -> None:
     """List the messages in which hotel software sent hotel data, and how each was answered, the
     newest first.
     """
-    rows = hub.run(lambda ctx: hotel_data.list_messages(ctx.store, code, limit))
-    show_page(rows, hotel_data.MESSAGE_COLUMNS, json_=hub.json)
+    rows = hub.run(lambda ctx: hotel_data.list_messages(ctx.store, code, limit + 1))
+    show_page(rows[:limit], hotel_data.MESSAGE_COLUMNS, paged=False, json_=hub.json)
+    if len(rows) > limit:
+        click.echo("there is more: raise --limit", err=True)
 
 
 _feature = click.Choice(FEATURES)

@@ -56,7 +56,8 @@ def list_(
     """List submissions and undeliverable guest requests, the newest first.
 
     The guests' data is not shown; see `alpinehub inbox show ID`, and for an undeliverable guest
-    request `alpinehub requests show ID`.
+    request `alpinehub requests show ID`. --after and "next" in the JSON output are for submissions
+    only; of undeliverable guest requests the newest are listed, as many as --limit.
     """
     from alpinehub.inbox.listing import list_inbox
 
@@ -70,6 +71,8 @@ def list_(
     following = submissions[limit - 1]["id"] if len(submissions) > limit else None
     shown = [*submissions[:limit], *requests[:limit]]
     show_page(shown, columns, next=following, json_=hub.json)
+    if len(requests) > limit:
+        click.echo("there are more undeliverable guest requests: raise --limit", err=True)
 
 
 @inbox.command(

@@ -11,7 +11,7 @@ from alpinehub.hotels import Unusable
 from alpinehub.sql import encode_list
 from cordata import Row, Store, Tx
 
-#: Maximum number of customers found by name.
+#: Maximum number of customers that are shown by name.
 MAX_FOUND = 50
 
 Customer = dict[str, Any]
@@ -28,11 +28,13 @@ async def find(
 ) -> list[Customer]:
     """The customers who match any criterion, of all hotels or of one (its code), sorted by id.
 
-    `phone` is read for the region of each hotel. `name` is a part of the name; it finds MAX_FOUND
-    at most. Raises: Unusable if there is no such hotel.
+    `phone` is read for the region of each hotel. `name` is a part of the name; it finds the newest
+    MAX_FOUND and one more, which shows that there are more. Raises: Unusable if there is no such
+    hotel.
     """
     hotels = await store.read(lambda tx: tx.fetch_all("customer_hotels"))
-    if hotel is not None and hotel not in {row["code"] for row in hotels}:
+    hotel_ids = {row["code"]: row["id"] for row in hotels}
+    if hotel is not None and hotel not in hotel_ids:
         raise Unusable(f"there is no hotel {hotel!r}", hint="see `alpinehub hotel list`")
     ids: list[int] = [] if id is None else [id]
     if phone is not None:
@@ -45,7 +47,10 @@ async def find(
         if name is not None:
             escaped = name.strip().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
             found += await tx.fetch_all(
-                "customer_ids_by_name", pattern=f"%{escaped}%", limit=MAX_FOUND
+                "customer_ids_by_name",
+                pattern=f"%{escaped}%",
+                hotel_id=None if hotel is None else hotel_ids[hotel],
+                limit=MAX_FOUND + 1,
             )
         known = {*ids, *(row["id"] for row in found)}
         return await tx.fetch_all("customer_read", ids=encode_list(sorted(known)))

@@ -115,7 +115,8 @@ FROM hotel h JOIN customer c ON c.hotel_id = h.id AND c.phone_tail = :tail
 -- name: customer_ids_by_name
 -- Reads all customers: the only query that does.
 SELECT id FROM customer
-WHERE lower(first_name) LIKE lower(:pattern) ESCAPE '\' OR lower(last_name) LIKE lower(:pattern) ESCAPE '\'
+WHERE (lower(first_name) LIKE lower(:pattern) ESCAPE '\' OR lower(last_name) LIKE lower(:pattern) ESCAPE '\')
+    AND hotel_id = coalesce(:hotel_id, hotel_id)
 ORDER BY id DESC LIMIT :limit
 
 -- name: customer_read

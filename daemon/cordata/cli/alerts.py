@@ -49,7 +49,7 @@ def list_(operator: Operator, limit: int) -> int:
     rows = operator.run_salvaged(
         lambda ctx: ctx.store.read(lambda tx: tx.fetch_all("alert.list", limit=limit + 1))
     )
-    show_page([_record(row) for row in rows[:limit]], _COLUMNS, json_=operator.json)
+    show_page([_record(row) for row in rows[:limit]], _COLUMNS, paged=False, json_=operator.json)
     if len(rows) > limit:
         click.echo("there is more: raise --limit", err=True)
     return 0

@@ -37,15 +37,21 @@ def show_page(
     columns: Sequence[str],
     *,
     next: object = None,
+    paged: bool = True,
     whole: bool = False,
     json_: bool,
 ) -> None:
     """Print one page of a list, and `next`, the --after of the next page, if there is one.
 
-    `whole`: print all fields of each row, not only `columns`; JSON always has all.
+    `paged`: whether `next` tells if there is more; False for a list that is cut without --after,
+    which has no "next" in JSON. `whole`: print all fields of each row, not only `columns`; JSON
+    always has all.
     """
     if json_:
-        show_json({"items": [as_record(row) for row in rows], "next": next})
+        page: dict[str, object] = {"items": [as_record(row) for row in rows]}
+        if paged:
+            page["next"] = next
+        show_json(page)
         return
     if whole:
         show_records(rows, json_=False)

@@ -80,6 +80,7 @@ def test_failures_of_a_unit_are_counted_by_how_it_failed_shown_and_cleared(tmp_p
         first = cordata("alerts", "list", "--limit", "1", *where)
         assert len(first.stdout.splitlines()) == 2  # with the heads
         assert first.stderr == "there is more: raise --limit\n"
+        assert "next" not in told(path, "alerts", "list")
         listed = cordata("alerts", "list", *where).stdout
         assert "PENDING" in listed
         names = [row["fingerprint"] for row in page["items"]]
