@@ -44,7 +44,8 @@ def group() -> None:
 @operator_options
 def list_(operator: Operator) -> int:
     """List all groups, by name: their messages by state, for how many seconds the oldest one has
-    been due, and for how many no process has served the group.
+    been due (OLDEST S), and for how many no process has reported that it has the group (ABSENT S).
+    Processes report it once a minute, so up to about 60 is normal.
 
     Ready and scheduled messages wait, retrying ones of these have failed before, claimed ones are
     with a worker. Messages in Redis count as ready until they are handled.

@@ -99,7 +99,7 @@ class Page:
         for name, text, key in (
             ("retrying_messages", "Ready and scheduled messages that failed before.", "retrying"),
             ("oldest_message_seconds", "Age of the oldest message that is due.", "oldest_s"),
-            ("group_absent_seconds", "Time since a process handled the group.", "absent_s"),
+            ("group_absent_seconds", "Time since a process last reported the group.", "absent_s"),
         ):
             samples = [([one.group], float(getattr(one, key) or 0)) for one in backlog.groups]
             yield _gauge(f"cordata_queue_{name}", text, ["group"], samples)
