@@ -87,7 +87,9 @@ async def closed_push_passwords(ctx: Context) -> list[str]:
 
 @app.check
 async def unknown_time_zones(ctx: Context) -> list[str]:
-    """The hotels whose time zone this host does not know: they would get no report."""
+    """The hotels whose time zone this host does not know: they get no report, and all else uses
+    UTC for them.
+    """
     hotels = await list_hotels(ctx.store)
     unknown = [str(one["code"]) for one in hotels if not is_time_zone(str(one["time_zone"]))]
     if not unknown:

@@ -89,7 +89,8 @@ class Hotel:
 
 def zone_of(name: str) -> tzinfo:
     """A time zone; UTC if this host does not know it, of which `cordata doctor` warns: a list that
-    is some hours off is better than none.
+    is some hours off is better than none. Reports do without: none is better than one on the wrong
+    day, and there is an alert.
     """
     try:
         return ZoneInfo(name)

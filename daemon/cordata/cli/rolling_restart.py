@@ -52,8 +52,8 @@ def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bo
     from cordata.operate.rolling_restart import (
         RemovalPending,
         RestartError,
-        alone,
         check_before,
+        exclusive,
         refresh_network,
         restart_one_by_one,
     )
@@ -77,7 +77,7 @@ def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bo
         await restart_one_by_one(timeout_s=timeout_s, on_restart=note)
 
     try:
-        with alone(say_waiting):
+        with exclusive(say_waiting):
             asyncio.run(run())
     except RemovalPending as error:
         report(error, debug=debug)

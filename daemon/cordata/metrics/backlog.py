@@ -1,5 +1,5 @@
-"""What waits in the store: messages by group, mails. Of each kind LIMIT rows are read at most, so
-that the cost does not grow with the backlog, or NO_LIMIT.
+"""What waits in the store: messages by group, mails. Each count reads LIMIT rows at most, so that
+the cost does not grow with the backlog; a caller that needs exact counts passes NO_LIMIT.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_LIMIT = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBacklog:
-    """The open messages of a consumer group, each count up to LIMIT."""
+    """The open messages of a consumer group; each count ends at the limit of `read_backlog`."""
 
     group: str
     #: Type of its events; *: all.
@@ -35,7 +35,7 @@ class GroupBacklog:
     dead: int
     #: How long the oldest message that is due has waited; None: none is due.
     oldest_s: float | None
-    #: Seconds since a process with this group was present.
+    #: Seconds since a process reported that it has this group: up to about 60 while one has it.
     absent_s: float
 
 

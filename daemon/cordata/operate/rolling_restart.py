@@ -68,10 +68,10 @@ class Restarted:
 
 
 @contextmanager
-def alone(on_wait: Callable[[], None]) -> Iterator[None]:
+def exclusive(on_wait: Callable[[], None]) -> Iterator[None]:
     """Inside the block no other rolling restart runs on this host: an operator's and that of an
-    upgrade would each take the processes that the other one restarts for failed ones. `on_wait` is
-    called if another one has to end first.
+    upgrade would each report the other's restarts as failures. `on_wait` is called if another one
+    has to end first.
 
     Raises: RestartError without systemd, and for other users than root.
     """

@@ -1,5 +1,6 @@
--- What waits, for a scrape, `cordata status` and `cordata group list`. Every statement reads :limit rows at most, in the
--- order of an index: the counts end there, and the cost does not grow with the backlog.
+-- What waits, for a scrape, `cordata status` and `cordata group list`. A statement with :limit reads that many rows at
+-- most, in the order of an index: its counts end there, and the cost does not grow with the backlog. Callers that need
+-- exact counts pass a limit that no backlog reaches.
 
 -- name: metrics.groups
 SELECT "group", type, broker, since, present_at FROM consumer_group ORDER BY "group";
