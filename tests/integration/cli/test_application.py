@@ -75,7 +75,7 @@ def test_directory_that_this_user_may_not_look_into_has_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for `runuser -u cordata cordata ...`, typed in root's home."""
-    path, elsewhere = write_config(tmp_path), Path("/etc/hostname")
+    path, elsewhere = write_config(tmp_path), Path("/etc/passwd")
     tmp_path.chmod(0o700)
     monkeypatch.chdir(tmp_path)
     os.seteuid(65_534)
@@ -90,7 +90,7 @@ def test_directory_that_this_user_may_not_look_into_has_no_file(
 def test_directory_that_is_gone_has_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone, elsewhere = tmp_path / "gone", Path("/etc/hostname")
+    gone, elsewhere = tmp_path / "gone", Path("/etc/passwd")
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
