@@ -33,7 +33,7 @@ smoke = tests/contract tests/unit/style tests/integration/testing tests/integrat
 	redis/test_worker.py trace/test_otel.py status/test_browser.py documents/test_from_celery.py)
 # More than there are processors: most tests spend their time waiting for a server or a process. The
 # longest part has the most, so that it ends with the others.
-parallel := -n 5 --dist worksteal
+parallel := -n 6 --dist worksteal
 parallel_smoke := -n 2 --dist worksteal
 # A module has its host to itself.
 parallel_system := -n 2 --dist loadfile
