@@ -15,18 +15,24 @@ from tests.servers import fork_server
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+def configure(folder: Path, sections: str = "") -> Path:
+    """Write the configuration of a test's hub and its master key; `sections`: more of it."""
+    credentials = folder / "credentials"
+    credentials.mkdir(mode=0o700, exist_ok=True)
+    (credentials / "master-key").write_bytes(MASTER_KEY)
+    (credentials / "master-key").chmod(0o600)
+    config = folder / "cordata.toml"
+    config.write_text(
+        f'[paths]\nstate = "{folder}"\nruntime = "{folder / "run"}"\n'
+        f'credentials = "{credentials}"\n[store]\nurl = "{url_of(folder)}"\n{sections}'
+    )
+    return config
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Run `alpinehub ...` with the configuration of the test."""
-    credentials = tmp_path / "credentials"
-    credentials.mkdir(mode=0o700)
-    (credentials / "master-key").write_bytes(MASTER_KEY)
-    (credentials / "master-key").chmod(0o600)
-    config = tmp_path / "cordata.toml"
-    config.write_text(
-        f'[paths]\nstate = "{tmp_path}"\nruntime = "{tmp_path / "run"}"\n'
-        f'credentials = "{credentials}"\n[store]\nurl = "{url_of(tmp_path)}"\n'
-    )
+    config = configure(tmp_path)
 
     def run_(*words: str, given: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {"PYTHONPATH": ":".join(sys.path), "CORDATA_CONFIG": str(config)}

@@ -29,6 +29,11 @@ async def change(store: Store, name: str, amount: int = 1) -> None:
     await store.run(unit)
 
 
+def waits_for_a_lock(postgres: PostgresServer) -> bool:
+    """Whether a session waits for a lock."""
+    return postgres.execute("SELECT count(*) FROM pg_locks WHERE NOT granted") != [(0,)]
+
+
 async def test_no_change_is_lost_when_a_row_changes_after_the_first_write(database: str) -> None:
     """It was read, unchanged at the first write, and is changed by another before we change it."""
     async with opened(database) as one, opened(database) as two:
@@ -69,7 +74,6 @@ async def test_unit_that_waited_for_a_lock_sees_what_its_holder_wrote(
     postgres: PostgresServer, database: str
 ) -> None:
     """Though the holder did not change the row that both lock: to keep others away is enough."""
-    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 
     async def see(tx: Tx) -> Row | None:
         await tx.fetch_one("account.all")
@@ -82,7 +86,7 @@ async def test_unit_that_waited_for_a_lock_sees_what_its_holder_wrote(
             await tx.execute("account.add", id="new", balance=0)
             await tx.fetch_one("account.get_to_change", id="gate")
             seen = asyncio.ensure_future(other.run(see))
-            await until_async(lambda: postgres.execute(waiting) != [(0,)])
+            await until_async(lambda: waits_for_a_lock(postgres))
         assert await seen is not None
 
 
@@ -203,7 +207,6 @@ async def test_block_raises_its_own_error_when_the_store_was_closed_meanwhile(
 async def test_statement_of_another_task_is_not_cancelled_when_the_block_is(
     postgres: PostgresServer, database: str
 ) -> None:
-    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     statements: list[asyncio.Future[int]] = []
 
     async def block() -> None:
@@ -219,7 +222,7 @@ async def test_statement_of_another_task_is_not_cancelled_when_the_block_is(
         async with two.transaction() as holder:
             await holder.execute("account.change", id="a", amount=1)
             task = asyncio.ensure_future(block())
-            await until_async(lambda: postgres.execute(waiting) != [(0,)])
+            await until_async(lambda: waits_for_a_lock(postgres))
             task.cancel()
             await asyncio.wait([task])
         assert await statements[0] == 1
@@ -228,7 +231,6 @@ async def test_statement_of_another_task_is_not_cancelled_when_the_block_is(
 async def test_nothing_is_committed_when_it_is_cancelled_before_its_last_write_is_sent(
     postgres: PostgresServer, database: str
 ) -> None:
-    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     statements: list[asyncio.Future[int]] = []
 
     async def block() -> None:
@@ -245,7 +247,7 @@ async def test_nothing_is_committed_when_it_is_cancelled_before_its_last_write_i
         async with two.transaction() as holder:
             await holder.execute("account.change", id="a", amount=1)
             task = asyncio.ensure_future(block())
-            await until_async(lambda: postgres.execute(waiting) != [(0,)])
+            await until_async(lambda: waits_for_a_lock(postgres))
             task.cancel()
             await asyncio.sleep(0)
         await asyncio.gather(task, *statements, return_exceptions=True)
@@ -350,7 +352,6 @@ async def test_reads_are_repeated_in_one_round_trip_when_the_first_write_comes(
 async def test_first_lock_is_refused_when_a_row_changed_while_it_waited(
     postgres: PostgresServer, database: str
 ) -> None:
-    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
     async with opened(database) as one, opened(database) as two:
         await add_account(one, "a")
         await add_account(one, "b")
@@ -362,7 +363,7 @@ async def test_first_lock_is_refused_when_a_row_changed_while_it_waited(
                     await holder.execute("account.change", id="b", amount=1)
                     await holder.fetch_one("account.get_to_change", id="a")
                     lock = asyncio.ensure_future(tx.fetch_one("account.get_to_change", id="a"))
-                    await until_async(lambda: postgres.execute(waiting) != [(0,)])
+                    await until_async(lambda: waits_for_a_lock(postgres))
                 await lock
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.integration.alpinebits_client.peers import command, scripted
 from tests.integration.hub.material import open_hub
 from tests.integration.push.peer import HotelSoftware, book, second_hotel, target
-from tests.integration.push.test_push_command import configure
+from tests.integration.push.test_push_command import push_private
 from tests.integration.server.running import forked_server
 from tests.waiting import until_async
 
@@ -20,7 +20,7 @@ PATIENCE_S = 25.0
 
 async def test_servers_that_never_answer_delay_no_other(tmp_path: Path) -> None:
     software = HotelSoftware()
-    config = configure(tmp_path, private=True)
+    config = push_private(tmp_path, allowed=True)
     async with scripted(lambda asked: None) as silent, scripted(software.answer) as peer:
         async with open_hub(tmp_path, push_private=True) as hub:
             names = [f"slow-{number}" for number in range(SLOW)]

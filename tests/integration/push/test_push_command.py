@@ -7,29 +7,20 @@ from pathlib import Path
 
 import pytest
 from tests.integration.alpinebits_client.peers import Done, command, http, scripted
-from tests.integration.engine.stores import url_of
-from tests.integration.hub.material import MASTER_KEY, open_hub
+from tests.integration.hub.command import configure
+from tests.integration.hub.material import open_hub
 
 SECRET = "s3cret-of-the-peer"
 
 
-def configure(folder: Path, *, private: bool) -> str:
-    credentials = folder / "credentials"
-    credentials.mkdir(mode=0o700, exist_ok=True)
-    (credentials / "master-key").write_bytes(MASTER_KEY)
-    (credentials / "master-key").chmod(0o600)
-    config = folder / "cordata.toml"
-    config.write_text(
-        f'[paths]\nstate = "{folder}"\nruntime = "{folder / "run"}"\n'
-        f'credentials = "{credentials}"\n[store]\nurl = "{url_of(folder)}"\n'
-        f"[alpinehub]\npush_private = {str(private).lower()}\n"
-    )
-    return str(config)
+def push_private(folder: Path, *, allowed: bool) -> str:
+    """A configuration with this setting."""
+    return str(configure(folder, f"[alpinehub]\npush_private = {str(allowed).lower()}\n"))
 
 
 @pytest.mark.usefixtures("each_store")
 async def test_target_is_set_listed_and_taken_away(tmp_path: Path) -> None:
-    config = configure(tmp_path, private=True)
+    config = push_private(tmp_path, allowed=True)
 
     async def push(*words: str, given: str = "") -> Done:
         return await command("account", "push", *words, "--config", config, given=given)
@@ -70,7 +61,7 @@ async def test_target_is_set_listed_and_taken_away(tmp_path: Path) -> None:
 async def test_what_cannot_be_is_told_with_what_can(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
-    config = configure(tmp_path, private=False)
+    config = push_private(tmp_path, allowed=False)
     async with open_hub(tmp_path):
         login = ("--login", "hub") if words[0] == "set" else ()
         done = await command("account", "push", *words, *login, "--config", config, given="x\n")
@@ -78,7 +69,7 @@ async def test_what_cannot_be_is_told_with_what_can(
 
 
 async def test_test_shakes_hands_and_brings_nothing(tmp_path: Path) -> None:
-    config = configure(tmp_path, private=True)
+    config = push_private(tmp_path, allowed=True)
     common = json.dumps(
         {
             "versions": [
