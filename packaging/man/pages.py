@@ -93,7 +93,7 @@ def _commands(command: click.Command, path: str, parent: click.Context | None) -
     records = [one.get_help_record(context) for one in given]
     options = [one for one in records if one and not ("--help" in one[0] and parent)]
     usage = " ".join(command.collect_usage_pieces(context))
-    text, epilog = inspect.cleandoc(command.help or ""), inspect.cleandoc(command.epilog or "")
+    text, epilog = inspect.cleandoc(command.help or ""), command.epilog or ""
     is_group = isinstance(command, click.Group)
     exit_codes = command.exit_codes if isinstance(command, terminal.Command) else ""
     yield Command(path, usage, text, options, epilog, exit_codes, is_group)

@@ -15,7 +15,6 @@ from cordata.terminal import Counter, Group, show_page
 if TYPE_CHECKING:
     from cordata.context import Context
     from cordata.metrics.backlog import GroupBacklog
-    from cordata.store import Tx
 
 _COLUMNS = (
     *("group", "type", "broker", "ready", "scheduled", "claimed", "retrying", "dead"),
@@ -70,12 +69,12 @@ def remove(operator: Operator, name: str, yes: bool) -> int:
 
     First stop the workers that serve it: a worker that starts with its handler adds it again.
     """
-    from cordata.broker.inspection import remove_group
+    from cordata.broker.inspection import count_messages, remove_group
 
     found = next((one for one in _read(operator) if one.group == name), None)
     if found is not None:
         confirm(_question(found), yes=yes)
-    elif left := _count_messages(operator, name):  # a removal that was stopped
+    elif left := operator.run(lambda ctx: count_messages(ctx.store, name)):  # it was stopped before
         confirm(f"Delete the {left:,} messages of {name} permanently?", yes=yes)
 
     async def act(ctx: Context, counter: Counter) -> CommandResult:
@@ -88,21 +87,8 @@ def _read(operator: Operator) -> Sequence[GroupBacklog]:
     """All groups with all their messages."""
     from cordata.metrics.backlog import NO_LIMIT, read_backlog
 
-    found = operator.run(
-        lambda ctx: ctx.store.read(lambda tx: read_backlog(tx, limit=NO_LIMIT)),
-    )
+    found = operator.run(lambda ctx: ctx.store.read(lambda tx: read_backlog(tx, limit=NO_LIMIT)))
     return found.groups
-
-
-def _count_messages(operator: Operator, group: str) -> int:
-    """All messages and dead letters of a group, which may have no row any more."""
-
-    async def unit(tx: Tx) -> int:
-        row = await tx.fetch_one("group.messages", group=group)
-        assert row is not None
-        return int(row["count"])
-
-    return operator.run(lambda ctx: ctx.store.read(unit))
 
 
 def _rounded(value: object) -> object:

@@ -48,7 +48,7 @@ _ALERTS = 5
 _SLICE = "cordata.slice"
 _TARGETS = ("cordata.target", "workers.target")
 _MAIN = ("http.socket", "primary.service")
-#: Not those that are masked, or were only looked for. A unit whose files are bad may still run.
+#: LoadState of units that have files. One whose files are bad may still run.
 _INSTALLED = ("loaded", "bad-setting", "error")
 _PROPERTIES = (
     *("LoadState", "ActiveState", "SubState", "Result", "NRestarts", "MainPID", "MemoryCurrent"),

@@ -137,9 +137,7 @@ def _groups(snapshot: Snapshot) -> Iterator[Reason]:
     for group in snapshot.groups:
         if group.absent_s > ABSENT_S:
             hours = group.absent_s / 3600
-            text = (
-                f"{group.group}: no process has handled it for {hours:.0f} h: `cordata group list`"
-            )
+            text = f"{group.group}: no process has had it for {hours:.0f} h: `cordata group list`"
             yield _degraded("groups", text)
         elif group.oldest_s is not None and group.oldest_s > _MESSAGE_S:
             waiting = f"{shown(group.ready)} messages wait"

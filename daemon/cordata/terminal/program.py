@@ -46,10 +46,10 @@ class Command(click.Command):
         self, *args: Any, examples: str = "", epilog: str = "", exit_codes: str = "", **more: Any
     ) -> None:
         """`examples`: command lines. `exit_codes`: for example "0 done, 1 no such mail"."""
-        self.examples = cleandoc(examples)
+        lines = indent(cleandoc(examples), "  ")
         self.exit_codes = " ".join(exit_codes.split())
         parts = [
-            f"Examples:\n\n\b\n{indent(self.examples, '  ')}" if examples else "",
+            f"Examples:\n\n\b\n{lines}" if examples else "",
             cleandoc(epilog),
             f"Exit codes: {self.exit_codes}." if exit_codes else "",
         ]

@@ -57,7 +57,7 @@ def duration(ctx: click.Context, parameter: click.Parameter, value: str) -> int:
 
 
 def span(seconds: float | None) -> str:
-    """A duration with its largest unit: 12 s, 3 min, 5 h, 9 d; empty for None."""
+    """A duration in the largest unit of which there are two: 12 s, 3 min, 5 h, 9 d; empty: None."""
     if seconds is None:
         return ""
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):

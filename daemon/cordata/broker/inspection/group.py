@@ -9,15 +9,20 @@ from cordata.broker.inspection.record import BATCH, PAUSE_S, Progress
 from cordata.store import Store
 
 
+async def count_messages(store: Store, group: str) -> int:
+    """All messages and dead letters of a group, which may have no row any more."""
+    row = await store.read(lambda tx: tx.fetch_one("group.messages", group=group))
+    assert row is not None
+    return int(row["count"])
+
+
 async def remove_group(store: Store, group: str, *, progress: Progress | None = None) -> int:
     """Delete a group, then its messages and dead letters. Marks stay as long as their events. A
     call after one that was stopped goes on.
 
     Returns how many messages. Raises: UnknownGroup.
     """
-    left = await store.read(lambda tx: tx.fetch_one("group.messages", group=group))
-    assert left is not None
-    whole = left["count"]
+    whole = await count_messages(store, group)
     removed = await store.run(lambda tx: tx.execute("group.remove", group=group))
     if not (removed or whole):
         rows = await store.read(lambda tx: tx.fetch_all("group.names"))
