@@ -35,10 +35,10 @@ async def ready(ctx: Context) -> Reply:
     """200 if the store answers, takes writes and has every migration of this code; else 503 with
     the reason.
 
-    While it takes no writes, on a full disk for example, what remains are polls that bring nothing
-    new. If no source's secret can be unsealed, as after a restore without the master key, each
-    webhook would get a 401: 503, too. If only some cannot, 200 with a warning that names them: one
-    source must not take a host out of service.
+    Without writes, as on a full disk, only polls that bring nothing new can be answered. If no
+    source's secret can be unsealed, as after a restore without the master key, each webhook would
+    get a 401: 503, too. If only some cannot, 200 with a warning that names them: one source must
+    not take a host out of service.
     """
     try:
         await ctx.check_ready()

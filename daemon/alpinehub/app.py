@@ -6,8 +6,9 @@ from alpinehub import counts, demo, retention
 from alpinehub.alpinebits.call import CONVERT_LARGE, READ_LARGE
 from alpinehub.api import alpinebits, api
 from alpinehub.customers.duplicates import merge_duplicates
-from alpinehub.hotels import is_time_zone, list_hotels
+from alpinehub.hotels import list_hotels
 from alpinehub.inbox.processing import settle, settle_or_review
+from alpinehub.models import is_time_zone
 from alpinehub.monitoring import watch
 from alpinehub.push import delivery, schedule, target
 from alpinehub.report.job import due_portfolio, due_reports, send_portfolio, send_report

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import available_timezones
 
 from msgspec import Struct
 
-from alpinehub.models import FEATURES
+from alpinehub.models import FEATURES, is_time_zone
 from cordata import CordataError, Row, Store, Tx
 
 _CODE = re.compile(r"[\x21-\x7e]{1,16}")
@@ -64,15 +64,6 @@ def check_hotel(hotel: NewHotel) -> None:
         hint = nearest(hotel.time_zone, available_timezones())
     if problems:
         raise Unusable("; ".join(problems), hint=hint)
-
-
-def is_time_zone(name: str) -> bool:
-    """Whether this host has the data of a time zone."""
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
 
 
 async def add_hotel(store: Store, hotel: NewHotel) -> int:

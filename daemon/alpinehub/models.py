@@ -87,15 +87,21 @@ class Hotel:
         return feature not in self.settings.off
 
 
-def zone_of(name: str) -> tzinfo:
-    """A time zone; UTC if this host does not know it, of which `cordata doctor` warns: a list that
-    is some hours off is better than none. Reports do without: none is better than one on the wrong
-    day, and there is an alert.
-    """
+def is_time_zone(name: str) -> bool:
+    """Whether this host has the data of a time zone."""
     try:
-        return ZoneInfo(name)
+        ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        return UTC
+        return False
+    return True
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of this name; UTC if this host does not know it (`cordata doctor` warns): a
+    list that is some hours off is better than none. Reports do not use this: no report is better
+    than one on the wrong day, and there is an alert.
+    """
+    return ZoneInfo(name) if is_time_zone(name) else UTC
 
 
 class OldSecret(Struct, frozen=True, kw_only=True):

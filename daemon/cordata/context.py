@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from cordata.core.commit_guard import CommitGuard
-from cordata.errors import AlreadySeen, ClaimLost, Conflict, StoreFull, StoreUnavailable
+from cordata.errors import AlreadySeen, ClaimLost, Conflict, StoreUnavailable
 from cordata.log import fields
 from cordata.pool.client.lazy_client import LazyClient
 from cordata.store import Chain, RuntimeStore, Store, Tx, Unit
@@ -63,15 +63,14 @@ class Context:
         """Check that this process can accept requests: for the health check of a load balancer.
 
         Raises: StoreUnavailable (StoreFull), a 503 over HTTP, when the store does not answer, a
-        migration of this code is pending, or the store takes no writes. This process knows that
-        from its own writes, one with event handlers after a third of `[engine] claim_timeout_s` at
-        the latest: it renews its process lease.
+        migration of this code is pending, or the store takes no writes. That is known from the
+        writes of this process. One with event handlers renews its process lease, so it knows after
+        a third of `[engine] claim_timeout_s` at the latest.
         """
         if not await self.schema_current():
             raise StoreUnavailable("the schema is older than this code")
-        stats = self.store.stats()
-        if stats.state != "ok":
-            raise (StoreFull if stats.state == "full" else StoreUnavailable)(stats.reason)
+        if (error := self.store.error()) is not None:
+            raise error
 
     def alert(self, cause: str, text: str, *, ids: Sequence[str] = ()) -> None:
         """Alert the operator: log an error and, in a worker or the primary, soon send a mail with

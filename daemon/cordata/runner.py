@@ -58,7 +58,7 @@ class Layer:
 
     name: str
     services: Sequence[Service]
-    #: Whether the layer above starts when this one is ready, not at once. READY waits for both.
+    #: Whether the layer above starts only when this one is ready; READY=1 waits for it anyway.
     is_awaited: bool = True
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     finished: asyncio.Event = field(default_factory=asyncio.Event)

@@ -229,13 +229,13 @@ async def record_sent(ctx: Context, recipient: Recipient, sent: Sequence[Sent]) 
 
 
 async def record_sent_if_waiting(ctx: Context, recipient: Recipient, page: Page) -> Page:
-    """Record the versions of a page as sent that still wait, and return only them: since the page
-    was read, others may have been withdrawn, erased, or replaced by a newer version.
+    """Record as sent those versions of a page that still wait, and return only these: since the
+    page was read, others may have been withdrawn, erased, or replaced by a newer version.
 
     Raises: StoreUnavailable; then none of them is recorded.
     """
     mark = partial(_mark_sent, recipient=recipient, sent=page.sent, still_waiting=True)
-    marked = await ctx.store.run(mark)
+    marked = {(row["reservation_id"], row["version"]) for row in await ctx.store.run(mark)}
     left = [
         (xml, one)
         for xml, one in zip(page.xml, page.sent, strict=True)
@@ -246,10 +246,10 @@ async def record_sent_if_waiting(ctx: Context, recipient: Recipient, page: Page)
 
 async def _mark_sent(
     tx: Tx, recipient: Recipient, sent: Sequence[Sent], *, still_waiting: bool = False
-) -> set[tuple[str, int]]:
+) -> Sequence[Row]:
     """Mark versions as sent; each that is sent for the first time gets a history entry.
 
-    `still_waiting`: only those that wait. Returns the id and version of those that were marked.
+    `still_waiting`: only those that wait. Returns those that were marked.
     """
 
     async def mark(some: Sequence[Sent]) -> list[Row]:
@@ -274,7 +274,7 @@ async def _mark_sent(
     for row in rows:
         if row["sent_at"] == tx.now_us:
             await history.add(tx, entry_of(row, "delivered", recipient))
-    return {(row["reservation_id"], row["version"]) for row in rows}
+    return rows
 
 
 def _encode_sent(sent: Sequence[Sent]) -> str:

@@ -103,7 +103,9 @@ async def run_suite(
     stress: bool,
     draw: Callable[[float, str], None],
 ) -> list[CheckRun]:
-    """Run the checks in their order; `draw` is told the share that is done, and what comes next."""
+    """Run the checks in their order; `draw` is called before each, with the share that is done and
+    the name of the check.
+    """
     plan: list[tuple[Check, str, str]] = []
     for check in checks:
         option = check.missing_option(peer, write=write, stress=stress)

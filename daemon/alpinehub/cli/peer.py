@@ -147,7 +147,4 @@ def converse(talk: Coroutine[Any, Any, T], json_: bool) -> T:
         if json_:
             record = {"outcome": "unreachable", "reason": error.kind, "text": str(error)}
             click.echo(json.dumps(record))
-        hint = error.hint
-        if error.kind == "tls" and "certificate" in str(error):
-            hint = "give the certificate of its authority with --ca-file, or test with --insecure"
-        raise TransportFailed(str(error), hint) from None
+        raise TransportFailed(str(error), error.hint) from None

@@ -216,9 +216,8 @@ async def _erase_traces(tx: Tx, found: Traces, start: int) -> None:
         rows = await tx.fetch_all("customer_versions_at", ids=encode_list(versions))
         for row in rows:
             await tx.write("customer_clear_version", **_cleared(row))
-    if mails := found.mails[start:end]:
-        for id, subject, text, html in mails:
-            await tx.write("customer_clear_mail", id=id, subject=subject, text=text, html=html)
+    for id, subject, text, html in found.mails[start:end]:
+        await tx.write("customer_clear_mail", id=id, subject=subject, text=text, html=html)
 
 
 def _is_made(kind: str, external_id: str) -> bool:

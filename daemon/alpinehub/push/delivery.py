@@ -29,7 +29,7 @@ from alpinehub.alpinebits_client.reply import read_reply
 from alpinehub.directory import directory_of
 from alpinehub.models import Hotel
 from alpinehub.push.schedule import publish, wake
-from alpinehub.push.target import CLIENT_ID, Target, open_target, read_target
+from alpinehub.push.target import CLIENT_ID, HTTP_TIMEOUT_S, Target, open_target, read_target
 from cordata import Context, CordataError, Event, EventContext, Row, StoreUnavailable, Tx, fields
 
 #: Guest requests in one message.
@@ -38,9 +38,9 @@ _AT_ONCE = 20
 _BUSY_S = 30.0
 #: How long to try to record an answer while the store is away.
 _RECORD_S = 30.0
-#: Of the handler: a message begun at the last moment, with 30 s for its connection and 30 s for its
-#: answer, and the recording of the answer.
-TIMEOUT_S = 3 * _BUSY_S + _RECORD_S + 30.0
+#: Of the handler: a message begun at the last moment, with its connection, its answer and the
+#: recording of it, and a reserve.
+TIMEOUT_S = _BUSY_S + 2 * HTTP_TIMEOUT_S + _RECORD_S + 30.0
 #: The first pause in seconds, doubled by each failure; the longest if the server cannot be reached,
 #: and if it answers, since it may accept other guest requests.
 _PAUSE_S, _LONGEST_S, _LONGEST_ANSWERED_S = 5, 900, 120

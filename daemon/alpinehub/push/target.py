@@ -31,7 +31,9 @@ PUSH_SECRET = "alpinehub push"
 PUSHED_SINCE = 2018
 #: The name of a push in X-AlpineBits-ClientID and in the history.
 CLIENT_ID = "alpinehub push"
-_TIMEOUT_S, _MAX_ANSWER_BYTES = 30.0, 1024 * 1024
+#: Of a connection, and of an answer.
+HTTP_TIMEOUT_S = 30.0
+_MAX_ANSWER_BYTES = 1024 * 1024
 _MAX_CHARS = 256
 
 
@@ -46,7 +48,7 @@ class Target:
     def client(self, *, private: bool) -> AlpineBitsClient:
         """A client for this server; `private`: it may be in the operator's network."""
         http = HttpClient(
-            timeout_s=_TIMEOUT_S,
+            timeout_s=HTTP_TIMEOUT_S,
             max_bytes=_MAX_ANSWER_BYTES,
             allowed=_allowed(self.login.url, private=private),
         )

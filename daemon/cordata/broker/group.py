@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from cordata.log import logger
-from cordata.store import CLAIMABLE_TOPIC, Store, Tx
+from cordata.store import CLAIMABLE_TOPIC, Row, Store, Tx
 
 log = logger("cordata.engine")
 
@@ -54,8 +54,7 @@ async def register(store: Store, groups: Collection[Group]) -> Registered:
     """Insert or update the groups in the store; a worker calls `catch_up` with the result."""
 
     async def unit(tx: Tx) -> tuple[Registered, list[tuple[Group, str]]]:
-        last = await tx.fetch_one("queue.last_position")
-        assert last is not None
+        last = await _last_position(tx)
         changed = []
         for group in sorted(groups):
             before = await tx.fetch_one("queue.group", group=group.name)
@@ -103,7 +102,7 @@ async def catch_up(store: Store, registered: Registered) -> int:
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
 
-    last, count = await store.run(_last_position), 0
+    last, count = (await store.run(_last_position))["position"], 0
     for group, (after, at) in sorted(registered.lacking.items()):
         for begin in range(after, last, _PAGE):
             count += await store.run(partial(_add_page, group=group, after=begin))
@@ -111,9 +110,10 @@ async def catch_up(store: Store, registered: Registered) -> int:
     return count
 
 
-async def _last_position(tx: Tx) -> int:
+async def _last_position(tx: Tx) -> Row:
     row = await tx.fetch_one("queue.last_position")
-    return 0 if row is None else int(row["position"])
+    assert row is not None
+    return row
 
 
 async def _add_page(tx: Tx, *, group: str, after: int) -> int:

@@ -161,9 +161,9 @@ class MailConfig:
     sender: str = "cordata@localhost"
     #: Limit for the whole SMTP session of one mail.
     timeout_s: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
-    #: First and longest pause before a mail is tried again.
+    #: Longest pause before the first retry; it doubles with each attempt. A random share is used.
     retry_first_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 5.0
-    #: See retry_first_s.
+    #: Longest pause before any retry.
     retry_max_s: Annotated[float, Meta(ge=0.001, le=2_592_000)] = 900.0
     #: After this long, a mail is `failed`, with an alert.
     give_up_s: Annotated[float, Meta(ge=1, le=315_360_000)] = 432_000.0

@@ -23,7 +23,9 @@ _RETRY_S = 0.1
 
 
 class ReconcilerService:
-    """Passes about once a second while there is traffic; at once when a group is missing."""
+    """Passes about once a second while there is traffic; at once when Redis may have lost data, or
+    a process is gone.
+    """
 
     name = "reconciler"
 
@@ -62,10 +64,10 @@ class ReconcilerService:
         try:
             moved = await self._reconciler.run_once(self.heartbeat.touch)
         except (BrokerUnavailable, StoreUnavailable, ResponseError) as error:
-            if not self._trouble:
-                log.info("Redis is not reconciled: %s", error)
             if isinstance(error, ResponseError):
                 self._reconciler.log_refusal(error)
+            elif not self._trouble:
+                log.info("Redis is not reconciled: %s", error)
             self._trouble = str(error)
             return None
         self._trouble = ""

@@ -8,6 +8,7 @@ from typing import Protocol, Self, TypeVar
 
 from msgspec import Struct
 
+from cordata.errors import StoreUnavailable
 from cordata.store.fence import Fence
 from cordata.store.migrate import Chain, MigrationId
 from cordata.store.tx import Tx, Unit
@@ -181,6 +182,10 @@ class Store(Protocol):
     @property
     def waiting(self) -> int:
         """Units waiting for a commit."""
+        ...
+
+    def error(self) -> StoreUnavailable | None:
+        """The error of every write now; None: the store takes writes, as far as is known."""
         ...
 
     def stats(self) -> StoreStats:

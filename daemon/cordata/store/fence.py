@@ -39,7 +39,7 @@ async def check_fence(tx: Tx, fence: Fence, *, lock_term: bool = False) -> None:
     require_newest(fence, None if row is None else row["term"])
 
 
-def fenced(unit: Unit[T], fence: Fence | None, *, lock_term: bool = False) -> Unit[T]:
+def with_fence(unit: Unit[T], fence: Fence | None, *, lock_term: bool = False) -> Unit[T]:
     """A unit that first checks the fence, if there is one; `lock_term` as for `check_fence`."""
     if fence is None:
         return unit

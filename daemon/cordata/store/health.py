@@ -63,8 +63,9 @@ class Health:
         return kind(self.reason, hint=self._hint)
 
     def failed(self, error: BaseException | None, *, now: float | None = None) -> bool:
-        """A write failed. Returns whether the store is at fault (its disk or file, or the server),
-        so that every other write would fail, too; only then its state changes.
+        """A write failed; on PostgreSQL also a read, or a connection. Returns whether the store is
+        at fault (its disk or file, or the server), so that every other write would fail, too; only
+        then its state changes.
         """
         if not isinstance(error, StoreUnavailable) or isinstance(error, Busy | Unclear):
             return False

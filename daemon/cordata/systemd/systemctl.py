@@ -82,8 +82,8 @@ def remove_drop_in(path: Path) -> None:
 
 
 async def show_units(properties: Iterable[str], *names: str) -> list[Unit]:
-    """These units and those that match these patterns, once each, by one call of systemctl: also
-    those that are stopped, if systemd knows them (of a pattern it shows the others by default).
+    """These units and those that match these patterns, once each, by one call of systemctl. A
+    pattern matches loaded units that are not active, too (--all).
 
     A name of a unit that does not exist gives one with LoadState=not-found, a pattern gives none.
     Times are in UTC.

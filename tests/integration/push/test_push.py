@@ -164,7 +164,7 @@ async def test_server_that_was_dead_is_brought_no_change_of_what_it_never_got(
             first = await book(hub, 1, **PRICE)
             await book(hub, 2, **PRICE)
             with monkeypatch.context() as impatient:
-                impatient.setattr(push_target, "_TIMEOUT_S", 0.3)
+                impatient.setattr(push_target, "HTTP_TIMEOUT_S", 0.3)
                 await hub.harness.drain(within=timedelta(seconds=60))
         assert (await state(hub))["failures"] == 4
         assert await hub.one("SELECT count(*) FROM delivery WHERE sent_at IS NOT NULL") == 0

@@ -129,8 +129,8 @@ class Relay:
             await self.give_back()
             raise
         outcomes = list(self._outcomes)
-        wants = {RELAY: ClaimLimit(count=_BATCH, low=_BATCH)}
-        claimed = await self._queue.settle_and_claim(outcomes, wants, suspect_allowed=True)
+        limits = {RELAY: ClaimLimit(count=_BATCH, low=_BATCH)}
+        claimed = await self._queue.settle_and_claim(outcomes, limits, suspect_allowed=True)
         del self._outcomes[: len(outcomes)]
         self._held = claimed.messages
         if self._held:

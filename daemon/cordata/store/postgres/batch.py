@@ -324,13 +324,10 @@ class _Batch:
 
     async def _answer_requests(self) -> None:
         """One round of reads. Raises: _NotBatchable, ConnectionLost."""
-        asking: list[tuple[_Member, Request]] = []
-        for member in [*self._members]:
-            if (request := member.request) is None:
-                continue
+        asking = [(one, one.request) for one in self._members if one.request is not None]
+        for _, request in asking:
             (call,) = request.calls
             self._transaction.send(call.query.sql, call.args)
-            asking.append((member, request))
         try:
             results = await self._transaction.sync()
         except ServerError as error:

@@ -86,14 +86,10 @@ class Connection:
         return self._loop.time() - self._synced_at
 
     @property
-    def busy(self) -> bool:
-        """Whether results are still to come (after `sync` was cancelled)."""
-        return self._syncing or bool(self._sent)
-
-    @property
     def idle(self) -> bool:
-        """Whether it is in no transaction and no result is to come."""
-        return not self.lost and not self.busy and self._pg.transaction_status == _IDLE
+        """Whether it is in no transaction, and no result is to come (of a cancelled `sync`)."""
+        is_busy = self.lost or self._syncing or self._sent
+        return not is_busy and self._pg.transaction_status == _IDLE
 
     @property
     def has_too_many_statements(self) -> bool:

@@ -131,13 +131,14 @@ class ReplayedTx(UnitTx):
 
     async def ask(self, request: Request) -> Any:
         """The answer to a request. Raises: the error of a statement; it ends the transaction."""
+        self._check_open()
         if self._running is None and request.wants == "rows" and request.calls[0].query.reads:
             try:
                 return await self._read_newest(request)
             except UnitMisuse:  # a function that writes
                 pass
         async with self._one_at_a_time:
-            self._check_open()
+            self._check_open()  # it may have ended meanwhile
             try:
                 return await self._ask(request)
             except asyncio.CancelledError:  # what it changed is not known

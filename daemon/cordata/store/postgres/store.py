@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store.contract import Store, StoreStats
-from cordata.store.fence import Fence, fenced
+from cordata.store.fence import Fence, with_fence
 from cordata.store.health import Health, HealthProbe
 from cordata.store.migrate import Chain, MigrationId, Schema
 from cordata.store.postgres.address import addresses
@@ -110,7 +110,7 @@ class PostgresStore(Store):
             raise refusal
         if self.waiting >= self._config.max_waiting:
             raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
-        entry = Entry(fenced(unit, fence, lock_term=True))
+        entry = Entry(with_fence(unit, fence, lock_term=True))
         if batch and fence is None and before_write.get() is None:
             self._batcher.start(entry)
         else:
@@ -182,6 +182,10 @@ class PostgresStore(Store):
     def observe_commits(self, observe: Callable[[float], None]) -> None:
         """As in RuntimeStore."""
         self._health.on_commit = observe
+
+    def error(self) -> StoreUnavailable | None:
+        """As in Store."""
+        return self._health.error()
 
     def stats(self) -> StoreStats:
         """As in Store."""

@@ -147,11 +147,11 @@ def _not_writable(folder: Path | None) -> str:
         return ""
     for path in (folder, *sorted(folder.glob("*.db*"))):
         try:
-            status = path.stat()
+            status, flags = path.stat(), os.statvfs(path).f_flag
         except OSError:
             continue
         if not os.access(path, os.W_OK):
-            if os.statvfs(path).f_flag & os.ST_RDONLY:
+            if flags & os.ST_RDONLY:
                 return _HINT_READ_ONLY
             if status.st_uid == os.geteuid():
                 return f"{path} has the mode {status.st_mode & 0o777:04o}: `chmod u+w {path}`"

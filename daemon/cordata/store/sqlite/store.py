@@ -14,7 +14,7 @@ from cordata import clock
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store.contract import Store, StoreStats
-from cordata.store.fence import Fence, fenced
+from cordata.store.fence import Fence, with_fence
 from cordata.store.health import Health, HealthProbe
 from cordata.store.migrate import Chain, MigrationId, Schema
 from cordata.store.queries import Queries
@@ -151,7 +151,7 @@ class SqliteStore(Store):
                 "run() inside a transaction() would wait for it for ever",
                 hint="use the transaction's own tx",
             )
-        result: T = await self._writer.run(fenced(unit, fence))
+        result: T = await self._writer.run(with_fence(unit, fence))
         return result
 
     async def read(self, unit: Unit[T]) -> T:
@@ -214,6 +214,10 @@ class SqliteStore(Store):
     def observe_commits(self, observe: Callable[[float], None]) -> None:
         """As in RuntimeStore."""
         self._health.on_commit = observe
+
+    def error(self) -> StoreUnavailable | None:
+        """As in Store."""
+        return self._health.error()
 
     def stats(self) -> StoreStats:
         """As in Store; reads the size of the log, which takes about 15 us."""

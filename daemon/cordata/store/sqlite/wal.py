@@ -14,6 +14,7 @@ import struct
 from pathlib import Path
 
 from cordata import log
+from cordata.disk import space_of
 from cordata.errors import CordataError
 from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.wake import WakeUps
@@ -59,11 +60,11 @@ class Wal:
     def has_room(self) -> bool:
         """Whether there is room for commits: on the disk, or in the unused part of the file."""
         try:
-            disk = os.statvfs(self._path.parent)
+            disk = space_of(self._path.parent)
         except OSError:
             return True  # not known: the commit that was just made decides
-        free = disk.f_bavail * disk.f_frsize + self.file_bytes() - self.live_bytes()
-        return free >= min(_FREE_AGAIN_BYTES, disk.f_blocks * disk.f_frsize // _FREE_AGAIN_PART)
+        free = disk.free_bytes + self.file_bytes() - self.live_bytes()
+        return free >= min(_FREE_AGAIN_BYTES, disk.total_bytes // _FREE_AGAIN_PART)
 
     def live_bytes(self) -> int:
         """Bytes written since the last restart of the log; 0 when it cannot be read."""
