@@ -103,6 +103,8 @@ async def test_transaction_takes_no_lock_when_it_is_used_after_its_block(opened:
                 await tx.insert("account", id="b", balance=1)
             with pytest.raises(UnitMisuse, match="after its block"):
                 await tx.publish("late", {})
+            with pytest.raises(UnitMisuse, match="after its block"):
+                await tx.fetch_one("account.get", id="a")
         assert await balance(store, "a") == 1
 
 
