@@ -25,7 +25,7 @@ from tests.bench.held import go, held
 from tests.bench.servers import cpu_s
 from tests.integration.engine import stores
 from tests.integration.engine.parts import opened
-from tests.integration.redis.parts import RedisParts, keeping, reconciler_of
+from tests.integration.redis.parts import RedisParts, keeping, reconciler_of, relay_once
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
@@ -99,13 +99,13 @@ async def relay(place: Place, store: Store, messages: int, old: int = 0) -> floa
         relay = parts.broker("me").relay
         if old:
             await publish(store, 1, TYPE)
-            await relay.run_once()
+            await relay_once(relay)
             await asyncio.to_thread(place.sql, _OLD.format(old))
         await publish(store, messages, TYPE)
         await asyncio.to_thread(place.sql, "VACUUM ANALYZE event, message, handled")
         begun = clock.monotonic()
         count = 0
-        while relayed := (await relay.run_once()).relayed:
+        while relayed := await relay_once(relay):
             count += relayed
         assert count == messages
         return count / (clock.monotonic() - begun)

@@ -32,7 +32,8 @@ class Broker(Protocol):
     async def settle_and_claim(
         self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
     ) -> Claimed:
-        """Settle the outcomes and claim more messages.
+        """Settle the outcomes and claim more messages; with Redis also relay events, whatever the
+        limits are.
 
         When it raises, call it again with the same outcomes: to settle twice, or without the claim,
         changes nothing.

@@ -76,11 +76,14 @@ class Claimed(Struct, frozen=True, kw_only=True):
     messages: Sequence[Message]
     #: Groups that may have more due messages.
     more: frozenset[str] = frozenset()
-    #: When the next message is due, in microseconds of the store's wall time; None: not known.
+    #: When to call again at the latest, in microseconds of the store's wall time: a message is due
+    #: then, or with Redis a look. None: not known.
     next_at: int | None = None
     #: Whether there are suspects: a process without other messages may claim one, or one that has
     #: other messages when the suspect has waited 5 s for them to end.
     suspects: bool = False
+    #: How many events it has added to streams of Redis; None: it did not look for any.
+    relayed: int | None = None
 
 
 def give_back(message: Message) -> Outcome:

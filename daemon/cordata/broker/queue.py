@@ -78,10 +78,12 @@ class Queue(Broker):
         self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
     ) -> Claimed:
         """As in Broker: one unit, so that results and the next claim share a commit."""
+        wanted = bool(limits)
         if not outcomes and self._store.dialect == "sqlite":
             limits = await self._only_claimable(limits)
         if not outcomes and not limits:
-            return Claimed(messages=(), next_at=self._first_due(), suspects=self._suspects)
+            next_at = self._first_due() if wanted else None
+            return Claimed(messages=(), next_at=next_at, suspects=self._suspects)
         cursors: dict[str, str] = {}
 
         async def unit(tx: Tx) -> tuple[Sequence[Row], frozenset[str]]:

@@ -8,7 +8,8 @@ it, and who moves it (each group has `concurrency` slots, tasks that call the ha
                         +---- given back: stop -----+-----------+
 
 A message is held from its claim until it is settled. Each pass of the pump settles what is finished
-and claims more, for all groups in one unit of work, so that a pass costs one commit.
+and claims more, for all groups in one unit of work, so that a pass costs one commit. (With Redis a
+pass that relays costs two more.)
 
 At the stop waiting runs are given back, and each running one ends after its current message. A
 handler that still runs `cut_off_s` later is cut off: it is cancelled, and its message given back.
@@ -33,6 +34,7 @@ from cordata.core.claim_size import (
     prefetch_count,
     run_length,
 )
+from cordata.core.herd_delay import HerdDelay
 from cordata.core.message_state import Verdict
 from cordata.core.retry import Backoff
 from cordata.errors import StoreUnavailable
@@ -42,7 +44,7 @@ from cordata.metrics.process import Outcomes
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
 from cordata.services.handler_call import Sentinel, after, log_cut_off, log_ignored_cancellation
-from cordata.services.loop import SPACING_S, HerdDelay, Pace, WakeEvent, background, wake_on
+from cordata.services.loop import SPACING_S, Pace, WakeEvent, background, wake_on
 
 log = logger("cordata.engine")
 
@@ -185,8 +187,6 @@ class ConsumerService:
     async def run_once(self) -> float:
         """One pass: settle and claim. Returns the seconds to sleep after it."""
         limits = self._claim_limits()
-        if not limits and not self._finished:
-            return self._config.poll_s
         try:
             next_at = await self._settle_and_claim(limits)
         except StoreUnavailable as error:
@@ -211,7 +211,7 @@ class ConsumerService:
             outcomes, limits, suspect_allowed=self._may_claim_suspect()
         )
         del self._finished[: len(outcomes)]
-        if claimed.messages or (limits and not outcomes):
+        if claimed.messages or (limits and not outcomes and claimed.relayed is None):
             self._herd.looked(found=bool(claimed.messages))
         for name in limits:
             self._groups[name].more = name in claimed.more

@@ -27,9 +27,10 @@ before_write: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
 
 #: The statement that writes an event and its messages. On PostgreSQL its count is that of messages.
 PUBLISH = "queue.publish"
-#: Wakes relays: an event was published. Consumers are woken by the topic of its type.
+#: An event was published: with Redis it wakes all workers, one of which relays it. The topic of its
+#: type wakes only those with a handler of it.
 PUBLISHED_TOPIC = "queue"
-#: Wakes consumers and relays: messages of older events can be claimed (again).
+#: Wakes workers: messages of older events can be claimed (again).
 CLAIMABLE_TOPIC = "message"
 #: Wakes the mail service.
 MAIL_TOPIC = "mail"

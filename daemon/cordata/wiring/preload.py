@@ -42,4 +42,3 @@ def import_all(config: str | Path | None, app: str | None) -> None:
         import cordata.services.metrics
     if not is_store(loaded.config.broker):
         import cordata.broker.redis.broker
-        import cordata.services.relay

@@ -75,7 +75,7 @@ async def run_worker(role: Role) -> int:
                     intake.append(http)
                 membership: list[Service] = []
                 if "engine" in settings.services:
-                    process_lease = _add_engine(role, ctx, stack, intake, delivery, metrics)
+                    process_lease = _add_engine(role, ctx, stack, intake, metrics)
                     membership.append(process_lease)
                     problems.append(lambda: process_lease.error)
                 child = _pool_child(role) if "pool" in settings.services else None
@@ -293,13 +293,11 @@ def _add_engine(
     ctx: Context,
     stack: ExitStack,
     intake: list[Service],
-    delivery: list[Service],
     metrics: ProcessMetrics | None,
 ) -> ProcessLeaseService:
-    """Add the services of the engine: the consumer stops with the intake, the relay to Redis after
-    it, since handlers may publish until then.
+    """Add the services of the engine, which stop with the intake.
 
-    Returns the service of the process lease, which stops after both.
+    Returns the service of the process lease, which stops after them.
     """
     from cordata.broker.factory import is_store, make_redis_broker
     from cordata.context_factory import groups_of, make_queue
@@ -316,12 +314,9 @@ def _add_engine(
     broker: Broker = queue
     prepare = None
     if not is_store(config.broker):
-        from cordata.services.relay import RelayService
-
         redis = broker = make_redis_broker(
             config.broker, ctx.store, queue, process, passwords=broker_passwords(config)
         )
-        delivery.append(RelayService(ctx.store, redis.relay, config.engine))
         if metrics is not None:
             metrics.watch(REDIS_UP.series(), lambda: float(not redis.status()))
         streamed = {one.group: one.type for one in handlers if not one.key}

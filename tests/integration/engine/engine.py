@@ -28,7 +28,6 @@ from cordata.process import Process, ProcessLease, this_process
 from cordata.services.consumer import ConsumerService
 from cordata.services.idle_exit import IdleExitService
 from cordata.services.process_lease import ProcessLeaseService
-from cordata.services.relay import RelayService
 from cordata.store import Store, Tx
 
 QUICK = EngineConfig(retry_first_s=0.05, retry_max_s=0.2)
@@ -43,8 +42,6 @@ class Engine:
     consumer: ConsumerService
     process_lease: ProcessLeaseService
     idle_exit: IdleExitService
-    #: With Redis only.
-    relay: RelayService | None = None
 
 
 def build(
@@ -61,12 +58,11 @@ def build(
     broker_config = BrokerConfig(url=url_of(state), prefix=PREFIX)
     queue = make_queue(store, app.handlers, config, owner=process.id)
     broker: Broker = queue
-    relay, prepare = None, None
+    prepare = None
     if not is_store(broker_config):
         redis = broker = make_redis_broker(
             broker_config, store, queue, process, passwords=Passwords()
         )
-        relay = RelayService(store, redis.relay, config)
         streamed = {one.group: one.type for one in app.handlers if not one.key}
         prepare = partial(redis.prepare, streamed)
     consumer = ConsumerService(
@@ -87,7 +83,7 @@ def build(
         prepare=prepare,
     )
     idle_exit = IdleExitService(store, app.handlers, consumer)
-    return Engine(process, broker, consumer, process_lease, idle_exit, relay)
+    return Engine(process, broker, consumer, process_lease, idle_exit)
 
 
 @asynccontextmanager
@@ -99,9 +95,7 @@ async def running(engine: Engine) -> AsyncIterator[None]:
             membership.create_task(engine.process_lease.run(left))
             await engine.process_lease.ready.wait()
             async with asyncio.TaskGroup() as group:
-                for service in (engine.relay, engine.consumer):
-                    if service is not None:
-                        group.create_task(service.run(stop))
+                group.create_task(engine.consumer.run(stop))
                 yield
                 stop.set()
             left.set()

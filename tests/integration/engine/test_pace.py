@@ -8,13 +8,10 @@ from typing import cast
 import pytest
 
 from cordata.clock import monotonic
+from cordata.core.herd_delay import FIRST_WAIT_S, LONGEST_WAIT_S, VAIN_AT_ONCE, HerdDelay
 from cordata.services.loop import (
     AT_ONCE,
-    FIRST_WAIT_S,
-    LONGEST_WAIT_S,
     SPACING_S,
-    VAIN_AT_ONCE,
-    HerdDelay,
     Pace,
 )
 from cordata.store import Store

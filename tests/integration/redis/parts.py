@@ -15,11 +15,13 @@ from tests.integration.engine.parts import opened
 from tests.integration.redis.stores import PREFIX, url_of
 from tests.processes import joined
 
+from cordata import clock
 from cordata.broker import Claimed, ClaimLimit, ClaimLimits, Message, Outcome, Queue
 from cordata.broker.group import RELAY, Group, catch_up, register
 from cordata.broker.redis.address import parse_url
 from cordata.broker.redis.broker import RedisBroker
 from cordata.broker.redis.reconciler import Reconciler
+from cordata.broker.redis.relay import Relay
 from cordata.broker.redis.server import RedisServer
 from cordata.broker.redis.stream import Keys
 from cordata.core.message_state import Verdict
@@ -38,7 +40,9 @@ def server_of(url: str, *, timeout_s: float = 5.0, password: str | None = None) 
 
 
 class PromptBroker(RedisBroker):
-    """One without the loops of `listen`: it looks itself for entries, and marks at once."""
+    """One without the loops of `listen`: it looks itself for entries, and marks at once. It relays
+    only when a test says so.
+    """
 
     async def settle_and_claim(
         self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
@@ -46,6 +50,7 @@ class PromptBroker(RedisBroker):
         with suppress(BrokerUnavailable):
             await self._server.connect()
         self._consumer._wake(None)
+        self.relay._deadline = clock.monotonic() + 1e6
         await self._consumer.settle([one for one in outcomes if not one.message.claim])
         await self._consumer.mark()
         return await super().settle_and_claim(outcomes, limits, suspect_allowed=suspect_allowed)
@@ -71,6 +76,14 @@ def broker_of(
 def reconciler_of(store: Store, url: str) -> Reconciler:
     """The primary's."""
     return Reconciler(store, server_of(url), Keys(PREFIX))
+
+
+async def relay_once(relay: Relay) -> int:
+    """One pass of a relay, without reading; then what it added is entered."""
+    await relay._server.connect()
+    done = await relay.run_once(lambda pipe, _: relay._server.execute(pipe))
+    await relay.enter()
+    return done
 
 
 @dataclass(slots=True)
@@ -124,7 +137,7 @@ class RedisParts:
     async def relay_all(self, name: str = "me") -> int:
         """Relay whatever is due."""
         relay, count = (await self.process(name)).relay, 0
-        while done := (await relay.run_once()).relayed:
+        while done := await relay_once(relay):
             count += done
         return count
 

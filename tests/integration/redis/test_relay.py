@@ -10,20 +10,24 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.integration.engine.engine import QUICK
+from tests.integration.engine.engine import build, running
 from tests.integration.engine.parts import publish, rows, until
-from tests.integration.redis.parts import RedisParts, on_redis, server_of
+from tests.integration.redis.parts import RedisParts, broker_of, on_redis, relay_once, server_of
 from tests.integration.redis.stores import PREFIX, use
 from tests.processes import joined
 from tests.servers.redis import RedisServer
 
-from cordata.broker import Queue
+from cordata import clock
+from cordata.app import App
+from cordata.broker import ClaimLimit, Outcome, Queue
 from cordata.broker.redis import relay as relay_module
 from cordata.broker.redis.relay import Relay
 from cordata.broker.redis.stream import Keys
+from cordata.context import Event, EventContext
+from cordata.core.herd_delay import VAIN_AT_ONCE
+from cordata.core.message_state import Verdict
 from cordata.errors import BrokerUnavailable, StoreUnavailable
-from cordata.process import this_process
-from cordata.services.relay import RelayService
+from cordata.process import Process, this_process
 from cordata.store import Store, Tx
 
 STREAM = f"{PREFIX}:stream:thing.done"
@@ -89,10 +93,14 @@ async def relaying(state: Path, redis: RedisServer) -> AsyncIterator[Relaying]:
             yield Relaying(parts, watched, relay)
 
 
+async def alive(parts: RedisParts) -> Process:
+    """A process that has joined."""
+    return (await joined(parts.store, this_process("relay").id)).process
+
+
 async def relay_on(parts: RedisParts, store: Watched, *, queue: Store | None = None) -> Relay:
     """A relay of a process of its own, which claims in `queue` and enters in `store`."""
-    process = (await joined(parts.store, this_process("relay").id)).process
-    claims = Queue(queue or parts.store, owner=process.id, retries={})
+    claims = Queue(queue or parts.store, owner=(await alive(parts)).id, retries={})
     server = server_of(parts.url)
     return Relay(cast(Store, store), claims, server, Keys(PREFIX))
 
@@ -106,10 +114,10 @@ async def test_event_is_in_its_stream_once_when_the_store_was_away_after_it_was_
         watched.is_deaf = True
         for _ in range(2):
             with pytest.raises(StoreUnavailable):
-                await relay.run_once()
+                await relay_once(relay)
         assert len(relay.held) == 2  # so nobody takes them for claims that are unknown here
         watched.is_deaf = False
-        await relay.run_once()
+        await relay_once(relay)
         assert redis.execute("XLEN", STREAM) == 2
         assert await rows(parts.store, "messages") == []
         assert sorted(m.event_id for m in await parts.claim("a")) == sorted(ids)
@@ -123,13 +131,13 @@ async def test_event_is_added_again_when_redis_lost_it_before_the_store_knew(
         ids = await publish(parts.store, 2)
         watched.is_deaf = True
         with pytest.raises(StoreUnavailable):
-            await relay.run_once()
+            await relay_once(relay)
         redis.empty()
         await parts.reconciler.run_once()
         watched.is_deaf = False
         with pytest.raises(BrokerUnavailable):  # it was added to another copy of the data
-            await relay.run_once()
-        assert (await relay.run_once()).relayed + (await relay.run_once()).relayed == 2
+            await relay_once(relay)
+        assert await relay_once(relay) + await relay_once(relay) == 2
         assert sorted(m.event_id for m in await parts.claim("a")) == sorted(ids)
 
 
@@ -142,7 +150,7 @@ async def test_event_is_handled_once_when_its_relay_died_before_the_store_knew(
         await publish(parts.store, 1)
         one.watched.is_deaf = True
         with pytest.raises(StoreUnavailable):
-            await one.relay.run_once()
+            await relay_once(one.relay)
         one.relay._server.close()
         (message,) = await parts.claim("a")
         await parts.settle([message])
@@ -178,9 +186,10 @@ async def test_scheduled_event_is_in_no_stream_before_it_is_due(
     async with on_redis(state) as parts:
         await parts.register({"a": "thing.done"})
         await publish(parts.store, 1, delay_s=3600.0)
+        relay = (await parts.process()).relay
+        relay._deadline = clock.monotonic() + 1e6
         assert await parts.relay_all() == 0
-        done = await (await parts.process()).relay.run_once()
-        assert done.next_at is not None and done.next_at > parts.store.now_us() + 3_500_000_000
+        assert 3_500e6 < relay.due_at() - parts.store.now_us() <= 3_600e6
 
 
 async def test_batch_is_claimed_added_and_entered_as_one_event_is(
@@ -207,7 +216,7 @@ async def test_batch_is_claimed_added_and_entered_as_one_event_is(
             nonlocal trips
             await publish(parts.store, count)
             watched.units, watched.statements, trips = 0, [], 0
-            assert (await relay.run_once()).relayed == count
+            assert await relay_once(relay) == count
             return watched.units, watched.statements, trips
 
         await cost(1)  # it connects
@@ -230,11 +239,12 @@ async def test_relay_says_once_that_it_waits_and_then_what_to_do(
         redis.empty()
         await parts.store.run(lambda tx: tx.execute("redis.remove_server"))
         monkeypatch.setattr(relay_module, "_PRIMARY_S", 0.2)
-        relay = await relay_on(parts, Watched(parts.store))
-        service = RelayService(parts.store, relay, QUICK)
-        with closing(relay._server):
+        with closing(broker_of(parts.store, parts.url)) as broker:
+            await broker._server.connect()
             for number in range(4):
-                assert await service.run_once() > 0.0
+                broker.relay._deadline = 0.0
+                next_at = (await broker.settle_and_claim([], {})).next_at
+                assert next_at is not None and next_at > parts.store.now_us()
                 assert caplog.text.count("no primary looks after this Redis") == (number > 0)
                 await asyncio.sleep(0.25)
         assert caplog.text.count("events wait for Redis") == 1
@@ -260,7 +270,7 @@ async def test_relay_misses_no_primary_while_one_recovers_redis(
         with closing(relay._server):
             for _ in range(3):
                 with pytest.raises(BrokerUnavailable, match="new to the primary"):
-                    await relay.run_once()
+                    await relay_once(relay)
         assert "no primary looks after this Redis" not in caplog.text
 
 
@@ -286,30 +296,162 @@ async def test_relay_gives_the_primary_time_for_each_redis_that_comes_back(
                     server.restart()
                     await until(reached)
                     with pytest.raises(BrokerUnavailable, match="new to the primary"):
-                        await relay.run_once()
+                        await relay_once(relay)
         assert "no primary looks after this Redis" not in caplog.text
 
 
-async def test_relays_of_an_idle_fleet_look_seldom_when_one_of_them_does_the_work(
+async def test_pass_that_relays_an_event_also_claims_it(state: Path, redis: RedisServer) -> None:
+    use(state, redis.url)
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done"})
+        ids = await publish(parts.store, 3)
+        with closing(broker_of(parts.store, parts.url, owner=(await alive(parts)).id)) as broker:
+            await broker.prepare({"a": "thing.done"})
+            await broker._server.connect()
+            claimed = await broker.settle_and_claim([], {"a": ClaimLimit(count=2)})
+            assert [message.event_id for message in claimed.messages] == ids[:2]
+            assert claimed.relayed == 3 and claimed.more == {"a"}
+            assert redis.execute("XLEN", f"{PREFIX}:wake") == 1  # others may read what is left
+            await broker.leave()
+        assert await rows(parts.store, "messages") == []
+        assert [message.event_id for message in await parts.claim("a")] == ids[2:]
+
+
+async def test_nobody_is_woken_for_an_event_that_its_relay_has_read(
+    state: Path, redis: RedisServer
+) -> None:
+    use(state, redis.url)
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done"})
+        with closing(broker_of(parts.store, parts.url, owner=(await alive(parts)).id)) as broker:
+            await broker.prepare({"a": "thing.done"})
+            await broker._server.connect()
+            await publish(parts.store, 3)
+            claimed = await broker.settle_and_claim([], {"a": ClaimLimit(count=100)})
+            assert len(claimed.messages) == 3 and not claimed.more
+            await broker.leave()
+        assert redis.execute("XLEN", STREAM) == 3
+        assert redis.execute("XLEN", f"{PREFIX}:wake") == 0
+
+
+async def test_worker_relays_for_others_while_its_own_handlers_are_all_busy(
     tmp_path: Path, redis: RedisServer
 ) -> None:
-    """Every commit wakes all of them."""
+    use(tmp_path, redis.url)
+    app, begun, end = App("t"), asyncio.Event(), asyncio.Event()
+
+    @app.on("thing.slow", concurrency=1)
+    async def take(event: Event, ctx: EventContext) -> None:
+        begun.set()
+        await end.wait()
+
+    async with on_redis(tmp_path) as parts:
+        await parts.register({"a": "thing.done"})
+        async with running(build(parts.store, tmp_path, app)):
+            await publish(parts.store, 3, type_="thing.slow")
+            await begun.wait()
+            await publish(parts.store, 5)
+            await until(lambda: bool(redis.execute("XLEN", STREAM) == 5))
+            assert not end.is_set()
+            end.set()
+
+
+async def test_others_are_woken_later_when_redis_refuses_the_wake_up(
+    state: Path, redis: RedisServer
+) -> None:
+    use(state, redis.url)
+    wakes, limits = f"{PREFIX}:wake", {"b": ClaimLimit(count=1)}
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done"})
+        with closing(broker_of(parts.store, parts.url, owner=(await alive(parts)).id)) as broker:
+            await broker._server.connect()
+            redis.execute("SET", wakes, "something else")
+            await publish(parts.store, 1)
+            assert (await broker.settle_and_claim([], limits)).relayed == 1
+            assert redis.execute("XLEN", STREAM) == 1
+            redis.execute("DEL", wakes)
+            assert (await broker.settle_and_claim([], limits)).relayed is None
+            assert redis.execute("XLEN", wakes) == 1
+            await broker.leave()
+
+
+async def test_pass_connects_to_no_redis(tmp_path: Path, redis: RedisServer) -> None:
+    """It would wait for one that hangs, with messages of the store in its hands."""
     use(tmp_path, redis.url)
     async with on_redis(tmp_path) as parts:
         await parts.register({"a": "thing.done"})
-        watched = [Watched(parts.store) for _ in range(3)]
-        relays = [await relay_on(parts, one, queue=cast(Store, one)) for one in watched]
-        services = [RelayService(parts.store, one, QUICK) for one in relays]
-        stop = asyncio.Event()
-        async with asyncio.TaskGroup() as tasks:
-            for service in services:
-                tasks.create_task(service.run(stop))
-            for _ in range(100):
-                await publish(parts.store, 1)
-                await asyncio.sleep(0.005)
-            await until(lambda: bool(redis.execute("XLEN", STREAM) == 100))
-            stop.set()
-        entered = [one.statements.count("redis.relayed") for one in watched]
-        assert sum(entered) <= 100, entered  # of 300, if each of them looked after each commit
-        for relay in relays:
-            relay._server.close()
+        await publish(parts.store, 1)
+        with closing(broker_of(parts.store, parts.url)) as broker:
+            claimed = await broker.settle_and_claim([], {"a": ClaimLimit(count=1)})
+            assert claimed.relayed == 0 and not broker._server.run_id
+
+
+async def test_wake_up_during_a_pass_that_fails_is_not_lost(
+    tmp_path: Path, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The primary may end a recovery just then."""
+    use(tmp_path, redis.url)
+    async with on_redis(tmp_path) as parts:
+        await parts.register({"a": "thing.done"})
+        with closing(broker_of(parts.store, parts.url)) as broker:
+            relay, passes = broker.relay, list[bool]()
+
+            async def fail(execute: Any) -> int:
+                relay.wake(lambda: passes.append(True))
+                raise BrokerUnavailable("new to the primary")
+
+            monkeypatch.setattr(relay, "run_once", fail)
+            relay._failures = 100  # so that the pause is long
+            await relay.run_if_due(lambda pipe, _: broker._server.execute(pipe))
+            assert passes and relay.due_at() <= parts.store.now_us()
+
+
+async def test_retry_in_the_store_is_known_after_a_pass_that_claims_nothing(
+    state: Path, redis: RedisServer
+) -> None:
+    """As in a worker whose slots are all busy. It looks again for its relay only."""
+    use(state, redis.url)
+    wants = {"a": ClaimLimit(count=10, low=10)}
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done"})
+        await publish(parts.store, 1, priority=1)
+        await parts.relay_all()
+        with closing(broker_of(parts.store, parts.url, owner=(await alive(parts)).id)) as broker:
+            await broker._server.connect()
+            (message,) = (await broker.settle_and_claim([], wants)).messages
+            failed = Outcome(message=message, verdict=Verdict.RETRY, delay_us=1_000_000)
+            due_at = parts.store.now_us() + 1_000_000
+            await broker.settle_and_claim([failed], {})
+            latest = parts.store.now_us() + 1_000_000
+            for_relay = (await broker.settle_and_claim([], {})).next_at
+            assert for_relay is not None
+            assert abs(for_relay - broker.relay.due_at()) < 1_000_000
+            waiting = await broker.settle_and_claim([], wants)
+            assert due_at <= (waiting.next_at or 0) <= latest
+
+
+async def test_relay_that_looked_in_vain_waits_before_the_next_look(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    """Every commit wakes the relays of all workers, and one of them finds its event."""
+    use(tmp_path, redis.url)
+    async with on_redis(tmp_path) as parts:
+        await parts.register({"a": "thing.done"})
+        relay = await relay_on(parts, Watched(parts.store))
+        passes = 0
+
+        def begin_pass() -> None:
+            nonlocal passes
+            passes += 1
+
+        with closing(relay._server):
+            await relay._server.connect()
+            for number in range(VAIN_AT_ONCE):
+                relay.wake(begin_pass)
+                assert passes == number + 1
+                assert await relay.run_if_due(lambda pipe, _: relay._server.execute(pipe)) == 0
+            for _ in range(10):
+                relay.wake(begin_pass)
+            assert passes == VAIN_AT_ONCE
+            await until(lambda: passes > VAIN_AT_ONCE)
+            assert passes == VAIN_AT_ONCE + 1

@@ -16,8 +16,11 @@ store are still handled.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
+from redis.asyncio.client import Pipeline
 from redis.exceptions import ResponseError
 
 from cordata import clock
@@ -38,9 +41,9 @@ from cordata.broker.redis.server import RedisServer
 from cordata.broker.redis.state import NEW, REDIS_TOPIC, load, make_groups
 from cordata.broker.redis.stream import Keys
 from cordata.core.message_state import Verdict
-from cordata.errors import BrokerUnavailable
+from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.log import logger
-from cordata.store import Store
+from cordata.store import PUBLISHED_TOPIC, Store, watch
 
 log = logger("cordata.redis")
 
@@ -60,7 +63,8 @@ class RedisBroker(Broker):
         self._keys = keys
         self._consumer = Consumer(store, server, keys, name=owner)
         # A queue of its own: what `queue` remembers of its groups is not true of the relay's group.
-        self.relay = Relay(store, Queue(store, owner=owner, retries={}), server, keys)
+        claims = Queue(store, owner=owner, retries={})
+        self.relay = Relay(store, claims, server, keys)
         #: Groups that may have due messages in the store; and those that may have messages with a
         #: priority below 0, for which there was no room at the last claim.
         self._may_be_in_store: set[str] = set()
@@ -69,6 +73,7 @@ class RedisBroker(Broker):
         self._next_at: int | None = None
         self._suspects = False
         self._look_deadline = 0.0
+        self._is_stopping = False
 
     def status(self) -> str:
         """As in Broker."""
@@ -95,13 +100,19 @@ class RedisBroker(Broker):
         def look() -> None:
             self._look_deadline = 0.0
             wake()
+            relay()
+
+        def relay() -> None:
+            self.relay.wake(wake)
 
         # Events for other groups are for the relays.
         stored = {name: type for name, type in groups.items() if not self._consumer.reads(name)}
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.listen(stored, look))
+            tasks.create_task(watch(self._store, PUBLISHED_TOPIC, relay))
+            tasks.create_task(self.relay.keep_entering(relay))
             tasks.create_task(self._consumer.listen(wake))
-            tasks.create_task(self._consumer.keep_connected(wake))
+            tasks.create_task(self._consumer.keep_connected(relay))
             tasks.create_task(self._consumer.keep_marking(wake))
 
     async def settle_and_claim(
@@ -120,14 +131,32 @@ class RedisBroker(Broker):
         ):
             left.clear()  # nothing is claimed beside a suspect, or while one waits for this process
         # From here on nothing may raise: claimed messages would wait until they are released.
-        found = await self._consumer.read(left)
+        relayed, found = await self._relay_and_read(left)
         more = {group for group in left if self._consumer.may_have(group)}
         return Claimed(
             messages=[*claimed.messages, *found],
             more=claimed.more | more,
-            next_at=claimed.next_at,
+            next_at=min(filter(None, (claimed.next_at, self.relay.due_at()))),
             suspects=claimed.suspects,
+            relayed=relayed,
         )
+
+    async def _relay_and_read(self, left: dict[str, int]) -> tuple[int | None, list[Message]]:
+        """Relay, acknowledge and read: one round trip, if nothing else was left to read.
+
+        Returns how many events were relayed (None: it did not look), and the messages, `left` of
+        each group at most. Raises nothing.
+        """
+        found: list[Message] = []
+
+        async def add_and_read(pipe: Pipeline, types: Collection[str]) -> list[Any]:
+            replies, messages = await self._consumer.read_after(pipe, types, left)
+            found.extend(messages)
+            return replies
+
+        relayed = None if self._is_stopping else await self.relay.run_if_due(add_and_read)
+        found += await self._consumer.read(left)
+        return relayed, found
 
     async def _from_store(
         self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool
@@ -144,7 +173,8 @@ class RedisBroker(Broker):
             if group in self._may_be_in_store or (limit.low and group in self._may_be_low)
         }
         if not outcomes and not wanted:
-            return Claimed(messages=(), next_at=self._next_at, suspects=self._suspects)
+            next_at = self._next_at if limits else None
+            return Claimed(messages=(), next_at=next_at, suspects=self._suspects)
         claimed = await self._queue.settle_and_claim(
             outcomes, wanted, suspect_allowed=suspect_allowed
         )
@@ -181,11 +211,19 @@ class RedisBroker(Broker):
         return count
 
     def stop_claiming(self) -> Sequence[Message]:
-        """As in Broker."""
+        """As in Broker. What is published from here on is relayed by another process, or by the
+        next one.
+        """
+        self._is_stopping = True
         return self._consumer.stop_claiming()
 
     async def leave(self) -> None:
         """As in Broker."""
+        # What fails here is reclaimed when this process is gone.
+        with contextlib.suppress(BrokerUnavailable, StoreUnavailable):
+            await self.relay.enter()
+        with contextlib.suppress(StoreUnavailable):
+            await self.relay.give_back()
         await self._consumer.leave()
         await self._queue.leave()
 

@@ -10,9 +10,10 @@ never received it. No other consumer claims an entry: the primary moves the pend
 dead process to the store (reconciler.py). So an entry may be acknowledged without a check: its
 event is marked, or in the store.
 
-A pass is one round trip: acknowledgements, then a read of all groups with room for messages. It is
-skipped while there can be no entries: a group is empty after a read that returned less than its
-limit, until the wake stream says that something was added for its type. A group whose read Redis
+A pass is one round trip: what this worker's relay adds, acknowledgements, then a read of all groups
+with room for messages. It is skipped while there can be no entries: a group is empty after a read
+that returned less than its limit, until something is added for its type, here or, as the wake
+stream says, by another process. A group whose read Redis
 refused is read again when the state is loaded the next time. The consumer waits only for the wake
 stream, by a blocking XREAD that claims nothing, so it can be stopped at any time. When this wait
 ends without an answer, or with more entries than that stream is sure to keep, all groups are read
@@ -50,6 +51,29 @@ _PAUSE_S = 0.5
 _UNMARKED = 1000
 #: Marked messages are acknowledged with the next read; if none comes, after this long.
 _ACKNOWLEDGE_S = 0.5
+#: While Redis refuses reads of the wake stream, all other streams are read this often.
+_UNWAKEABLE_LOOK_S = 1.0
+#: KEYS: wake stream, streams. ARGV: their types. Wakes all consumers, unless every group of the
+#: streams has got all entries: on an idle host the worker that adds an event also reads it.
+_WAKE = f"""
+local wake = {{}}
+for n, type in ipairs(ARGV) do
+    local groups = redis.pcall('XINFO', 'GROUPS', KEYS[n + 1])
+    local is_left = groups.err
+    for _, group in ipairs(groups) do
+        local got
+        for i = 1, #group, 2 do
+            if group[i] == 'last-delivered-id' then got = group[i + 1] end
+        end
+        local next = redis.call('XRANGE', KEYS[n + 1], '(' .. got, '+', 'COUNT', 1)
+        is_left = is_left or #next > 0
+    end
+    if is_left then wake[#wake + 1] = type; wake[#wake + 1] = '1' end
+end
+if #wake > 0 then
+    redis.call('XADD', KEYS[1], 'MAXLEN', '~', {WAKES}, '*', unpack(wake))
+end
+"""
 
 
 class Consumer:
@@ -85,6 +109,8 @@ class Consumer:
         self._unread: set[str] = set()
         #: Groups whose read Redis refused.
         self._refused: set[str] = set()
+        #: Types with new entries for which nobody else was woken yet.
+        self._unannounced: set[str] = set()
 
     def register(self, groups: Mapping[str, str]) -> None:
         """Set the groups that read streams: group -> event type."""
@@ -131,7 +157,9 @@ class Consumer:
                 await asyncio.sleep(max(self._server.pause_s, 0.01))
             except ResponseError as error:
                 self._server.log_refusal(self._keys.wake, error)
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(_UNWAKEABLE_LOOK_S)
+                self._wake(None)
+                wake()
 
     async def keep_connected(self, wake: Callable[[], None]) -> None:
         """Until cancelled: make commands get through again, whatever `listen` waits for.
@@ -160,53 +188,72 @@ class Consumer:
 
     # Reading and acknowledging
 
-    async def read(self, wanted: Mapping[str, int]) -> list[Message]:
-        """Acknowledge, and read up to the limits. Raises nothing; an error only delays both."""
-        wanted = {group: count for group, count in wanted.items() if count > 0}
+    async def read(self, left: dict[str, int]) -> list[Message]:
+        """Acknowledge, and read `left` of each group at most. Raises nothing; an error only delays
+        both.
+        """
         found = list[Message]()
         try:
             if self._server.is_available:
                 await self._adopt()
-                reads = {group: count for group, count in wanted.items() if self.may_have(group)}
-                if reads or self._settled:
-                    found = await self._acknowledge_and_read(reads)
+                _, found = await self.read_after(self._server.pipeline(), (), left)
         except TransientError as error:
             log.debug("streams are not read: %s", error)
         if not self._server.is_available:
             self._cut_off.set()
         try:
-            found += await self._sift(wanted)
+            found += await self._sift(left)
         except TransientError as error:
             log.debug("what was delivered before is not looked up: %s", error)
         return found
 
-    async def _acknowledge_and_read(self, wanted: Mapping[str, int]) -> list[Message]:
-        """Acknowledge and read in one round trip. Raises: BrokerUnavailable."""
-        pipe = self._server.pipeline()
+    async def read_after(
+        self, pipe: Pipeline, types: Collection[str], left: dict[str, int]
+    ) -> tuple[list[Any], list[Message]]:
+        """In one round trip: run the commands of `pipe`, which add events of `types`; acknowledge;
+        read, `left` of each group at most; and wake others if more was there.
+
+        Returns the replies to those commands, and the messages; `left` is what is left then.
+        Raises: BrokerUnavailable.
+        """
+        self._wake(types)
+        self._unannounced |= set(types)
+        wanted = {group: n for group, n in left.items() if n > 0 and self.may_have(group)}
+        added = len(pipe)
         settled = list(self._settled.values())
         acks = self._acknowledge(pipe, settled)
         for group, count in wanted.items():
             streams: dict[Any, Any] = {self._keys.of(self._types[group]): ">"}
             pipe.xreadgroup(group, self._name, streams, count=count)
+        announced = sorted(self._unannounced)
+        if announced:
+            keys = [self._keys.wake, *map(self._keys.of, announced)]
+            pipe.eval(_WAKE, len(keys), *keys, *announced)
         self._unread -= wanted.keys()  # what is added during the read is noted again
         try:
             replies = await self._server.execute(pipe)
         except BaseException:
             self._unread |= wanted.keys()
             raise
-        if not any(isinstance(reply, ResponseError) for reply in replies[:acks]):
+        if announced and isinstance(replies[-1], ResponseError):
+            self._server.log_refusal(self._keys.wake, replies[-1])
+        else:
+            self._unannounced -= set(announced)
+        reads = replies[added + acks :]
+        if not any(isinstance(reply, ResponseError) for reply in replies[added : added + acks]):
             for message in settled:
                 self._settled.pop((message.group, message.token), None)
         found: list[Message] = []
-        for (group, count), reply in zip(wanted.items(), replies[acks:], strict=True):
+        for (group, count), reply in zip(wanted.items(), reads, strict=False):
             if isinstance(reply, ResponseError):
                 self._note_refusal(group, reply)
                 continue
             entries = reply[0][1] if reply else []
             if len(entries) >= count:
                 self._unread.add(group)
+            left[group] -= len(entries)
             found += self._take(group, entries)
-        return found
+        return replies[:added], found
 
     def _acknowledge(self, pipe: Pipeline, messages: Sequence[Message]) -> int:
         """Add the commands that acknowledge messages. Returns how many commands."""
@@ -326,7 +373,8 @@ class Consumer:
                 self._unmarked[outcome.message.id] = self._held.pop(outcome.message.id)
             else:
                 self._settle(outcome.message)
-        self._marking.set()
+        if self._unmarked:
+            self._marking.set()
         if len(self._unmarked) > _UNMARKED:
             await self.mark()
 

@@ -4,6 +4,9 @@
        │                 └─the store has another epoch by now─┐
        └─Redis unavailable, or refuses it ──────────────────> back in the queue
 
+A pass claims and adds; a task of its own enters (`keep_entering`), so that the handlers of the
+events need not wait for this commit. The next pass waits for it.
+
 An event has such a message if some group reads its type from a stream. Those with a priority, and
 those that no group reads any more, go to the store's groups. If a message was given back, its event
 may be in the stream already: it is added again with the mark `again`, so that consumers look up
@@ -15,11 +18,13 @@ primary maintains: see reconciler.py.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from redis.asyncio.client import Pipeline
 from redis.exceptions import ResponseError
 
 from cordata import clock, events
@@ -28,11 +33,12 @@ from cordata.broker.group import RELAY
 from cordata.broker.message import ClaimLimit, Message, MessageId, Outcome
 from cordata.broker.redis.server import WRONG_TYPE, RedisServer, describe
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
-from cordata.broker.redis.stream import DOCUMENT, ID, WAKES, Keys, StreamEvent, encode, position_of
+from cordata.broker.redis.stream import DOCUMENT, ID, Keys, StreamEvent, encode, position_of
+from cordata.core.herd_delay import HerdDelay
 from cordata.core.message_state import Verdict
 from cordata.core.retry import Backoff
 from cordata.errors import BrokerUnavailable, StoreUnavailable
-from cordata.log import fields, logger
+from cordata.log import LogThrottle, fields, logger, with_hint
 from cordata.store import CLAIMABLE_TOPIC, Store, Tx
 
 log = logger("cordata.redis")
@@ -41,16 +47,18 @@ log = logger("cordata.redis")
 _PRIMARY_S = 30.0
 #: Messages of one claim.
 _BATCH = 500
-#: Pauses while Redis is available, but refuses commands.
-_BACKOFF = Backoff(0.5, 10.0, least=0.5)
-#: KEYS: epoch, wake stream, streams. ARGV: run id, epoch, number of types, types, then the number
-#: of the stream, the event id and the document of each entry. Returns the ids, false where the key
-#: is not a stream; nil, without adding anything, if this is another copy of the data.
+#: Without a wake-up it looks this often.
+_LOOK_S = 5.0
+#: While Redis or the store is unavailable, or Redis refuses commands.
+_BACKOFF = Backoff(0.25, 5.0, least=0.5)
+#: KEYS: epoch, streams. ARGV: run id, epoch, then the number of the stream, the event id and the
+#: document of each entry. Returns the ids, false where the key is not a stream; nil, without adding
+#: anything, if this is another copy of the data.
 _APPEND = f"""
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
 if run_id ~= ARGV[1] or redis.call('GET', KEYS[1]) ~= ARGV[2] then return nil end
-local ids, types = {{}}, tonumber(ARGV[3])
-for n = types + 4, #ARGV, 3 do
+local ids = {{}}
+for n = 3, #ARGV, 3 do
     local id = redis.pcall('XADD', KEYS[tonumber(ARGV[n])], '*',
         '{ID.decode()}', ARGV[n + 1], '{DOCUMENT.decode()}', ARGV[n + 2])
     if type(id) == 'table' and id.err then
@@ -59,22 +67,13 @@ for n = types + 4, #ARGV, 3 do
     end
     ids[#ids + 1] = id
 end
-local wake = {{}}
-for n = 4, types + 3 do wake[#wake + 1] = ARGV[n]; wake[#wake + 1] = '1' end
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', {WAKES}, '*', unpack(wake))
 return ids
 """
 
 
-class Relayed(NamedTuple):
-    """The result of one pass."""
-
-    #: Events that went on.
-    relayed: int
-    #: There may be more that is due.
-    more: bool
-    #: Wall time of the store in microseconds at which the next one is due, as far as known.
-    next_at: int | None
+#: Executes a pipeline that adds events of these types, and wakes others that are to read them.
+#: Returns its replies. Raises: BrokerUnavailable.
+Execute = Callable[[Pipeline, Collection[str]], Awaitable[list[Any]]]
 
 
 class _Batch(NamedTuple):
@@ -99,12 +98,23 @@ class Relay:
         self._state = StoredState()
         #: Claimed, and in no stream yet.
         self._held: Sequence[Message] = ()
-        #: To be settled with the next claim.
+        #: Of those that could not be added: to be settled before the next claim.
         self._outcomes: list[Outcome] = []
         #: Added, but perhaps not entered into `redis_sent` yet.
         self._batch: _Batch | None = None
-        self._refusals = 0
-        self._next_deadline = 0.0
+        self._entering = asyncio.Lock()
+        self._added = asyncio.Event()
+        #: When `run_if_due` looks again.
+        self._deadline = 0.0
+        #: Whether a wake-up came since it looked; the end of a wake-up's wait.
+        self._is_woken = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._herd = HerdDelay()
+        self._failures = 0
+        #: Whether Redis, though available, refused the last pass.
+        self._is_refused = False
+        #: Of the reason why events wait; reset when they are relayed again.
+        self._log_throttle = LogThrottle()
         #: The Redis that the store does not record, and since when; "": it records this one, or
         #: none while the primary recovers it.
         self._unknown_run_id = ""
@@ -116,42 +126,90 @@ class Relay:
         batch = self._batch.messages if self._batch is not None else ()
         return {one.id for one in (*self._held, *batch, *(o.message for o in self._outcomes))}
 
-    async def run_once(self) -> Relayed:
-        """Relay one batch. Raises: BrokerUnavailable, StoreUnavailable."""
-        await self._enter()  # again, if the last answer was lost
+    def due_at(self) -> int:
+        """When it looks again, in microseconds of the store's wall time."""
+        in_s = max(self._deadline - clock.monotonic(), 0.0)
+        return self._store.now_us() + int(in_s * 1e6)
+
+    def wake(self, begin_pass: Callable[[], None]) -> None:
+        """Call `begin_pass`, at once or after a while (see HerdDelay), for a pass that looks.
+
+        While Redis refuses commands, its pause goes on.
+        """
+
+        def look() -> None:
+            self._timer = None
+            self._is_woken, self._deadline = True, 0.0
+            begin_pass()
+
+        if self._is_refused or self._timer is not None:
+            return
+        if wait_s := self._herd.wait_s:
+            self._timer = asyncio.get_running_loop().call_later(wait_s, look)
+        else:
+            look()
+
+    async def run_if_due(self, execute: Execute) -> int | None:
+        """One pass, if it is time for it. Returns how many events it relayed; None: it did not
+        look. Raises nothing.
+        """
+        if clock.monotonic() < self._deadline:
+            return None
+        self._is_woken, self._deadline = False, clock.monotonic() + _LOOK_S
         try:
-            if clock.monotonic() < self._next_deadline:
-                raise BrokerUnavailable(f"Redis: {self.trouble}")
-            await self._server.connect()
-            if self._state.run_id != self._server.run_id:
-                await self._load_state()
-        except BrokerUnavailable:
-            await self.give_back()
-            raise
-        outcomes = list(self._outcomes)
+            count = await self.run_once(execute)
+        except (StoreUnavailable, BrokerUnavailable) as error:
+            self._failures += 1
+            if not self._is_woken:
+                self._deadline = clock.monotonic() + _BACKOFF.delay_s(self._failures)
+            if self._log_throttle.is_due(str(error)):
+                log.warning("events wait for Redis: %s", with_hint(error))
+            return 0
+        self._failures = 0
+        self._herd.looked(found=count > 0)
+        if count and self._log_throttle.has_logged:
+            log.info("events are relayed again")
+            self._log_throttle.reset()
+        return count
+
+    async def run_once(self, execute: Execute) -> int:
+        """Claim a batch and add it. Returns how many events went on.
+
+        Raises: BrokerUnavailable, StoreUnavailable.
+        """
+        await self.enter()
+        await self.give_back()
+        if not self._server.is_available:  # another task connects: a pass must not wait for it
+            raise BrokerUnavailable(f"Redis: {self._server.reason or 'not connected yet'}")
+        if self._state.run_id != self._server.run_id:
+            await self._load_state()
         limits = {RELAY: ClaimLimit(count=_BATCH, low=_BATCH)}
-        claimed = await self._queue.settle_and_claim(outcomes, limits, suspect_allowed=True)
-        del self._outcomes[: len(outcomes)]
+        claimed = await self._queue.settle_and_claim((), limits, suspect_allowed=True)
         self._held = claimed.messages
         if self._held:
-            await self._relay()
-        self.trouble, self._refusals = "", 0
-        more = RELAY in claimed.more or (claimed.suspects and bool(claimed.messages))
-        return Relayed(len(claimed.messages), more, claimed.next_at)
+            await self._relay(execute)
+        self.trouble, self._is_refused = "", False
+        if RELAY in claimed.more or (claimed.suspects and claimed.messages):
+            self._deadline = 0.0
+        elif claimed.next_at is not None:
+            due_in_s = (claimed.next_at - self._store.now_us()) / 1e6
+            self._deadline = min(self._deadline, clock.monotonic() + due_in_s)
+        return len(claimed.messages)
 
     async def give_back(self) -> None:
         """Give back messages that could not be added. Raises: StoreUnavailable."""
-        if self._outcomes:
-            await self._queue.settle_and_claim(list(self._outcomes), {})
-            self._outcomes.clear()
+        if outcomes := list(self._outcomes):
+            await self._queue.settle_and_claim(outcomes, {})
+            del self._outcomes[: len(outcomes)]
 
-    async def _relay(self) -> None:
-        messages, streamed = self._held, await self._streamed(self._held)
+    async def _relay(self, execute: Execute) -> None:
+        messages = self._held
         try:
-            ids = await self._append(streamed)
+            streamed = await self._streamed(messages)
+            ids = await self._append(streamed, execute)
             if ids is None:  # the primary has recovered it meanwhile, or has to
                 await self._load_state()
-                ids = await self._append(streamed)
+                ids = await self._append(streamed, execute)
             if ids is None:
                 raise self._not_recovered()
         except ResponseError as error:
@@ -170,7 +228,7 @@ class Relay:
             self._server.log_refusal(self._keys.of(type), refusal)
         self._batch = _Batch(self._state, messages, entries)
         self._held = ()
-        await self._enter()
+        self._added.set()
 
     async def _streamed(self, messages: Sequence[Message]) -> list[Message]:
         """The messages whose type some group reads from a stream."""
@@ -179,7 +237,9 @@ class Relay:
         types = set(self._state.groups.values())
         return [one for one in messages if one.type in types and not one.priority]
 
-    async def _append(self, messages: Sequence[Message]) -> list[bytes | None] | None:
+    async def _append(
+        self, messages: Sequence[Message], execute: Execute
+    ) -> list[bytes | None] | None:
         """Ids, None where the key is not a stream; None: this copy of the data is not valid.
 
         Raises: ResponseError, BrokerUnavailable.
@@ -187,29 +247,43 @@ class Relay:
         if not messages:
             return []
         types = sorted({message.type for message in messages})
-        keys = [self._keys.epoch, self._keys.wake, *map(self._keys.of, types)]
-        number = {type: n for n, type in enumerate(types, start=3)}
-        words: list[Any] = [self._state.run_id, self._state.epoch, len(types), *types]
+        keys = [self._keys.epoch, *map(self._keys.of, types)]
+        number = {type: n for n, type in enumerate(types, start=2)}
+        words: list[Any] = [self._state.run_id, self._state.epoch]
         for message in messages:
             words += (number[message.type], message.event_id, encode(_document(message)))
         pipe = self._server.pipeline()
         pipe.eval(_APPEND, len(keys), *keys, *words)
-        (reply,) = await self._server.execute(pipe)
+        (reply,) = await execute(pipe, types)
         if isinstance(reply, ResponseError):
             raise reply
         ids: list[bytes | None] | None = reply
         return ids
 
-    async def _enter(self) -> None:
+    async def keep_entering(self, wake: Callable[[], None]) -> None:
+        """Enter what passes have added, until cancelled; call `wake` if it was refused."""
+        while True:
+            await self._added.wait()
+            self._added.clear()
+            try:
+                await self.enter()
+            except (BrokerUnavailable, StoreUnavailable) as error:
+                log.debug("not entered: %s", error)
+                wake()  # the next pass does it
+
+    async def enter(self) -> None:
         """Enter what was added into `redis_sent`; what is in no stream goes to the store's groups.
 
         Unless Redis has lost data since: then all go back. The row is locked until the commit: a
         primary that looks for what is lost changes it first, so it sees all that was entered.
-        Raises: StoreUnavailable; then the next call does it again.
+        Raises: BrokerUnavailable then; StoreUnavailable, and the next call does it again.
         """
-        if self._batch is None:
-            return
-        state, messages, entries = self._batch
+        async with self._entering:
+            if self._batch is not None:
+                await self._enter(self._batch)
+
+    async def _enter(self, batch: _Batch) -> None:
+        state, messages, entries = batch
         sent = json.dumps(sorted(entries.values()))
         rest = sorted(one.event_id for one in messages if one.event_id not in entries)
         claims = {message.claim: list[str]() for message in messages}
@@ -263,12 +337,11 @@ class Relay:
         return BrokerUnavailable(f"Redis: {self.trouble}")
 
     def _paused(self, trouble: str) -> BrokerUnavailable:
-        """Redis is available, but takes nothing: what was given back is not claimed at once."""
+        """Redis is available, but takes nothing: wake-ups do not end the pause."""
         if not self.trouble:
             log.error("Redis takes no events: %s", trouble, extra=fields(events.BROKER_FAILED))
         self.trouble = trouble
-        self._refusals += 1
-        self._next_deadline = clock.monotonic() + _BACKOFF.delay_s(self._refusals)
+        self._is_refused = True
         return BrokerUnavailable(f"Redis: {trouble}")
 
     def _put_back(self, messages: Sequence[Message]) -> None:

@@ -1,7 +1,7 @@
 """Streams of events: their keys, entry ids as numbers, and what an entry holds.
 
 <prefix>:epoch            identifies this copy of the data; gone when Redis lost it
-<prefix>:wake             one entry for each batch that was added: wakes the workers
+<prefix>:wake             wakes the workers: each entry names event types with unread entries
 <prefix>:types            the event types that have a stream
 <prefix>:stream:<type>    one stream per event type, made with its first group
 """
