@@ -171,9 +171,9 @@ def fill(
             print(f"    {table}: {time.monotonic() - begin:.1f} s", flush=True)
         for party in parties:
             for account in party.users:
-                values = {"account_id": account, "hotel_id": party.hotel_id}
+                names = _COLUMNS["contact"].split()  # 0477494 has others, and more
+                values = {names[0]: account, "hotel_id": party.hotel_id}
                 values |= dict.fromkeys(("polled_at", "acked_at"), now_us)
-                names = _COLUMNS["contact"].split()  # 0477494 has more
                 contact = ", ".join(str(values.get(name, "''")) for name in names)
                 run(f"INSERT INTO contact ({', '.join(names)}) VALUES ({contact})")
 
