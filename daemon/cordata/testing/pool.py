@@ -94,6 +94,7 @@ class InlineEngine:
             path=(),
             commands=self._known,
             max_frame_bytes=pool.max_frame_bytes,
+            unread_timeout_s=pool.unread_timeout_s,
             sessions=os.fspath(path),
             session_limits=limits,
         )
@@ -277,16 +278,11 @@ class _Caller:
             self.credits += len(self._pair[0].recv(4096))
         return self._left or monotonic() >= self._call.deadline
 
-    def take_credit(self) -> bool:
-        """Wait until one more part may be sent; False if the caller has left or at the deadline."""
+    def wait(self, event: int, timeout_s: float) -> bool:
+        """Wait until a credit arrives or the caller leaves; False: neither within the timeout."""
         poll = select.poll()
-        poll.register(self.fileno(), select.POLLIN)
-        while not self.poll_cancelled():
-            if self.credits:
-                self.credits -= 1
-                return True
-            poll.poll(max(0.0, self._call.deadline - monotonic()) * 1000)
-        return False
+        poll.register(self.fileno(), event)
+        return bool(poll.poll(max(0.0, timeout_s) * 1000.0))
 
     def send_chunk(self, data: bytes) -> None:
         """Pass one part of the stream to the caller. Raises: CallCancelled if the caller left."""

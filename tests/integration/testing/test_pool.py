@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from time import monotonic
 
 import pytest
@@ -45,6 +46,18 @@ async def test_session_ends_by_the_clock_of_the_test() -> None:
         harness.advance(minutes=64)  # a use counts for a twentieth longer
         with pytest.raises(SessionNotFound):
             await pool.execute("echo", session=session)
+
+
+@pytest.mark.parametrize("command", ["endless", "pages_later"])
+async def test_stream_that_nobody_reads_ends_as_in_a_child(command: str) -> None:
+    async with open_app(app, config={"pool": {"unread_timeout_s": 0.2}}) as harness:
+        pool = harness.ctx.pool
+        async with aclosing(pool.stream(command, 1_000_000, credit=2, timeout=3600.0)) as parts:
+            await anext(parts)
+            assert await pool.execute("echo", 1) == 1
+            with pytest.raises(DeadlineExceeded, match="unread_timeout_s"):
+                async for _ in parts:
+                    pass
 
 
 async def test_handlers_find_the_same_pool() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import select
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextvars import copy_context
@@ -18,7 +19,7 @@ from msgspec import Raw, msgpack
 from cordata import trace
 from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, PoolError
 from cordata.log import request_id
-from cordata.pool.child.current import Caller, CurrentCall, current
+from cordata.pool.child.current import Caller, CallFailure, CurrentCall, current, unread_error
 from cordata.pool.child.tracked import Session, TrackedMapping
 from cordata.pool.shared.protocol import (
     MAX_ENTRIES,
@@ -175,10 +176,11 @@ class CommandRunner:
         elif kind is GeneratorType or kind is AsyncGeneratorType:
             parts: _Chunks | _List
             parts = _Chunks(caller, call, self._limit) if call.credits else _List(self._limit)
+            unread_timeout_s = self._spec.unread_timeout_s
             if kind is GeneratorType:
-                _drain(value, parts.add, caller, paced=bool(call.credits))
+                _drain(value, parts.add, caller, call, unread_timeout_s)
             else:
-                draining = self.loop.drain(value, parts.add, caller, paced=bool(call.credits))
+                draining = self.loop.drain(value, parts.add, caller, call, unread_timeout_s)
                 self.loop.run(draining, caller, seen.remaining_s())
             return parts.value()
         if call.credits:
@@ -188,7 +190,7 @@ class CommandRunner:
 
     def _save(self, session: Session | None, shared: TrackedMapping | None, caller: Caller) -> None:
         """Store the changes of the call before its result is sent. Changes of an abandoned call are
-        dropped. Raises: FrameTooLarge, CallCancelled; _NotSaved when the store refuses them.
+        dropped. Raises: FrameTooLarge, CallCancelled; CallFailure when the store refuses them.
         """
         delta = _delta(session, shared)
         if delta is None:
@@ -198,7 +200,7 @@ class CommandRunner:
         try:
             self.store.save("" if session is None else session.id, delta)
         except PoolError as error:
-            raise _NotSaved(error.code, str(error)) from None
+            raise CallFailure(error.code, str(error)) from None
 
     def _failure(self, call: Call, error: Exception, began: float) -> bytes:
         data: dict[str, Any] = {}
@@ -209,7 +211,7 @@ class CommandRunner:
         elif isinstance(error, FrameTooLarge):
             code, text = error.code, f"the answer: {error}"
             data = {"length_bytes": error.length_bytes, "limit_bytes": error.limit_bytes}
-        elif isinstance(error, _NotSaved):
+        elif isinstance(error, CallFailure):
             code, text = error.code, str(error)
         else:
             code, text = "failed", _clean(_message(error))[:_TEXT]
@@ -221,14 +223,6 @@ class CommandRunner:
         return packet
 
 
-class _NotSaved(Exception):
-    """The store refused what the call changed; `code` is that of its own error."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 class _Chunks:
     """Sends the parts of a stream as chunks."""
 
@@ -236,7 +230,7 @@ class _Chunks:
         self._caller, self._number, self._limit = caller, call.number, limit
 
     def add(self, value: Any) -> None:
-        """Send the next part. Raises: FrameTooLarge, CallCancelled."""
+        """Send the next part. Raises: FrameTooLarge, CallCancelled, CallFailure."""
         data = encode(Chunk(self._number, value))
         if len(data) > self._limit:
             raise too_large(len(data), self._limit)
@@ -265,13 +259,30 @@ class _List:
 
 
 def _drain(
-    values: Generator[Any, None, None], sink: Callable[[Any], None], caller: Caller, *, paced: bool
+    values: Generator[Any, None, None],
+    sink: Callable[[Any], None],
+    caller: Caller,
+    call: Call,
+    unread_timeout_s: float,
 ) -> None:
+    """Pass each value to `sink`; those of a stream one for each credit."""
     with contextlib.closing(values):
         for value in values:
-            if paced and not caller.take_credit():
-                raise CallCancelled
+            if call.credits:
+                _take_credit(caller, call, unread_timeout_s)
             sink(value)
+
+
+def _take_credit(caller: Caller, call: Call, unread_timeout_s: float) -> None:
+    """Wait until one more chunk may be sent. Raises: CallCancelled, CallFailure."""
+    until = min(monotonic() + unread_timeout_s, call.deadline)
+    while not caller.poll_cancelled():
+        if caller.credits:
+            caller.credits -= 1
+            return
+        if not caller.wait(select.POLLIN, until - monotonic()):
+            raise unread_error(call, unread_timeout_s)
+    raise CallCancelled
 
 
 def _delta(session: Session | None, shared: TrackedMapping | None) -> Delta | None:

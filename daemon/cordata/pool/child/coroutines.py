@@ -8,7 +8,8 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from cordata.errors import CallCancelled
-from cordata.pool.child.current import Caller
+from cordata.pool.child.current import Caller, unread_error
+from cordata.pool.shared.protocol import Call
 from cordata.unhandled import watch_loop
 
 T = TypeVar("T")
@@ -48,20 +49,31 @@ class CommandLoop:
         values: AsyncGenerator[Any, None],
         sink: Callable[[Any], None],
         caller: Caller,
-        *,
-        paced: bool,
+        call: Call,
+        unread_timeout_s: float,
     ) -> None:
-        """Pass each value to `sink`; `paced`: one for each credit."""
+        """Pass each value to `sink`; those of a stream one for each credit.
+
+        Raises: CallFailure when its reader takes nothing for `unread_timeout_s`.
+        """
         try:
             async for value in values:
-                if paced:
-                    while not caller.credits:
-                        self._news.clear()
-                        await self._news.wait()
+                if call.credits:
+                    if not caller.credits:
+                        await self._wait_for_credit(caller, call, unread_timeout_s)
                     caller.credits -= 1
                 sink(value)
         finally:
             await values.aclose()
+
+    async def _wait_for_credit(self, caller: Caller, call: Call, unread_timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(unread_timeout_s):
+                while not caller.credits:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise unread_error(call, unread_timeout_s) from None
 
     async def _watched(
         self, coroutine: Coroutine[Any, Any, T], caller: Caller, timeout_s: float

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from msgspec import Raw
 
+from cordata.errors import CallCancelled, DeadlineExceeded
 from cordata.pool.child.tracked import Session, TrackedMapping
 from cordata.pool.shared.protocol import Call, call_id
 
@@ -24,14 +25,32 @@ class Caller(Protocol):
     def poll_cancelled(self) -> bool:
         """Read what has arrived, without waiting. True: the caller does not wait any more."""
 
-    def take_credit(self) -> bool:
-        """Wait until one more chunk may be sent; False: the caller wants no more."""
+    def wait(self, event: int, timeout_s: float) -> bool:
+        """Wait for an event of its socket, select.POLLIN or POLLOUT; False: none in this time."""
 
     def send_chunk(self, data: bytes) -> None:
-        """Send a chunk. Raises: CallCancelled when the caller does not read it in time."""
+        """Send a chunk. Raises: CallCancelled when the caller left, CallFailure when it does not
+        read.
+        """
 
     def fileno(self) -> int:
         """Of its socket; -1: it is closed."""
+
+
+class CallFailure(Exception):
+    """Ends the call with an error of the pool, whose code it has. No command raises it."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def unread_error(call: Call, timeout_s: float) -> Exception:
+    """The error of a stream whose reader took nothing for `timeout_s`, or until the deadline."""
+    if monotonic() >= call.deadline:
+        return CallCancelled()
+    text = f"nobody read the stream for {timeout_s:g} s ([pool] unread_timeout_s)"
+    return CallFailure(DeadlineExceeded.code, text)
 
 
 class CurrentCall:

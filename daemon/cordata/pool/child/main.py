@@ -41,6 +41,7 @@ from msgspec import json
 from cordata.errors import CallCancelled, FrameTooLarge, ProtocolError, is_transient
 from cordata.log import frames, logger, shows_messages, trail
 from cordata.pool.child.command_runner import Command, CommandRunner, find
+from cordata.pool.child.current import unread_error
 from cordata.pool.child.output import ChildOutput
 from cordata.pool.shared import page, protocol
 from cordata.pool.shared.page import ConnectionPage, StatusWriter
@@ -139,27 +140,15 @@ class Connection:
             self.read(_READS)
         return self._over or self.closed
 
-    def take_credit(self) -> bool:
-        """Wait until one more chunk may be sent; False: the caller wants no more."""
-        assert self._running is not None
-        unread_at = monotonic() + self._loop.spec.unread_timeout_s
-        while not self.poll_cancelled():
-            if self.credits:
-                self.credits -= 1
-                return True
-            left_s = min(unread_at, self._running.deadline) - monotonic()
-            if left_s <= 0 or not self.wait(select.POLLIN, left_s):
-                return False
-        return False
-
     def send_chunk(self, data: bytes) -> None:
-        """Send a chunk and wait until the socket took it. Raises: CallCancelled."""
+        """Send a chunk and wait until the socket took it. Raises: CallCancelled, CallFailure."""
         assert self._running is not None
-        until = min(monotonic() + self._loop.spec.unread_timeout_s, self._running.deadline)
+        timeout_s = self._loop.spec.unread_timeout_s
+        until = min(monotonic() + timeout_s, self._running.deadline)
         self.send(data)
         while self.unread and not self.closed:
-            if monotonic() >= until or not self.wait(select.POLLOUT, until - monotonic()):
-                raise CallCancelled
+            if not self.wait(select.POLLOUT, until - monotonic()):
+                raise unread_error(self._running, timeout_s)
             self.flush()
         if self.closed:
             raise CallCancelled

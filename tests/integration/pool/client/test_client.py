@@ -472,3 +472,16 @@ async def test_slow_reader_of_a_stream_holds_up_the_command_and_nobody_else(
                     await anext(parts)
             assert await client.execute("echo", 1) == 1
             until(lambda: not pool.running())
+
+
+@pytest.mark.parametrize("command", ["endless", "numbers_async"])
+async def test_stream_that_nobody_reads_gives_its_child_back(tmp_path: Path, command: str) -> None:
+    with workers(tmp_path, "unread_timeout_s = 1.0\n") as pool, pool.worker():
+        async with Client(pool.path, timeout=3600.0) as client:
+            async with aclosing(client.stream(command, 1_000_000, credit=4)) as parts:
+                await anext(parts)
+                assert await client.execute("echo", 1, timeout=60.0) == 1
+                with pytest.raises(DeadlineExceeded, match="unread_timeout_s") as caught:
+                    async for _ in parts:
+                        pass
+                assert caught.value.ran
