@@ -89,7 +89,8 @@ def spawn(spec: ChildSpec) -> Spawned:
         file = os.open(_hidden(address.status), _NEW, _STATUS_MODE)
         theirs.callback(os.close, file)
         os.fchmod(file, _STATUS_MODE)  # regardless of the umask
-        os.ftruncate(file, SIZE)
+        # Not ftruncate: on a full file system the first write to a hole is a SIGBUS.
+        os.posix_fallocate(file, 0, SIZE)
         page = ours.enter_context(mmap.mmap(file, SIZE))
         reader = StatusReader(page)
         ours.callback(reader.close)

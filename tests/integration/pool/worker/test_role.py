@@ -14,6 +14,7 @@ import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.server.managed import Managed, forked
 from tests.integration.server.running import free_address, server, wait_gone
+from tests.integration.store.parts import fill, needs_root, small_disk
 from tests.waiting import until
 
 from cordata.errors import ChildCrashed
@@ -150,3 +151,25 @@ def test_worker_serves_without_children_when_their_directory_cannot_be_made_yet(
         assert client.execute("echo", 1) == 1
         code, log = worker.stop()
         assert (code, log.count("has no pool child")) == (0, 1)
+
+
+@needs_root
+def test_worker_replaces_its_child_when_the_runtime_directory_has_room_again(
+    tmp_path: Path,
+) -> None:
+    settings = "[pool]\nrestart_first_s = 0.01\nrestart_max_s = 0.1\n"
+    with small_disk(tmp_path / "run", size="1m") as disk, worker_of(tmp_path, settings) as worker:
+        with SyncClient(disk / "pool", timeout=60.0) as client:
+            pid = client.execute("about")["pid"]
+            fill(disk / "filler")
+            client.recycle("0")
+
+            def why() -> str:
+                assert worker.process.poll() is None, "the worker died"
+                return "".join(one["start_error"] for one in client.status()["workers"])
+
+            until(lambda: "No space left" in why())
+            assert client.execute("about")["pid"] == pid
+            (disk / "filler").unlink()
+            until(lambda: client.execute("about")["pid"] != pid)
+            assert worker.stop()[0] == 0
