@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw, msgpack
+from tests.integration.store.parts import fill, needs_root, small_disk
 from tests.servers.reaper import watched
 
 from cordata.errors import (
@@ -348,6 +349,24 @@ print(store.use("box").counters)
         check=True,
     )
     assert done.stdout.splitlines() == ["refused True", "b'\\x01'", "{'healed': 1}"]
+
+
+@needs_root
+def test_full_disk_fails_no_call_that_only_reads_in_a_process_that_opens_the_file(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        first = SessionStore(disk / "sessions.db", SessionLimits())
+        create(first, "box", set={"a": raw(1)}, worker="0")
+        fill(disk / "filler")
+        second = SessionStore(disk / "sessions.db", SessionLimits())
+        assert plain(second.use("box").data) == {"a": 1}
+        with pytest.raises(PoolUnavailable, match="full"):
+            for number in range(1000):  # until the log has no room any more
+                second.save("box", Delta(set={"a": raw(number)}))
+        assert second.use("box").id == "box"
+        second.close()
+        first.close()
 
 
 def test_directory_that_cannot_be_made_is_the_pools_unavailability(tmp_path: Path) -> None:

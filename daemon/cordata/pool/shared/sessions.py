@@ -52,7 +52,7 @@ CREATE TABLE pool (
     sessions INTEGER NOT NULL DEFAULT 0,
     bytes INTEGER NOT NULL DEFAULT 0,            -- of all sessions
     globals_version INTEGER NOT NULL DEFAULT 0,
-    seen_us INTEGER NOT NULL DEFAULT 0,          -- boot clock at the last opening or sweep
+    seen_us INTEGER NOT NULL DEFAULT 0,          -- boot clock at the first use or the last sweep
     offset_us INTEGER NOT NULL DEFAULT 0         -- boot clock + offset_us is the time of the rows
 );
 INSERT INTO pool (id) VALUES (1);
@@ -473,13 +473,14 @@ class SessionStore:
     def _set_clock(self, db: sqlite3.Connection) -> None:
         """The time of rows is the wall time at the first use after a boot, plus the time since
         then: setting the clock ends no session. A boot clock that is behind `seen_us` shows a boot
-        (the kernel's boot_id is hidden from services with ProcSubset=pid).
+        (the kernel's boot_id is hidden from services with ProcSubset=pid). Later openings write
+        nothing, so that they succeed on a full disk.
         """
         seen_us, offset_us = db.execute("SELECT seen_us, offset_us FROM pool").fetchone()
         now_us = _boot_us()
         if not 0 < seen_us <= now_us:
             offset_us = time.time_ns() // 1000 - now_us
-        db.execute("UPDATE pool SET seen_us = ?, offset_us = ?", (now_us, offset_us))
+            db.execute("UPDATE pool SET seen_us = ?, offset_us = ?", (now_us, offset_us))
         self._offset_us = offset_us
 
     def _now_us(self) -> int:
