@@ -61,9 +61,12 @@ class Layer:
     #: Whether the layer above starts only when this one is ready; READY=1 waits for it anyway.
     is_awaited: bool = True
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    finished: asyncio.Event = field(default_factory=asyncio.Event)
-    #: Names of services that still run.
-    running: set[str] = field(default_factory=set)
+    #: The services that were started; a task has the name of its service.
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def running(self) -> set[str]:
+        """Names of services that still run."""
+        return {task.get_name() for task in self.tasks if not task.done()}
 
 
 class Runner:
@@ -107,29 +110,28 @@ class Runner:
         Raises: ConfigError when a service raised it. Then no STOPPING=1 is sent, since the caller
         may continue in another way.
         """
-        tasks: set[asyncio.Task[None]] = set()
         with self._signals():
             async with asyncio.TaskGroup() as group:
                 side = [
                     group.create_task(self._guard("watchdog", self._keep_alive())),
                     group.create_task(self._guard("reload", self._reload_when_asked())),
                 ]
-                await self._start(group, tasks)
+                await self._start(group)
                 await self._stopping.wait()
-                await self._stop_in_order(tasks)
+                await self._stop_in_order()
                 for task in side:
                     task.cancel()
         if self._unusable is not None:
             raise self._unusable
         return self._exit_code
 
-    async def _start(self, group: asyncio.TaskGroup, tasks: set[asyncio.Task[None]]) -> None:
+    async def _start(self, group: asyncio.TaskGroup) -> None:
         for layer in reversed(self.layers):
             if self._stopping.is_set():
-                layer.finished.set()
-                continue
-            layer.running.update(service.name for service in layer.services)
-            tasks.add(group.create_task(self._run_layer(layer)))
+                return
+            for service in layer.services:
+                work = self._run_service(layer, service)
+                layer.tasks.append(group.create_task(work, name=service.name))
             if layer.is_awaited:
                 await self._wait_ready(layer)
         for layer in self.layers:
@@ -152,14 +154,6 @@ class Runner:
             if ready is not None:
                 await first_of(ready, self._stopping)
 
-    async def _run_layer(self, layer: Layer) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                for service in layer.services:
-                    group.create_task(self._run_service(layer, service), name=service.name)
-        finally:
-            layer.finished.set()
-
     async def _run_service(self, layer: Layer, service: Service) -> None:
         """Run one service. If it fails, the role stops in order; no other service is cancelled."""
         extra = fields(events.SERVICE_FAILED, service=service.name, role=self.role)
@@ -178,14 +172,12 @@ class Runner:
             elif not layer.stop.is_set():
                 log.error("service %s ended before its stop", service.name, extra=extra)
                 self._fail()
-        finally:
-            layer.running.discard(service.name)
 
     def _fail(self) -> None:
         self._exit_code = exit_codes.FAILED
         self._stopping.set()
 
-    async def _stop_in_order(self, tasks: set[asyncio.Task[None]]) -> None:
+    async def _stop_in_order(self) -> None:
         self._ready = False
         extra = fields(events.ROLE_STOPPING, role=self.role)
         log.info("%s is stopping", self.role, extra=extra)
@@ -195,10 +187,11 @@ class Runner:
             async with asyncio.timeout(self._stop_timeout_s):
                 for layer in self.layers:  # intake first, stores last
                     layer.stop.set()
-                    await layer.finished.wait()
+                    if layer.tasks:
+                        await asyncio.wait(layer.tasks)
                     log.debug("layer %s stopped", layer.name)
         except TimeoutError:
-            hung = sorted(name for layer in self.layers for name in layer.running)
+            hung = sorted(name for layer in self.layers for name in layer.running())
             log.error(
                 "not stopped after %g s: %s",
                 self._stop_timeout_s,
@@ -207,8 +200,9 @@ class Runner:
             )
             self._exit_code = exit_codes.FAILED
             # One that swallows its cancellation is killed with the process, by the service manager.
-            for task in tasks:
-                task.cancel()
+            for layer in self.layers:
+                for task in layer.tasks:
+                    task.cancel()
 
     async def _guard(self, name: str, side: Coroutine[Any, Any, None]) -> None:
         """Run a loop of the runner. If it fails, the role stops in order, as for a service."""
@@ -243,7 +237,7 @@ class Runner:
             service.name
             for layer in self.layers
             for service in layer.services
-            if service.name in layer.running and not _fresh(service, now)
+            if service.name in layer.running() and not _fresh(service, now)
         ]
         if stale:
             log.error(
