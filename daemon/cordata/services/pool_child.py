@@ -81,12 +81,7 @@ class PoolChildService:
 
         Raises: CordataError when another process is this worker.
         """
-        control = ControlServer(
-            self._keepers[0].spec.place.worker,
-            self._keepers,
-            self._store,
-            cancel_grace_s=lambda: self._config.cancel_grace_s,
-        )
+        control = ControlServer(self._keepers, self._store)
         with contextlib.ExitStack() as stack:
             throttle = LogThrottle()
             while not stop.is_set():
@@ -103,9 +98,15 @@ class PoolChildService:
             else:
                 return
             stack.callback(self._store.close)
-            async with background(self._settle(), control.run()), asyncio.TaskGroup() as group:
+            async with (
+                background(self._settle(), control.serve_sessions(), control.sweep()),
+                asyncio.TaskGroup() as group,
+            ):
                 for keeper in self._keepers:
-                    group.create_task(keeper.run(stop, tick=self.heartbeat.touch))
+                    group.create_task(keeper.run(tick=self.heartbeat.touch))
+                await stop.wait()
+                for keeper in self._keepers:
+                    keeper.stop()
 
     async def _settle(self) -> None:
         with contextlib.suppress(TimeoutError):

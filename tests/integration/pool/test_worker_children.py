@@ -251,7 +251,7 @@ def test_child_is_replaced_by_a_warm_one_without_a_gap(
 
 
 async def test_worker_sleeps_when_the_child_to_be_replaced_still_starts(tmp_path: Path) -> None:
-    spec, stop, passes = spec_of(tmp_path), asyncio.Event(), 0
+    spec, passes = spec_of(tmp_path), 0
 
     def tick() -> None:
         nonlocal passes
@@ -261,10 +261,10 @@ async def test_worker_sleeps_when_the_child_to_be_replaced_still_starts(tmp_path
     make_directory(Path(spec.directory))
     keeper = Keeper(spec, PoolConfig())
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
-        group.create_task(keeper.run(stop, tick=tick))
+        group.create_task(keeper.run(tick=tick))
         await keeper.warmed.wait()
         assert passes < 20
-        stop.set()
+        keeper.stop()
 
 
 def test_spare_takes_over_from_a_child_that_dies(tmp_path: Path, tickets: Path) -> None:

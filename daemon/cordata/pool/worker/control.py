@@ -12,7 +12,7 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cordata.errors import CordataError, FrameTooLarge, PoolError, ProtocolError, is_transient
@@ -54,19 +54,11 @@ _CREDENTIALS = struct.Struct("3i")
 class ControlServer:
     """The control socket of one worker. `keepers`: one for each of its children."""
 
-    def __init__(
-        self,
-        worker: str,
-        keepers: Sequence[Keeper],
-        store: SessionStore,
-        *,
-        cancel_grace_s: Callable[[], float],
-    ) -> None:
-        self._worker = worker
+    def __init__(self, keepers: Sequence[Keeper], store: SessionStore) -> None:
         self._keepers = keepers
         self._spec = keepers[0].spec
+        self._worker = self._spec.place.worker
         self._store = store
-        self._cancel_grace_s = cancel_grace_s
         self._loop = asyncio.get_running_loop()
         self._connections: dict[int, socket.socket] = {}
         self._requests: asyncio.Queue[tuple[socket.socket, SessionRequest | GlobalRequest]] = (
@@ -75,7 +67,7 @@ class ControlServer:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Take requests in the block; `run` answers those for sessions.
+        """Take requests in the block; `serve_sessions` answers those for sessions.
 
         Raises: OSError; CordataError when another process runs as this worker.
         """
@@ -91,11 +83,19 @@ class ControlServer:
                     for sock in list(self._connections.values()):
                         self._close(sock)
 
-    async def run(self) -> None:
-        """Answer session requests and delete expired sessions until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._serve_sessions())
-            group.create_task(self._sweep())
+    async def serve_sessions(self) -> None:
+        """Answer session requests until cancelled."""
+        while True:
+            sock, request = await self._requests.get()
+            if sock.fileno() >= 0:
+                self._send(sock, await asyncio.to_thread(self._answer, request))
+
+    async def sweep(self) -> None:
+        """Delete expired sessions until cancelled."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            with contextlib.suppress(PoolError):  # the next session request reports it
+                await asyncio.to_thread(self._store.sweep)
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -137,7 +137,8 @@ class ControlServer:
         elif isinstance(message, StatusRequest):
             self._send(sock, self._status(message.number))
         elif isinstance(message, KillRequest):
-            self._loop.call_later(self._cancel_grace_s(), self._kill, message)
+            grace_s = self._keepers[0].config.cancel_grace_s
+            self._loop.call_later(grace_s, self._kill, message)
             self._send(sock, Reply(message.number))
         elif isinstance(message, WorkerOrder):
             self._follow_order(sock, message)
@@ -189,18 +190,6 @@ class ControlServer:
             commands=sorted(self._spec.commands),
             children=[child for keeper in keepers for child in keeper.report()],
         )
-
-    async def _serve_sessions(self) -> None:
-        while True:
-            sock, request = await self._requests.get()
-            if sock.fileno() >= 0:
-                self._send(sock, await asyncio.to_thread(self._answer, request))
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            with contextlib.suppress(PoolError):  # the next session request reports it
-                await asyncio.to_thread(self._store.sweep)
 
     def _answer(self, request: SessionRequest | GlobalRequest) -> Packet:
         """Carry out the request; runs in a thread."""

@@ -62,7 +62,7 @@ class Keeper:
 
     def __init__(self, spec: ChildSpec, config: PoolConfig) -> None:
         self.spec = spec
-        self._config = config
+        self.config = config
         # From a clock, so that no generation is used twice, also after the worker was killed.
         self._generations = count(int(clock.monotonic() * 1000))
         self.child: ChildProcess | None = None
@@ -93,7 +93,7 @@ class Keeper:
 
     def reload(self, config: PoolConfig, **of_spec: object) -> None:
         """Use other limits from now on; `of_spec`: new fields for the spec of the next child."""
-        self._config = config
+        self.config = config
         self.spec = replace(self.spec, **of_spec)
         self._wake.set()
 
@@ -134,19 +134,21 @@ class Keeper:
         now = clock.monotonic()
         return [self._report(child, now) for child in self._all()]
 
-    async def run(self, stop: asyncio.Event, *, tick: Callable[[], None] = lambda: None) -> None:
-        """Run until `stop` is set and the child has then ended its call. Cancelling kills it."""
+    def stop(self) -> None:
+        """Start no more children; `run` ends when the child has ended its call."""
+        self._stopping = True
+        for child in self._all():
+            child.leave()
+        self._wake.set()
+
+    async def run(self, *, tick: Callable[[], None]) -> None:
+        """Run until `stop` is called; `tick` is called at each pass. Cancelling kills the child."""
         clean_directory(Path(self.spec.directory), self.spec.place)
         try:
-            async with asyncio.TaskGroup() as group:
-                waking = group.create_task(self._wake_at(stop))
-                while not (self._stopping and not self._all()):
-                    tick()
-                    if stop.is_set() and not self._stopping:
-                        self._stop()
-                    self.run_once(clock.monotonic())
-                    await self._sleep()
-                waking.cancel()
+            while not (self._stopping and not self._all()):
+                tick()
+                self.run_once(clock.monotonic())
+                await self._sleep()
         finally:
             for child in self._all():
                 child.destroy()
@@ -183,17 +185,17 @@ class Keeper:
             self._kill(child, action)
         elif child is self.child and child.health.up and not self._due:
             self._due = recycle_reason(
-                self._config,
+                self.config,
                 place=self.spec.place,
                 calls=child.status().ended,
                 age_s=now - child.started_at,
-                rss_bytes=child.rss_bytes() if self._config.max_rss_bytes else 0,
+                rss_bytes=child.rss_bytes() if self.config.max_rss_bytes else 0,
             )
 
     def _due_action(self, child: ChildProcess, now: float) -> str:
         status = child.status()
         return child.health.due_action(
-            running=status.running, deadline=status.deadline, now=now, config=self._config
+            running=status.running, deadline=status.deadline, now=now, config=self.config
         )
 
     def _kill(self, child: ChildProcess, reason: str) -> None:
@@ -224,15 +226,11 @@ class Keeper:
             waits.append(self._start_at - now)
         for status in (child.status() for child in self._all() if not child.killed):
             if status.running and status.deadline:
-                waits.append(status.deadline + self._config.kill_grace_s - now)
+                waits.append(status.deadline + self.config.kill_grace_s - now)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.001, min(waits))):
                 await self._wake.wait()
         self._wake.clear()
-
-    async def _wake_at(self, stop: asyncio.Event) -> None:
-        await stop.wait()
-        self._wake.set()
 
     def _start(self, now: float) -> ChildProcess | None:
         spec = replace(self.spec, generation=next(self._generations))
@@ -255,7 +253,7 @@ class Keeper:
     def _pause(self, now: float) -> None:
         """Delay the next start, longer after each failure."""
         self._failures += 1
-        backoff = Backoff(self._config.restart_first_s, self._config.restart_max_s)
+        backoff = Backoff(self.config.restart_first_s, self.config.restart_max_s)
         self._start_at = now + backoff.delay_s(self._failures)
 
     def _heard(self, child: ChildProcess, message: ChildToWorker) -> None:
@@ -335,11 +333,6 @@ class Keeper:
         if end.reason not in _AT_ONCE and not child.leaving:
             self._pause(now)
         self._wake.set()
-
-    def _stop(self) -> None:
-        self._stopping = True
-        for child in self._all():
-            child.leave()
 
     def _all(self) -> list[ChildProcess]:
         """All child processes that still run."""
