@@ -5,6 +5,8 @@ systemd restarts no role that ends with CONFIG (RestartPreventExitStatus= in its
 
 from __future__ import annotations
 
+import signal
+
 OK, FAILED = 0, 1
 #: Click's own for a wrong command line is 2.
 USAGE = 2
@@ -19,3 +21,13 @@ BUSY = 75
 CONFIG = 78
 #: Ended by Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130
+
+
+def describe(status: int) -> str:
+    """`exited with 1`, or for a signal, which is a negative status, `was killed by SIGSEGV`."""
+    if status >= 0:
+        return f"exited with {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal, which has no name
+        return f"was killed by signal {-status}"

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cordata import exit_codes
+
 State = Literal["waiting", "starting", "ready", "stopping", "gone"]
 
 #: As systemd's DefaultTimeoutStartSec=; EXTEND_TIMEOUT_USEC moves it.
@@ -133,8 +135,4 @@ def children(
 def outcome(status: int) -> tuple[bool, str]:
     """(clean, text) of a wait status: exit 0 and an ordered death by TERM are clean."""
     code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        names = {number.value: number.name for number in signal.Signals}
-        name = names.get(-code, f"signal {-code}")
-        return code == -signal.SIGTERM, f"was killed by {name}"
-    return code == 0, f"exited with {code}"
+    return code in (0, -signal.SIGTERM), exit_codes.describe(code)

@@ -125,7 +125,7 @@ def test_killed_child_is_reported_and_followed(
         until(lambda: pool.names() != [] and pool.name() != first)
         assert pool.connect().call("about", None)["pid"] != pid
         [crash] = [r for r in caplog.records if r.levelname == "ERROR"]
-        assert crash.getMessage().endswith("ended in a call by SIGKILL")
+        assert crash.getMessage().endswith("was killed by SIGKILL in a call")
         assert crash.__dict__["MESSAGE_ID"] == events.POOL_CHILD_CRASHED
         assert crash.__dict__["CALL_ID"] == f"{CLIENT:x}-42"
         assert crash.__dict__["COMMAND"] == "hang"
@@ -147,7 +147,7 @@ def test_exit_of_a_command_is_a_death(tmp_path: Path, caplog: pytest.LogCaptureF
         )
         # What a command writes may name somebody: it goes to the caller, and into no mail.
         [error] = [one for one in caplog.records if one.levelname == "ERROR"]
-        assert error.getMessage().endswith("ended in a call with status 3")
+        assert error.getMessage().endswith("exited with 3 in a call")
 
 
 def test_memory_limit_of_the_kernel_is_a_death_by_signal(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_child_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
     [
         ("broken_init", r"RuntimeError at commands\.py:\d+", "init"),
         ("lengthy_init", "ImportError: no fonts " + 278 * "x", "init"),
-        ("deadly_init", "it ended by SIGKILL before it was warm", ""),
+        ("deadly_init", "it was killed by SIGKILL before it was warm", ""),
         ("slow_init", "it was not warm within init_timeout_s", "init"),
     ],
 )

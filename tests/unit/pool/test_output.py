@@ -77,11 +77,11 @@ def test_last_lines_are_of_one_call() -> None:
     running = "4d-3"
     output.feed(b"\x1e4d-3 r\ncard 4111\n\x1e \n", 1.0)
     running = "4d-4"
-    assert output.tail.lines("4d-4") == ()  # nothing of call 3, and nothing of the start
+    assert output.tail.lines("4d-4") == []  # nothing of call 3, and nothing of the start
     output.feed(b"free(): invalid pointer\n", 1.0)  # C's, which knows no mark
     output.feed(b"\x1e4d-4 r\nlast words\n", 1.0)
-    assert output.tail.lines("4d-4") == ("free(): invalid pointer", "last words")
-    assert output.tail.lines("") == output.tail.lines("4d-3") == ()
+    assert output.tail.lines("4d-4") == ["free(): invalid pointer", "last words"]
+    assert output.tail.lines("") == output.tail.lines("4d-3") == []
 
 
 @settings(max_examples=examples(60), deadline=None)

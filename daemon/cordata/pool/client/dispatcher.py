@@ -752,17 +752,14 @@ class Dispatcher:
 def _crash_error(connection: Connection, call: Call, death: protocol.Death | None) -> ChildCrashed:
     """The error of a call whose child died."""
     child, pid = connection.child, connection.pid
-    how = "is gone"
-    if death is not None and death.signal is not None:
-        how = f"was killed by signal {death.signal}"
-    elif death is not None and death.code is not None:
-        how = f"ended with {death.code}"
+    if death is None:
+        death = protocol.Death(0, known=False)
     more = f", at attempt {call.attempts + 1}" if call.attempts else ""
     return ChildCrashed(
-        f"the child {pid} of worker {child.place.worker} {how}{more}",
-        exit_code=None if death is None else death.code,
-        signal=None if death is None else death.signal,
-        lines=() if death is None else tuple(death.lines),
+        f"the child {pid} of worker {child.place.worker} {death.how()}{more}",
+        exit_code=death.code,
+        signal=death.signal,
+        lines=tuple(death.lines),
         worker=child.place.worker,
         pid=pid,
     )

@@ -28,6 +28,7 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import DecodeError, Meta, Raw, Struct, ValidationError, field, msgpack
 
+from cordata import exit_codes
 from cordata.errors import (
     FrameTooLarge,
     PoolError,
@@ -320,6 +321,11 @@ class Death(Packet, tag="dead"):
     signal: int | None = None
     #: The last lines of output of the call that ran when it died.
     lines: list[str] = field(default_factory=list)
+
+    def how(self) -> str:
+        """`exited with 1`, `was killed by SIGSEGV`, or what is known else."""
+        status = self.code if self.signal is None else -self.signal
+        return "is gone" if status is None else exit_codes.describe(status)
 
 
 class SessionState(Struct, array_like=True, gc=False):

@@ -15,6 +15,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from cordata.errors import CordataError, FrameTooLarge, PoolError, ProtocolError, is_transient
 from cordata.log import logger
 from cordata.pool.shared import protocol
@@ -37,7 +39,6 @@ from cordata.pool.shared.protocol import (
 )
 from cordata.pool.shared.sessions import SessionStore, answer
 from cordata.pool.worker.keeper import Keeper
-from cordata.pool.worker.process import Exit
 from cordata.pool.worker.spawning import make_directory
 
 log = logger("cordata.pool")
@@ -149,11 +150,12 @@ class ControlServer:
             self._requests.put_nowait((sock, message))
 
     def _answer_death(self, sock: socket.socket, asked: DeathRequest) -> None:
+        def answer(death: asyncio.Future[Death]) -> None:
+            self._send(sock, replace(death.result(), number=asked.number))
+
         for keeper in self._keepers:
             if (death := keeper.death(asked.generation)) is not None:
-                death.add_done_callback(
-                    lambda death: self._send(sock, _death(asked.number, death.result()))
-                )
+                death.add_done_callback(answer)
                 return
         self._send(sock, Death(asked.number, known=False))
 
@@ -257,7 +259,3 @@ def _uid_of(sock: socket.socket) -> int:
     """User id of the connected process (unix(7), SO_PEERCRED)."""
     found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(found)[1])
-
-
-def _death(number: int, end: Exit) -> Death:
-    return Death(number, True, end.reason, end.code, end.signal, list(end.lines))

@@ -28,17 +28,19 @@ from cordata import clock, events
 from cordata.config.pool import PoolConfig
 from cordata.core.retry import Backoff
 from cordata.log import fields, logger
+from cordata.pool.shared.page import Status
 from cordata.pool.shared.paths import Place
 from cordata.pool.shared.protocol import (
     ChildStatus,
     ChildToWorker,
+    Death,
     Ping,
     Pong,
     StartFailed,
     Up,
 )
 from cordata.pool.shared.spec import ChildSpec
-from cordata.pool.worker.process import PING, ChildProcess, Exit
+from cordata.pool.worker.process import PING, ChildProcess
 from cordata.pool.worker.spawning import clean_directory
 
 log = logger("cordata.pool")
@@ -81,7 +83,7 @@ class Keeper:
         #: Set when the first child is warm.
         self.warmed = asyncio.Event()
         #: How children ended, by generation; the last _DEATHS ones.
-        self._deaths: OrderedDict[int, asyncio.Future[Exit]] = OrderedDict()
+        self._deaths: OrderedDict[int, asyncio.Future[Death]] = OrderedDict()
         self.started = self.crashed = self.killed = 0
         #: Why the last child did not start; "": it started.
         self.start_error = ""
@@ -110,7 +112,7 @@ class Keeper:
             self._due = "asked for"
             self._wake.set()
 
-    def death(self, generation: int) -> asyncio.Future[Exit] | None:
+    def death(self, generation: int) -> asyncio.Future[Death] | None:
         """How the child of this generation ended, when it has; None: there was no such child, or
         many have ended since.
         """
@@ -306,20 +308,20 @@ class Keeper:
     def _promote_spare(self) -> None:
         self.child, self._spare, self._due = self._spare, None, ""
 
-    def _exited(self, child: ChildProcess, end: Exit) -> None:
+    def _exited(self, child: ChildProcess, death: Death, status: Status) -> None:
         now = clock.monotonic()
-        self._log_exit(child, end)
-        if not child.health.up and end.reason != "stop":
+        self._log_exit(child, death, status)
+        if not child.health.up and death.reason != "stop":
             self.start_error = child.start_error or (
                 "it was not warm within init_timeout_s"
-                if end.reason == "init"
-                else f"it ended {end.how()} before it was warm"
+                if death.reason == "init"
+                else f"it {death.how()} before it was warm"
             )
-        if not end.reason:
+        if not death.reason:
             self.crashed += 1
-        elif end.reason != "stop":
+        elif death.reason != "stop":
             self.killed += 1
-        child.death.set_result(end)
+        child.death.set_result(death)
         self._deaths[child.generation] = child.death
         while len(self._deaths) > _DEATHS:
             self._deaths.popitem(last=False)
@@ -330,7 +332,7 @@ class Keeper:
             self._spare = None
         if now - child.started_at >= _SETTLED_S:
             self._failures = 0
-        if end.reason not in _AT_ONCE and not child.leaving:
+        if death.reason not in _AT_ONCE and not child.leaving:
             self._pause(now)
         self._wake.set()
 
@@ -366,27 +368,27 @@ class Keeper:
             spare=child is self._spare,
         )
 
-    def _log_exit(self, child: ChildProcess, end: Exit) -> None:
+    def _log_exit(self, child: ChildProcess, death: Death, status: Status) -> None:
         """Log a child's end: an error if it died by itself, a warning if it was killed."""
-        more: dict[str, object] = {"reason": end.reason}
-        if end.code is not None:
-            more["exit_status"] = end.code
-        if end.status.running:
-            more["call_id"] = end.status.call_id
-            more["command"] = end.status.command
+        more: dict[str, object] = {"reason": death.reason}
+        if death.code is not None:
+            more["exit_status"] = death.code
+        if status.running:
+            more["call_id"] = status.call_id
+            more["command"] = status.command
         extra = self._extra(child, "", **more)
-        where = " in a call" if end.status.running else ""
-        if end.reason == "stop" and (end.signal is None or not child.health.up):
+        where = " in a call" if status.running else ""
+        if death.reason == "stop" and (death.signal is None or not child.health.up):
             log.debug("child %d stopped", child.pid, extra=extra)
-        elif end.reason == "init" and end.signal is None:
+        elif death.reason == "init" and death.signal is None:
             log.warning("child %d ended before it was warm", child.pid, extra=extra)
-        elif end.reason:
-            log.warning("child %d was killed%s: %s", child.pid, where, end.reason, extra=extra)
+        elif death.reason:
+            log.warning("child %d was killed%s: %s", child.pid, where, death.reason, extra=extra)
         else:
             # Without its last lines: errors are mailed, and the journal has the lines.
             log.error(
-                "child %d of worker %s ended%s %s",
-                *(child.pid, self.spec.place.worker, where, end.how()),
+                "child %d of worker %s %s%s",
+                *(child.pid, self.spec.place.worker, death.how(), where),
                 extra=self._extra(child, events.POOL_CHILD_CRASHED, **more),
             )
 

@@ -152,6 +152,6 @@ class Tail:
         while len(self._lines) > TAIL_LINES or self._size > TAIL_BYTES:
             self._size -= len(self._lines.popleft().encode(errors="replace"))
 
-    def lines(self, call_id: str) -> tuple[str, ...]:
+    def lines(self, call_id: str) -> list[str]:
         """The last lines, if they are of this call; else none."""
-        return tuple(self._lines) if call_id == self._call_id else ()
+        return list(self._lines) if call_id == self._call_id else []

@@ -16,7 +16,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from cordata import clock
 from cordata.config.pool import PoolConfig
@@ -25,6 +24,7 @@ from cordata.pool.shared import page
 from cordata.pool.shared.page import Status
 from cordata.pool.shared.protocol import (
     ChildToWorker,
+    Death,
     Packet,
     Stop,
     child_to_worker,
@@ -40,27 +40,6 @@ _LAST_READS = 16
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 #: Result of `Health.due_action` when a ping is due; any other text is a reason to kill the child.
 PING = "ping"
-
-
-class Exit(NamedTuple):
-    """How a child ended."""
-
-    code: int | None
-    signal: int | None
-    #: Why the worker ended it; "": it ended by itself.
-    reason: str
-    #: Last lines of its output, if they belong to its last call.
-    lines: tuple[str, ...]
-    #: Its last status page.
-    status: Status
-
-    def how(self) -> str:
-        """`with status 3`, or `by SIGSEGV`."""
-        if self.signal is None:
-            return f"with status {self.code}"
-        with contextlib.suppress(ValueError):  # a signal that has no name
-            return f"by {signal.Signals(self.signal).name}"
-        return f"by signal {self.signal}"
 
 
 class Health:
@@ -110,14 +89,16 @@ class Health:
 
 
 class ChildProcess:
-    """A child that was started. `on_exit` is called once, after all its messages and output."""
+    """A child that was started. `on_exit` is called once, after all its messages and output, with
+    its last status page.
+    """
 
     def __init__(
         self,
         spec: ChildSpec,
         *,
         on_message: Callable[[ChildProcess, ChildToWorker], None],
-        on_exit: Callable[[ChildProcess, Exit], None],
+        on_exit: Callable[[ChildProcess, Death, Status], None],
     ) -> None:
         """Start it. Raises: OSError."""
         self._spawned = spawn(spec)
@@ -136,7 +117,7 @@ class ChildProcess:
         )
         self._loop = asyncio.get_running_loop()
         #: How it ended, when it has.
-        self.death: asyncio.Future[Exit] = self._loop.create_future()
+        self.death: asyncio.Future[Death] = self._loop.create_future()
         self._loop.add_reader(self._spawned.pidfd, self._reap)
         self._loop.add_reader(self._spawned.output, self._wrote)
         self._loop.add_reader(self._spawned.channel, self.receive)
@@ -229,16 +210,16 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.receive()
-        status = os.waitid(os.P_PIDFD, self._spawned.pidfd, os.WEXITED)
+        found = os.waitid(os.P_PIDFD, self._spawned.pidfd, os.WEXITED)
         self._wrote(times=_LAST_READS)
         self._output.end(clock.monotonic())
-        code = None if status is None or status.si_code != os.CLD_EXITED else status.si_status
-        killed_by = None if status is None or code is not None else status.si_status
+        code = None if found is None or found.si_code != os.CLD_EXITED else found.si_status
+        killed_by = None if found is None or code is not None else found.si_status
         reason = self._reason or ("stop" if self.leaving and code == 0 else "")
-        lines = self._output.tail.lines(self.status().call_id)
-        end = Exit(code, killed_by, reason, lines, self.status())
+        status = self.status()
+        lines = self._output.tail.lines(status.call_id)
         self._spawned.ends.close()
-        self._on_exit(self, end)
+        self._on_exit(self, Death(0, True, reason, code, killed_by, lines), status)
 
     def _wrote(self, *, times: int = 1) -> None:
         for _ in range(times):

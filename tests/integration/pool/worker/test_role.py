@@ -116,7 +116,7 @@ def test_worker_goes_on_when_its_child_dies(tmp_path: Path) -> None:
         assert client.execute("echo", [1]) == [1]
         code, log = worker.stop()
         assert code == 0
-        assert "ended by SIGKILL" in log
+        assert "was killed by SIGKILL" in log
 
 
 def test_worker_keeps_as_many_children_as_it_is_told(tmp_path: Path) -> None:
