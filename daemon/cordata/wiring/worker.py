@@ -15,7 +15,12 @@ from cordata.config import Config
 from cordata.config.pool import pool_of_command, pool_of_worker
 from cordata.config.sections import HttpConfig
 from cordata.context import Context
-from cordata.context_factory import broker_passwords, command_options, metrics_directory
+from cordata.context_factory import (
+    broker_passwords,
+    command_options,
+    metrics_directory,
+    pool_directory,
+)
 from cordata.errors import ConfigError
 from cordata.log import fields, logger
 from cordata.metrics.file import Series
@@ -248,7 +253,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
     """
     if not role.app.commands:
         return None
-    from cordata.pool.shared.paths import Place, pool_directory
+    from cordata.pool.shared.paths import Place
     from cordata.pool.shared.sessions import SessionStore
     from cordata.pool.shared.spec import ChildSpec
     from cordata.services.pool_child import PoolChildService, limits_of
@@ -266,7 +271,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
         place=Place(role.instance),
         pool=name,
         pools={one: of for of, pool in config.pools.items() for one in pool.workers},
-        directory=os.fspath(pool_directory(config.paths.runtime, name)),
+        directory=os.fspath(pool_directory(config) / name),
         path=tuple(sys.path),
         commands={command: task.at for command, task in commands.items()},
         options={command: options[command] for command in commands},

@@ -21,7 +21,7 @@ from tests.waiting import until
 from cordata.config.pool import PoolConfig
 from cordata.pool.shared import protocol
 from cordata.pool.shared.page import ConnectionPage, Status, StatusReader
-from cordata.pool.shared.paths import ChildName, Place, control_name, parse, socket_address
+from cordata.pool.shared.paths import ChildAddress, Place, control_path, parse, socket_address
 from cordata.pool.shared.protocol import (
     Call,
     ChildStatus,
@@ -160,27 +160,27 @@ class Pool:
         self._control: socket.socket | None = None
         self._number = 0
 
-    def names(self) -> list[ChildName]:
+    def names(self) -> list[ChildAddress]:
         """The children that take calls, the oldest one first."""
         files = [file.name for file in self.directory.iterdir()] if self.directory.exists() else []
-        found = [parse(name) for name in files if name.endswith(".sock")]
+        found = [parse(self.directory, name) for name in files if name.endswith(".sock")]
         return sorted(
             (name for name in found if name is not None), key=lambda name: name.generation
         )
 
-    def name(self, place: str = "0") -> ChildName:
+    def name(self, place: str = "0") -> ChildAddress:
         """The newest child of this place."""
         found = Place.parse(place)
         until(lambda: any(name.place == found for name in self.names()))
         return [name for name in self.names() if name.place == found][-1]
 
-    def connect(self, name: ChildName | None = None, *, greet: bool = True) -> Peer:
-        peer = Peer(self.directory / (name or self.name()).socket, greet=greet)
+    def connect(self, name: ChildAddress | None = None, *, greet: bool = True) -> Peer:
+        peer = Peer((name or self.name()).socket, greet=greet)
         self._peers.append(peer)
         return peer
 
-    def page(self, name: ChildName | None = None) -> Status:
-        reader = StatusReader.open(self.directory / (name or self.name()).status)
+    def page(self, name: ChildAddress | None = None) -> Status:
+        reader = StatusReader.open((name or self.name()).status)
         try:
             return reader.read()
         finally:
@@ -194,10 +194,10 @@ class Pool:
     def send(self, packet: Packet) -> None:
         """Ask, on the worker's control socket; `answer` has the answer."""
         if self._control is None:
-            until((self.directory / control_name("0")).exists)
+            until(control_path(self.directory, "0").exists)
             self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._control.settimeout(PATIENCE_S)
-            with socket_address(self.directory / control_name("0")) as address:
+            with socket_address(control_path(self.directory, "0")) as address:
                 self._control.connect(address)
         protocol.send(self._control, encode(packet))
 

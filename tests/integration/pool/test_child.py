@@ -151,7 +151,7 @@ def test_call_that_does_not_begin_says_why(tmp_path: Path) -> None:
 def test_child_begins_nothing_while_its_worker_holds_it(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
         peer = pool.connect()
-        with (pool.directory / pool.name().status).open("r+b") as file:
+        with pool.name().status.open("r+b") as file:
             shared = mmap.mmap(file.fileno(), page.SIZE)
         page.set_paused(shared, True)
         peer.order("echo", 1)

@@ -68,8 +68,8 @@ def test_files_of_the_children_say_who_may_call(tmp_path: Path) -> None:
             directory = pool.directory
             assert stat.S_IMODE(directory.stat().st_mode) == 0o750
             for name in names:
-                assert stat.S_IMODE((directory / name.socket).stat().st_mode) == 0o660
-                assert stat.S_IMODE((directory / name.status).stat().st_mode) == 0o640
+                assert stat.S_IMODE(name.socket.stat().st_mode) == 0o660
+                assert stat.S_IMODE(name.status.stat().st_mode) == 0o640
             assert stat.S_IMODE((directory / "0.control.sock").stat().st_mode) == 0o660
             pids = {pool.connect(name).call("about", None)["pid"] for name in names}
             assert pids == {child.pid for child in pool.status().children}
@@ -291,7 +291,7 @@ def test_leaving_child_takes_no_connection_when_a_client_reads_slowly(tmp_path: 
         assert idle.closed()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as another:
             with pytest.raises(OSError):  # refused, or its file has gone
-                another.connect(str(pool.directory / first.socket))
+                another.connect(str(first.socket))
 
 
 def test_child_with_many_clients_leaves_in_order(tmp_path: Path) -> None:
@@ -445,7 +445,7 @@ def test_children_warm_up_at_the_same_time(tmp_path: Path, monkeypatch: pytest.M
 
 def test_stop_waits_for_the_current_call(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
-        peer = Peer(pool.directory / pool.name().socket)  # ours, so that it outlives the pool
+        peer = Peer(pool.name().socket)  # ours, so that it outlives the pool
         peer.order("wait", 30.0)
         until(lambda: peer.page.begun == 1)
         waiting = peer.order("echo", 1)

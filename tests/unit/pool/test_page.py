@@ -14,7 +14,7 @@ from tests.examples import examples
 
 from cordata.pool.shared import page
 from cordata.pool.shared.page import ConnectionPage, StatusReader, StatusWriter, set_drained
-from cordata.pool.shared.paths import ChildName, Place, control_name, parse
+from cordata.pool.shared.paths import ChildAddress, Place, parse
 
 
 @pytest.fixture
@@ -127,10 +127,11 @@ def page_of_connection() -> Iterator[ConnectionPage]:
 
 
 def test_names_of_files_tell_the_child() -> None:
-    name = ChildName(Place("2", 1), 1234)
-    assert parse(name.socket) == parse(name.status) == name
-    assert name.socket == "2-1.1234.sock"
-    assert control_name("2") == "2.control.sock"
+    pool = Path("/run/cordata/pool/slow")
+    child = ChildAddress(pool, Place("2", 1), 1234)
+    assert parse(pool, child.socket.name) == parse(pool, child.status.name) == child
+    assert (child.pool, child.socket) == ("slow", pool / "2-1.1234.sock")
+    assert child.control == pool / "2.control.sock"
     for other in (
         "2.control.sock",
         ".2.5.sock",
@@ -141,4 +142,4 @@ def test_names_of_files_tell_the_child() -> None:
         "2-x.5.sock",
         "",
     ):
-        assert parse(other) is None
+        assert parse(pool, other) is None

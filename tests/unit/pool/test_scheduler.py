@@ -25,7 +25,7 @@ from cordata.pool.client.scheduler import (
     Scheduler,
 )
 from cordata.pool.shared.page import StatusReader
-from cordata.pool.shared.paths import ChildAddress, ChildName, Place
+from cordata.pool.shared.paths import ChildAddress, Place
 from cordata.pool.shared.protocol import CommandOptions
 
 ECHO = {"echo": CommandOptions()}
@@ -87,7 +87,7 @@ def pool(*children: ChildState, **config: Any) -> Scheduler:
 
 
 def child(worker: str, commands: Mapping[str, CommandOptions] = ECHO, **page: Any) -> ChildState:
-    address = ChildAddress(Path("/pool"), "default", ChildName(Place.parse(worker), 1))
+    address = ChildAddress(Path("/pool/default"), Place.parse(worker), 1)
     load = cast(StatusReader, Page(**page))
     return ChildState(address, load, ready=True, commands=dict(commands))
 

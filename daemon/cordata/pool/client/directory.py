@@ -82,8 +82,8 @@ class Directory:
             for name in names:
                 if name.endswith(CONTROL):
                     workers[directory.name, name.removesuffix(CONTROL)] = directory / name
-                elif name.endswith(SOCKET) and (child := parse(name)) is not None:
-                    children.add(ChildAddress(directory, directory.name, child))
+                elif name.endswith(SOCKET) and (child := parse(directory, name)) is not None:
+                    children.add(child)
         self._pause_s = _LOOK_MIN_S if complete else min(2 * self._pause_s, _LOOK_MAX_S)
         if not complete and self._timer is None:
             self._timer = self._loop.call_later(self._pause_s, self._look_again)

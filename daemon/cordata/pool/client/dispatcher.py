@@ -48,7 +48,7 @@ from cordata.pool.client.directory import Directory
 from cordata.pool.client.scheduler import LONG_CALL_S, ChildState, Scheduler
 from cordata.pool.client.values import FORKED, bounded, error_of, new_client_id
 from cordata.pool.shared import protocol
-from cordata.pool.shared.paths import ChildAddress, control_name, own_pool
+from cordata.pool.shared.paths import ChildAddress, own_pool
 from cordata.pool.shared.protocol import CommandOptions, call_id
 
 log = logger("cordata.pool")
@@ -628,15 +628,12 @@ class Dispatcher:
 
     # --- children that died, and those to be killed ---
 
-    def _control_path(self, address: ChildAddress) -> Path:
-        return address.directory / control_name(address.child.place.worker)
-
     def _ask_death(self, connection: Connection, call: Call) -> None:
         """Ask the worker how the child died in this call, then settle the call."""
         address = connection.address
-        request = protocol.DeathRequest(number=0, generation=address.child.generation)
+        request = protocol.DeathRequest(number=0, generation=address.generation)
         try:
-            asked = self.control.ask(self._control_path(address), request)
+            asked = self.control.ask(address.control, request)
         except OSError:
             self._settle_after_death(connection, call, None)
             return
@@ -689,12 +686,12 @@ class Dispatcher:
     def _kill(self, connection: Connection, call: Call) -> None:
         request = protocol.KillRequest(
             number=0,
-            generation=connection.address.child.generation,
+            generation=connection.address.generation,
             client=self._client_id,
             call=call.number,
         )
         try:
-            self.control.ask(self._control_path(connection.address), request)
+            self.control.ask(connection.address.control, request)
         except OSError:
             log.warning(
                 "hard cancel failed: worker %s cannot be reached", connection.child.place.worker

@@ -62,7 +62,7 @@ class ChildState:
     @property
     def place(self) -> Place:
         """Its worker, and its number among the children of that worker."""
-        return self.address.child.place
+        return self.address.place
 
     def runs_long(self, now: float) -> bool:
         """Whether its current call has run for longer than LONG_CALL_S."""

@@ -32,42 +32,36 @@ class Place(NamedTuple):
         return f"{self.worker}-{self.number}" if self.number else self.worker
 
 
-class ChildName(NamedTuple):
-    """Identifies a child by its place and its generation."""
+class ChildAddress(NamedTuple):
+    """Identifies a child, and tells its files."""
 
+    #: That of its pool, whose name it has.
+    directory: Path
     place: Place
     generation: int
 
     @property
-    def socket(self) -> str:
-        """File name of its socket."""
-        return f"{self.place}.{self.generation}{SOCKET}"
-
-    @property
-    def status(self) -> str:
-        """File name of its status page."""
-        return f"{self.place}.{self.generation}{STATUS}"
-
-
-class ChildAddress(NamedTuple):
-    """Identifies a child together with the directory of its files."""
-
-    directory: Path
-    pool: str
-    child: ChildName
+    def pool(self) -> str:
+        """Name of its pool."""
+        return self.directory.name
 
     @property
     def socket(self) -> Path:
         """Path of its socket."""
-        return self.directory / self.child.socket
+        return self.directory / f"{self.place}.{self.generation}{SOCKET}"
 
     @property
     def status(self) -> Path:
         """Path of its status page."""
-        return self.directory / self.child.status
+        return self.directory / f"{self.place}.{self.generation}{STATUS}"
+
+    @property
+    def control(self) -> Path:
+        """Path of its worker's control socket."""
+        return control_path(self.directory, self.place.worker)
 
 
-def parse(name: str) -> ChildName | None:
+def parse(directory: Path, name: str) -> ChildAddress | None:
     """The child whose socket or status page has this file name; None: it is another file."""
     stem, _, suffix = name.rpartition(".")
     place, _, generation = stem.rpartition(".")
@@ -76,19 +70,14 @@ def parse(name: str) -> ChildName | None:
     if not (generation.isascii() and generation.isdigit()):
         return None
     try:
-        return ChildName(Place.parse(place), int(generation))
+        return ChildAddress(directory, Place.parse(place), int(generation))
     except ValueError:
         return None
 
 
-def control_name(worker: str) -> str:
-    """File name of the worker's control socket."""
-    return f"{worker}{CONTROL}"
-
-
-def pool_directory(runtime: Path, pool: str) -> Path:
-    """The directory of one pool's files."""
-    return runtime / "pool" / pool
+def control_path(directory: Path, worker: str) -> Path:
+    """Path of a worker's control socket."""
+    return directory / f"{worker}{CONTROL}"
 
 
 @contextmanager

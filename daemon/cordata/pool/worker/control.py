@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from cordata.errors import CordataError, FrameTooLarge, PoolError, ProtocolError, is_transient
 from cordata.log import logger
 from cordata.pool.shared import protocol
-from cordata.pool.shared.paths import control_name, socket_address
+from cordata.pool.shared.paths import control_path, socket_address
 from cordata.pool.shared.protocol import (
     Death,
     DeathRequest,
@@ -75,7 +75,7 @@ class ControlServer:
         directory = Path(self._spec.directory)
         make_directory(directory)
         with _only_one(directory, self._worker):
-            with _listen(directory / control_name(self._worker)) as listener:
+            with _listen(control_path(directory, self._worker)) as listener:
                 self._listen(listener)
                 try:
                     yield

@@ -18,7 +18,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from cordata.pool.shared.page import SIZE, StatusReader
-from cordata.pool.shared.paths import ChildAddress, ChildName, Place, parse, socket_address
+from cordata.pool.shared.paths import ChildAddress, Place, parse, socket_address
 from cordata.pool.shared.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
 
 #: Variables that a child does not get: they are between worker and systemd, or lead to secrets.
@@ -71,7 +71,7 @@ def make_directory(directory: Path) -> None:
 def clean_directory(directory: Path, place: Place) -> None:
     """Remove the files of former children of this place: a killed worker leaves them behind."""
     for file in directory.iterdir():
-        found = parse(file.name.removeprefix("."))
+        found = parse(directory, file.name.removeprefix("."))
         if found is not None and found.place == place:
             file.unlink(missing_ok=True)
 
@@ -82,8 +82,7 @@ def spawn(spec: ChildSpec) -> Spawned:
     The child is killed when the calling thread ends, so call this in the main thread. Raises:
     OSError.
     """
-    name = ChildName(spec.place, spec.generation)
-    address = ChildAddress(Path(spec.directory), spec.pool, name)
+    address = ChildAddress(Path(spec.directory), spec.place, spec.generation)
     with ExitStack() as ours, ExitStack() as theirs:
         ours.callback(_remove, address)
         file = os.open(_hidden(address.status), _NEW, _STATUS_MODE)

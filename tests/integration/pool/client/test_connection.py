@@ -19,7 +19,7 @@ from cordata.errors import DeadlineExceeded, PoolClosed
 from cordata.pool import Client
 from cordata.pool.shared import page, protocol
 from cordata.pool.shared.page import ConnectionPage
-from cordata.pool.shared.paths import ChildName, Place
+from cordata.pool.shared.paths import ChildAddress, Place
 from cordata.pool.shared.protocol import Call, CommandOptions, Hello, Result, Welcome, batch, encode
 
 P = TypeVar("P", bound=protocol.Packet)
@@ -33,20 +33,18 @@ class Child:
     """Its files, and the one connection that it has."""
 
     def __init__(self, path: Path, generation: int) -> None:
-        self.directory = path / "default"
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.name = ChildName(Place("0"), generation)
-        status = self.directory / self.name.status
-        status.write_bytes(bytes(page.SIZE))
+        address = ChildAddress(path / "default", Place("0"), generation)
+        address.directory.mkdir(parents=True, exist_ok=True)
+        address.status.write_bytes(bytes(page.SIZE))
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listener.settimeout(PATIENCE_S)
-        hidden = self.directory / ".hidden"
+        hidden = address.directory / ".hidden"
         self.listener.bind(str(hidden))
         self.listener.listen()
         self.socket = self.listener
         self.messages: list[protocol.FromClient] = []
         _children.append(self)
-        hidden.rename(self.directory / self.name.socket)
+        hidden.rename(address.socket)
 
     def accept(self) -> None:
         """The hello of the next connection is answered."""
