@@ -78,7 +78,7 @@ async def open_app(
             open_context(loaded, _with_queries(app), vault=Vault(MASTER_KEY))
         )
         store = cast(RuntimeStore, TimedStore(runtime_store(opened), clock))
-        lazy_client = LazyClient(lambda: InlinePool(app, loaded, lambda: clock.now_us() / 1e6))
+        lazy_client = LazyClient(lambda: InlinePool(app, loaded, clock.now_us))
         stack.push_async_callback(lazy_client.close)
         ctx = dataclasses.replace(opened, store=store, lazy_client=lazy_client)
         await store.migrate(ctx.chains)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import os
 import select
 import socket
@@ -29,7 +28,7 @@ from cordata.errors import (
     PoolClosed,
     PoolError,
 )
-from cordata.pool.child.command_runner import Command, CommandRunner, find
+from cordata.pool.child.command_runner import CommandRunner
 from cordata.pool.client.call import Call, CallRunner
 from cordata.pool.client.client import Client
 from cordata.pool.client.deadlines import Deadlines
@@ -50,8 +49,8 @@ class InlinePool(Client):
     its process ends the test.
     """
 
-    def __init__(self, app: App, config: Config, now: Callable[[], float]) -> None:
-        self._inline = InlineEngine(app, config, now)
+    def __init__(self, app: App, config: Config, now_us: Callable[[], int]) -> None:
+        self._inline = InlineEngine(app, config, now_us)
         super().__init__(pools=pools_of(config))
 
     def crash(self, command: str, times: int = 1) -> None:
@@ -78,21 +77,20 @@ class InlinePool(Client):
 class InlineEngine:
     """Replaces the children: runs one call after another, with the same rules for sessions."""
 
-    def __init__(self, app: App, config: Config, now: Callable[[], float]) -> None:
-        self._known = {name: command.at for name, command in app.commands.items()}
-        self._inits = list(app.child_inits)
+    def __init__(self, app: App, config: Config, now_us: Callable[[], int]) -> None:
         self.options = command_options(app)
         pool = config.pool
         self._retries = pool.retries
         limits = limits_of(pool)
         path = config.paths.state / "pool" / "sessions.db"
-        self.store = SessionStore(path, limits, now_us=lambda: round(now() * 1e6))
+        self.store = SessionStore(path, limits, now_us=now_us)
         self._spec = ChildSpec(
             place=Place("0"),
             pool="default",
             directory="",
             path=(),
-            commands=self._known,
+            commands={name: command.at for name, command in app.commands.items()},
+            inits=tuple(app.child_inits),
             max_frame_bytes=pool.max_frame_bytes,
             unread_timeout_s=pool.unread_timeout_s,
             sessions=os.fspath(path),
@@ -115,7 +113,7 @@ class InlineEngine:
             raise PoolClosed("the client is closed")
         self._last += 1
         call.sequence = self._last
-        if call.command not in self._known:
+        if call.command not in self.options:
             call.fail(CommandUnknown(f"the application has no command {call.command!r}"))
             return
         if self._crashes(call):
@@ -171,9 +169,10 @@ class InlineEngine:
         """Run the call, in the thread; returns its last packet. Raises: what importing the commands
         or `@app.child_init` raises.
         """
-        if not caller.begin():
-            return protocol.encode(protocol.NotRun(1, "deadline"))
-        runner = self._runner or self._warm()
+        if not caller.connect():
+            return protocol.encode(protocol.NotRun(1, "revoked"))
+        if self._runner is None:
+            self._runner = CommandRunner(self._spec, self.store)
         packet = protocol.Call(
             number=1,
             command=call.command,
@@ -186,20 +185,11 @@ class InlineEngine:
             credits=0 if call.stream is None else call.stream.credits,
             traceparent=call.traceparent,
         )
-        session = runner.prepare(packet, monotonic())
+        session = self._runner.prepare(packet, monotonic())
         if isinstance(session, protocol.Packet):
             return protocol.encode(session)
-        return runner.run(packet, session, caller)[0]
-
-    def _warm(self) -> CommandRunner:
-        commands = {name: Command(find(place)) for name, place in self._known.items()}
-        runner = CommandRunner(self._spec, commands, self.store)
-        for place in self._inits:
-            made = find(place)()
-            if inspect.iscoroutine(made):
-                runner.loop.run(made)
-        self._runner = runner
-        return runner
+        caller.begun = True
+        return self._runner.run(packet, session, caller)[0]
 
     def _ended(self, call: Call, ending: asyncio.Future[bytes]) -> None:
         self._callers.pop(call).close()
@@ -248,7 +238,7 @@ class _Caller:
 
     def leave(self) -> None:
         """The caller has left."""
-        self._left = True  # first: `begin` reads it after it has made the pair
+        self._left = True  # first: `connect` reads it after it has made the pair
         if self._pair is not None:
             self._pair[1].shutdown(socket.SHUT_WR)
 
@@ -259,12 +249,11 @@ class _Caller:
 
     # In the command's thread:
 
-    def begin(self) -> bool:
-        """Let the command run, unless the caller has left or the deadline has passed."""
+    def connect(self) -> bool:
+        """Get ready for the command. Returns whether the caller still waits."""
         self._pair = socket.socketpair()
         self._pair[0].setblocking(False)
-        self.begun = not self._left and monotonic() < self._call.deadline
-        return self.begun
+        return not self._left
 
     def fileno(self) -> int:
         """A descriptor that becomes readable after a credit, and when the caller leaves."""

@@ -74,18 +74,20 @@ def find(target: str) -> Callable[..., Any]:
 class CommandRunner:
     """Runs calls, one after the other."""
 
-    def __init__(
-        self,
-        spec: ChildSpec,
-        commands: Mapping[str, Command],
-        store: SessionStore | None = None,
-    ) -> None:
-        """`store`: used instead of the file that the spec names."""
+    def __init__(self, spec: ChildSpec, store: SessionStore | None = None) -> None:
+        """Import the commands, and run the functions of `@app.child_init`. Raises: what they raise.
+
+        `store`: used instead of the file that the spec names.
+        """
         self._spec = spec
-        self._commands = commands
         self._limit = spec.max_frame_bytes
         self._store = store
         self._loop: CommandLoop | None = None
+        self._commands = {name: Command(find(place)) for name, place in spec.commands.items()}
+        for place in spec.inits:
+            made = find(place)()
+            if inspect.iscoroutine(made):
+                self.loop.run(made)
 
     @property
     def loop(self) -> CommandLoop:

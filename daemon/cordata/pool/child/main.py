@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import inspect
 import mmap
 import os
 import re
@@ -40,7 +39,7 @@ from msgspec import json
 
 from cordata.errors import CallCancelled, FrameTooLarge, ProtocolError, is_transient
 from cordata.log import frames, logger, shows_messages, trail
-from cordata.pool.child.command_runner import Command, CommandRunner, find
+from cordata.pool.child.command_runner import CommandRunner
 from cordata.pool.child.current import unread_error
 from cordata.pool.child.output import ChildOutput
 from cordata.pool.shared import page, protocol
@@ -441,9 +440,7 @@ def main() -> int:
 def _live(spec: ChildSpec, status: StatusWriter, output: ChildOutput) -> int:
     channel = Channel(CHANNEL_FD)
     try:
-        commands = {name: Command(find(place)) for name, place in spec.commands.items()}
-        runner = CommandRunner(spec, commands)
-        _initialize(spec.inits, runner)
+        runner = CommandRunner(spec)
     except Exception as error:  # noqa: BLE001 - the application's own modules
         channel.send(_start_failed(error))
         output.end()
@@ -452,13 +449,6 @@ def _live(spec: ChildSpec, status: StatusWriter, output: ChildOutput) -> int:
     gc.freeze()  # these objects stay until the end
     Loop(spec, status, channel, runner, output).run()
     return 0
-
-
-def _initialize(places: Sequence[str], runner: CommandRunner) -> None:
-    for place in places:
-        made = find(place)()
-        if inspect.iscoroutine(made):
-            runner.loop.run(made)
 
 
 def _start_failed(error: Exception) -> protocol.StartFailed:
