@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import os
 import secrets
 import socket
@@ -31,8 +30,12 @@ class NotifySocket:
         return self._sock.fileno()
 
     def receive(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """(pid, assignments) of every datagram that has arrived."""
-        room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(16 * 4)
+        """(pid, assignments) of every datagram that has arrived.
+
+        There is no room for descriptors, which a child may send unasked (FDSTORE=1), so the kernel
+        closes them: unix(7).
+        """
+        room = socket.CMSG_SPACE(_CREDENTIALS.size)
         while True:
             try:
                 data, ancillary, _, _ = self._sock.recvmsg(_MAX_DATAGRAM, room)
@@ -41,20 +44,10 @@ class NotifySocket:
             pid = 0
             for level, kind, content in ancillary:
                 if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
-                    pid = _CREDENTIALS.unpack(content[: _CREDENTIALS.size])[0]
-                elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                    _close_all(content)
+                    pid = _CREDENTIALS.unpack(content)[0]
             lines = data.decode(errors="replace").splitlines()
             yield pid, dict(line.split("=", 1) for line in lines if "=" in line)
 
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
-
-
-def _close_all(content: bytes) -> None:
-    """Close descriptors that a child sent unasked (FDSTORE=1)."""
-    descriptors = array.array("i")
-    descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
-    for fd in descriptors:
-        os.close(fd)
