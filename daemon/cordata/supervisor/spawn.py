@@ -81,8 +81,8 @@ def _run(start: Start, parent: int, program: Program | None) -> NoReturn:
         _place(start.sockets)
         environment = _environment(start.environment, start.sockets)
         argv = command(*start.arguments)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if program is None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.execve(argv[0], argv, environment)
         for name in os.environ.keys() - environment.keys():
             del os.environ[name]
@@ -90,7 +90,6 @@ def _run(start: Start, parent: int, program: Program | None) -> NoReturn:
         sys.orig_argv[:] = argv
         sys.argv[:] = argv[2:]
         _show_command(["cordata", *start.arguments])
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         program(start.arguments)
     except SystemExit as end:
         _exit(end)
