@@ -259,7 +259,7 @@ class Connection:
         options = {
             name: spec.options.get(name, protocol.CommandOptions()) for name in spec.commands
         }
-        welcome = Welcome(protocol.VERSION, os.getpid(), options, spec.max_frame_bytes)
+        welcome = Welcome(os.getpid(), options, spec.max_frame_bytes)
         self.send(encode(welcome))
 
     def _keep(self, data: bytes) -> None:

@@ -128,9 +128,8 @@ class CommandOptions(Struct, array_like=True, gc=False, frozen=True):
 
 
 class Welcome(Packet, tag="welcome"):
-    """The answer to a hello: the child takes calls."""
+    """The answer to a hello of the same version: the child takes calls."""
 
-    version: Number
     pid: Number
     commands: dict[Name, CommandOptions]
     #: The longest message that the client may send.

@@ -137,8 +137,6 @@ class SessionStore:
         self._lock_fd = -1
         self._globals: Values = {}
         self._globals_version = 0
-        #: New path of a file that was damaged or had another layout; None: there was none.
-        self.set_aside_path: Path | None = None
 
     def close(self) -> None:
         """Close the file. The store opens it again when it is used."""
@@ -496,16 +494,14 @@ class SessionStore:
     def _put_aside(self, error: sqlite3.Error) -> None:
         """Rename the file and its log, so that a new one is made at the next use."""
         self._disconnect()
-        self.set_aside_path = self._path.with_name(
-            f"{self._path.name}.damaged-{time.time_ns() // 10**9}"
-        )
+        aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns() // 10**9}")
         for suffix in ("-wal", "-shm", ""):
             with contextlib.suppress(OSError):
-                os.rename(f"{self._path}{suffix}", f"{self.set_aside_path}{suffix}")
+                os.rename(f"{self._path}{suffix}", f"{aside}{suffix}")
         _log.error(
             "the session file cannot be used (%s): it was put aside as %s, a new one is made",
             error,
-            self.set_aside_path,
+            aside,
             extra=log.fields(events.POOL_SESSIONS_DAMAGED),
         )
 

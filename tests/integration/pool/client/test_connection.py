@@ -56,7 +56,7 @@ class Child:
         self.page = ConnectionPage(file)
         os.close(file)
         commands = {"echo": CommandOptions()}
-        self.send(Welcome(protocol.VERSION, 1, commands, 1_000_000))
+        self.send(Welcome(1, commands, 1_000_000))
 
     def send(self, packet: protocol.Packet) -> None:
         protocol.send(self.socket, batch([encode(packet)]))
