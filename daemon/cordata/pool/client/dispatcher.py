@@ -65,6 +65,8 @@ _REVOKE_S = 1.0
 _SATURATED_EVERY_S = 10.0
 #: Sessions whose worker is remembered.
 _SESSIONS = 4096
+#: The death of a child whose worker does not answer.
+_UNKNOWN = protocol.Death(0, known=False)
 
 
 class Dispatcher:
@@ -635,7 +637,7 @@ class Dispatcher:
         try:
             asked = self.control.ask(address.control, request)
         except OSError:
-            self._settle_after_death(connection, call, None)
+            self._settle_after_death(connection, call, _UNKNOWN)
             return
         timer = self.loop.call_later(_DEATH_REPORT_S, asked.cancel)
 
@@ -643,19 +645,17 @@ class Dispatcher:
             timer.cancel()
             lost = asked.cancelled() or asked.exception() is not None
             answer = None if lost else asked.result()
-            death = answer if isinstance(answer, protocol.Death) else None
+            death = answer if isinstance(answer, protocol.Death) else _UNKNOWN
             self._settle_after_death(connection, call, death)
 
         asked.add_done_callback(answered)
 
     def _settle_after_death(
-        self, connection: Connection, call: Call, death: protocol.Death | None
+        self, connection: Connection, call: Call, death: protocol.Death
     ) -> None:
-        """Fail a call that had begun, or run it again. `death` None: the worker did not answer."""
+        """Fail a call that had begun, or run it again."""
         now = monotonic()
-        if death is not None and not death.known:
-            death = None  # as good as no answer
-        if death is not None and not death.reason:
+        if death.known and not death.reason:
             if self._breaker.count_death(call.command, now):
                 log.error(
                     "command %s is refused for %g s: it killed %d children in a row",
@@ -666,9 +666,9 @@ class Dispatcher:
                 )
         if call.done() or self.closed:
             return
-        if death is not None and death.reason == "deadline":
+        if death.reason == "deadline":
             self._fail(call, DeadlineExceeded("the deadline passed while it ran", ran=True))
-        elif death is not None and death.reason == "cancelled":
+        elif death.reason == "cancelled":
             self._fail(call, CallCancelled("its child was killed after a hard cancel"))
         elif self._may_run_again(connection, call, now):
             call.attempts += 1
@@ -746,11 +746,9 @@ class Dispatcher:
         self._on_directory_change()
 
 
-def _crash_error(connection: Connection, call: Call, death: protocol.Death | None) -> ChildCrashed:
+def _crash_error(connection: Connection, call: Call, death: protocol.Death) -> ChildCrashed:
     """The error of a call whose child died."""
     child, pid = connection.child, connection.pid
-    if death is None:
-        death = protocol.Death(0, known=False)
     more = f", at attempt {call.attempts + 1}" if call.attempts else ""
     return ChildCrashed(
         f"the child {pid} of worker {child.place.worker} {death.how()}{more}",
