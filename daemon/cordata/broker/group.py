@@ -11,7 +11,6 @@ import asyncio
 import json
 from collections.abc import Collection, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from cordata.log import logger
@@ -40,20 +39,15 @@ class Group(NamedTuple):
     broker: Literal["store", "redis"] = "store"
 
 
-class Registered(NamedTuple):
-    """The result of `register`, for `catch_up`."""
-
-    #: Groups that may lack events of transactions older than `xid`: name -> the position after
-    #: which these events are, and `registered_at` of the group.
-    lacking: Mapping[str, tuple[int, int]] = MappingProxyType({})
-    #: The transaction that registered them; "": the store has one writer at a time.
-    xid: str = ""
+#: Groups that may lack events: name -> the position after which these are, and `registered_at` of
+#: the group.
+Lacking = Mapping[str, tuple[int, int]]
 
 
-async def register(store: Store, groups: Collection[Group]) -> Registered:
+async def register(store: Store, groups: Collection[Group]) -> Lacking:
     """Insert or update the groups in the store; a worker calls `catch_up` with the result."""
 
-    async def unit(tx: Tx) -> tuple[Registered, list[tuple[Group, str]]]:
+    async def unit(tx: Tx) -> tuple[Lacking, list[tuple[Group, str]]]:
         last = await _last_position(tx)
         changed = []
         for group in sorted(groups):
@@ -76,34 +70,36 @@ async def register(store: Store, groups: Collection[Group]) -> Registered:
         names = json.dumps([group.name for group in groups])
         rows = await tx.fetch_all("queue.lacking", groups=names)
         lacking = {row["group"]: (row["lacks_after"], row["registered_at"]) for row in rows}
-        return Registered(lacking, last["xid"]), changed
+        return lacking, changed
 
     if not groups:
-        return Registered()
-    registered, changed = await store.run(unit)
+        return {}
+    lacking, changed = await store.run(unit)
     for group, before in changed:
         log.warning(
             "%s handles %s from now on, before it was %s; while programs of both run, the one that"
             " was started last decides",
             *(group.name, group.type, before),
         )
-    return registered
+    return lacking
 
 
-async def catch_up(store: Store, registered: Registered) -> int:
+async def catch_up(store: Store, lacking: Lacking) -> int:
     """Add the events of older transactions to the groups that lack them. Returns how many messages.
 
     It waits for the end of these transactions: for hours, if a backup is one of them.
     """
-    if not registered.lacking:
+    if not lacking:
         return 0
-    pause_s = _FIRST_LOOK_S
-    while registered.xid and await _older_writers(store, registered.xid):
+    # Of a transaction after the one that registered them: who begins to write later sees them. "":
+    # the store has one writer at a time.
+    xid, pause_s = (await store.run(_last_position))["xid"], _FIRST_LOOK_S
+    while xid and await _older_writers(store, xid):
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
 
     last, count = (await store.run(_last_position))["position"], 0
-    for group, (after, at) in sorted(registered.lacking.items()):
+    for group, (after, at) in sorted(lacking.items()):
         for begin in range(after, last, _PAGE):
             count += await store.run(partial(_add_page, group=group, after=begin))
         await store.run(partial(_note_caught_up, group=group, registered_at=at))

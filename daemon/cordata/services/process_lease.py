@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from cordata import clock
 from cordata.broker import Broker, MessageId
-from cordata.broker.group import Group, Registered, catch_up, mark_present, register
+from cordata.broker.group import Group, Lacking, catch_up, mark_present, register
 from cordata.config.sections import EngineConfig
 from cordata.errors import StoreUnavailable
 from cordata.heartbeat import Heartbeat
@@ -76,8 +76,8 @@ class ProcessLeaseService:
         """Register, renew and reclaim until `stop`."""
         try:
             async with wake_on(self._wake, stop, self._store, PROCESS_TOPIC):
-                registered = await self._register(stop)
-                async with background(self._catch_up(registered)):
+                lacking = await self._register(stop)
+                async with background(self._catch_up(lacking)):
                     while not stop.is_set():
                         self.heartbeat.touch()
                         try:
@@ -92,7 +92,7 @@ class ProcessLeaseService:
         finally:
             self._reclaimer.close()
 
-    async def _register(self, stop: asyncio.Event) -> Registered:
+    async def _register(self, stop: asyncio.Event) -> Lacking:
         throttle = LogThrottle()
         while not stop.is_set():
             self.heartbeat.touch()
@@ -100,7 +100,7 @@ class ProcessLeaseService:
                 await self._renew()
                 if self._prepare is not None:
                     await self._prepare()
-                registered = await register(self._store, self._groups)
+                lacking = await register(self._store, self._groups)
             except StoreUnavailable as error:
                 self.error = error
                 if throttle.is_due(str(error)):
@@ -109,13 +109,13 @@ class ProcessLeaseService:
                 continue
             self.error = None
             self.ready.set()
-            return registered
-        return Registered()
+            return lacking
+        return {}
 
-    async def _catch_up(self, registered: Registered) -> None:
+    async def _catch_up(self, lacking: Lacking) -> None:
         while True:
             try:
-                await catch_up(self._store, registered)
+                await catch_up(self._store, lacking)
             except StoreUnavailable:
                 await asyncio.sleep(1.0)
             else:

@@ -26,10 +26,13 @@ SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS position,
 FROM event_position_seq;
 
 -- name: queue.older_writers
--- Writing transactions that may not see what the transaction `xid` wrote.
+-- Transactions that may not see what was committed before the transaction `xid` began: those with an
+-- older snapshot, and those that began to write before. Of the latter, one that is READ COMMITTED has
+-- no snapshot between its statements and while it commits. greatest() leaves out NULL.
 SELECT count(*) AS count FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
-    AND backend_type = 'client backend' AND age(backend_xmin) >= age(:xid::text::xid);
+    AND backend_type = 'client backend'
+    AND greatest(age(backend_xmin), age(backend_xid)) >= age(:xid::text::xid);
 
 -- name: queue.promote
 -- newest
