@@ -125,5 +125,6 @@ def _display(text: str) -> Address:
     name = named["name"].strip(' "') if named else ""
     try:
         return Address(display_name=name, addr_spec=address(text))
-    except (ValueError, MessageError):  # whose text quotes the address
+    # Their text quotes the address. IndexError: the parser of Python 3.11 at `=?x?q?@y?=.example`.
+    except (ValueError, IndexError, MessageError):
         raise PermanentError("not an e-mail address") from None

@@ -132,7 +132,7 @@ async def test_mail_fails_when_all_recipients_are_refused_for_good(tmp_path: Pat
         assert "hotel" not in row["last_error"]
 
 
-@pytest.mark.parametrize("to", ["a@b\r\nRCPT TO:<x@y>", "eva@hotel..example"])
+@pytest.mark.parametrize("to", ["a@b\r\nRCPT TO:<x@y>", "eva@hotel..example", "=?x?q?@y?=.example"])
 async def test_mail_fails_alone_when_its_address_is_malformed(tmp_path: Path, to: str) -> None:
     async with opened(tmp_path) as store, smtp_server(Mailbox()) as box:
         async with running(build(store, tmp_path, App("p"), mail=config_of(box))):
