@@ -15,6 +15,9 @@ from cordata.mail.message import address, mime_message
 if TYPE_CHECKING:
     from aiosmtplib import SMTP
 
+#: Reply to MAIL FROM when the mail is larger than the server takes (RFC 1870, 6.1).
+_TOO_LARGE = 552
+
 
 class SmtpUnavailable(Exception):
     """The server cannot be used, for any mail: all mails wait."""
@@ -57,7 +60,8 @@ async def deliver(
 ) -> dict[str, int]:
     """Send one message. Returns the reply code of each recipient that was refused.
 
-    Raises: MailRejected; SmtpUnavailable, also for a refused sender: all mails have the same one.
+    Raises: MailRejected, also when it is too large; SmtpUnavailable, also for a refused sender: all
+    mails have the same one.
     """
     import aiosmtplib
 
@@ -69,6 +73,8 @@ async def deliver(
     except aiosmtplib.SMTPDataError as error:
         raise MailRejected(error.code) from error
     except (aiosmtplib.SMTPException, OSError) as error:
+        if isinstance(error, aiosmtplib.SMTPSenderRefused) and error.code == _TOO_LARGE:
+            raise MailRejected(error.code) from error
         raise SmtpUnavailable(_reason(error)) from error
     return {recipient: answer.code for recipient, answer in answers.items()}
 

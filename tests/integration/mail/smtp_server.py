@@ -23,6 +23,8 @@ class Mailbox:
     rcpt: dict[str, str] = field(default_factory=dict)
     #: Answers to DATA, the first for the first mail; then 250.
     data: list[str] = field(default_factory=list)
+    #: Bytes of a mail; the server announces it (RFC 1870), and refuses a larger one at MAIL FROM.
+    max_bytes: int = 1_000_000
     #: Called with each accepted mail before the server answers.
     on_mail: Callable[[], None] | None = None
 
@@ -59,7 +61,7 @@ async def smtp_server(box: Mailbox) -> AsyncIterator[Mailbox]:
     connections: list[SMTP] = []
 
     def connection() -> SMTP:
-        connections.append(SMTP(box, loop=loop, hostname="test"))
+        connections.append(SMTP(box, data_size_limit=box.max_bytes, loop=loop, hostname="test"))
         return connections[-1]
 
     server = await loop.create_server(connection, "127.0.0.1", box.port)

@@ -107,6 +107,15 @@ async def test_mail_fails_at_once_when_the_server_refuses_it_for_good(tmp_path: 
         assert sum(row["attempts"] for row in await rows(store, "mails")) == 2
 
 
+async def test_mail_fails_at_once_when_it_is_too_large_for_the_server(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store, smtp_server(Mailbox(max_bytes=2000)) as box:
+        async with running(build(store, tmp_path, App("p"), mail=config_of(box))):
+            await send(store, subject="long " * 1000)
+            await until(lambda: _states(store, failed=1))
+        (row,) = await rows(store, "mails")
+    assert (row["attempts"], row["last_error"]) == (1, "refused: 552")
+
+
 async def test_each_recipient_gets_it_once_when_one_is_refused_for_now_and_one_for_good(
     state: Path,
 ) -> None:
