@@ -36,8 +36,8 @@ class Alerter:
         """`login`: user and password, if the server requires them.
 
         `directories`: for the cool-down's state, which is in the first writable one (see Cooldown).
-        `postpone` is called with each alert to be mailed later: the server is away, or this host
-        has reached its limit of mails per hour.
+        `postpone` is called with each alert to be mailed later: the server is away, this host has
+        reached its limit of mails per hour, or no thread can be started.
         """
         self.pace = pace_of(config)
         self._config = config
@@ -47,7 +47,7 @@ class Alerter:
         self._cooldown = Cooldown(
             directories, cooldown_s=config.cooldown_s, max_per_hour=config.max_per_hour
         )
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # as that of Buffer
         #: By cause.
         self._pending: dict[str, AlertGroup] = {}
         self._working = False
@@ -103,19 +103,26 @@ class Alerter:
             if self._working:
                 return
             self._working = True
-        threading.Thread(target=self._work, name="alert", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name="alert", daemon=True).start()
+        except RuntimeError:  # the limit of threads is reached, or there is no memory
+            while pending := self._take():
+                for one in pending:
+                    self._postpone(one)
 
     def _work(self) -> None:
-        while True:
-            with self._guard:
-                pending, self._pending = self._pending, {}
-                if not pending:
-                    self._working = False
-                    return
-            for group in pending.values():
+        while pending := self._take():
+            for group in pending:
                 self.mail(group)
             # Thousands of one cause then become one update of the state file per second.
             time.sleep(_PAUSE_S)
+
+    def _take(self) -> list[AlertGroup]:
+        """Remove and return the alerts that wait. After none the next alert starts a thread."""
+        with self._guard:
+            pending, self._pending = self._pending, {}
+            self._working = bool(pending)
+        return list(pending.values())
 
     def _send(self, group: AlertGroup) -> None:
         """Raises: _NotSent."""

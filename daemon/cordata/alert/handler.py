@@ -47,7 +47,8 @@ class Buffer:
     def __init__(self) -> None:
         #: Called in the thread of `add` after each call of it.
         self.wake: Callable[[], None] | None = None
-        self._guard = threading.Lock()
+        # Reentrant: the garbage collector may run within it, and log an error of a task.
+        self._guard = threading.RLock()
         self._groups: dict[str, AlertGroup] = {}
 
     def add(self, groups: Iterable[AlertGroup]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -22,12 +23,13 @@ class Heard(Alerter):
     """Keeps what would be mailed."""
 
     def __init__(self, to: tuple[str, ...] = ("ops@example.org",)) -> None:
+        self.kept: list[AlertGroup] = []
         super().__init__(
             AlertConfig(to=to),
             MailConfig(host="mx"),
             login=None,
             directories=[Path("/nowhere")],
-            postpone=lambda group: None,
+            postpone=self.kept.append,
         )
         self.heard: list[tuple[str, str, int]] = []
         self.told = threading.Event()
@@ -118,6 +120,35 @@ def test_handler_survives_a_log_call_whose_arguments_do_not_fit() -> None:
     buffer = Buffer()
     logger_with(Heard(), buffer).error("%d", "one")
     assert buffer.take() == []
+
+
+def test_handler_counts_an_error_that_is_logged_while_another_is_counted() -> None:
+    """As when the garbage collector runs, which may free a task whose error nobody has seen."""
+    buffer = Buffer()
+    log = logger_with(Heard(), buffer)
+
+    def groups() -> Iterator[AlertGroup]:
+        log.error("inner")
+        yield group("outer")
+
+    adding = threading.Thread(target=buffer.add, args=(groups(),), daemon=True)
+    adding.start()
+    adding.join(10)
+    assert not adding.is_alive()
+    assert [one.count for one in buffer.take()] == [1, 1]
+
+
+def test_mail_is_kept_when_no_thread_can_be_started() -> None:
+    alerter = Heard()
+    threading.stack_size(1 << 46)  # more than there is
+    try:
+        alerter.mail_soon(group("a"))
+    finally:
+        threading.stack_size(0)
+    assert alerter.kept == [group("a")]
+    alerter.mail_soon(group("b"))
+    assert alerter.told.wait(10)
+    assert alerter.heard == [("b", "b failed", 1)]
 
 
 def unreachable(directory: Path, kept: list[AlertGroup], limit: int = 12) -> Alerter:
