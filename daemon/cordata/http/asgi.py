@@ -6,8 +6,8 @@ https://asgi.readthedocs.io/en/latest/specs/www.html and lifespan.html
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any
 
 from cordata.core.error_document import error_document
 from cordata.errors import CordataError
@@ -96,35 +96,21 @@ class Lifespan:
         self._answered.set()
 
 
-class Mounted(Protocol):
-    """The part of `cordata.app.Mount` that this layer uses."""
-
-    @property
-    def prefix(self) -> str:
-        """ "/api", or "" for everything."""
-        ...
-
-    @property
-    def app(self) -> AsgiApp:
-        """The application that is served below the prefix."""
-        ...
-
-
-def compose(mounts: Sequence[Mounted]) -> AsgiApp:
-    """One ASGI application of several.
+def compose(mounts: Mapping[str, AsgiApp]) -> AsgiApp:
+    """One ASGI application of several, each below its prefix ("/api"; "" for everything).
 
     A request goes to the longest prefix that its path equals or continues with "/"; the prefix is
     moved to the end of `root_path` while `path` stays whole (ASGI 2.3). Without a match: 404.
     Every mounted application gets its lifespan; they share one state.
     """
-    by_length = sorted(mounts, key=lambda mount: len(mount.prefix), reverse=True)
-    if len(by_length) == 1 and not by_length[0].prefix:
-        return by_length[0].app
-    table = [(mount.prefix, mount.prefix + "/", mount.app) for mount in by_length]
+    if mounts.keys() == {""}:
+        return mounts[""]
+    by_length = sorted(mounts, key=len, reverse=True)
+    table = [(prefix, prefix + "/", mounts[prefix]) for prefix in by_length]
 
     async def composed(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _run_lifespans([mount.app for mount in mounts], scope, receive, send)
+            await _run_lifespans(list(mounts.values()), scope, receive, send)
             return
         path = scope["path"]
         for prefix, below, app in table:

@@ -18,7 +18,7 @@ class Mounted:
     """The mounts of a worker, without its HTTP server."""
 
     def __init__(self, mounts: Sequence[Mount], state: dict[str, Any]) -> None:
-        self._app = compose(mounts)
+        self._app = compose({mount.prefix: mount.app for mount in mounts})
         self._state = state
         self._lifespan = Lifespan(self._app, state)
         self._wanted = asyncio.Event()

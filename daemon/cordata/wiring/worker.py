@@ -209,7 +209,7 @@ def _http_server(
 
     mounts = _mounts(role)
     server = HttpServer(
-        compose(mounts),
+        compose({mount.prefix: mount.app for mount in mounts}),
         sockets,
         role.config.http,
         {"cordata": ctx},

@@ -41,7 +41,7 @@ async def faulty(
     hub: Hub, *, request: Change | None = None, response: Change | None = None
 ) -> AsyncIterator[str]:
     """The URL of the hub's AlpineBits, behind the mistake."""
-    inner = compose(app.mounts)
+    inner = compose({mount.prefix: mount.app for mount in app.mounts})
 
     async def between(scope: Any, receive: Any, send: Any) -> None:
         body = b""

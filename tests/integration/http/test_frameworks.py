@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -27,12 +26,6 @@ from cordata.errors import StoreUnavailable
 from cordata.http import AsgiApp, compose
 from cordata.http.asgi import LifespanFailed
 from cordata.log import request_id
-
-
-@dataclass(frozen=True)
-class Mounting:
-    prefix: str
-    app: AsgiApp
 
 
 class Seen:
@@ -275,7 +268,7 @@ async def test_mounted_applications_find_their_paths_and_state() -> None:
         routes=[Mount("/deep", routes=[Route("/where", where, name="where")])], lifespan=lifespan
     )
     # Starlette names nested routes "mount:route"; without a mount name the route's own counts.
-    app = compose([Mounting("/api", inner), Mounting("/plain", FastAPI())])
+    app = compose({"/api": inner, "/plain": FastAPI()})
     async with client_of(app, state={"cordata": "context"}) as client:
         answer = (await client.get("/api/deep/where")).json()
         assert answer["url"].endswith("/api/deep/where")

@@ -18,7 +18,8 @@ async def served(hub: Hub, path: str = "") -> AsyncIterator[str]:
     """The URL of a path of it."""
     texts = {one.prefix: one.error_text for one in app.mounts if one.error_text}
     state = {"cordata": hub.ctx}
-    async with live(compose(app.mounts), state=state, error_texts=texts) as server:
+    mounts = compose({one.prefix: one.app for one in app.mounts})
+    async with live(mounts, state=state, error_texts=texts) as server:
         yield f"http://127.0.0.1:{server.port}{path}"
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cordata.http import compose
-from cordata.registry import Mount
 
 
 async def slow_start(scope: Any, receive: Any, send: Any) -> None:
@@ -43,7 +42,7 @@ class Noted:
 
 async def run_lifespan(*apps: Any) -> list[dict[str, Any]]:
     """What the composed application answers to its startup, and then to its shutdown."""
-    composed = compose([Mount(prefix=f"/{n}", app=app) for n, app in enumerate(apps)])
+    composed = compose({f"/{n}": app for n, app in enumerate(apps)})
     wanted: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     sent: list[dict[str, Any]] = []
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from cordata.http import AsgiApp, compose
 from cordata.http.asgi import Receive, Scope, Send
-
-
-@dataclass
-class Mounting:
-    prefix: str
-    app: AsgiApp
 
 
 async def asked(prefixes: list[str], path: str) -> tuple[str | None, str, list[Any]]:
@@ -36,7 +29,7 @@ async def asked(prefixes: list[str], path: str) -> tuple[str | None, str, list[A
     async def send(message: Any) -> None:
         sent.append(message)
 
-    composed = compose([Mounting(prefix, application(prefix)) for prefix in prefixes])
+    composed = compose({prefix: application(prefix) for prefix in prefixes})
     await composed({"type": "http", "path": path, "root_path": ""}, receive, send)
     prefix, root_path = got[0] if got else (None, "")
     return prefix, root_path, sent
@@ -69,4 +62,4 @@ async def test_answer_is_404_when_nothing_is_mounted_there() -> None:
 async def test_single_application_for_everything_is_not_wrapped() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None: ...
 
-    assert compose([Mounting("", app)]) is app
+    assert compose({"": app}) is app
