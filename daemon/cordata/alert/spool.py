@@ -34,8 +34,8 @@ class Spool:
 
     def add(self, groups: Iterable[AlertGroup]) -> None:
         """Append these and sync. Raises: OSError when no directory can be written."""
-        # A line break first: a line that a crash has cut off must not spoil the next one.
-        lines = b"\n" + b"".join(_encode(group) + b"\n" for group in groups)
+        # The line break comes first: a line that a crash has cut off must not spoil the next one.
+        lines = b"".join(b"\n" + _encode(group) for group in groups)
         in_first(self._paths, lambda path: _append(path, lines))
 
     @property

@@ -312,7 +312,6 @@ def read_log_fields(data: bytes) -> tuple[str, bytes, str | None]:
 
 # RFC 9112 7.1, without BWS before the size, which other servers may read differently.
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16}+)(?:[ \t]*+;[\t -~\x80-\xff]*+)?+\r\n")
-_TRAILER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n")
 #: Bytes of a chunk's size line; extensions are ignored.
 _MAX_CHUNK_LINE = 256
 #: Bytes of all trailer lines; they are checked and dropped.
@@ -441,7 +440,7 @@ class ChunkedBody:
             raise _header_too_large("the trailer is too large")
         if not end:
             return position
-        if _TRAILER_LINE.fullmatch(data, position, end) is None:
+        if _FIELD_LINE.fullmatch(data, position, end) is None:
             raise bad_request("a trailer line is malformed")
         self._trailer += length
         return end

@@ -47,7 +47,7 @@ def test_taken_leaves_out_a_line_that_a_crash_cut_off(tmp_path: Path) -> None:
     spool = Spool([tmp_path])
     spool.add([group("a")])
     with (tmp_path / "alerts.waiting").open("ab") as file:
-        file.write(b'{"fingerprint": "0a1b')
+        file.write(b'\n{"fingerprint": "0a1b')
     with spool.taken() as groups:
         assert groups == [group("a")]
 
