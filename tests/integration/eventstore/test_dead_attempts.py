@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -102,6 +103,21 @@ def test_running_attempt_of_a_living_process_counts_nothing(tmp_path: Path) -> N
     slot = running.begin(DIED, 7, 1)
     assert not loaded(tmp_path).find(claim(6), 7, 1)
     running.end(slot)
+    running.close()
+    assert list((tmp_path / "attempts").iterdir()) == []
+
+
+def test_event_is_handled_without_a_record_when_the_file_cannot_grow(tmp_path: Path) -> None:
+    """As in a runtime directory that is full."""
+    running = RunningAttempts(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        slot = running.begin(DIED, 7, 1)
+        running.end(slot)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    running.end(running.begin(DIED, 8, 1))
     running.close()
     assert list((tmp_path / "attempts").iterdir()) == []
 

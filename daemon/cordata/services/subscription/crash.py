@@ -19,7 +19,10 @@ from hashlib import blake2b
 from pathlib import Path
 
 from cordata.eventstore.partition import Claim, PartitionState
+from cordata.log import LogThrottle, logger
 from cordata.pid import is_gone, namespace, start_of
+
+log = logger("cordata.engine")
 
 #: Subscription (a hash of its name), partition, term, position, number of the attempt.
 _RECORD = struct.Struct("<8sIQQI")
@@ -38,6 +41,7 @@ class RunningAttempts:
         unique = os.urandom(4).hex()
         self._path = directory / f"{os.getpid()}.{start_of()}.{namespace()}.{unique}"
         self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._log_throttle = LogThrottle()
         self._free: list[int] = []
         self._slots = 0
 
@@ -51,13 +55,22 @@ class RunningAttempts:
         record = _RECORD.pack(
             _hash(claim.subscription), claim.partition, claim.term, position, number
         )
-        os.pwrite(self._fd, record, slot * _RECORD.size)
+        self._write(slot, record)
         return slot
 
     def end(self, slot: int) -> None:
         """Erase the record of an attempt that has ended."""
-        os.pwrite(self._fd, _EMPTY, slot * _RECORD.size)
+        self._write(slot, _EMPTY)
         self._free.append(slot)
+
+    def _write(self, slot: int, record: bytes) -> None:
+        """A full runtime directory ends no worker: its attempts are only not recorded."""
+        try:
+            os.pwrite(self._fd, record, slot * _RECORD.size)
+        except OSError as error:
+            if self._log_throttle.is_due(str(error)):
+                text = "an event that ends this process will not count as failed: %s: %s"
+                log.warning(text, self._path, error.strerror)
 
     def close(self) -> None:
         """Remove the file, unless handlers still run: then it stays as their record."""
