@@ -131,7 +131,8 @@ class MetricsFile:
         count = sum(one.size for one in series)
         begin = _HEAD.size + len(header)
         size = begin + _length(count) * _FLOAT_BYTES
-        new = directory / f".{unit}.new"
+        # A name of its own: another process of the unit may start at this moment.
+        new = directory / f".{unit}.{os.getpid()}.new"
         self._file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             # Not ftruncate: on a full file system the first write to a hole is a SIGBUS.
@@ -152,6 +153,7 @@ class MetricsFile:
             new.replace(path)
         except BaseException:
             os.close(self._file)
+            new.unlink(missing_ok=True)
             raise
 
     def _adopt(self, before: Reading) -> None:

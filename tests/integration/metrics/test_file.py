@@ -44,6 +44,25 @@ if sys.argv[3] == "stay":
 os._exit(9)
 """
 
+#: Two processes of one unit start at once, again and again.
+STARTING = """
+import os, sys
+from contextlib import suppress
+from pathlib import Path
+from tests.integration.metrics.test_file import ALL
+from cordata.metrics.file import FileInUse, MetricsFile
+for child in range(2):
+    if os.fork() == 0:
+        for _ in range(300):
+            with suppress(FileInUse):
+                MetricsFile(Path(sys.argv[1]), "job-report", ALL).end()
+                (Path(sys.argv[1]) / "job-report.metrics").unlink(missing_ok=True)
+        os._exit(0)
+for child in range(2):
+    _, status = os.wait()
+    print(os.waitstatus_to_exitcode(status), flush=True)
+"""
+
 
 def counting(directory: Path, count: int, then: str) -> subprocess.Popen[str]:
     return watched(
@@ -108,6 +127,15 @@ def test_file_of_a_process_that_lives_is_not_taken(tmp_path: Path) -> None:
     process.communicate()
     MetricsFile(tmp_path, "worker@0", ALL)
     assert only(tmp_path).values[REQUESTS] == (10.0,)
+
+
+def test_two_that_start_at_once_do_not_end_each_other(tmp_path: Path) -> None:
+    """As a job that its timer and a person start."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    argv = [sys.executable, "-c", STARTING, str(tmp_path)]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["0", "0"], done.stderr
+    assert {path.suffix for path in tmp_path.iterdir()} <= {".metrics"}
 
 
 def test_oldest_sample_is_what_rates_begin_with(tmp_path: Path) -> None:
