@@ -23,13 +23,14 @@ MAX_KINDS = 30
 _CUT = "…"
 _UNITS = "service|socket|timer|target"
 #: Patterns of personal data and secrets. The order counts: a later pattern would match only a part
-#: of what an earlier one removes.
+#: of what an earlier one removes. None looks at the same long word from each of its characters: the
+#: event loop waits meanwhile.
 _PRIVATE = (
-    (re.compile(r"(\w+://)(?:[^\s/@]*@)?([^\s/?#\"'<>]+)[^\s\"'<>]*"), rf"\1\2/{_CUT}"),
-    (re.compile(rf"[^\s<>\"'@=:,;()]+@[\w.-]+\.(?!(?:{_UNITS})\b)[A-Za-z]{{2,}}"), _CUT),
+    (re.compile(r"(?<!\w)(\w+://)(?:[^\s/@]*@)?([^\s/?#\"'<>]+)[^\s\"'<>]*"), rf"\1\2/{_CUT}"),
+    (re.compile(rf"[^\s<>\"'@=:,;()]{{1,256}}+@[\w.-]+\.(?!(?:{_UNITS})\b)[A-Za-z]{{2,}}"), _CUT),
     (
         re.compile(
-            r"(?i)\b((?:[\w-]*(?:password|passwd|secret|token|api[_-]?key))|authorization)"
+            r"(?i)(?<![\w-])([\w-]*(?:password|passwd|secret|token|api[_-]?key|authorization))"
             r"(\s*[=:]\s*)(?:(?:basic|bearer)\s+)?[^\s,;]+"
         ),
         rf"\1\2{_CUT}",
