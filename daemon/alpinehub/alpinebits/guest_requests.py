@@ -285,12 +285,13 @@ async def _mark_undeliverable(
     tx: Tx, recipient: Recipient, versions: Sequence[UndeliverableVersion]
 ) -> list[UndeliverableVersion]:
     """Mark versions as undeliverable; they still wait. Returns those whose reason is new for this
-    protocol version: an account that alternates between two versions causes one alert for each.
+    protocol version: an account that alternates between two versions causes one alert for each. The
+    history decides, because an account that came later may have no delivery to be marked.
     """
     new: list[UndeliverableVersion] = []
     # Every unit of work locks deliveries in this order, so that two of them cannot deadlock.
     for one in sorted(versions, key=lambda one: (one.reservation_id, one.version)):
-        changed = await tx.execute(
+        await tx.write(
             "delivery_mark_undeliverable",
             account_id=recipient.account_id,
             reservation_id=one.reservation_id,
@@ -310,7 +311,7 @@ async def _mark_undeliverable(
                 "text": one.text,
             },
         )
-        if not changed or await history.add_once(tx, entry):
+        if await history.add_once(tx, entry):
             new.append(one)
     return new
 
@@ -347,7 +348,7 @@ def alert_undeliverable(
         )
 
 
-#: (account id, hotel id) -> until when a poll is not recorded again, in us since the epoch.
+#: (account id, hotel id) -> when a poll was recorded, in us since the epoch.
 _polls_noted: WeakKeyDictionary[Store, dict[tuple[int, int], int]] = WeakKeyDictionary()
 
 

@@ -149,3 +149,16 @@ async def test_user_who_asks_in_two_versions_by_turns_makes_no_trail_of_it(
         await hub.read("u1", "H1", "2020-10")  # a version of its own
         assert await hub.one("SELECT count(*) FROM reservation_event") == 4
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 2
+
+
+async def test_held_one_that_an_account_never_had_is_one_alert_however_often_it_polls(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A poll with Start finds what was there before the account, without a delivery of its own."""
+    async with open_hub(tmp_path) as hub:
+        await hub.add(H1, "a1", arrival=None, departure=None)
+        await hub.add_account("late", H1)
+        for _ in range(3):
+            assert await hub.read("late", "H1", "2020-10", "2020-01-01T00:00:00Z") == []
+        assert await hub.one("SELECT count(*) FROM reservation_event") == 1
+    assert len([r for r in caplog.records if hasattr(r, "ALERT")]) == 1
