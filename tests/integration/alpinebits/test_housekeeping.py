@@ -106,6 +106,14 @@ async def test_contact_tells_when_a_user_last_polled_and_acknowledged(
         assert polled["polled_at"] > acked["acked_at"] == polled["acked_at"]
 
 
+async def test_poll_is_noted_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        an_hour_ahead = hub.ctx.now_us() + 3600 * 1_000_000
+        guest_requests._polls_noted[hub.ctx.store] = {(U1, H1): an_hour_ahead}
+        await hub.read("u1", "H1")
+        assert await hub.one("SELECT polled_at FROM contact") < an_hour_ahead
+
+
 async def test_poll_answers_when_that_it_came_cannot_be_noted(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
 
