@@ -89,16 +89,19 @@ class HttpClient(Struct, frozen=True, kw_only=True):
             writer.transport.abort()  # an orderly close would wait for a dead peer
 
     async def _connect(self, url: Url) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the first address that takes one."""
+        """A connection to the first address that takes one. Each has the same share of the time, so
+        that one that does not answer leaves some for the others.
+        """
         addresses = await self._addresses(url)
         tls = await _tls(self.ca_file, self.insecure) if url.secure else None
         name = url.host if url.secure else None
         refused: OSError | None = None
         for address in addresses:
             try:
-                return await asyncio.open_connection(
-                    address, url.port, ssl=tls, server_hostname=name, limit=_MAX_LINE_BYTES
-                )
+                async with asyncio.timeout(self.timeout_s / len(addresses)):
+                    return await asyncio.open_connection(
+                        address, url.port, ssl=tls, server_hostname=name, limit=_MAX_LINE_BYTES
+                    )
             except ssl.SSLCertVerificationError as error:
                 hint = "give its authority's certificate with --ca-file, or test with --insecure"
                 text = f"the certificate of {url.host} is not valid: {error.verify_message}"
@@ -106,7 +109,7 @@ class HttpClient(Struct, frozen=True, kw_only=True):
             except ssl.SSLError as error:
                 text = f"{url.host}:{url.port} does not speak TLS: {error.reason}"
                 raise RequestFailed("tls", text, "is it http:// there?") from None
-            except OSError as error:
+            except OSError as error:  # also a TimeoutError
                 refused = error
         text = f"{url.host}:{url.port} cannot be reached: {_why(refused)}"
         raise RequestFailed("connect", text, "check the URL, and that the server runs")

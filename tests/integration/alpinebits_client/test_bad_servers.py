@@ -171,6 +171,24 @@ async def test_authorities_are_read_once_for_the_calls_of_some_minutes(
             await client.call(url, {}, b"")
 
 
+async def test_server_is_called_at_its_other_address_when_the_first_is_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def two(self: HttpClient, url: Url) -> list[str]:  # as no name of a test host has
+        return ["127.0.0.2", "127.0.0.1"]
+
+    async def keep_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    monkeypatch.setattr(HttpClient, "_addresses", two)
+    async with scripted(lambda asked: http("yes"), tls=make_certificate(tmp_path)) as peer:
+        url = parse_url(peer.url.replace("http:", "https:"))
+        async with await asyncio.start_server(keep_silent, "127.0.0.2", peer.port):
+            client = HttpClient(timeout_s=4.0, insecure=True)
+            assert (await client.call(url, {}, b"")).body == b"yes"
+
+
 async def say_no(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """What a server without TLS does with its hello."""
     await reader.read(1)
