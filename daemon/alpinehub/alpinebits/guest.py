@@ -67,6 +67,11 @@ class StoredVersion(Struct, frozen=True, kw_only=True):
     created_at: int
     changed_at: int
 
+    @property
+    def unique_id_type(self) -> int:
+        """Type of the UniqueID."""
+        return 15 if self.res_status == "Cancelled" else 14
+
 
 #: pets, adults, ages of children, province.
 _WORDS = {
@@ -321,16 +326,15 @@ def _is_lead(record: StoredVersion) -> bool:
 
 
 def _start(record: StoredVersion, protocol: Protocol, lead: bool) -> str:
-    cancelled = record.res_status == "Cancelled"
     attributes = f'CreateDateTime="{_date_time(record.created_at)}"'
     if protocol.no_stay:
         if record.changed_at > record.created_at:
             attributes += f' LastModifyDateTime="{_date_time(record.changed_at)}"'
-        if not cancelled:
+        if record.res_status != "Cancelled":
             attributes += f' RoomStayReservation="{"false" if lead else "true"}"'
     return (
         f'<HotelReservation {attributes} ResStatus="{record.res_status}">'
-        f'<UniqueID Type="{15 if cancelled else 14}" ID="{record.id}"/>'
+        f'<UniqueID Type="{record.unique_id_type}" ID="{record.id}"/>'
     )
 
 

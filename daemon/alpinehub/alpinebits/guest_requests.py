@@ -71,9 +71,11 @@ _RENDERER_FAILED = (
 _log = logging.getLogger("alpinehub.alpinebits")
 
 
-class Sent(Struct, frozen=True, kw_only=True):
-    """A version that is sent."""
+class RenderedVersion(Struct, frozen=True, kw_only=True):
+    """A version that can be sent."""
 
+    #: The HotelReservation.
+    xml: bytes
     reservation_id: str
     version: int
     unique_id_type: int
@@ -92,27 +94,18 @@ class UndeliverableVersion(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """A page of HotelReservations. Both lists are in the same order."""
-
-    xml: list[bytes]
-    sent: list[Sent]
-
-
 def render_page(
     rows: Sequence[Row], hotel: Hotel, protocol: Protocol
-) -> tuple[Page, list[UndeliverableVersion]]:
+) -> tuple[list[RenderedVersion], list[UndeliverableVersion]]:
     """Render and validate rows; an undeliverable one does not stop the others.
 
-    Returns the page, and the undeliverable versions whose reason is new.
+    Returns the rendered versions, and the undeliverable ones whose reason is new.
     """
-    page, undeliverable = Page(xml=[], sent=[]), list[UndeliverableVersion]()
+    page: list[RenderedVersion] = []
+    undeliverable: list[UndeliverableVersion] = []
     for row in rows:
-        was_validated = row["rendered"] == validated_in(protocol)
         try:
-            xml = render(stored_version_of(row), hotel, protocol)
-            if not was_validated:
-                validate(xml, protocol)
+            page.append(_render(row, hotel, protocol))
         except Undeliverable as error:
             reason = error.code, str(error)
         except Exception:  # noqa: BLE001 - the boundary of one record: a bug in the renderer
@@ -121,14 +114,6 @@ def render_page(
                 id_ = row["reservation_id"]
                 _log.warning("reservation %s cannot be rendered", id_, exc_info=True)
         else:
-            sent = Sent(
-                reservation_id=row["reservation_id"],
-                version=row["version"],
-                unique_id_type=15 if row["res_status"] == "Cancelled" else 14,
-                is_new=row["sent_at"] is None or not was_validated,
-            )
-            page.xml.append(xml)
-            page.sent.append(sent)
             continue
         if reason != _known_reason(row):
             code, text = reason
@@ -137,6 +122,22 @@ def render_page(
             )
             undeliverable.append(one)
     return page, undeliverable
+
+
+def _render(row: Row, hotel: Hotel, protocol: Protocol) -> RenderedVersion:
+    """The version in a row, rendered and valid. Raises: Undeliverable."""
+    stored = stored_version_of(row)
+    xml = render(stored, hotel, protocol)
+    was_validated = row["rendered"] == validated_in(protocol)
+    if not was_validated:
+        validate(xml, protocol)
+    return RenderedVersion(
+        xml=xml,
+        reservation_id=row["reservation_id"],
+        version=row["version"],
+        unique_id_type=stored.unique_id_type,
+        is_new=row["sent_at"] is None or not was_validated,
+    )
 
 
 def _known_reason(row: Row) -> tuple[str | None, str | None]:
@@ -170,13 +171,13 @@ async def send_pages(
     *,
     since_us: int | None = None,
     size: int = PAGE,
-) -> AsyncGenerator[Page, None]:
+) -> AsyncGenerator[list[RenderedVersion], None]:
     """As `list_pages`, each page recorded as sent before it is yielded. If a page is lost on its
     way, it is sent again, as it is not acknowledged.
     """
     async with aclosing(list_pages(ctx, recipient, hotel, since_us=since_us, size=size)) as pages:
         async for page in pages:
-            await record_sent(ctx, recipient, page.sent)
+            await record_sent(ctx, recipient, page)
             yield page
 
 
@@ -188,7 +189,7 @@ async def list_pages(
     since_us: int | None = None,
     size: int = PAGE,
     after_id: str = "",
-) -> AsyncGenerator[Page, None]:
+) -> AsyncGenerator[list[RenderedVersion], None]:
     """Render what is to be sent, a page at a time; record what is undeliverable, with an alert.
 
     `since_us`: all created since then; None: all that wait, with ids after `after_id`. A page is
@@ -218,57 +219,58 @@ async def list_pages(
         after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
 
 
-async def record_sent(ctx: Context, recipient: Recipient, sent: Sequence[Sent]) -> None:
+async def record_sent(ctx: Context, recipient: Recipient, page: Sequence[RenderedVersion]) -> None:
     """Record versions as sent, right before they are. What is recorded already is not written
     again, so that a poll which repeats another one only reads.
 
     Raises: StoreUnavailable; then none of them is recorded.
     """
-    if new := [one for one in sent if one.is_new]:
-        await ctx.store.run(partial(_mark_sent, recipient=recipient, sent=new))
+    if new := [one for one in page if one.is_new]:
+        await ctx.store.run(partial(_mark_sent, recipient=recipient, versions=new))
 
 
-async def record_sent_if_waiting(ctx: Context, recipient: Recipient, page: Page) -> Page:
+async def record_sent_if_waiting(
+    ctx: Context, recipient: Recipient, page: Sequence[RenderedVersion]
+) -> list[RenderedVersion]:
     """Record as sent those versions of a page that still wait, and return only these: since the
     page was read, others may have been withdrawn, erased, or replaced by a newer version.
 
     Raises: StoreUnavailable; then none of them is recorded.
     """
-    mark = partial(_mark_sent, recipient=recipient, sent=page.sent, still_waiting=True)
+    mark = partial(_mark_sent, recipient=recipient, versions=page, still_waiting=True)
     marked = {(row["reservation_id"], row["version"]) for row in await ctx.store.run(mark)}
-    left = [
-        (xml, one)
-        for xml, one in zip(page.xml, page.sent, strict=True)
-        if (one.reservation_id, one.version) in marked
-    ]
-    return Page(xml=[xml for xml, _ in left], sent=[one for _, one in left])
+    return [one for one in page if (one.reservation_id, one.version) in marked]
 
 
 async def _mark_sent(
-    tx: Tx, recipient: Recipient, sent: Sequence[Sent], *, still_waiting: bool = False
+    tx: Tx,
+    recipient: Recipient,
+    versions: Sequence[RenderedVersion],
+    *,
+    still_waiting: bool = False,
 ) -> Sequence[Row]:
     """Mark versions as sent; each that is sent for the first time gets a history entry.
 
     `still_waiting`: only those that wait. Returns those that were marked.
     """
 
-    async def mark(some: Sequence[Sent]) -> list[Row]:
+    async def mark(some: Sequence[RenderedVersion]) -> list[Row]:
         return await tx.fetch_all(
             "delivery_mark_sent",
             account_id=recipient.account_id,
-            sent=_encode_sent(some),
+            sent=_encode(some),
             rendered=validated_in(recipient.protocol),
             client_id=recipient.client_id or None,
             still_waiting=int(still_waiting),
             now_us=tx.now_us,
         )
 
-    rows = await mark(sent)
-    if len(rows) < len(sent) and not still_waiting:
+    rows = await mark(versions)
+    if len(rows) < len(versions) and not still_waiting:
         marked = {(row["reservation_id"], row["version"]) for row in rows}
-        missing = [one for one in sent if (one.reservation_id, one.version) not in marked]
+        missing = [one for one in versions if (one.reservation_id, one.version) not in marked]
         await tx.execute(
-            "delivery_add", account_id=recipient.account_id, sent=_encode_sent(missing)
+            "delivery_add", account_id=recipient.account_id, sent=_encode(missing)
         )
         rows += await mark(missing)
     for row in rows:
@@ -277,8 +279,8 @@ async def _mark_sent(
     return rows
 
 
-def _encode_sent(sent: Sequence[Sent]) -> str:
-    return encode_list((one.reservation_id, one.version, one.unique_id_type) for one in sent)
+def _encode(versions: Sequence[RenderedVersion]) -> str:
+    return encode_list((one.reservation_id, one.version, one.unique_id_type) for one in versions)
 
 
 async def _mark_undeliverable(

@@ -20,7 +20,11 @@ from msgspec import Struct
 from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.guest_requests import Page, list_pages, record_sent_if_waiting
+from alpinehub.alpinebits.guest_requests import (
+    RenderedVersion,
+    list_pages,
+    record_sent_if_waiting,
+)
 from alpinehub.alpinebits.protocol import PUSH, Protocol
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.alpinebits_client.client import AlpineBitsClient
@@ -148,9 +152,9 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
     failed: list[PushFailed] = []
     async with aclosing(_pages(ctx, recipient, due, done, size=size)) as pages:
         async for page in pages:
-            if page.sent:  # else all of it is undeliverable
+            if page:  # else all of it is undeliverable
                 if alone:
-                    done.after_id = page.sent[0].reservation_id
+                    done.after_id = page[0].reservation_id
                 try:
                     done.pushed += await _push_page(ctx, recipient, server, page, gzip=target.gzip)
                 except PushFailed as problem:
@@ -163,7 +167,7 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
 
 async def _pages(
     ctx: Context, recipient: Recipient, due: _Due, done: _Round, *, size: int
-) -> AsyncGenerator[Page, None]:
+) -> AsyncGenerator[list[RenderedVersion], None]:
     """What waits: from where the push before ended to the end of the list, then from its start."""
     for after_id in dict.fromkeys((due.after_id, "")):
         async with aclosing(
@@ -178,7 +182,7 @@ async def _push_page(
     ctx: Context,
     recipient: Recipient,
     server: AlpineBitsClient,
-    page: Page,
+    page: Sequence[RenderedVersion],
     *,
     gzip: bool,
 ) -> int:
@@ -190,10 +194,11 @@ async def _push_page(
     """
     async with server.http.connect(server.login.url) as connection:
         page = await record_sent_if_waiting(ctx, recipient, page)
-        if not page.sent:
+        if not page:
             return 0
-        answer = await connection.call(*server.request(PUSH, _document(page.xml), gzip=gzip))
-    sent = [(str(one.unique_id_type), one.reservation_id) for one in page.sent]
+        document = _document([one.xml for one in page])
+        answer = await connection.call(*server.request(PUSH, document, gzip=gzip))
+    sent = [(str(one.unique_id_type), one.reservation_id) for one in page]
     report = read_answer(answer, recipient.protocol, sent)
     await _record(ctx, recipient, report)
     taken = len(report.accepted) + len(report.rejected)

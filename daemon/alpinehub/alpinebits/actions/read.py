@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
 from alpinehub.alpinebits.guest import RESPONSE_END, response, response_start
-from alpinehub.alpinebits.guest_requests import Page, note_poll, send_pages
+from alpinehub.alpinebits.guest_requests import RenderedVersion, note_poll, send_pages
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, failed
 from alpinehub.alpinebits.reader import Reader
@@ -54,18 +54,18 @@ async def read_requests(call: Call) -> ResponseBody:
     second = await anext(pages, None)
     await note_poll(call.ctx, call.recipient, hotel.id)
     if second is None:
-        return response(first.xml)
-    return _parts(first.xml + second.xml, pages)
+        return response(one.xml for one in first)
+    return _parts([*first, *second], pages)
 
 
 async def _parts(
-    begun: list[bytes], pages: AsyncGenerator[Page, None]
+    begun: list[RenderedVersion], pages: AsyncGenerator[list[RenderedVersion], None]
 ) -> AsyncGenerator[bytes, None]:
     """The response in parts, so that only one page is in memory."""
     async with aclosing(pages):
-        yield response_start() + b"".join(begun)
+        yield response_start() + b"".join(one.xml for one in begun)
         begun.clear()
         async for page in pages:
-            if page.xml:
-                yield b"".join(page.xml)
+            if page:
+                yield b"".join(one.xml for one in page)
         yield RESPONSE_END
