@@ -1,6 +1,7 @@
-"""The table of AlpineBits actions: protocol versions, capabilities, and required features.
+"""The AlpineBits actions: their names, and the table of those that the hub serves, with protocol
+versions, capabilities, and required features.
 
-A handshake reads it; the handlers are in `endpoint.py`.
+A handshake reads the table; the handlers are in `endpoint.py`.
 """
 
 from __future__ import annotations
@@ -9,26 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from alpinehub.alpinebits.protocol import (
-    ACKNOWLEDGE,
-    AVAIL,
-    BASE_RATES,
-    EVENT_REPORTS,
-    GET_CAPABILITIES,
-    GET_VERSION,
-    HANDSHAKE,
-    INFO_PULL,
-    INFO_PUSH,
-    INV_COUNT,
-    INVENTORY_PULL,
-    INVENTORY_PUSH,
-    NEWEST,
-    RATE_PLANS,
-    READ,
-    STATUS_UPDATE,
-    Protocol,
-)
+from alpinehub.alpinebits.protocol import NEWEST, Protocol
 from alpinehub.models import Account, Feature
+
+GET_VERSION: Final = "getVersion"
+GET_CAPABILITIES: Final = "getCapabilities"
+HANDSHAKE: Final = "OTA_Ping:Handshaking"
+READ: Final = "OTA_Read:GuestRequests"
+ACKNOWLEDGE: Final = "OTA_NotifReport:GuestRequests"
+PUSH: Final = "OTA_HotelResNotif:GuestRequests"
+STATUS_UPDATE: Final = "OTA_HotelResNotif:GuestRequests_StatusUpdate"
+AVAIL: Final = "OTA_HotelAvailNotif:FreeRooms"
+INV_COUNT: Final = "OTA_HotelInvCountNotif:FreeRooms"
+INVENTORY_PUSH: Final = "OTA_HotelDescriptiveContentNotif:Inventory"
+INFO_PUSH: Final = "OTA_HotelDescriptiveContentNotif:Info"
+INVENTORY_PULL: Final = "OTA_HotelDescriptiveInfo:Inventory"
+INFO_PULL: Final = "OTA_HotelDescriptiveInfo:Info"
+RATE_PLANS: Final = "OTA_HotelRatePlanNotif:RatePlans"
+BASE_RATES: Final = "OTA_HotelRatePlan:BaseRates"
+EVENT_REPORTS: Final = "OTA_HotelPostEventNotif:EventReports"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,3 +177,9 @@ def announce(account: Account, protocol: Protocol) -> dict[str, frozenset[str]]:
         for one in ACTIONS
         if one.is_announced_in(protocol) and is_offered(one.feature)
     }
+
+
+def answered_by(action: str) -> str:
+    """Name of the message that answers an action."""
+    name = action.partition(":")[0]
+    return "OTA_ResRetrieveRS" if name == "OTA_Read" else f"{name}RS"

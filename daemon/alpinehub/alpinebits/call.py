@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Struct
 
+from alpinehub.alpinebits.action import answered_by
 from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.outcome import Outcome, answer
 from alpinehub.alpinebits.protocol import Protocol
@@ -72,9 +73,15 @@ class Call(Struct, frozen=True, kw_only=True):
     protocol: Protocol
     #: X-AlpineBits-ClientID, or "".
     client_id: str
+    #: The form field `action`.
+    action: str
     #: The XML document; None: the form had no field `request`.
     data: bytes | None
-    request_id: str
+
+    @property
+    def response(self) -> str:
+        """Name of the root element of the response."""
+        return answered_by(self.action)
 
     @property
     def recipient(self) -> Recipient:
@@ -161,7 +168,7 @@ async def _in_the_pool(ctx: Context, command: str, payload: object, *, type: typ
     return result
 
 
-def respond(call: Call, root: str, outcome: Outcome, inside: str = "") -> bytes:
+def respond(call: Call, outcome: Outcome, inside: str = "") -> bytes:
     """The response to a request; an error is logged here, because its HTTP status is 200 too and
     the HTTP server logs only other statuses.
     """
@@ -171,4 +178,4 @@ def respond(call: Call, root: str, outcome: Outcome, inside: str = "") -> bytes:
         texts = "; ".join(f"{finding.code}: {finding.text}" for finding in errors[:_LOGGED])
         more = f"; and {len(errors) - _LOGGED} more" if len(errors) > _LOGGED else ""
         _log.warning("answered with error %s%s", texts, more, extra=extra)
-    return answer(root, call.protocol, outcome, inside)
+    return answer(call.response, call.protocol, outcome, inside)

@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
-from alpinehub.alpinebits import protocol as names
+from alpinehub.alpinebits import action as names
 from alpinehub.alpinebits import transport_error
-from alpinehub.alpinebits.action import ACTIONS
+from alpinehub.alpinebits.action import ACTIONS, HANDSHAKE
 from alpinehub.alpinebits.actions.acknowledge import acknowledge_requests
 from alpinehub.alpinebits.actions.events import receive_events
 from alpinehub.alpinebits.actions.freerooms import receive_free_rooms
@@ -28,7 +28,7 @@ from alpinehub.alpinebits.actions.read import read_requests
 from alpinehub.alpinebits.actions.status import update_statuses
 from alpinehub.alpinebits.call import Call, PlainText, ResponseBody
 from alpinehub.alpinebits.concurrency_limit import limit_of
-from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.rules import freerooms
 from alpinehub.alpinebits.transport import (
     HEADERS,
@@ -45,7 +45,7 @@ from alpinehub.asgi import Receive, Reply, Request, Scope, Send, path_below, res
 from alpinehub.login import TooManyLogins
 from alpinehub.memory_budget import Allocation
 from alpinehub.models import Account
-from cordata import Context, StoreUnavailable, fields, request_id
+from cordata import Context, StoreUnavailable, fields
 
 _log = logging.getLogger("alpinehub.alpinebits")
 
@@ -60,10 +60,10 @@ HANDLERS: Final[Mapping[str, Callable[[Call], Awaitable[ResponseBody]]]] = {
     names.READ: read_requests,
     names.ACKNOWLEDGE: acknowledge_requests,
     names.STATUS_UPDATE: update_statuses,
-    names.AVAIL: partial(receive_free_rooms, action=names.AVAIL, reader=freerooms.AVAIL),
-    names.INV_COUNT: partial(receive_free_rooms, action=names.INV_COUNT, reader=freerooms.COUNTS),
-    names.INVENTORY_PUSH: partial(receive_content, action=names.INVENTORY_PUSH, kind="inventory"),
-    names.INFO_PUSH: partial(receive_content, action=names.INFO_PUSH, kind="info"),
+    names.AVAIL: partial(receive_free_rooms, reader=freerooms.AVAIL),
+    names.INV_COUNT: partial(receive_free_rooms, reader=freerooms.COUNTS),
+    names.INVENTORY_PUSH: partial(receive_content, kind="inventory"),
+    names.INFO_PUSH: partial(receive_content, kind="info"),
     names.INVENTORY_PULL: partial(send_content, kind="inventory"),
     names.INFO_PULL: partial(send_content, kind="info"),
     names.RATE_PLANS: receive_rate_plans,
@@ -123,7 +123,7 @@ async def _answer(
         account=account,
         protocol=protocol,
         client_id=client_id(request),
+        action=sent.action,
         data=sent.request,
-        request_id=request_id.get(),
     )
     return await HANDLERS[sent.action](call)

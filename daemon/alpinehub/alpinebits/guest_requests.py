@@ -269,9 +269,7 @@ async def _mark_sent(
     if len(rows) < len(versions) and not still_waiting:
         marked = {(row["reservation_id"], row["version"]) for row in rows}
         missing = [one for one in versions if (one.reservation_id, one.version) not in marked]
-        await tx.execute(
-            "delivery_add", account_id=recipient.account_id, sent=_encode(missing)
-        )
+        await tx.execute("delivery_add", account_id=recipient.account_id, sent=_encode(missing))
         rows += await mark(missing)
     for row in rows:
         if row["sent_at"] == tx.now_us:

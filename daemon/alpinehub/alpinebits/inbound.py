@@ -22,11 +22,11 @@ from typing import Literal
 
 from alpinehub.alpinebits.call import Call, respond
 from alpinehub.alpinebits.document import tag
-from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Finding, Outcome, failed
+from alpinehub.alpinebits.outcome import INVALID_HOTEL, Finding, Outcome
 from alpinehub.alpinebits.rules.inbound_message import InboundMessage
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.models import Hotel
-from cordata import Store, Tx
+from cordata import Store, Tx, request_id
 
 DocumentKind = Literal["freerooms", "inventory", "info"]
 
@@ -46,10 +46,6 @@ class Update:
 
     call: Call
     hotel: Hotel
-    #: The form field `action`.
-    action: str
-    #: Name of the root element of the response.
-    response: str
     #: Findings before the message was stored.
     findings: tuple[Finding, ...] = ()
 
@@ -60,10 +56,10 @@ class Update:
             "inbound_message",
             hotel_id=self.hotel.id,
             account_id=self.call.account.id,
-            action=self.action,
+            action=self.call.action,
             protocol=self.call.protocol.name,
             client_id=self.call.client_id or None,
-            request_id=self.call.request_id,
+            request_id=request_id.get(),
             received_at=tx.now_us,
             size_bytes=len(self.call.data or b""),
             outcome=outcome.kind,
@@ -76,29 +72,22 @@ class Update:
 
     def respond(self, outcome: Outcome) -> bytes:
         """The response to the message."""
-        return respond(self.call, self.response, Outcome((*self.findings, *outcome.findings)))
+        return respond(self.call, Outcome((*self.findings, *outcome.findings)))
 
 
-async def admit(call: Call, action: str, response: str, message: InboundMessage) -> Update | bytes:
+async def admit(call: Call, message: InboundMessage) -> Update | bytes:
     """The update to be stored; bytes: the response to a message that is not admitted."""
     hotel = call.account.hotel(message.hotel_code, message.hotel_name)
     if hotel is None:
-        return respond(call, response, failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
+        return respond(call, INVALID_HOTEL)
     outcome = Outcome(message.findings)
     if outcome.kind != "error":
         outcome = Outcome(message.disabled_features(hotel))
     if outcome.kind == "error":
-        update = Update(call=call, hotel=hotel, action=action, response=response)
-        await update.record_alone(outcome)
-        return respond(call, response, outcome)
+        await Update(call=call, hotel=hotel).record_alone(outcome)
+        return respond(call, outcome)
     unknown = await _unknown_rooms(call.ctx.store, hotel, message.room_types)
-    return Update(
-        call=call,
-        hotel=hotel,
-        action=action,
-        response=response,
-        findings=(*message.findings, *unknown),
-    )
+    return Update(call=call, hotel=hotel, findings=(*message.findings, *unknown))
 
 
 async def _unknown_rooms(

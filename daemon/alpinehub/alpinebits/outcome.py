@@ -19,8 +19,13 @@ from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.transport_error import TransportError
 
 #: OTA error codes.
-INVALID_HOTEL_CODE: Final = 392
 INVALID_VALUE: Final = 320
+MISSING: Final = 321
+INVALID_HOTEL_CODE: Final = 392
+INVALID_ROOM: Final = 402
+INVALID_DATES: Final = 404
+SYSTEM_ERROR: Final = 448
+UNABLE: Final = 450
 
 #: Types of Warning and Error: advisory, business rule, application error.
 _ADVISORY, _RULE, _APPLICATION = 11, 3, 13
@@ -63,6 +68,10 @@ _WORST_FIRST: tuple[Kind, ...] = ("error", "warning", "advisory")
 def failed(code: int, text: str, *, status: str = "") -> Outcome:
     """An outcome of one error."""
     return Outcome((Finding(kind="error", code=code, text=text, status=status),))
+
+
+#: The hotel does not exist, or is none of the account's: both have the same answer.
+INVALID_HOTEL: Final = failed(INVALID_HOTEL_CODE, "Invalid hotel code")
 
 
 class _Response(Struct, frozen=True, kw_only=True):

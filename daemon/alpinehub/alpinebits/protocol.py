@@ -10,23 +10,6 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-GET_VERSION: Final = "getVersion"
-GET_CAPABILITIES: Final = "getCapabilities"
-HANDSHAKE: Final = "OTA_Ping:Handshaking"
-READ: Final = "OTA_Read:GuestRequests"
-ACKNOWLEDGE: Final = "OTA_NotifReport:GuestRequests"
-PUSH: Final = "OTA_HotelResNotif:GuestRequests"
-STATUS_UPDATE: Final = "OTA_HotelResNotif:GuestRequests_StatusUpdate"
-AVAIL: Final = "OTA_HotelAvailNotif:FreeRooms"
-INV_COUNT: Final = "OTA_HotelInvCountNotif:FreeRooms"
-INVENTORY_PUSH: Final = "OTA_HotelDescriptiveContentNotif:Inventory"
-INFO_PUSH: Final = "OTA_HotelDescriptiveContentNotif:Info"
-INVENTORY_PULL: Final = "OTA_HotelDescriptiveInfo:Inventory"
-INFO_PULL: Final = "OTA_HotelDescriptiveInfo:Info"
-RATE_PLANS: Final = "OTA_HotelRatePlanNotif:RatePlans"
-BASE_RATES: Final = "OTA_HotelRatePlan:BaseRates"
-EVENT_REPORTS: Final = "OTA_HotelPostEventNotif:EventReports"
-
 #: The year of the newest.
 NEWEST: Final = 2024
 

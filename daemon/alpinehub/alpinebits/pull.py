@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
 
 from alpinehub.alpinebits.call import CONVERT_LARGE, POOL_BYTES, Call, in_a_child, respond
 from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.large import Converted, StoredContent, convert
-from alpinehub.alpinebits.outcome import Outcome, failed
+from alpinehub.alpinebits.outcome import SYSTEM_ERROR, Outcome, failed
 from alpinehub.models import Hotel
 from cordata import fields
-
-SYSTEM_ERROR: Final = 448
 
 _log = logging.getLogger("alpinehub.alpinebits")
 
 
 async def respond_with(
-    call: Call, hotel: Hotel, response: str, content: bytes, *, outcome: Outcome | None = None
+    call: Call, hotel: Hotel, content: bytes, *, outcome: Outcome | None = None
 ) -> bytes:
     """A response with `content`, the XML that follows its Success, in the client's version.
 
@@ -31,7 +28,7 @@ async def respond_with(
     Raises: TransportError if large content cannot be converted (500), or not now (503).
     """
     stored = StoredContent(
-        response=response,
+        response=call.response,
         content=content,
         code=hotel.code,
         name=hotel.name,
@@ -39,13 +36,13 @@ async def respond_with(
     )
     converted = await _convert(call, stored)
     if converted.problem:
-        text = f"{response} of hotel {hotel} cannot be sent in {call.protocol.name}"
+        text = f"{call.response} of hotel {hotel} cannot be sent in {call.protocol.name}"
         call.ctx.alert("cannot-be-sent", f"{text}: {converted.problem}", ids=[hotel.code])
-        return respond(call, response, failed(SYSTEM_ERROR, "the stored data cannot be sent"))
+        return respond(call, failed(SYSTEM_ERROR, "the stored data cannot be sent"))
     if converted.dropped:
         extra = fields(hotel=hotel.code, dropped=converted.dropped)
-        _log.info("%s is sent without what its protocol version lacks", response, extra=extra)
-    return respond(call, response, outcome or Outcome(), converted.inside)
+        _log.info("%s is sent without what its protocol version lacks", call.response, extra=extra)
+    return respond(call, outcome or Outcome(), converted.inside)
 
 
 async def _convert(call: Call, stored: StoredContent) -> Converted:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from alpinehub.alpinebits import handshake_json
-from alpinehub.alpinebits.action import ACTIONS
-from alpinehub.alpinebits.protocol import PROTOCOLS, PUSH, Protocol
+from alpinehub.alpinebits.action import ACTIONS, PUSH
+from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 
 #: Capabilities that the hub does not announce as a server, with the year of their first version.
 _PUSH_CAPABILITY = "action_OTA_HotelResNotif_GuestRequests"

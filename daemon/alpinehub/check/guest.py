@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alpinehub.alpinebits.protocol import ACKNOWLEDGE, READ
+from alpinehub.alpinebits.action import ACKNOWLEDGE, READ
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.guest import Received, read
 from alpinehub.alpinebits_client.message import HotelName

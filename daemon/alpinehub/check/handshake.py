@@ -6,8 +6,8 @@ import html
 import json
 
 from alpinehub.alpinebits import handshake_json
+from alpinehub.alpinebits.action import HANDSHAKE
 from alpinehub.alpinebits.handshake_json import NoCapabilities
-from alpinehub.alpinebits.protocol import HANDSHAKE
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.offer import action_of, offer
 from alpinehub.alpinebits_client.reply import HANDSHAKE_STATUS, Reply

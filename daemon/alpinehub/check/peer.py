@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from alpinehub.alpinebits import handshake_json
+from alpinehub.alpinebits.action import HANDSHAKE, READ
 from alpinehub.alpinebits.handshake_json import NoCapabilities
-from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS, READ, Protocol
+from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.client import AlpineBitsClient
 from alpinehub.alpinebits_client.http import HttpResponse

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import urlencode
 
+from alpinehub.alpinebits.action import HANDSHAKE, READ
 from alpinehub.alpinebits.document import NAMESPACE
-from alpinehub.alpinebits.protocol import HANDSHAKE, READ
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.client import accepts_gzip, encode_multipart
 from alpinehub.alpinebits_client.http import HttpResponse

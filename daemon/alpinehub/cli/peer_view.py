@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from alpinehub.alpinebits import handshake_json
+from alpinehub.alpinebits.action import answered_by
 from alpinehub.alpinebits.handshake_json import NoCapabilities
 from alpinehub.alpinebits_client.client import AlpineBitsClient, accepts_gzip
 from alpinehub.alpinebits_client.guest import Received, read
@@ -149,16 +150,6 @@ def _row(one: Received) -> dict[str, object]:
         "total": f"{data.total} {data.currency}" if data.total is not None else "",
     }
     return {column: printable(value) or None for column, value in row.items()}
-
-
-#: Actions whose answer does not have the action's name.
-_ANSWER_NAMES = {"OTA_Read": "OTA_ResRetrieveRS"}
-
-
-def answered_by(action: str) -> str:
-    """Name of the message that answers an action."""
-    name = action.partition(":")[0]
-    return _ANSWER_NAMES.get(name, f"{name}RS")
 
 
 def finish(

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import click
 
-from alpinehub.alpinebits.protocol import ACKNOWLEDGE, HANDSHAKE, READ
+from alpinehub.alpinebits.action import ACKNOWLEDGE, HANDSHAKE, READ
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.client import AlpineBitsClient, accepts_gzip
 from alpinehub.alpinebits_client.message import HotelName, Period

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from alpinehub.alpinebits.protocol import HANDSHAKE, PROTOCOLS
+from alpinehub.alpinebits.action import HANDSHAKE
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.client import AlpineBitsClient
 from alpinehub.alpinebits_client.offer import offer

@@ -17,6 +17,7 @@ from time import monotonic
 
 from msgspec import Struct
 
+from alpinehub.alpinebits.action import PUSH
 from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.document import NAMESPACE
@@ -25,7 +26,7 @@ from alpinehub.alpinebits.guest_requests import (
     list_pages,
     record_sent_if_waiting,
 )
-from alpinehub.alpinebits.protocol import PUSH, Protocol
+from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.alpinebits_client.client import AlpineBitsClient
 from alpinehub.alpinebits_client.http import HttpResponse, RequestFailed

@@ -260,11 +260,11 @@ def test_many_errors_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -
         account=Account(id=1, name="u1", hotels=()),
         protocol=PROTOCOLS["2024-10"],
         client_id="",
+        action="OTA_HotelRatePlanNotif:RatePlans",
         data=None,
-        request_id="r-1",
     )
     notes = [Finding(kind="error", code=450 + at, text=f"wrong {at}") for at in range(8)]
-    answer = respond(call, "OTA_HotelRatePlanNotifRS", Outcome(tuple(notes)))
+    answer = respond(call, Outcome(tuple(notes)))
     assert answer.count(b"<Error ") == 8
     assert told(caplog) == [(450, "")]
     [line] = [one.getMessage() for one in caplog.records]

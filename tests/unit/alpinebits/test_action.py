@@ -7,10 +7,18 @@ from typing import get_args
 import pytest
 
 from alpinehub.alpinebits import action
-from alpinehub.alpinebits.action import ACTIONS, Action, Support, announce
+from alpinehub.alpinebits.action import (
+    ACKNOWLEDGE,
+    ACTIONS,
+    HANDSHAKE,
+    READ,
+    Action,
+    Support,
+    announce,
+)
 from alpinehub.alpinebits.endpoint import HANDLERS
 from alpinehub.alpinebits.large import READERS
-from alpinehub.alpinebits.protocol import ACKNOWLEDGE, HANDSHAKE, PROTOCOLS, READ
+from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Account, Feature, Hotel, Settings
 
 FREEROOMS = Action(

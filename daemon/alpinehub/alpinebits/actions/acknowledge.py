@@ -23,7 +23,7 @@ async def acknowledge_requests(call: Call) -> ResponseBody:
     """Success; from 2022-10 on with a Warning for each ID that was never sent to this account."""
     unknown = await acknowledge(call.ctx, call.recipient, await read(call, REPORT))
     notes = (Finding(kind="advisory", text=_UNKNOWN, record=record) for record in unknown)
-    return respond(call, "OTA_NotifReportRS", Outcome(tuple(notes)))
+    return respond(call, Outcome(tuple(notes)))
 
 
 async def acknowledge(ctx: Context, recipient: Recipient, report: Acknowledgement) -> Sequence[str]:

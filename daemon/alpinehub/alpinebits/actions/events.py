@@ -8,10 +8,8 @@ from functools import partial
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read
 from alpinehub.alpinebits.inbound import Update, admit
-from alpinehub.alpinebits.outcome import Outcome, failed
-from alpinehub.alpinebits.protocol import EVENT_REPORTS
+from alpinehub.alpinebits.outcome import UNABLE, Outcome, failed
 from alpinehub.alpinebits.rules.events import EVENTS, EventsMessage
-from alpinehub.alpinebits.rules.inbound_message import UNABLE
 from cordata import Tx
 
 #: Of one hotel.
@@ -27,7 +25,7 @@ class _TooMany(Exception):
 async def receive_events(call: Call) -> ResponseBody:
     """OTA_HotelPostEventNotif:EventReports."""
     message = await read(call, EVENTS)
-    update = await admit(call, EVENT_REPORTS, "OTA_HotelPostEventNotifRS", message)
+    update = await admit(call, message)
     if isinstance(update, bytes):
         return update
     outcome = Outcome()

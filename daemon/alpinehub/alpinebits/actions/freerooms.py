@@ -16,11 +16,11 @@ from alpinehub.alpinebits.inbound import (
     lost_every_race,
     write_document,
 )
-from alpinehub.alpinebits.outcome import Finding, Outcome, failed
+from alpinehub.alpinebits.outcome import MISSING, UNABLE, Finding, Outcome, failed
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules import periods
 from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
-from alpinehub.alpinebits.rules.inbound_message import FAR, MISSING, TOO_FAR, UNABLE, error
+from alpinehub.alpinebits.rules.inbound_message import FAR, TOO_FAR, error
 from cordata import from_us
 
 _SEND_FREEROOMS = "ALPINEBITS_SEND_FREEROOMS"
@@ -34,12 +34,10 @@ _MAX_PERIODS = 250_000
 _THRESHOLD, _THRESHOLD_SINCE = "OTA_HotelAvailNotif_accept_BookingThreshold", 2018
 
 
-async def receive_free_rooms(
-    call: Call, *, action: str, reader: Reader[FreeRoomsMessage]
-) -> ResponseBody:
+async def receive_free_rooms(call: Call, *, reader: Reader[FreeRoomsMessage]) -> ResponseBody:
     """OTA_HotelAvailNotif:FreeRooms, and from 2020-10 on OTA_HotelInvCountNotif:FreeRooms."""
     message = await read(call, reader)
-    update = await admit(call, action, reader.root.replace("RQ", "RS"), message)
+    update = await admit(call, message)
     if isinstance(update, bytes):
         return update
     if problem := await _threshold_problem(call, message):

@@ -53,7 +53,7 @@ async def handshake(call: Call) -> ResponseBody:
         common = intersect(echo, ours)
     except NoCapabilities:
         problem = "EchoData is not the JSON of a handshake"
-        return respond(call, "OTA_PingRS", failed(INVALID_VALUE, problem))
+        return respond(call, failed(INVALID_VALUE, problem))
     await _store_agreed(call.ctx, call.account.id, common)
     return ping(handshake_json.encode(common), echo)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
 from alpinehub.alpinebits.inbound import admit, find_document, write_document
-from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, Finding, Outcome, failed
+from alpinehub.alpinebits.outcome import INVALID_HOTEL, Finding, Outcome
 from alpinehub.alpinebits.pull import respond_with
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.content import CONTENT
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 ContentKind = Literal["inventory", "info"]
 
-_RESPONSE = "OTA_HotelDescriptiveInfoRS"
 _EMPTY = {
     "inventory": b"<HotelDescriptiveContents><HotelDescriptiveContent><FacilityInfo><GuestRooms/>"
     b"</FacilityInfo></HotelDescriptiveContent></HotelDescriptiveContents>",
@@ -28,11 +27,10 @@ _EMPTY = {
 }
 
 
-async def receive_content(call: Call, *, action: str, kind: ContentKind) -> ResponseBody:
+async def receive_content(call: Call, *, kind: ContentKind) -> ResponseBody:
     """OTA_HotelDescriptiveContentNotif:Inventory or :Info."""
     message = await read(call, CONTENT)
-    response = "OTA_HotelDescriptiveContentNotifRS"
-    update = await admit(call, action, response, message.pushed_as(kind))
+    update = await admit(call, message.pushed_as(kind))
     if isinstance(update, bytes):
         return update
     await write_document(update, kind, message.content, Outcome())
@@ -53,14 +51,14 @@ async def send_content(call: Call, *, kind: ContentKind) -> ResponseBody:
     wanted = await read(call, CONTENT_REQUEST)
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
     if hotel is None:
-        return respond(call, _RESPONSE, failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
+        return respond(call, INVALID_HOTEL)
     if not hotel.offers(kind):
         disabled = InboundMessage(uses=frozenset({kind})).disabled_features(hotel)
-        return respond(call, _RESPONSE, Outcome(disabled))
+        return respond(call, Outcome(disabled))
     known = (await find_document(call.ctx.store, hotel.id, kind)).body()
     if not known:
         text = f"no {kind} of this hotel has been received yet"
         finding = Finding(kind="advisory", text=text, status="ALPINEBITS_SEND_INVENTORY")
-        return await respond_with(call, hotel, _RESPONSE, _EMPTY[kind], outcome=Outcome((finding,)))
+        return await respond_with(call, hotel, _EMPTY[kind], outcome=Outcome((finding,)))
     content = b"<HotelDescriptiveContents>%b</HotelDescriptiveContents>" % known
-    return await respond_with(call, hotel, _RESPONSE, content)
+    return await respond_with(call, hotel, content)

@@ -17,15 +17,20 @@ from typing import TYPE_CHECKING
 from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, tag
 from alpinehub.alpinebits.inbound import TRIES, Update, admit, lost_every_race
-from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, INVALID_VALUE, Outcome, failed
-from alpinehub.alpinebits.protocol import RATE_PLANS, Protocol
+from alpinehub.alpinebits.outcome import (
+    INVALID_DATES,
+    INVALID_HOTEL,
+    INVALID_VALUE,
+    UNABLE,
+    Outcome,
+    failed,
+)
+from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.pull import respond_with
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.inbound_message import (
     FAR,
-    INVALID_DATES,
     TOO_FAR,
-    UNABLE,
     InboundMessage,
     Problems,
     day,
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
 _SEND_RATEPLANS = "ALPINEBITS_SEND_RATEPLANS"
 #: Most plans of one hotel, and most bytes of them, compressed.
 MAX_PLANS, MAX_BYTES = 500, 16 * 1024 * 1024
-_RESPONSE = "OTA_HotelRatePlanRS"
 #: Largest response: as large as a push may be.
 MAX_RESPONSE_BYTES = MAX_BODY_BYTES
 
@@ -51,7 +55,7 @@ _Known = Mapping[str, tuple[int, bytes]]
 async def receive_rate_plans(call: Call) -> ResponseBody:
     """OTA_HotelRatePlanNotif:RatePlans."""
     message = await read(call, RATES)
-    update = await admit(call, RATE_PLANS, "OTA_HotelRatePlanNotifRS", message)
+    update = await admit(call, message)
     if isinstance(update, bytes):
         return update
     return update.respond(await _store(update, message))
@@ -207,26 +211,26 @@ async def send_base_rates(call: Call) -> ResponseBody:
     wanted = await read(call, BASE_RATES_REQUEST)
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
     if wanted.findings:
-        return respond(call, _RESPONSE, Outcome(wanted.findings))
+        return respond(call, Outcome(wanted.findings))
     if hotel is None:
-        return respond(call, _RESPONSE, failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
+        return respond(call, INVALID_HOTEL)
     if disabled := wanted.disabled_features(hotel):
-        return respond(call, _RESPONSE, Outcome(disabled))
+        return respond(call, Outcome(disabled))
     if wanted.deltas:  # an error, as a warning needs 2022-10, and a plan beside it
         text = "this server does not support deltas of base rates: name days, or leave DateRange"
-        return respond(call, _RESPONSE, failed(UNABLE, text))
+        return respond(call, failed(UNABLE, text))
     known = await call.ctx.store.read(partial(read_plans, hotel_id=hotel.id))
     if not known:
         text = "no rate plan of this hotel has been received yet"
-        return respond(call, _RESPONSE, failed(UNABLE, text, status=_SEND_RATEPLANS))
+        return respond(call, failed(UNABLE, text, status=_SEND_RATEPLANS))
     plans = await asyncio.to_thread(_select, known, wanted, call.protocol)
     if plans is None:
         text = "these are more rates than fit into an answer: name fewer days or plans"
-        return respond(call, _RESPONSE, failed(UNABLE, text))
+        return respond(call, failed(UNABLE, text))
     if not plans:
-        return respond(call, _RESPONSE, failed(UNABLE, "no rate plan is what was asked for"))
+        return respond(call, failed(UNABLE, "no rate plan is what was asked for"))
     content = b"<RatePlans>%b</RatePlans>" % b"".join(plans)
-    return await respond_with(call, hotel, _RESPONSE, content)
+    return await respond_with(call, hotel, content)
 
 
 def _select(

@@ -11,7 +11,7 @@ from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
 from alpinehub.alpinebits.guest import RESPONSE_END, response, response_start
 from alpinehub.alpinebits.guest_requests import RenderedVersion, note_poll, send_pages
 from alpinehub.alpinebits.moment import moment_us
-from alpinehub.alpinebits.outcome import INVALID_HOTEL_CODE, failed
+from alpinehub.alpinebits.outcome import INVALID_HOTEL
 from alpinehub.alpinebits.reader import Reader
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def read_requests(call: Call) -> ResponseBody:
     wanted = await read(call, READ_REQUEST)
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
     if hotel is None:
-        return respond(call, "OTA_ResRetrieveRS", failed(INVALID_HOTEL_CODE, "Invalid hotel code"))
+        return respond(call, INVALID_HOTEL)
     since_us = moment_us(wanted.start, hotel.zone) if wanted.start is not None else None
     pages = send_pages(call.ctx, call.recipient, hotel, since_us=since_us)
     # A single page is sent with a Content-Length, which some old clients prefer.

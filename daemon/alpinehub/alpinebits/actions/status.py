@@ -16,9 +16,8 @@ from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respo
 from alpinehub.alpinebits.document import escape_attribute, tag
 from alpinehub.alpinebits.guest_requests import STEP, entry_of
 from alpinehub.alpinebits.moment import moment_us
-from alpinehub.alpinebits.outcome import Finding, Outcome, failed
+from alpinehub.alpinebits.outcome import UNABLE, Finding, Outcome, failed
 from alpinehub.alpinebits.reader import Reader
-from alpinehub.alpinebits.rules.inbound_message import UNABLE
 from alpinehub.models import Hotel
 from alpinehub.sql import encode_list
 from cordata import Row, Tx
@@ -26,7 +25,6 @@ from cordata import Row, Tx
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-_RESPONSE = "OTA_HotelResNotifRS"
 _UNKNOWN = "no guest request of this account's hotels has this ID"
 
 
@@ -73,7 +71,7 @@ async def update_statuses(call: Call) -> ResponseBody:
             partial(_record, recipient=call.recipient, hotels=hotels, updates=part)
         )
     if not updates:
-        return respond(call, _RESPONSE, failed(UNABLE, "there is no HotelReservation"))
+        return respond(call, failed(UNABLE, "there is no HotelReservation"))
     unknown = dict.fromkeys(one.id for one in updates if one.id not in known)
     notes = (
         Finding(kind="advisory", code=UNABLE, text=_UNKNOWN, record=record) for record in unknown
@@ -84,7 +82,7 @@ async def update_statuses(call: Call) -> ResponseBody:
         for kind, name in dict.fromkeys((one.kind, one.id) for one in updates)
     )
     inside = f"<HotelReservations>{inside}</HotelReservations>"
-    return respond(call, _RESPONSE, Outcome(tuple(notes)), inside)
+    return respond(call, Outcome(tuple(notes)), inside)
 
 
 async def _record(

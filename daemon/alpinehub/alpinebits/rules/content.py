@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alpinehub.alpinebits.document import canonical, child, descendants, listed, tag
-from alpinehub.alpinebits.outcome import INVALID_VALUE, Finding
-from alpinehub.alpinebits.reader import INBOUND_BYTES, INBOUND_MARKUP, Reader
-from alpinehub.alpinebits.rules.inbound_message import (
+from alpinehub.alpinebits.outcome import (
     INVALID_ROOM,
+    INVALID_VALUE,
     MISSING,
     UNABLE,
+    Finding,
+)
+from alpinehub.alpinebits.reader import INBOUND_BYTES, INBOUND_MARKUP, Reader
+from alpinehub.alpinebits.rules.inbound_message import (
     InboundMessage,
     Problems,
     check_texts,

@@ -6,15 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.document import canonical, child, descendant, descendants
-from alpinehub.alpinebits.outcome import INVALID_VALUE
+from alpinehub.alpinebits.outcome import INVALID_DATES, INVALID_VALUE, UNABLE
 from alpinehub.alpinebits.reader import Reader
-from alpinehub.alpinebits.rules.inbound_message import (
-    INVALID_DATES,
-    UNABLE,
-    InboundMessage,
-    Problems,
-    day,
-)
+from alpinehub.alpinebits.rules.inbound_message import InboundMessage, Problems, day
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

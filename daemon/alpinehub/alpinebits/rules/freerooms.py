@@ -15,12 +15,15 @@ import msgspec
 from msgspec.structs import replace
 
 from alpinehub.alpinebits.document import tag
-from alpinehub.alpinebits.outcome import INVALID_VALUE, Finding
-from alpinehub.alpinebits.reader import INBOUND_BYTES, INBOUND_MARKUP, Reader
-from alpinehub.alpinebits.rules.inbound_message import (
+from alpinehub.alpinebits.outcome import (
     INVALID_DATES,
+    INVALID_VALUE,
     MISSING,
     UNABLE,
+    Finding,
+)
+from alpinehub.alpinebits.reader import INBOUND_BYTES, INBOUND_MARKUP, Reader
+from alpinehub.alpinebits.rules.inbound_message import (
     InboundMessage,
     Problems,
     any_overlap,

@@ -9,17 +9,11 @@ from datetime import date, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from alpinehub.alpinebits.outcome import INVALID_VALUE, Finding
+from alpinehub.alpinebits.outcome import INVALID_VALUE, UNABLE, Finding
 from alpinehub.models import Feature, Hotel
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
-
-#: OTA error codes.
-INVALID_DATES: Final = 404
-MISSING: Final = 321
-INVALID_ROOM: Final = 402
-UNABLE: Final = 450
 
 #: Dates later than this from today are taken for mistakes of the hotel's software.
 FAR: Final = timedelta(days=5 * 366)

@@ -18,12 +18,9 @@ from datetime import date
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from alpinehub.alpinebits.document import canonical, descendant, descendants, listed, tag
-from alpinehub.alpinebits.outcome import INVALID_VALUE
+from alpinehub.alpinebits.outcome import INVALID_DATES, INVALID_VALUE, MISSING, UNABLE
 from alpinehub.alpinebits.reader import INBOUND_BYTES, INBOUND_MARKUP, Reader
 from alpinehub.alpinebits.rules.inbound_message import (
-    INVALID_DATES,
-    MISSING,
-    UNABLE,
     InboundMessage,
     Problems,
     any_overlap,
