@@ -129,7 +129,7 @@ def _keep(root: str, told: Any) -> None:
     from alpinehub.alpinebits.rules.overlay import TooLarge, apply_overlay
 
     if root in ("OTA_HotelAvailNotifRQ", "OTA_HotelInvCountNotifRQ"):
-        rooms = periods.apply_complete_set(told.rooms())
+        rooms = periods.apply_complete_set(told.rooms)
         assert periods.decode(periods.encode(rooms)) == rooms
     if root == "OTA_HotelRatePlanNotifRQ" and not told.findings:
         for one in told.plans:

@@ -12,7 +12,7 @@ from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import read_here
 from alpinehub.alpinebits.rules.freerooms import AVAIL, COUNTS, FreeRoomsMessage
-from alpinehub.alpinebits.rules.periods import Counts, Key, Period
+from alpinehub.alpinebits.rules.periods import Counts, FreeRooms, Key, Period
 
 JAN_1 = date(2027, 1, 1).toordinal()
 
@@ -76,7 +76,7 @@ REFUSED = {
 def test_message_is_an_error_when(name: str) -> None:
     told, code = REFUSED[name]
     assert {(note.kind, note.code) for note in told.findings} == {("error", code)}
-    assert told.entries == ()
+    assert told.rooms == FreeRooms()
 
 
 def test_counts_are_told_by_type_and_are_0_when_left_out() -> None:
@@ -86,7 +86,7 @@ def test_counts_are_told_by_type_and_are_0_when_left_out() -> None:
     )
     first = Period(JAN_1, JAN_1 + 9, Counts(3, 2, 1))
     assert told.findings == () and told.complete
-    assert told.rooms().entries == {
+    assert told.rooms.entries == {
         Key("DZ"): (first,),
         Key("EZ"): (Period(JAN_1, JAN_1),),
     }
@@ -106,7 +106,7 @@ def test_what_the_hotel_must_offer_is_told() -> None:
 def test_threshold_is_what_is_free_but_not_bookable() -> None:
     told = avail(status(LIMIT.format(5) + ' BookingThreshold="2"'))
     assert told.thresholds == "all"
-    assert told.rooms().entries == {Key("DZ"): (Period(JAN_1, JAN_1 + 9, Counts(3, 0, 2)),)}
+    assert told.rooms.entries == {Key("DZ"): (Period(JAN_1, JAN_1 + 9, Counts(3, 0, 2)),)}
     assert avail(status(LIMIT.format(5))).thresholds == "none"
     both = (status(LIMIT.format(5)), status(LIMIT.format(5) + ' BookingThreshold="0"'))
     assert avail(*both).thresholds == "some"

@@ -75,10 +75,9 @@ def apply_message(
     None: the outcome is an error.
     """
     today = from_us(now_us).date().toordinal()
-    rooms = message.rooms()
-    near = periods.drop_after(rooms, today + FAR.days)
+    near = periods.drop_after(message.rooms, today + FAR.days)
     findings = []
-    if near != rooms:
+    if near != message.rooms:
         findings.append(TOO_FAR)
     if message.complete:
         result = periods.apply_complete_set(near)

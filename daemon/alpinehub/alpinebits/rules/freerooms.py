@@ -7,12 +7,9 @@ from 2020-10 .... OTA_HotelInvCountNotifRQ: counts by type, and closing seasons
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
-
-import msgspec
-from msgspec.structs import replace
 
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import (
@@ -49,41 +46,16 @@ _TYPES: Final[dict[str, tuple[int, Feature | None]]] = {
 }
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The rooms of one key in one period; `closing`: the whole hotel is closed.
-
-    A large hotel sends 40,000 of them: this form is quick to send from the child to the worker.
-    """
-
-    category: str
-    room: str
-    first: int
-    last: int
-    counts: tuple[int, int, int] = (0, 0, 0)
-    closing: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeRoomsMessage(InboundMessage):
     """A FreeRooms message."""
 
     #: The message replaces everything that is stored.
     complete: bool = False
-    entries: tuple[Entry, ...] = ()
+    #: In the order of the document; the periods of a room may overlap.
+    rooms: FreeRooms = field(default_factory=FreeRooms)
     #: Which entries have a BookingThreshold.
     thresholds: Literal["", "none", "some", "all"] = ""
-
-    def rooms(self) -> FreeRooms:
-        """The free rooms of the message, in the order of the document."""
-        closings: list[Period] = []
-        entries: dict[Key, list[Period]] = {}
-        for one in self.entries:
-            period = Period(one.first, one.last, Counts(*one.counts))
-            if one.closing:
-                closings.append(period)
-            else:
-                entries.setdefault(Key(one.category, one.room), []).append(period)
-        return FreeRooms(tuple(closings), {key: tuple(periods) for key, periods in entries.items()})
 
 
 class _Message:
@@ -94,7 +66,10 @@ class _Message:
         self.list = root[-1]
         self.problems = Problems()
         self.uses: set[Feature] = {"complete_set" if self.complete else "deltas"}
-        self.entries: list[Entry] = []
+        self.closings: list[Period] = []
+        self.entries: dict[Key, list[Period]] = {}
+        #: A closing season stands behind something else.
+        self.has_late_closing = False
         #: A distinct room has a count above 1.
         self.has_room_twice = False
 
@@ -103,15 +78,19 @@ class _Message:
         if not self.problems:
             self._check_together()
         findings = tuple(self.problems.findings) or tuple(self._remarks())
+        rooms = FreeRooms()
+        if not self.problems:
+            entries = {key: tuple(periods) for key, periods in self.entries.items()}
+            rooms = FreeRooms(tuple(self.closings), entries)
         return FreeRoomsMessage(
             hotel_code=self.list.get("HotelCode"),
             hotel_name=self.list.get("HotelName"),
             findings=findings,
             uses=frozenset(self.uses),
             complete=self.complete,
-            entries=() if self.problems else tuple(self.entries),
+            rooms=rooms,
             thresholds=thresholds,
-            room_types=frozenset(one.category for one in self.entries if not one.closing),
+            room_types=frozenset(key.category for key in self.entries),
         )
 
     def is_reset(self) -> bool:
@@ -124,8 +103,10 @@ class _Message:
             )
         return True
 
-    def place(self, control: _Element | None, at: int) -> Entry | None:
-        """The key and the nights of an entry; None: they are not given."""
+    def place(self, control: _Element | None, at: int) -> tuple[Key | None, Period] | None:
+        """The key and the nights of an entry, without counts; no key: it is a closing season of the
+        whole hotel. None: they are not given.
+        """
         if control is None:
             self.problems.add(MISSING, f"entry {at}: StatusApplicationControl is missing")
             return None
@@ -134,37 +115,39 @@ class _Message:
             self.problems.add(INVALID_DATES, f"entry {at}: invalid combination of Start and End")
             return None
         category, room = control.get("InvTypeCode"), control.get("InvCode")
-        nights = (first.toordinal(), last.toordinal())
+        nights = Period(first.toordinal(), last.toordinal())
         if control.get("AllInvCode", "").strip() in _TRUE:
             if category is not None or room is not None:
                 text = f"entry {at}: AllInvCode stands beside InvTypeCode or InvCode"
                 self.problems.add(INVALID_VALUE, text)
                 return None
             self.uses.add("closing_seasons")
-            return Entry("", "", *nights, closing=True)
+            return None, nights
         if category is None:
             self.problems.add(MISSING, f"entry {at}: InvTypeCode is missing")
             return None
         self.uses.add("categories" if room is None else "rooms")
-        return Entry(category, room or "", *nights)
+        return Key(category, room or ""), nights
+
+    def add(self, key: Key | None, period: Period) -> None:
+        """Add an entry; without a key, a closing season."""
+        if key is None:
+            self.has_late_closing |= bool(self.entries)
+            self.closings.append(period)
+        else:
+            self.entries.setdefault(key, []).append(period)
 
     def _check_together(self) -> None:
         """Check the rules that concern the whole list."""
-        kinds = {bool(one.room) for one in self.entries if not one.closing}
-        if len(kinds) == 2:
+        if len({bool(key.room) for key in self.entries}) == 2:
             self.problems.add(UNABLE, "room categories and distinct rooms are mixed")
-        closings = [one.closing for one in self.entries]
-        if closings != sorted(closings, reverse=True):
+        if self.has_late_closing:
             self.problems.add(UNABLE, "closing seasons must stand before everything else")
-        if any_overlap((one.first, one.last) for one in self.entries if one.closing):
+        if _any_overlap(self.closings):
             self.problems.add(INVALID_DATES, "closing seasons overlap")
 
     def _remarks(self) -> Iterator[Finding]:
-        by_key: dict[Key, list[Entry]] = {}
-        for one in self.entries:
-            if not one.closing:
-                by_key.setdefault(Key(one.category, one.room), []).append(one)
-        if any(any_overlap((e.first, e.last) for e in entries) for entries in by_key.values()):
+        if any(map(_any_overlap, self.entries.values())):
             text = "periods of one room or category overlap: the last one was taken"
             yield Finding(kind="advisory", text=text)
         if self.has_room_twice:
@@ -172,24 +155,29 @@ class _Message:
             yield Finding(kind="advisory", text=text)
 
 
+def _any_overlap(periods: Iterable[Period]) -> bool:
+    return any_overlap((one.first, one.last) for one in periods)
+
+
 def _read_counts(root: _Element) -> FreeRoomsMessage:
     message = _Message(root)
     if message.is_reset():
         return message.result()
     for at, inventory in enumerate(message.list, start=1):
-        entry = message.place(inventory.find(_CONTROL), at)
+        place = message.place(inventory.find(_CONTROL), at)
         counts = inventory.find(_COUNTS)
-        if entry is None:
+        if place is None:
             continue
-        if entry.closing and counts is not None:
+        key, nights = place
+        if key is None and counts is not None:
             message.problems.add(INVALID_VALUE, f"entry {at}: a closing season has InvCounts")
             continue
-        message.entries.append(_counted(entry, counts, at, message))
+        message.add(key, nights._replace(counts=_counted(key, counts, at, message)))
     return message.result()
 
 
-def _counted(entry: Entry, counts: _Element | None, at: int, message: _Message) -> Entry:
-    """The entry with its counts; a missing one is 0."""
+def _counted(key: Key | None, counts: _Element | None, at: int, message: _Message) -> Counts:
+    """The counts of an entry; a missing one is 0."""
     numbers = [0, 0, 0]
     seen: set[int] = set()
     for one in counts if counts is not None else ():
@@ -203,8 +191,8 @@ def _counted(entry: Entry, counts: _Element | None, at: int, message: _Message) 
             message.uses.add(feature)
         seen.add(place)
         numbers[place] = number or 0
-    message.has_room_twice |= bool(entry.room) and max(numbers) > 1
-    return replace(entry, counts=(numbers[0], numbers[1], numbers[2]))
+    message.has_room_twice |= key is not None and bool(key.room) and max(numbers) > 1
+    return Counts(*numbers)
 
 
 def _read_avail(root: _Element) -> FreeRoomsMessage:
@@ -213,19 +201,20 @@ def _read_avail(root: _Element) -> FreeRoomsMessage:
         return message.result()
     with_threshold = 0
     for at, status in enumerate(message.list, start=1):
-        entry = message.place(status.find(_CONTROL), at)
+        place = message.place(status.find(_CONTROL), at)
         if status.get("BookingThreshold") is not None:
             with_threshold += 1
-        if entry is not None and (counts := _limited(status, entry, at, message.problems)):
-            message.entries.append(replace(entry, counts=counts))
+        if place is None:
+            continue
+        key, nights = place
+        if counts := _limited(status, key, at, message.problems):
+            message.add(key, nights._replace(counts=counts))
     if with_threshold == len(message.list):
         return message.result("all")
     return message.result("some" if with_threshold else "none")
 
 
-def _limited(
-    status: _Element, entry: Entry, at: int, problems: Problems
-) -> tuple[int, int, int] | None:
+def _limited(status: _Element, key: Key | None, at: int, problems: Problems) -> Counts | None:
     """The counts from BookingLimit and BookingThreshold."""
     for name in ("BookingLimit", "BookingLimitMessageType"):
         if status.get(name) is None:
@@ -237,11 +226,11 @@ def _limited(
     if limit is None or threshold is None:
         problems.add(INVALID_VALUE, f"entry {at}: BookingLimit is too large")
         return None
-    if entry.room and limit > 1:
+    if key is not None and key.room and limit > 1:
         problems.add(INVALID_VALUE, f"entry {at}: BookingLimit of one room is greater than 1")
     if threshold > limit:
         problems.add(INVALID_VALUE, f"entry {at}: BookingThreshold is greater than BookingLimit")
-    return (limit - threshold, 0, threshold)
+    return Counts(limit - threshold, 0, threshold)
 
 
 AVAIL = Reader(
