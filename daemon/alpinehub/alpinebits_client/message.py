@@ -1,4 +1,4 @@
-"""The documents that hotel software sends."""
+"""The documents that a client sends: hotel software, and the hub when it pushes."""
 
 from __future__ import annotations
 
@@ -75,6 +75,13 @@ def notif_report(accepted: Iterable[tuple[str, str]], rejected: Mapping[str, str
             f"{known}</HotelReservations></HotelNotifReport></NotifDetails>"
         )
     return _document("OTA_NotifReportRQ", "1.000", inside)
+
+
+def push_requests(reservations: Iterable[bytes]) -> bytes:
+    """OTA_HotelResNotifRQ, of rendered HotelReservations."""
+    inside = b"".join(reservations).decode()
+    wrapped = f"<HotelReservations>{inside}</HotelReservations>"
+    return _document("OTA_HotelResNotifRQ", "1.000", wrapped)
 
 
 def free_rooms(

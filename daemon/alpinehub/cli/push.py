@@ -7,13 +7,11 @@ import click
 from alpinehub.alpinebits.action import HANDSHAKE
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client import message
-from alpinehub.alpinebits_client.client import AlpineBitsClient
 from alpinehub.alpinebits_client.offer import offer
 from alpinehub.cli.peer import converse
 from alpinehub.cli.peer_view import show_handshake
 from alpinehub.cli.session import Hub, hub_options, read_secret
 from alpinehub.push import target as targets
-from cordata import Context
 from cordata.terminal import Group, show_page
 
 _VERSIONS = [name for name, one in PROTOCOLS.items() if one.year >= targets.PUSHED_SINCE]
@@ -101,11 +99,7 @@ def test(hub: Hub, name: str) -> int:
     The exit codes are those of `alpinehub pms`.
     """
 
-    async def find(ctx: Context) -> AlpineBitsClient:
-        target = await targets.find_target(ctx, name)
-        return target.client(private=ctx.settings["alpinehub"].push_private)
-
-    client = hub.run(find)
+    client = hub.run(lambda ctx: targets.find_client(ctx, name))
     answer = converse(client.call(HANDSHAKE, message.ping(offer())), hub.json)
     return show_handshake(client, [answer], hub.json)
 

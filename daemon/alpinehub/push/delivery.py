@@ -20,7 +20,6 @@ from msgspec import Struct
 from alpinehub.alpinebits.action import PUSH
 from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Recipient
-from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.guest_requests import (
     RenderedVersion,
     list_pages,
@@ -28,13 +27,14 @@ from alpinehub.alpinebits.guest_requests import (
 )
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
+from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.client import AlpineBitsClient
 from alpinehub.alpinebits_client.http import HttpResponse, RequestFailed
 from alpinehub.alpinebits_client.reply import read_reply
 from alpinehub.directory import directory_of
 from alpinehub.models import Hotel
 from alpinehub.push.schedule import publish, wake
-from alpinehub.push.target import CLIENT_ID, HTTP_TIMEOUT_S, Target, open_target, read_target
+from alpinehub.push.target import CLIENT_ID, HTTP_TIMEOUT_S, make_client, read_target
 from cordata import Context, CordataError, Event, EventContext, Row, StoreUnavailable, Tx, fields
 
 #: Guest requests in one message.
@@ -64,23 +64,18 @@ class PushFailed(Exception):
     """Not all was accepted. The text is for people, and holds only codes of the answer."""
 
 
-class _Due(Struct, frozen=True, kw_only=True):
-    """The work of one push.due."""
+class _Due(Struct, kw_only=True):
+    """The work of one push.due, and its progress."""
 
     account_id: int
     hotel: Hotel
     target: Row
     failures: int
-    #: Begin after this id, then continue from the start of the list; "": it begins there.
+    #: The push begins after this id, then continues from the start of the list; "": it begins
+    #: there. It advances with the push: if that fails, the next one begins there.
     after_id: str
-
-
-class _Round(Struct):
-    """The progress of one push."""
-
+    #: How many guest requests were accepted or rejected.
     pushed: int = 0
-    #: Where the next push begins if this one fails.
-    after_id: str = ""
 
 
 async def deliver(event: Event, ctx: EventContext) -> None:
@@ -89,28 +84,28 @@ async def deliver(event: Event, ctx: EventContext) -> None:
     due = await _read_due(ctx, account_id, hotel_id, str(event.payload.get("after_id", "")))
     if due is None:
         return
-    problem, longest_s, done = "", _LONGEST_S, _Round(after_id=due.after_id)
+    problem, longest_s = "", _LONGEST_S
     try:
-        target = open_target(ctx, due.target)
+        server = make_client(ctx, due.target)
     except CordataError:
         problem = (
             "its password cannot be decrypted: restore the master key, or set the password again"
         )
     else:
         try:
-            await _push(ctx, due, target, done)
+            await _push(ctx, due, server)
         except RequestFailed as error:
             problem = str(error)
         except PushFailed as error:
             problem, longest_s = str(error), _LONGEST_ANSWERED_S
     if problem:
-        await _fail(ctx, due, problem, longest_s, done.after_id)
+        await _fail(ctx, due, problem, longest_s)
         return
-    count = done.pushed
-    await ctx.run(lambda tx: _settle(tx, account_id, hotel_id, pushed=count))
-    if count:
-        extra = fields(hotel=due.hotel.code, count=count)
-        ctx.log.info("account %s: %d guest requests pushed", due.target["name"], count, extra=extra)
+    await ctx.run(lambda tx: _settle(tx, account_id, hotel_id, pushed=due.pushed))
+    if due.pushed:
+        extra = fields(hotel=due.hotel.code, count=due.pushed)
+        name = due.target["name"]
+        ctx.log.info("account %s: %d guest requests pushed", name, due.pushed, extra=extra)
 
 
 async def _read_due(
@@ -137,27 +132,27 @@ async def _read_due(
     )
 
 
-async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
-    """Push what waits; `done` has the progress. Raises: PushFailed, RequestFailed.
+async def _push(ctx: Context, due: _Due, server: AlpineBitsClient) -> None:
+    """Push what waits. Raises: PushFailed, RequestFailed.
 
     After repeated errors each guest request is sent alone, so that one that the server cannot read
     does not stop the others. The next push begins where this one ended, and continues from the
     start of the list, so that any number of such requests stops no other.
     """
-    server = target.client(private=ctx.settings["alpinehub"].push_private)
     recipient = Recipient(
-        account_id=due.account_id, protocol=target.login.protocol, client_id=CLIENT_ID
+        account_id=due.account_id, protocol=server.login.protocol, client_id=CLIENT_ID
     )
     alone = due.failures >= _ALONE_AFTER
     size, until = (1 if alone else _AT_ONCE), monotonic() + _BUSY_S
     failed: list[PushFailed] = []
-    async with aclosing(_pages(ctx, recipient, due, done, size=size)) as pages:
+    async with aclosing(_pages(ctx, recipient, due, size=size)) as pages:
         async for page in pages:
             if page:  # else all of it is undeliverable
                 if alone:
-                    done.after_id = page[0].reservation_id
+                    due.after_id = page[0].reservation_id
                 try:
-                    done.pushed += await _push_page(ctx, recipient, server, page, gzip=target.gzip)
+                    gzip = bool(due.target["gzip"])
+                    due.pushed += await _push_page(ctx, recipient, server, page, gzip=gzip)
                 except PushFailed as problem:
                     failed.append(problem)
             if len(failed) * size >= _AT_ONCE or monotonic() > until:
@@ -167,7 +162,7 @@ async def _push(ctx: Context, due: _Due, target: Target, done: _Round) -> None:
 
 
 async def _pages(
-    ctx: Context, recipient: Recipient, due: _Due, done: _Round, *, size: int
+    ctx: Context, recipient: Recipient, due: _Due, *, size: int
 ) -> AsyncGenerator[list[RenderedVersion], None]:
     """What waits: from where the push before ended to the end of the list, then from its start."""
     for after_id in dict.fromkeys((due.after_id, "")):
@@ -176,7 +171,7 @@ async def _pages(
         ) as pages:
             async for page in pages:
                 yield page
-        done.after_id = ""
+        due.after_id = ""
 
 
 async def _push_page(
@@ -197,7 +192,7 @@ async def _push_page(
         page = await record_sent_if_waiting(ctx, recipient, page)
         if not page:
             return 0
-        document = _document([one.xml for one in page])
+        document = message.push_requests(one.xml for one in page)
         answer = await connection.call(*server.request(PUSH, document, gzip=gzip))
     sent = [(str(one.unique_id_type), one.reservation_id) for one in page]
     report = read_answer(answer, recipient.protocol, sent)
@@ -206,17 +201,6 @@ async def _push_page(
     if missing := len(sent) - taken:
         raise PushFailed(f"the answer does not name {missing} of {len(sent)} that were sent")
     return taken
-
-
-def _document(reservations: Sequence[bytes]) -> bytes:
-    start = f'<?xml version="1.0" encoding="UTF-8"?>\n<OTA_HotelResNotifRQ xmlns="{NAMESPACE}"'
-    return b"".join(
-        (
-            f'{start} Version="1.000"><HotelReservations>'.encode(),
-            *reservations,
-            b"</HotelReservations></OTA_HotelResNotifRQ>",
-        )
-    )
 
 
 def read_answer(
@@ -272,7 +256,7 @@ async def _settle(
         await publish(tx, account_id, hotel_id, tx.now_us)
 
 
-async def _fail(ctx: EventContext, due: _Due, problem: str, longest_s: int, after_id: str) -> None:
+async def _fail(ctx: EventContext, due: _Due, problem: str, longest_s: int) -> None:
     """Record a failure, and push again after a pause."""
     failures = due.failures + 1
     pause_s = min(_PAUSE_S * 2 ** min(due.failures, 10), longest_s) * uniform(1 - _JITTER, 1)
@@ -288,7 +272,7 @@ async def _fail(ctx: EventContext, due: _Due, problem: str, longest_s: int, afte
             last_error=problem,
             pushed_at=None,
         )
-        await publish(tx, due.account_id, due.hotel.id, at, after_id=after_id)
+        await publish(tx, due.account_id, due.hotel.id, at, after_id=due.after_id)
 
     await ctx.run(unit)
     name, code = due.target["name"], due.hotel.code

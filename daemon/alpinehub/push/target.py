@@ -6,8 +6,6 @@ internet, or without TLS, only with `[alpinehub] push_private`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from alpinehub.accounts import require_account
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits_client.address import (
@@ -37,25 +35,8 @@ _MAX_ANSWER_BYTES = 1024 * 1024
 _MAX_CHARS = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The server to which the guest requests of an account are pushed."""
-
-    login: Login
-    #: Send bodies compressed.
-    gzip: bool
-
-    def client(self, *, private: bool) -> AlpineBitsClient:
-        """A client for this server; `private`: it may be in the operator's network."""
-        http = HttpClient(
-            timeout_s=HTTP_TIMEOUT_S,
-            max_bytes=_MAX_ANSWER_BYTES,
-            allowed=_allowed(self.login.url, private=private),
-        )
-        return AlpineBitsClient(login=self.login, http=http)
-
-
-def _allowed(url: Url, *, private: bool) -> Allowed:
+def allowed_addresses(url: Url, *, private: bool) -> Allowed:
+    """Which addresses may be called for a URL; `private`: also those in the operator's network."""
     if not private:
         return is_public
     return is_public_or_private if url.secure else is_local
@@ -144,8 +125,10 @@ async def list_targets(ctx: Context) -> list[dict[str, object]]:
     return [{**row, "url": parse_url(row["url"]).redacted} for row in rows]
 
 
-async def find_target(ctx: Context, name: str) -> Target:
-    """The target of an account. Raises: Unusable; CordataError: cannot decrypt its password."""
+async def find_client(ctx: Context, name: str) -> AlpineBitsClient:
+    """A client for the server of an account. Raises: Unusable; CordataError: cannot decrypt its
+    password.
+    """
 
     async def unit(tx: Tx) -> Row | None:
         return await read_target(tx, await require_account(tx, name))
@@ -153,7 +136,7 @@ async def find_target(ctx: Context, name: str) -> Target:
     row = await ctx.store.read(unit)
     if row is None:
         raise _no_target(name)
-    return open_target(ctx, row)
+    return make_client(ctx, row)
 
 
 async def closed_passwords(ctx: Context) -> list[str]:
@@ -171,8 +154,8 @@ async def read_target(tx: Tx, account_id: int) -> Row | None:
     return await tx.fetch_one("push_target", account_id=account_id)
 
 
-def open_target(ctx: Context, row: Row) -> Target:
-    """The target in a row. Raises: CordataError if its password cannot be decrypted."""
+def make_client(ctx: Context, row: Row) -> AlpineBitsClient:
+    """A client for the server in a row. Raises: CordataError: cannot decrypt its password."""
     login = Login(
         url=parse_url(row["url"]),
         user=row["login"],
@@ -180,4 +163,10 @@ def open_target(ctx: Context, row: Row) -> Target:
         protocol=PROTOCOLS[row["protocol"]],
         client_id=CLIENT_ID,
     )
-    return Target(login=login, gzip=bool(row["gzip"]))
+    private = ctx.settings["alpinehub"].push_private
+    http = HttpClient(
+        timeout_s=HTTP_TIMEOUT_S,
+        max_bytes=_MAX_ANSWER_BYTES,
+        allowed=allowed_addresses(login.url, private=private),
+    )
+    return AlpineBitsClient(login=login, http=http)

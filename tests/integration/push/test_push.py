@@ -35,7 +35,7 @@ from tests.servers.process import free_port
 from alpinehub.accounts import add_account
 from alpinehub.alpinebits_client.http import RequestFailed
 from alpinehub.push import target as push_target
-from alpinehub.push.target import find_target, list_targets, push_now, set_disabled
+from alpinehub.push.target import find_client, list_targets, push_now, set_disabled
 from cordata import trace
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -415,7 +415,7 @@ async def test_private_addresses_are_called_only_where_the_operator_says_so(
         assert "may not be called" in str((await state(hub))["last_error"])
         assert peer.asked == []
         with pytest.raises(RequestFailed, match="may not be called") as refused:
-            client = (await find_target(hub.ctx, "demo")).client(private=False)
+            client = await find_client(hub.ctx, "demo")
             await client.call("OTA_Ping:Handshaking", b"<OTA_PingRQ/>")
         assert "push_private" in refused.value.hint
 

@@ -7,19 +7,10 @@ from ipaddress import ip_address
 import pytest
 
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits_client.client import Login
+from alpinehub.alpinebits_client.client import AlpineBitsClient, Login
+from alpinehub.alpinebits_client.http import HttpClient
 from alpinehub.hotels import Unusable
-from alpinehub.push.target import Target, check_url
-
-
-def target(url: str, *, private: bool) -> Target:
-    login = Login(
-        url=check_url(url, private=private),
-        user="hub",
-        password="s3cret",
-        protocol=PROTOCOLS["2024-10"],
-    )
-    return Target(login=login, gzip=False)
+from alpinehub.push.target import allowed_addresses, check_url
 
 
 def test_url_without_tls_is_refused_unless_it_stays_at_home() -> None:
@@ -47,10 +38,15 @@ def test_url_without_tls_is_refused_unless_it_stays_at_home() -> None:
 def test_address_is_called_where_it_may_be(
     url: str, private: bool, address: str, allowed: bool
 ) -> None:
-    http = target(url, private=private).client(private=private).http
-    assert http.allowed(ip_address(address)) is allowed
+    checked = check_url(url, private=private)
+    assert allowed_addresses(checked, private=private)(ip_address(address)) is allowed
 
 
-def test_password_is_in_no_text_of_a_target() -> None:
-    made = target("https://x/", private=False)
-    assert "s3cret" not in repr(made) + repr(made.client(private=False))
+def test_password_is_in_no_text_of_a_client() -> None:
+    login = Login(
+        url=check_url("https://x/", private=False),
+        user="hub",
+        password="s3cret",
+        protocol=PROTOCOLS["2024-10"],
+    )
+    assert "s3cret" not in repr(AlpineBitsClient(login=login, http=HttpClient()))
