@@ -291,5 +291,4 @@ async def _fail(ctx: EventContext, due: _Due, problem: str, longest_s: int) -> N
 
 async def sweep(ctx: Context) -> None:
     """Publish missing push.due events: after a grant, a resend, or the loss of an event."""
-    if await ctx.store.read(lambda tx: tx.fetch_all("push_hotels")):
-        await ctx.store.run(lambda tx: wake(tx, lost_at=tx.now_us - _LOST_US))
+    await ctx.run(lambda tx: wake(tx, lost_at=tx.now_us - _LOST_US))

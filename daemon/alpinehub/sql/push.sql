@@ -1,10 +1,5 @@
 -- Outbound push: guest requests sent to hotel software (push/).
 
--- name: push_hotels
--- Small: hotels with a push target.
-SELECT DISTINCT uh.hotel_id FROM push_target t JOIN account_hotel uh ON uh.account_id = t.account_id
-WHERE t.disabled_at IS NULL
-
 -- name: push_wake
 -- Every account and hotel with something to push that has no pending push.due (one that was due before
 -- :lost_at is lost). With :force it is due now in any case, also after failures.
