@@ -25,13 +25,8 @@ from alpinehub.memory_budget import Allocation
 from alpinehub.models import Account
 from cordata import Context
 
-#: gzip compresses zeros 1000 times; what hotel software sends, 5 to 40 times.
-MAX_GZIP_RATIO = 100
-#: Up to this size the ratio is not checked.
-_RATIO_FREE_BYTES = 64 * 1024
 #: Most parts of a form: two are expected, a few more are ignored.
 _MAX_PARTS = 16
-_MAX_ACTION_CHARS = 128
 #: The form of a protocol version's name, supported or not ("2015-07b" existed).
 _VERSION = re.compile(r"[0-9]{4}-[0-9]{2}[a-z]?")
 _PROBLEMS: Final[dict[Fault, str]] = {
@@ -45,29 +40,29 @@ _PROBLEMS: Final[dict[Fault, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The two fields of an AlpineBits request; None: not sent."""
+    """The two fields of an AlpineBits request."""
 
-    action: str | None
-    #: The bytes of the XML document, as sent.
+    #: "": not sent.
+    action: str
+    #: The bytes of the XML document, as sent; None: not sent.
     request: bytes | None
 
 
 def unpack(body: bytes, encoding: str) -> bytes:
     """The body without its Content-Encoding. Raises: TransportError for an unknown or broken one
-    (415, 400) and for one that grows beyond MAX_BODY_BYTES or MAX_GZIP_RATIO (413).
+    (415, 400) and for one that grows beyond MAX_BODY_BYTES (413).
     """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return body
     if encoding not in ("gzip", "x-gzip"):
         raise TransportError(415, "the only Content-Encoding accepted is gzip")
-    limit = min(MAX_BODY_BYTES, max(_RATIO_FREE_BYTES, len(body) * MAX_GZIP_RATIO))
     unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
-        unpacked = unpacker.decompress(body, limit + 1)
+        unpacked = unpacker.decompress(body, MAX_BODY_BYTES + 1)
     except zlib.error:
         raise TransportError(400, "the body is not gzip, though Content-Encoding says so") from None
-    if len(unpacked) > limit:
+    if len(unpacked) > MAX_BODY_BYTES:
         raise TransportError(413, "the unpacked body is too large")
     if not unpacker.eof or unpacker.unused_data:
         raise TransportError(400, "the gzip body is cut off or followed by other data")
@@ -93,18 +88,9 @@ def parse_form(content_type: str, body: bytes) -> Form:
         if part.name in fields and part.name in (b"action", b"request"):
             raise TransportError(400, f"the form has two fields named {part.name.decode()}")
         fields[part.name] = part.data
-    action = fields.get(b"action")
-    return Form(
-        action=_action(action) if action is not None else None, request=fields.get(b"request")
-    )
-
-
-def _action(value: bytes) -> str | None:
-    """The action as text; None if it is too long. White space at the ends is removed: some form
-    libraries add it.
-    """
-    text = value[: _MAX_ACTION_CHARS + 1].decode("latin-1").strip()
-    return text if len(text) <= _MAX_ACTION_CHARS else None
+    # Some form libraries add white space.
+    action = fields.get(b"action", b"").decode("latin-1").strip()
+    return Form(action=action, request=fields.get(b"request"))
 
 
 #: Of every response: from now on the client may compress its requests.

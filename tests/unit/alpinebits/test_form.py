@@ -90,10 +90,6 @@ def test_form_is_refused_when_urlencoded_has_too_many_or_double_fields() -> None
     assert refused(kind, b"action=1&action=2").status == 400
 
 
-def test_action_is_none_when_it_is_absurdly_long() -> None:
-    assert parse_form(TYPE, part("action", b"a" * 500) + END).action is None
-
-
 def test_body_is_unpacked_when_it_is_gzip() -> None:
     assert unpack(gzip.compress(b"hello" * 10), "gzip") == b"hello" * 10
     assert unpack(gzip.compress(b""), " GZIP ") == b""
@@ -104,12 +100,6 @@ def test_body_is_unpacked_when_it_is_gzip() -> None:
 def test_body_is_refused_when_it_unpacks_to_too_much(size: int) -> None:
     with pytest.raises(TransportError) as caught:
         unpack(gzip.compress(b"\0" * size), "gzip")
-    assert caught.value.status == 413
-
-
-def test_body_is_refused_when_it_unpacks_to_less_than_the_limit_but_by_a_bombs_ratio() -> None:
-    with pytest.raises(TransportError) as caught:
-        unpack(gzip.compress(b"\0" * (MAX_BODY_BYTES - 1)), "gzip")
     assert caught.value.status == 413
 
 
