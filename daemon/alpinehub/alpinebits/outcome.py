@@ -9,12 +9,11 @@ error ..... <Errors>: nothing was taken
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import Final, Literal
 
 from msgspec import Struct
 
-from alpinehub.alpinebits.document import NAMESPACE, clean, escape_attribute, escape_text
+from alpinehub.alpinebits.document import NAMESPACE, escape_attribute, escape_text
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.transport_error import TransportError
 
@@ -29,9 +28,6 @@ UNABLE: Final = 450
 
 #: Types of Warning and Error: advisory, business rule, application error.
 _ADVISORY, _RULE, _APPLICATION = 11, 3, 13
-#: Most errors in a response, and most warnings that name no record.
-_MAX_FINDINGS = 20
-_MAX_TEXT_CHARS = 500
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 Kind = Literal["advisory", "warning", "error"]
@@ -41,6 +37,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     """One remark on a request: an advisory, a warning or an error."""
 
     kind: Kind
+    #: In our own words: nothing that the client wrote.
     text: str
     #: OTA error code of an error, or of a warning about a pushed reservation.
     code: int = 0
@@ -119,17 +116,13 @@ def answer(root: str, protocol: Protocol, outcome: Outcome, inside: str = "") ->
     statuses = protocol.statuses if form.statuses else frozenset()
     errors = [finding for finding in outcome.findings if finding.kind == "error"]
     if errors and protocol.year < form.errors:
-        raise TransportError(400, clean(errors[0].text)[:_MAX_TEXT_CHARS])
+        raise TransportError(400, errors[0].text)
     if errors:
-        errors_xml = "".join(_error(finding, statuses) for finding in errors[:_MAX_FINDINGS])
+        errors_xml = "".join(_error(finding, statuses) for finding in errors)
         return f"{opening(root)}<Errors>{errors_xml}</Errors></{root}>".encode()
     warnings = ""
     if outcome.findings and protocol.year >= form.warnings:
-        loose = islice(
-            (finding for finding in outcome.findings if not finding.record), _MAX_FINDINGS
-        )
-        findings = (*loose, *(finding for finding in outcome.findings if finding.record))
-        warnings_xml = "".join(_warning(finding, form, statuses) for finding in findings)
+        warnings_xml = "".join(_warning(finding, form, statuses) for finding in outcome.findings)
         warnings = f"<Warnings>{warnings_xml}</Warnings>"
     return f"{opening(root)}<Success/>{warnings}{inside}</{root}>".encode()
 
@@ -139,16 +132,12 @@ def _error(finding: Finding, statuses: frozenset[str]) -> str:
     known = finding.status in statuses
     status = f' Status="{finding.status}"' if known else ""
     kind = _ADVISORY if known else _APPLICATION
-    return f'<Error Type="{kind}" Code="{finding.code}"{status}>{_text(finding)}</Error>'
+    return f'<Error Type="{kind}" Code="{finding.code}"{status}>{escape_text(finding.text)}</Error>'
 
 
 def _warning(finding: Finding, form: _Response, statuses: frozenset[str]) -> str:
     code = f' Code="{finding.code}"' if form.coded else ""
-    record = f' RecordID="{escape_attribute(clean(finding.record))}"' if finding.record else ""
+    record = f' RecordID="{escape_attribute(finding.record)}"' if finding.record else ""
     status = f' Status="{finding.status}"' if finding.status in statuses else ""
     kind = _ADVISORY if finding.kind == "advisory" else _RULE
-    return f'<Warning Type="{kind}"{code}{record}{status}>{_text(finding)}</Warning>'
-
-
-def _text(finding: Finding) -> str:
-    return escape_text(clean(finding.text)[:_MAX_TEXT_CHARS])
+    return f'<Warning Type="{kind}"{code}{record}{status}>{escape_text(finding.text)}</Warning>'
