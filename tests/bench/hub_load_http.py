@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 
-from alpinehub.alpinebits_client.http import read_response
+from alpinehub.alpinebits_client.http import read_body, read_head
 
 _TIMEOUT_S = 30.0
 _MAX_BYTES = 64 << 20
@@ -43,14 +43,15 @@ class Connections:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 writer.write(request)
-                response = await read_response(reader, _MAX_BYTES)
-            whole = response.headers.get("connection", "").lower() != "close"
+                status, answered = await read_head(reader)
+                content = await read_body(reader, answered, _MAX_BYTES)
+            whole = answered.get("connection", "").lower() != "close"
         finally:
             if whole:
                 self._idle.append(stream)
             else:
                 writer.close()
-        return response.status, response.body
+        return status, content
 
     async def close(self) -> None:
         """Once nothing is under way."""

@@ -17,7 +17,6 @@ from time import monotonic
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from alpinehub.alpinebits_client.address import Allowed, Url, any_address, read_address
 
@@ -25,7 +24,6 @@ Kind = Literal["name", "forbidden", "connect", "tls", "timeout", "cut", "large",
 
 #: Of a line of the response's head, and of all of them.
 _MAX_LINE_BYTES, _MAX_HEADERS = 64 * 1024, 200
-_MAX_INTERIM = 10
 #: Of a Content-Length; of some thousands no number is made.
 _MAX_DIGITS = 18
 _READ_BYTES = 64 * 1024
@@ -51,7 +49,7 @@ class HttpResponse(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     body: bytes
     #: From the look-up of the name to the last byte.
-    took_ms: int = 0
+    took_ms: int
 
 
 class HttpClient(Struct, frozen=True, kw_only=True):
@@ -143,14 +141,16 @@ class HttpConnection(Struct, kw_only=True):
         self, headers: Mapping[str, str], body: bytes, *, method: str = "POST"
     ) -> HttpResponse:
         """Send the request and read the response, in `timeout_s`. Raises: RequestFailed."""
-        host, timeout_s, phase = self.url.host, self.client.timeout_s, _Phase()
+        host, timeout_s = self.url.host, self.client.timeout_s
+        late = "does not answer"
         try:
             async with asyncio.timeout(timeout_s):
                 await _write(self.writer, _head(self.url, method, headers, body))
-                response = await read_response(self.reader, self.client.max_bytes, phase)
+                status, answered = await read_head(self.reader)
+                late = "does not finish its answer"
+                content = await read_body(self.reader, answered, self.client.max_bytes)
         except TimeoutError:
-            text = f"{host} {phase.timeout_text} within {timeout_s:g} s"
-            raise RequestFailed("timeout", text) from None
+            raise RequestFailed("timeout", f"{host} {late} within {timeout_s:g} s") from None
         except asyncio.IncompleteReadError:
             text = f"{host} closed the connection before its answer was whole"
             raise RequestFailed("cut", text) from None
@@ -161,13 +161,8 @@ class HttpConnection(Struct, kw_only=True):
         except OSError as error:
             text = f"the connection with {host} broke: {_why(error)}"
             raise RequestFailed("cut", text) from None
-        return replace(response, took_ms=round((monotonic() - self.began) * 1000))
-
-
-class _Phase(Struct):
-    """How far the response has come, for the text of a timeout."""
-
-    timeout_text: str = "does not answer"
+        took_ms = round((monotonic() - self.began) * 1000)
+        return HttpResponse(status=status, headers=answered, body=content, took_ms=took_ms)
 
 
 async def _tls(ca_file: str | None, insecure: bool) -> ssl.SSLContext:
@@ -224,20 +219,11 @@ async def _line(reader: asyncio.StreamReader) -> str:
     return line.decode("latin-1").rstrip("\r\n")
 
 
-async def read_response(
-    reader: asyncio.StreamReader, most: int, phase: _Phase | None = None
-) -> HttpResponse:
-    """A response. Raises: RequestFailed; IncompleteReadError if it ends early."""
-    status, headers = await _read_head(reader)
-    if phase is not None:
-        phase.timeout_text = "does not finish its answer"
-    body = await _read_body(reader, headers, most)
-    return HttpResponse(status=status, headers=headers, body=body)
-
-
-async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    """Status and headers of the response that counts."""
-    for _ in range(_MAX_INTERIM):
+async def read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    """Status and headers of a response, after any interim ones. Raises: RequestFailed;
+    IncompleteReadError if it ends early.
+    """
+    while True:
         version, _, rest = (await _line(reader)).partition(" ")
         code = rest[:3]
         if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdigit()):
@@ -255,10 +241,10 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]
             raise RequestFailed("http", "the head of the answer is too large")
         if int(code) >= 200:
             return int(code), headers
-    raise RequestFailed("http", "the answer never begins")
 
 
-async def _read_body(reader: asyncio.StreamReader, head: Mapping[str, str], most: int) -> bytes:
+async def read_body(reader: asyncio.StreamReader, head: Mapping[str, str], most: int) -> bytes:
+    """The body that follows these headers. Raises: as `read_head`."""
     if "chunked" in head.get("transfer-encoding", "").lower():
         return await _read_chunks(reader, most)
     length = head.get("content-length")
