@@ -32,22 +32,15 @@ async def acknowledge(ctx: Context, recipient: Recipient, report: Acknowledgemen
     A repeated report changes nothing. Raises: StoreUnavailable; then a part of the report may be
     recorded, which is recognized when the report comes again.
     """
-    accepted, rejected = set[tuple[str, str]](), set[str]()
-    news: list[Row] = []
+    unknown: list[str] = []
+    rejected: list[Row] = []
     try:
         for part in _parts(report):
-            some_accepted, some_rejected, new = await ctx.store.run(
-                partial(_record, recipient=recipient, report=part)
-            )
-            accepted |= some_accepted
-            rejected |= some_rejected
-            news += new
+            missing, new = await ctx.store.run(partial(_record, recipient=recipient, report=part))
+            unknown += missing
+            rejected += new
     finally:
-        _alert_rejected(ctx, news)
-    unknown = [
-        unique_id for kind, unique_id in report.accepted if (kind, unique_id) not in accepted
-    ]
-    unknown += [one for one in report.rejected if one not in rejected]
+        _alert_rejected(ctx, rejected)
     return list(dict.fromkeys(unknown))
 
 
@@ -61,8 +54,8 @@ def _parts(report: Acknowledgement) -> Iterator[Acknowledgement]:
 
 async def _record(
     tx: Tx, recipient: Recipient, report: Acknowledgement
-) -> tuple[set[tuple[str, str]], set[str], list[Row]]:
-    """Record a part; returns what is known of accepted and rejected, and the new rejections.
+) -> tuple[list[str], list[Row]]:
+    """Record a part; returns the IDs that were never sent, and the new rejections.
 
     A rejection may follow an acknowledgement: whether it is new depends on rejections only.
     """
@@ -85,11 +78,11 @@ async def _record(
             await history.add(tx, entry_of(row, event, recipient))
     for hotel_id in sorted({row["hotel_id"] for row in (*accepted, *rejected)}):
         await note_contact(tx, recipient, hotel_id, acked=True)
-    return (
-        {(str(row["unique_id_type"]), row["reservation_id"]) for row in accepted},
-        {row["reservation_id"] for row in rejected},
-        new,
-    )
+    known = {(str(row["unique_id_type"]), row["reservation_id"]) for row in accepted}
+    sent = {row["reservation_id"] for row in rejected}
+    unknown = [one for kind, one in report.accepted if (kind, one) not in known]
+    unknown += [one for one in report.rejected if one not in sent]
+    return unknown, new
 
 
 def _alert_rejected(ctx: Context, rejected: Sequence[Row]) -> None:
