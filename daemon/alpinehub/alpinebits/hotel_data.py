@@ -59,7 +59,7 @@ async def read_data(store: Store, code: str, what: str) -> list[dict[str, object
             plans = await read_plans(tx, hotel_id)
             return [
                 {"code": code, "xml": zlib.decompress(plan).decode()}
-                for code, plan in sorted(plans.items())
+                for code, (_, plan) in sorted(plans.items())
             ]
         if what == "activities":
             rows = await tx.fetch_all("activity_all", hotel_id=hotel_id)

@@ -48,8 +48,9 @@ MAX_PLANS, MAX_BYTES = 500, 16 * 1024 * 1024
 #: Largest response: as large as a push may be.
 MAX_RESPONSE_BYTES = MAX_BODY_BYTES
 
-#: By code: when the plan was last changed, and the plan, compressed.
-_Known = Mapping[str, tuple[int, bytes]]
+#: By code: when the plan was last changed, and the plan, compressed: all plans of a hotel may take
+#: gigabytes when they are decompressed.
+Plans = Mapping[str, tuple[int, bytes]]
 
 
 async def receive_rate_plans(call: Call) -> ResponseBody:
@@ -76,9 +77,9 @@ async def _store(update: Update, message: RatePlansMessage) -> Outcome:
     """
     store = update.call.ctx.store
     for _ in range(TRIES):
-        known: _Known = {}
+        known: Plans = {}
         if any(one.kind == "Overlay" for one in message.plans):
-            known = await store.read(partial(_read_known, hotel_id=update.hotel.id))
+            known = await store.read(partial(read_plans, hotel_id=update.hotel.id))
         last = from_us(update.call.ctx.now_us()).date() + FAR
         made, outcome = await asyncio.to_thread(_make, message, known, last)
         try:
@@ -95,7 +96,7 @@ async def _store(update: Update, message: RatePlansMessage) -> Outcome:
 
 
 def _make(
-    message: RatePlansMessage, known: _Known, last: date
+    message: RatePlansMessage, known: Plans, last: date
 ) -> tuple[dict[str, tuple[int, bytes]], Outcome]:
     """The new plans, compressed, by code, each with the `changed_at` of the stored plan that an
     overlay was computed from (0: it is not an overlay).
@@ -152,14 +153,10 @@ async def _write(
     await update.record(tx, outcome)
 
 
-async def _read_known(tx: Tx, hotel_id: int) -> dict[str, tuple[int, bytes]]:
+async def read_plans(tx: Tx, hotel_id: int) -> Plans:
+    """All plans of a hotel."""
     rows = await tx.fetch_all("rateplan_all", hotel_id=hotel_id)
     return {row["code"]: (row["changed_at"], row["body"]) for row in rows}
-
-
-async def read_plans(tx: Tx, hotel_id: int) -> dict[str, bytes]:
-    """All plans of a hotel by code, compressed: decompressed they may take gigabytes."""
-    return {code: body for code, (_, body) in (await _read_known(tx, hotel_id)).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,14 +230,12 @@ async def send_base_rates(call: Call) -> ResponseBody:
     return await respond_with(call, hotel, content)
 
 
-def _select(
-    known: Mapping[str, bytes], wanted: BaseRatesRequest, protocol: Protocol
-) -> list[bytes] | None:
+def _select(known: Plans, wanted: BaseRatesRequest, protocol: Protocol) -> list[bytes] | None:
     """The requested plans that a version can carry; None: they exceed MAX_RESPONSE_BYTES."""
     from alpinehub.alpinebits.rules.overlay import attributes, select_days, title_only
 
     selected: list[bytes] = []
-    for code, packed in sorted(known.items()):
+    for code, (_, packed) in sorted(known.items()):
         if sum(map(len, selected)) > MAX_RESPONSE_BYTES:
             return None
         plan = zlib.decompress(packed)
