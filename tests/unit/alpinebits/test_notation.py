@@ -13,7 +13,6 @@ from alpinehub.alpinebits.grammar.notation import (
     Datatype,
     Element,
     GrammarError,
-    UnknownDatatype,
     datatype,
     message,
     read_grammar,
@@ -94,7 +93,7 @@ def test_types_are_named_or_listed() -> None:
     assert datatype("{a|b c|}").values == ("a", "b c", "")
     assert datatype("positive{1|25}").base == "positiveInteger"
     for name in ("", "txt", "text8x", "nothing{1}"):
-        with pytest.raises(UnknownDatatype):
+        with pytest.raises(GrammarError):
             datatype(name)
 
 

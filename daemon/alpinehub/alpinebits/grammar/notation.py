@@ -204,10 +204,6 @@ def _occurrences(occurs: str | None) -> tuple[int, int | None]:
     return int(least), int(most)
 
 
-class UnknownDatatype(ValueError):
-    """A grammar names a type that does not exist."""
-
-
 @dataclass(frozen=True, slots=True)
 class Datatype:
     """A simple type."""
@@ -276,7 +272,7 @@ _ONE_OF = re.compile(r"([a-z_0-9]*)\{(.*)\}")
 
 
 def datatype(name: str) -> Datatype:
-    """The type of this name. Raises: UnknownDatatype."""
+    """The type of this name. Raises: GrammarError."""
     if one_of := _ONE_OF.fullmatch(name):
         base = datatype(one_of[1] or "any")
         return replace(base, values=tuple(one_of[2].split("|")))
@@ -286,4 +282,4 @@ def datatype(name: str) -> Datatype:
     try:
         return DATATYPES[name]
     except KeyError:
-        raise UnknownDatatype(f"{name!r} is no type of values") from None
+        raise GrammarError(f"{name!r} is no type of values") from None

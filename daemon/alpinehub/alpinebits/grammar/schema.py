@@ -50,11 +50,6 @@ def grammar() -> Grammar:
     return found
 
 
-def names(protocol: Protocol) -> list[str]:
-    """The messages of a protocol version."""
-    return [name for name in sorted(grammar()) if element(name, protocol) is not None]
-
-
 def element(name: str, protocol: Protocol) -> Element | None:
     """A message in a protocol version; None: it has none."""
     return message(grammar(), name, protocol.year)
