@@ -23,7 +23,7 @@ from msgspec import Struct
 from alpinehub.alpinebits import document, grammar
 from alpinehub.alpinebits.document import escape_attribute, escape_text
 from alpinehub.alpinebits.outcome import opening
-from alpinehub.alpinebits.protocol import ADDITIONAL, CUSTOMER, Protocol
+from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.models import Hotel
 from alpinehub.reservations import MEAL_PLAN_CODES, ReservationData, ResStatus
@@ -185,6 +185,8 @@ _MAX_RES_ID_CHARS = 64
 _RESERVATION, _INTERNET_BROKER = 14, 13
 
 
+#: Names of comments.
+CUSTOMER, ADDITIONAL = "customer comment", "additional info"
 #: Attributes of a SpecialRequest for pets, by `Protocol.pets`.
 _PETS = {"name": 'Name="PETS"', "code": 'RequestCode="PETS" CodeContext="ALPINEBITS"', "": ""}
 

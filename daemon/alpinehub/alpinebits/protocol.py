@@ -16,9 +16,6 @@ NEWEST: Final = 2024
 _SEND = frozenset(
     {"ALPINEBITS_SEND_FREEROOMS", "ALPINEBITS_SEND_RATEPLANS", "ALPINEBITS_SEND_INVENTORY"}
 )
-#: Names of comments.
-CUSTOMER: Final = "customer comment"
-ADDITIONAL: Final = "additional info"
 
 
 class Protocol(Struct, frozen=True, kw_only=True):
@@ -37,7 +34,7 @@ class Protocol(Struct, frozen=True, kw_only=True):
     no_stay: bool = False
     #: Where a SpecialRequest mentions pets: in its Name, its RequestCode; "": nowhere.
     pets: Literal["", "name", "code"] = ""
-    #: Has a comment of the name ADDITIONAL.
+    #: Has a comment of the name "additional info".
     additional: bool = False
     #: Currencies of rate plans; None: any.
     currencies: frozenset[str] | None = None

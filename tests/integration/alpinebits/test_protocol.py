@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.integration.alpinebits import material
 
-from alpinehub.alpinebits.protocol import ADDITIONAL, CUSTOMER, PROTOCOLS, Protocol
+from alpinehub.alpinebits.guest import ADDITIONAL, CUSTOMER
+from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.hotels import NewHotel, Unusable, check_hotel
 
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=list(PROTOCOLS))
