@@ -108,8 +108,11 @@ def _codes(inventory: bytes) -> frozenset[str]:
     """The room categories of a compressed inventory."""
     from lxml import etree
 
-    rooms = etree.iterparse(BytesIO(zlib.decompress(inventory)), tag=tag("GuestRoom"))
-    return frozenset(str(room.get("Code", "")) for _, room in rooms)
+    codes: set[str] = set()
+    for _, room in etree.iterparse(BytesIO(zlib.decompress(inventory)), tag=tag("GuestRoom")):
+        codes.add(str(room.get("Code", "")))
+        room.clear()  # else the tree of the largest inventory takes 50 MB
+    return frozenset(codes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
