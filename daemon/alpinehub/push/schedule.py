@@ -16,19 +16,17 @@ async def wake(
     account_id: int | None = None,
     hotel_id: int | None = None,
     lost_at: int = 0,
-    force: bool = False,
 ) -> None:
-    """Publish `push.due` for each account and hotel that has none pending; None: for all.
+    """Publish `push.due` for each account and hotel where something waits and none is pending; for
+    all, or those of one hotel. One that was due before `lost_at` (us) is lost, and published again.
 
-    One that was due before `lost_at` (us) is lost, and published again. `force`: publish in any
-    case, even if nothing waits.
+    `account_id`: for each hotel of this account, whatever waits or is pending.
     """
     rows = await tx.fetch_all(
         "push_wake",
         account_id=account_id,
         hotel_id=hotel_id,
         lost_at=lost_at,
-        force=int(force),
         now_us=tx.now_us,
     )
     for row in rows:

@@ -82,7 +82,7 @@ async def set_target(
             gzip=int(gzip),
         )
         await tx.execute("bump_directory")
-        await wake(tx, account_id=account_id, force=True)
+        await wake(tx, account_id=account_id)
 
     await ctx.store.run(unit)
 
@@ -97,7 +97,7 @@ async def set_disabled(ctx: Context, name: str, disabled: bool) -> None:
             raise _no_target(name)
         await tx.execute("bump_directory")
         if not disabled:
-            await wake(tx, account_id=account_id, force=True)
+            await wake(tx, account_id=account_id)
 
     await ctx.store.run(unit)
 
@@ -109,7 +109,7 @@ async def push_now(ctx: Context, name: str) -> None:
         account_id = await require_account(tx, name)
         if await read_target(tx, account_id) is None:
             raise _no_target(name)
-        await wake(tx, account_id=account_id, force=True)
+        await wake(tx, account_id=account_id)
 
     await ctx.store.run(unit)
 

@@ -2,7 +2,7 @@
 
 -- name: push_wake
 -- Every account and hotel with something to push that has no pending push.due (one that was due before
--- :lost_at is lost). With :force it is due now in any case, also after failures.
+-- :lost_at is lost). For :account_id it is due now in any case, also after failures.
 INSERT INTO push_hotel (account_id, hotel_id, due_at, failures)
 SELECT t.account_id, uh.hotel_id, CAST(:now_us AS BIGINT), 0
 FROM push_target t
@@ -12,12 +12,12 @@ JOIN hotel h ON h.id = uh.hotel_id
 WHERE t.disabled_at IS NULL AND u.disabled_at IS NULL AND h.disabled_at IS NULL
   AND (CAST(:account_id AS BIGINT) IS NULL OR t.account_id = :account_id)
   AND (CAST(:hotel_id AS BIGINT) IS NULL OR uh.hotel_id = :hotel_id)
-  AND (CAST(:force AS INTEGER) = 1 OR EXISTS (
+  AND (CAST(:account_id AS BIGINT) IS NOT NULL OR EXISTS (
       SELECT 1 FROM waiting_delivery d
       WHERE d.account_id = t.account_id AND d.hotel_id = uh.hotel_id
         AND d.undeliverable_code IS NULL))
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET due_at = excluded.due_at
-WHERE push_hotel.due_at IS NULL OR push_hotel.due_at < :lost_at OR CAST(:force AS INTEGER) = 1
+WHERE push_hotel.due_at IS NULL OR push_hotel.due_at < :lost_at OR CAST(:account_id AS BIGINT) IS NOT NULL
 RETURNING account_id, hotel_id
 
 -- name: push_target
