@@ -1,54 +1,14 @@
+"""What the messages about guest requests say when they are read."""
+
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
-from lxml import etree
-from tests.integration.alpinebits import material
-from tests.integration.alpinebits.mutants import mutants
 
-from alpinehub.alpinebits.actions.handshake import ECHO
 from alpinehub.alpinebits.actions.read import READ_REQUEST, ReadRequest
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.alpinebits.reader import Reader, read_here
+from alpinehub.alpinebits.reader import read_here
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.alpinebits.transport_error import TransportError
-
-NAMES = list(PROTOCOLS)
-SAMPLES = material.samples(
-    "messages/*/*OTA_ReadRQ*.xml",
-    "messages/20[2-9]*/*OTA_PingRQ.xml",
-    "messages/*/*OTA_NotifReportRQ*.xml",
-)
-each_sample = pytest.mark.parametrize("path", SAMPLES, ids=material.name_of)
-
-
-def accepts(document: bytes, version: str) -> bool:
-    """Whether the reader of the document's kind takes it."""
-    readers: dict[str, Reader[Any]] = {one.root: one for one in (ECHO, READ_REQUEST, REPORT)}
-    reader = readers[etree.QName(etree.fromstring(document)).localname]
-    try:
-        read_here(document, PROTOCOLS[version], reader)
-    except TransportError as refusal:
-        assert refusal.status == 400
-        return False
-    return True
-
-
-@pytest.mark.parametrize("version", NAMES)
-@each_sample
-def test_request_is_taken_exactly_when_the_schema_takes_it(path: Path, version: str) -> None:
-    document = path.read_bytes()
-    assert accepts(document, version) == (material.problems(document, version) == [])
-
-
-@each_sample
-def test_request_is_taken_exactly_when_the_schema_takes_it_when_it_is_changed(path: Path) -> None:
-    for mutant in mutants(path.read_bytes(), 60):
-        document = etree.tostring(mutant)
-        for version in NAMES:
-            assert accepts(document, version) == (material.problems(document, version) == [])
 
 
 def read_rq(inner: str) -> bytes:
