@@ -62,7 +62,7 @@ STEP = 200
 #: Seconds for which another poll of the same account for the same hotel is not recorded.
 POLL_NOTED_S = 30
 #: Most ids in an alert.
-_NAMED = 5
+_NAMED = 20
 _RENDERER_FAILED = (
     UndeliverableCode.RENDERER,
     "the renderer failed; the journal has the details",
@@ -336,16 +336,21 @@ def alert_undeliverable(
     for one in versions:
         causes[one.code].append(one)
     for code, ones in causes.items():
-        ids = ", ".join(one.reservation_id for one in ones[:_NAMED])
-        more = ", ..." if len(ones) > _NAMED else ""
-        many = "1 guest request" if len(ones) == 1 else f"{len(ones)} guest requests"
+        many, ids = name_requests([one.reservation_id for one in ones])
         ctx.alert(
             f"undeliverable:{hotel.code}:{code.value}",
             f"{many} of hotel {hotel} held back, AlpineBits {protocol.name} cannot carry "
-            f"this: {ones[0].text} ({ids}{more}); "
+            f"this: {ones[0].text} ({ids}); "
             f"see: alpinehub requests list --hotel {hotel.code} --state undeliverable",
             ids=[hotel.code],
         )
+
+
+def name_requests(ids: Sequence[str]) -> tuple[str, str]:
+    """How many guest requests an alert is about, and the ids of the first."""
+    many = "1 guest request" if len(ids) == 1 else f"{len(ids)} guest requests"
+    more = ", ..." if len(ids) > _NAMED else ""
+    return many, ", ".join(ids[:_NAMED]) + more
 
 
 #: (account id, hotel id) -> when a poll was recorded, in us since the epoch.

@@ -8,14 +8,12 @@ from functools import partial
 
 from alpinehub import history
 from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respond
-from alpinehub.alpinebits.guest_requests import STEP, entry_of, note_contact
+from alpinehub.alpinebits.guest_requests import STEP, entry_of, name_requests, note_contact
 from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.sql import encode_list
 from cordata import Context, Row, Tx
 
-#: Rejected requests that an alert names.
-_NAMED = 20
 _UNKNOWN = "no guest request with this ID was sent to this account"
 
 
@@ -91,13 +89,11 @@ def _alert_rejected(ctx: Context, rejected: Sequence[Row]) -> None:
     for row in rejected:
         by_hotel[row["hotel"]].append(row)
     for hotel, rows in by_hotel.items():
-        many = "1 guest request" if len(rows) == 1 else f"{len(rows)} guest requests"
-        ids = ", ".join(row["reservation_id"] for row in rows[:_NAMED])
-        more = ", ..." if len(rows) > _NAMED else ""
+        many, ids = name_requests([row["reservation_id"] for row in rows])
         account = rows[0]["account_name"]
         ctx.alert(
             f"rejected-by-hotel:{hotel}",
             f"hotel software of account {account} rejected {many} of hotel {hotel}: "
-            f"{ids}{more}; see: alpinehub requests list --hotel {hotel} --state rejected",
+            f"{ids}; see: alpinehub requests list --hotel {hotel} --state rejected",
             ids=[hotel],
         )
