@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from alpinehub.alpinebits.protocol import NEWEST, Protocol
+from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.models import Account, Feature
 
 GET_VERSION: Final = "getVersion"
@@ -51,8 +51,8 @@ class Action:
     capability: str
     #: Years of the first and last protocol version that has it, and of the last that announces it.
     since: int = 2017
-    until: int = NEWEST
-    announced_until: int = NEWEST
+    until: int = 9999
+    announced_until: int = 9999
     feature: Feature | None = None
     supports: Mapping[str, Support] = field(default_factory=dict)
 

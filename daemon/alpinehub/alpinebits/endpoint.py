@@ -28,7 +28,7 @@ from alpinehub.alpinebits.actions.read import read_requests
 from alpinehub.alpinebits.actions.status import update_statuses
 from alpinehub.alpinebits.call import Call, PlainText, ResponseBody
 from alpinehub.alpinebits.concurrency_limit import limit_of
-from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits.protocol import NEWEST, PROTOCOLS
 from alpinehub.alpinebits.rules import freerooms
 from alpinehub.alpinebits.transport import (
     HEADERS,
@@ -50,8 +50,6 @@ from cordata import Context, StoreUnavailable, fields
 _log = logging.getLogger("alpinehub.alpinebits")
 
 _XML = b"text/xml; charset=utf-8"
-#: The version of the answer to a handshake in a version that is not supported or has no handshake.
-_NEWEST = list(PROTOCOLS.values())[-1]
 
 HANDLERS: Final[Mapping[str, Callable[[Call], Awaitable[ResponseBody]]]] = {
     names.GET_VERSION: send_version,
@@ -113,7 +111,7 @@ async def _answer(
         raise TransportError(400, transport_error.BAD_ACTION)
     protocol = PROTOCOLS.get(name)
     if sent.action == HANDSHAKE and (protocol is None or protocol.housekeeping):
-        protocol = _NEWEST
+        protocol = NEWEST
     if protocol is None:
         raise TransportError(400, transport_error.BAD_VERSION)
     if not any(one.name == sent.action and one.is_in(protocol) for one in ACTIONS):

@@ -10,9 +10,6 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-#: The year of the newest.
-NEWEST: Final = 2024
-
 _SEND = frozenset(
     {"ALPINEBITS_SEND_FREEROOMS", "ALPINEBITS_SEND_RATEPLANS", "ALPINEBITS_SEND_INVENTORY"}
 )
@@ -58,7 +55,7 @@ _ALL = (
     ),
     Protocol(
         name="2024-10",
-        year=NEWEST,
+        year=2024,
         statuses=_SEND | {"ALPINEBITS_SEND_HANDSHAKE"},
         no_stay=True,
         pets="code",
@@ -67,3 +64,4 @@ _ALL = (
 )
 #: Every version by its name, oldest first.
 PROTOCOLS: Final[Mapping[str, Protocol]] = {protocol.name: protocol for protocol in _ALL}
+NEWEST: Final = _ALL[-1]

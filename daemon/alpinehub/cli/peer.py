@@ -11,7 +11,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
-from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits.protocol import NEWEST, PROTOCOLS
 from alpinehub.alpinebits_client.address import InvalidUrl, is_local, parse_url, read_address
 from alpinehub.alpinebits_client.client import AlpineBitsClient, Login
 from alpinehub.alpinebits_client.http import HttpClient, RequestFailed
@@ -74,7 +74,7 @@ version_option = click.option(
     "--version",
     "protocol",
     type=click.Choice(list(PROTOCOLS)),
-    default=list(PROTOCOLS)[-1],
+    default=NEWEST.name,
     show_default=True,
     help="The AlpineBits version.",
 )
@@ -109,7 +109,7 @@ def make_client(
         url=where,
         user=user,
         password=read_hidden("password", password_file, PASSWORD_VARIABLE),
-        protocol=PROTOCOLS[protocol or list(PROTOCOLS)[-1]],
+        protocol=PROTOCOLS[protocol or NEWEST.name],
         client_id=client_id,
     )
     http = HttpClient(timeout_s=timeout, ca_file=ca_file, insecure=insecure)

@@ -13,19 +13,18 @@ from alpinehub.alpinebits.guest_requests import RenderedVersion, note_poll, send
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.outcome import INVALID_HOTEL
 from alpinehub.alpinebits.reader import Reader
+from alpinehub.alpinebits.rules.inbound_message import InboundMessage
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadRequest:
+class ReadRequest(InboundMessage):
     """OTA_ReadRQ: the hotel whose guest requests are requested."""
 
-    hotel_code: str | None
-    hotel_name: str | None
     #: xs:dateTime as written; None: all that are not acknowledged.
-    start: str | None
+    start: str | None = None
 
 
 def _read(root: _Element) -> ReadRequest:
