@@ -40,6 +40,10 @@ _UNKNOWN_ROOMS = Finding(
 )
 
 
+class LimitExceeded(Exception):
+    """The hotel would have more data than is stored; the text says which."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """A message without errors, about a hotel of the account."""

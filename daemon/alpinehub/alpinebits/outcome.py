@@ -62,9 +62,14 @@ class Outcome(Struct, frozen=True):
 _WORST_FIRST: tuple[Kind, ...] = ("error", "warning", "advisory")
 
 
+def error(code: int, text: str, *, status: str = "") -> Finding:
+    """A finding for which nothing of the message is stored."""
+    return Finding(kind="error", code=code, text=text, status=status)
+
+
 def failed(code: int, text: str, *, status: str = "") -> Outcome:
     """An outcome of one error."""
-    return Outcome((Finding(kind="error", code=code, text=text, status=status),))
+    return Outcome((error(code, text, status=status),))
 
 
 #: The hotel does not exist, or is none of the account's: both have the same answer.

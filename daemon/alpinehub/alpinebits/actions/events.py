@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read
-from alpinehub.alpinebits.inbound import Update, admit
+from alpinehub.alpinebits.inbound import LimitExceeded, Update, admit
 from alpinehub.alpinebits.outcome import UNABLE, Outcome, failed
 from alpinehub.alpinebits.rules.events import EVENTS, EventsMessage
 from cordata import Tx
@@ -16,10 +16,6 @@ from cordata import Tx
 MAX_ACTIVITIES = 5000
 #: An event is deleted after this time without a report.
 _KEPT_US = int(timedelta(days=400) / timedelta(microseconds=1))
-
-
-class _TooMany(Exception):
-    """The hotel would have more activities than are stored."""
 
 
 async def receive_events(call: Call) -> ResponseBody:
@@ -31,9 +27,8 @@ async def receive_events(call: Call) -> ResponseBody:
     outcome = Outcome()
     try:
         await call.ctx.store.run(partial(_write, update=update, message=message))
-    except _TooMany:
-        text = f"a hotel has at most {MAX_ACTIVITIES} activities here; delete some"
-        outcome = failed(UNABLE, text)
+    except LimitExceeded as error:
+        outcome = failed(UNABLE, str(error))
         await update.record_alone(outcome)
     return update.respond(outcome)
 
@@ -55,5 +50,5 @@ async def _write(tx: Tx, update: Update, message: EventsMessage) -> None:
         )
     row = await tx.fetch_one("activity_count", hotel_id=hotel_id)
     if row is not None and row["activities"] > MAX_ACTIVITIES:
-        raise _TooMany
+        raise LimitExceeded(f"a hotel has at most {MAX_ACTIVITIES} activities here; delete some")
     await update.record(tx, Outcome())

@@ -16,11 +16,11 @@ from alpinehub.alpinebits.inbound import (
     lost_every_race,
     write_document,
 )
-from alpinehub.alpinebits.outcome import MISSING, UNABLE, Finding, Outcome, failed
+from alpinehub.alpinebits.outcome import MISSING, UNABLE, Finding, Outcome, error, failed
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules import periods
 from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
-from alpinehub.alpinebits.rules.inbound_message import FAR, TOO_FAR, error
+from alpinehub.alpinebits.rules.inbound_message import FAR, TOO_FAR
 from cordata import from_us
 
 _SEND_FREEROOMS = "ALPINEBITS_SEND_FREEROOMS"

@@ -52,8 +52,7 @@ async def send_content(call: Call, *, kind: ContentKind) -> ResponseBody:
     hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
     if hotel is None:
         return respond(call, INVALID_HOTEL)
-    if not hotel.offers(kind):
-        disabled = InboundMessage(uses=frozenset({kind})).disabled_features(hotel)
+    if disabled := InboundMessage(uses=frozenset({kind})).disabled_features(hotel):
         return respond(call, Outcome(disabled))
     known = (await find_document(call.ctx.store, hotel.id, kind)).body()
     if not known:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, tag
-from alpinehub.alpinebits.inbound import TRIES, Update, admit, lost_every_race
+from alpinehub.alpinebits.inbound import TRIES, LimitExceeded, Update, admit, lost_every_race
 from alpinehub.alpinebits.outcome import (
     INVALID_DATES,
     INVALID_HOTEL,
@@ -66,10 +66,6 @@ class _Outdated(Exception):
     """Another update changed a plan first."""
 
 
-class _TooMuch(Exception):
-    """The hotel would exceed a limit; the text says which."""
-
-
 async def _store(update: Update, message: RatePlansMessage) -> Outcome:
     """Apply a message to the stored plans, and record it.
 
@@ -88,7 +84,7 @@ async def _store(update: Update, message: RatePlansMessage) -> Outcome:
             )
         except _Outdated:
             continue
-        except _TooMuch as error:
+        except LimitExceeded as error:
             outcome = failed(UNABLE, str(error))
             await update.record_alone(outcome)
         return outcome
@@ -147,9 +143,9 @@ async def _write(
                 raise _Outdated
         row = await tx.fetch_one("rateplan_count", hotel_id=update.hotel.id)
         if row is not None and row["plans"] > MAX_PLANS:
-            raise _TooMuch(f"a hotel has at most {MAX_PLANS} rate plans here")
+            raise LimitExceeded(f"a hotel has at most {MAX_PLANS} rate plans here")
         if row is not None and row["bytes"] > MAX_BYTES:
-            raise _TooMuch("the rate plans of this hotel are too large all together")
+            raise LimitExceeded("the rate plans of this hotel are too large all together")
     await update.record(tx, outcome)
 
 

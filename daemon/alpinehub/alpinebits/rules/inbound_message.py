@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from alpinehub.alpinebits.outcome import INVALID_VALUE, UNABLE, Finding
+from alpinehub.alpinebits.outcome import INVALID_VALUE, UNABLE, Finding, error
 from alpinehub.models import Feature, Hotel
 
 if TYPE_CHECKING:
@@ -70,20 +70,14 @@ class InboundMessage:
         handshake, which shows what is enabled.
         """
         return tuple(
-            Finding(
-                kind="error",
-                code=UNABLE,
-                text=f"this server does not support {_WORDS.get(feature, feature)}",
+            error(
+                UNABLE,
+                f"this server does not support {_WORDS.get(feature, feature)}",
                 status="ALPINEBITS_SEND_HANDSHAKE",
             )
             for feature in sorted(self.uses)
             if not hotel.offers(feature)
         )
-
-
-def error(code: int, text: str) -> Finding:
-    """A finding for which nothing of the message is stored."""
-    return Finding(kind="error", code=code, text=text)
 
 
 class Problems:
