@@ -165,17 +165,12 @@ def stored_version_of(row: Row) -> StoredVersion:
 
 
 async def send_pages(
-    ctx: Context,
-    recipient: Recipient,
-    hotel: Hotel,
-    *,
-    since_us: int | None = None,
-    size: int = PAGE,
+    ctx: Context, recipient: Recipient, hotel: Hotel, *, since_us: int | None = None
 ) -> AsyncGenerator[list[RenderedVersion], None]:
-    """As `list_pages`, each page recorded as sent before it is yielded. If a page is lost on its
-    way, it is sent again, as it is not acknowledged.
+    """As `list_pages`, PAGE at a time, each page recorded as sent before it is yielded. If a page
+    is lost on its way, it is sent again, as it is not acknowledged.
     """
-    async with aclosing(list_pages(ctx, recipient, hotel, since_us=since_us, size=size)) as pages:
+    async with aclosing(list_pages(ctx, recipient, hotel, since_us=since_us, size=PAGE)) as pages:
         async for page in pages:
             await record_sent(ctx, recipient, page)
             yield page
@@ -186,11 +181,11 @@ async def list_pages(
     recipient: Recipient,
     hotel: Hotel,
     *,
+    size: int,
     since_us: int | None = None,
-    size: int = PAGE,
     after_id: str = "",
 ) -> AsyncGenerator[list[RenderedVersion], None]:
-    """Render what is to be sent, a page at a time; record what is undeliverable, with an alert.
+    """Render what is to be sent, `size` at a time; record what is undeliverable, with an alert.
 
     `since_us`: all created since then; None: all that wait, with ids after `after_id`. A page is
     empty if all of it is undeliverable. Raises: StoreUnavailable. A version that is made meanwhile

@@ -29,9 +29,7 @@ RECIPIENT = Recipient(account_id=U1, protocol=PROTOCOLS["2024-10"], client_id="a
 
 @pytest.fixture(autouse=True)
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page is an argument's default, so the places that take it are told."""
-    small = {"since_us": None, "size": 3}
-    monkeypatch.setattr(guest_requests.send_pages, "__kwdefaults__", small)
+    monkeypatch.setattr(guest_requests, "PAGE", 3)
 
 
 async def fill(hub: Hub, count: int) -> list[str]:

@@ -16,8 +16,8 @@ from tests.raw import raw
 from tests.waiting import until_async
 
 from alpinehub.accounts import add_account, grant, revoke
+from alpinehub.alpinebits import guest_requests
 from alpinehub.alpinebits.call import Recipient
-from alpinehub.alpinebits.guest_requests import send_pages
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.hotels import HotelChange, Unusable, change_hotel
 from alpinehub.models import Hotel
@@ -199,8 +199,9 @@ async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile
 
 @pytest.mark.parametrize("known", [True, False], ids=["has rows", "has no rows yet"])
 async def test_one_delivery_is_told_when_an_account_polls_twice_at_once(
-    tmp_path: Path, known: bool
+    tmp_path: Path, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(guest_requests, "PAGE", 3)
     async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
         for number in range(8):
             await hub.post({**BOOKING, "external_id": f"n-{number}"})
@@ -213,7 +214,7 @@ async def test_one_delivery_is_told_when_an_account_polls_twice_at_once(
         recipient = Recipient(account_id=2, protocol=PROTOCOLS["2024-10"], client_id="")
 
         async def poll(at: Hub) -> None:
-            async for _ in send_pages(at.ctx, recipient, hotel, since_us=0, size=3):
+            async for _ in guest_requests.send_pages(at.ctx, recipient, hotel, since_us=0):
                 pass
 
         await asyncio.gather(poll(hub), poll(other))
