@@ -34,7 +34,7 @@ from alpinehub.alpinebits_client.reply import read_reply
 from alpinehub.directory import directory_of
 from alpinehub.models import Hotel
 from alpinehub.push.schedule import publish, wake
-from alpinehub.push.target import CLIENT_ID, HTTP_TIMEOUT_S, make_client, read_target
+from alpinehub.push.target import CLIENT_ID, HTTP_TIMEOUT_S, open_client, read_target
 from cordata import Context, CordataError, Event, EventContext, Row, StoreUnavailable, Tx, fields
 
 #: Guest requests in one message.
@@ -86,7 +86,7 @@ async def deliver(event: Event, ctx: EventContext) -> None:
         return
     problem, longest_s = "", _LONGEST_S
     try:
-        server = make_client(ctx, due.target)
+        server = open_client(ctx, due.target)
     except CordataError:
         problem = (
             "its password cannot be decrypted: restore the master key, or set the password again"

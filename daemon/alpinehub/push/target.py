@@ -136,7 +136,7 @@ async def find_client(ctx: Context, name: str) -> AlpineBitsClient:
     row = await ctx.store.read(unit)
     if row is None:
         raise _no_target(name)
-    return make_client(ctx, row)
+    return open_client(ctx, row)
 
 
 async def closed_passwords(ctx: Context) -> list[str]:
@@ -154,7 +154,7 @@ async def read_target(tx: Tx, account_id: int) -> Row | None:
     return await tx.fetch_one("push_target", account_id=account_id)
 
 
-def make_client(ctx: Context, row: Row) -> AlpineBitsClient:
+def open_client(ctx: Context, row: Row) -> AlpineBitsClient:
     """A client for the server in a row. Raises: CordataError: cannot decrypt its password."""
     login = Login(
         url=parse_url(row["url"]),
