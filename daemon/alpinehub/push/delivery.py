@@ -33,7 +33,7 @@ from alpinehub.alpinebits_client.http import HttpResponse, RequestFailed
 from alpinehub.alpinebits_client.reply import read_reply
 from alpinehub.directory import directory_of
 from alpinehub.models import Hotel
-from alpinehub.push.schedule import publish, wake
+from alpinehub.push.schedule import LONGEST_PAUSE_S, publish, wake
 from alpinehub.push.target import CLIENT_ID, HTTP_TIMEOUT_S, open_client, read_target
 from cordata import Context, CordataError, Event, EventContext, Row, StoreUnavailable, Tx, fields
 
@@ -46,9 +46,9 @@ _RECORD_S = 30.0
 #: Of the handler: a message begun at the last moment, with its connection, its answer and the
 #: recording of it, and a reserve.
 TIMEOUT_S = _BUSY_S + 2 * HTTP_TIMEOUT_S + _RECORD_S + 30.0
-#: The first pause in seconds, doubled by each failure; the longest if the server cannot be reached,
-#: and if it answers, since it may accept other guest requests.
-_PAUSE_S, _LONGEST_S, _LONGEST_ANSWERED_S = 5, 900, 120
+#: The first pause in seconds, doubled by each failure, up to LONGEST_PAUSE_S; the longest if the
+#: server answers, since it may accept other guest requests.
+_PAUSE_S, _LONGEST_ANSWERED_S = 5, 120
 #: Pauses are shorter by up to this share, so that servers which failed together are not called
 #: together again.
 _JITTER = 0.1
@@ -84,7 +84,7 @@ async def deliver(event: Event, ctx: EventContext) -> None:
     due = await _read_due(ctx, account_id, hotel_id, str(event.payload.get("after_id", "")))
     if due is None:
         return
-    problem, longest_s = "", _LONGEST_S
+    problem, longest_s = "", LONGEST_PAUSE_S
     try:
         server = open_client(ctx, due.target)
     except CordataError:

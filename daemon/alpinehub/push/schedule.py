@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from cordata import Tx
 
+#: The longest pause after failures. What is due later was written before the clock was set back.
+LONGEST_PAUSE_S = 900
+
 
 async def wake(
     tx: Tx,
@@ -18,7 +21,8 @@ async def wake(
     lost_at: int = 0,
 ) -> None:
     """Publish `push.due` for each account and hotel where something waits and none is pending; for
-    all, or those of one hotel. One that was due before `lost_at` (us) is lost, and published again.
+    all, or those of one hotel. One that was due before `lost_at` (us), or is due after the longest
+    pause, is lost, and published again.
 
     `account_id`: for each hotel of this account, whatever waits or is pending.
     """
@@ -27,6 +31,7 @@ async def wake(
         account_id=account_id,
         hotel_id=hotel_id,
         lost_at=lost_at,
+        latest_at=tx.now_us + LONGEST_PAUSE_S * 1_000_000,
         now_us=tx.now_us,
     )
     for row in rows:

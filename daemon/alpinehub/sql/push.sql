@@ -2,7 +2,7 @@
 
 -- name: push_wake
 -- Every account and hotel with something to push that has no pending push.due (one that was due before
--- :lost_at is lost). For :account_id it is due now in any case, also after failures.
+-- :lost_at, or is due after :latest_at, is lost). For :account_id it is due now in any case, also after failures.
 INSERT INTO push_hotel (account_id, hotel_id, due_at, failures)
 SELECT t.account_id, uh.hotel_id, CAST(:now_us AS BIGINT), 0
 FROM push_target t
@@ -17,7 +17,8 @@ WHERE t.disabled_at IS NULL AND u.disabled_at IS NULL AND h.disabled_at IS NULL
       WHERE d.account_id = t.account_id AND d.hotel_id = uh.hotel_id
         AND d.undeliverable_code IS NULL))
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET due_at = excluded.due_at
-WHERE push_hotel.due_at IS NULL OR push_hotel.due_at < :lost_at OR CAST(:account_id AS BIGINT) IS NOT NULL
+WHERE push_hotel.due_at IS NULL OR push_hotel.due_at NOT BETWEEN :lost_at AND :latest_at
+    OR CAST(:account_id AS BIGINT) IS NOT NULL
 RETURNING account_id, hotel_id
 
 -- name: push_target

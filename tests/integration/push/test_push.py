@@ -388,6 +388,22 @@ async def test_lost_event_is_found_by_the_sweep(tmp_path: Path) -> None:
         assert software.ids == [first]
 
 
+async def test_push_that_is_due_after_the_longest_pause_is_due_at_once(tmp_path: Path) -> None:
+    """It failed when the clock was an hour ahead, and the clock was set back."""
+    software = HotelSoftware(otherwise=lambda asked: http("", "503 No"))
+    async with pushing(tmp_path, software) as (hub, _):
+        first = await book(hub)
+        await hub.handle_events()
+        an_hour = 3600 * 1_000_000
+        await hub.ctx.store.run(
+            lambda tx: raw(tx, "UPDATE push_hotel SET due_at = due_at + ?", [an_hour])
+        )
+        software.otherwise = None
+        await hub.harness.run_periodic("sweep_pushes")
+        await hub.handle_events()
+        assert await acked(hub) == {first: True}
+
+
 async def test_now_keeps_no_pause(tmp_path: Path) -> None:
     software = HotelSoftware(otherwise=lambda asked: http("", "503 No"))
     async with pushing(tmp_path, software) as (hub, _):
