@@ -298,17 +298,14 @@ def _total(data: ReservationData) -> str:
     return f'<Total AmountAfterTax="{data.total:f}" CurrencyCode="{currency}"/>'
 
 
-def response_start() -> bytes:
-    """The beginning of a response with guest requests, up to the first of them."""
-    return f"{opening('OTA_ResRetrieveRS')}<Success/><ReservationsList>".encode()
-
-
+#: Of a response with guest requests: what is before the first of them, and after the last.
+RESPONSE_START = f"{opening('OTA_ResRetrieveRS')}<Success/><ReservationsList>".encode()
 RESPONSE_END = b"</ReservationsList></OTA_ResRetrieveRS>"
 
 
 def response(reservations: Iterable[bytes]) -> bytes:
     """The whole OTA_ResRetrieveRS around rendered reservations, which may be none."""
-    return b"".join((response_start(), *reservations, RESPONSE_END))
+    return b"".join((RESPONSE_START, *reservations, RESPONSE_END))
 
 
 def render(record: StoredVersion, hotel: Hotel, protocol: Protocol) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
-from alpinehub.alpinebits.guest import RESPONSE_END, response, response_start
+from alpinehub.alpinebits.guest import RESPONSE_END, RESPONSE_START, response
 from alpinehub.alpinebits.guest_requests import RenderedVersion, note_poll, send_pages
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.outcome import INVALID_HOTEL
@@ -62,7 +62,7 @@ async def _parts(
 ) -> AsyncGenerator[bytes, None]:
     """The response in parts, so that only one page is in memory."""
     async with aclosing(pages):
-        yield response_start() + b"".join(one.xml for one in begun)
+        yield RESPONSE_START + b"".join(one.xml for one in begun)
         begun.clear()
         async for page in pages:
             if page:
