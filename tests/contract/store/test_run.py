@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 
@@ -11,7 +12,13 @@ from tests.contract.store.conftest import Opener
 from tests.contract.store.stores import add_account, balance, notes
 from tests.waiting import until_async
 
-from cordata.errors import ConfigError, Conflict, StatementError, StoreUnavailable
+from cordata.errors import (
+    ConfigError,
+    Conflict,
+    PermanentError,
+    StatementError,
+    StoreUnavailable,
+)
 from cordata.log import request_id
 from cordata.store import Tx, UnitMisuse
 from cordata.unawaited import NeverAwaited
@@ -130,6 +137,24 @@ async def test_unit_fails_with_its_statement_when_it_swallows_the_error(opened: 
         with pytest.raises(Conflict):
             await store.run(unit)
         assert await balance(store, "b") is None
+
+
+@pytest.mark.parametrize("values", [{"note": "\ud800"}, {"amount": 2**70}])
+async def test_unit_fails_whole_when_it_swallows_that_a_value_cannot_be_stored(
+    opened: Opener, values: dict[str, object]
+) -> None:
+    async with opened() as store:
+        await add_account(store, "a")
+
+        async def unit(tx: Tx) -> None:
+            await tx.execute("account.change", id="a", amount=1)
+            with contextlib.suppress(PermanentError):
+                entry = {"account_id": "a", "amount": 1, "note": "n", **values}
+                await tx.execute("entry.add", **entry)
+
+        with pytest.raises(PermanentError, match=r"entry\.add"):
+            await store.run(unit)
+        assert await balance(store, "a") == 0
 
 
 async def test_insert_once_counts_zero_when_the_row_exists(opened: Opener) -> None:

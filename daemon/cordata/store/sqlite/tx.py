@@ -56,8 +56,9 @@ class SqliteTx(Tx):
             ):
                 self.failed = as_statement_error(self.failed)
             raise self.failed from error
-        except (TypeError, ValueError, OverflowError) as error:
-            raise PermanentError(f"{query.name}: {error}") from error
+        except (TypeError, ValueError, OverflowError) as error:  # a value that SQLite cannot store
+            self.failed = PermanentError(f"{query.name}: {error}")
+            raise self.failed from error
 
     async def execute(self, name: str, /, **params: object) -> int:
         """As in Tx."""
