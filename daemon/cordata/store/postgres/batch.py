@@ -6,11 +6,9 @@ How a unit leaves a batch:
 
     answered   with its result: after the reads if it wrote nothing, otherwise after COMMIT
     failed     with its exception, or because its time is up
-    run alone  a statement of it failed, or it cannot be batched: it starts again in a transaction
-               of its own (unit_runner.py), and the others continue
-    put back   the batch ended without a commit, not because of this unit: it starts again with the
-               next batch, and is run alone after _ATTEMPTS of them
-    in doubt   the connection was lost during COMMIT: it is answered, put back or failed when the
+    run alone  one of its writes failed, it cannot be batched, or the batch ended without a commit:
+               it starts again in a transaction of its own (unit_runner.py)
+    in doubt   the connection was lost during COMMIT: it is answered, run alone or failed when the
                outcome was looked up
 
 While one batch is under way, the next one gathers. The statements of all units are sent together,
@@ -48,10 +46,8 @@ _MAX_TASKS = 2
 #: A second batch starts when at least this many units wait. A batch costs the server as much as
 #: several units, so it is cheaper to let fewer units wait for the first batch.
 _PLENTY = 24
-#: After this many batches without a commit a unit is run alone.
-_ATTEMPTS = 3
 #: The writes of a batch are sent at most this many times, each time without the units that failed;
-#: then the remaining units are put back.
+#: then the remaining units are run alone.
 _SENDS = 8
 #: Units with more reads one after the other, or more writes, are run alone: others would wait for
 #: them.
@@ -66,12 +62,10 @@ _INSERT_SIZES = (64, 32, 24, *range(16, 1, -1), 1)
 class _Member:
     """A unit in a batch."""
 
-    __slots__ = ("attempts", "coroutine", "entry", "request", "tx")
+    __slots__ = ("coroutine", "entry", "request", "tx")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
-        #: Batches with this unit that ended without a commit.
-        self.attempts = 0
         #: The request that it waits for; None: it has ended.
         self.request: Request | None = None
         self.coroutine: UnitCoroutine | None = None
@@ -115,16 +109,6 @@ class _WritesFailed(Exception):
         self.members = members
 
 
-class _NotBatchable(Exception):
-    """The batch changed nothing and cannot continue: the units in `failed`, which caused the
-    error, are run alone, and the others are put back.
-    """
-
-    def __init__(self, failed: Sequence[_Member]) -> None:
-        super().__init__()
-        self.failed = failed
-
-
 class Batcher:
     """The queue of batched units, and the tasks that run batches from it."""
 
@@ -139,7 +123,6 @@ class Batcher:
         self._context = copy_context()
         self._queue: deque[_Member] = deque()
         self._task_count = 0
-        self._closed = False
         #: Units in a batch.
         self._under_way = 0
         #: Called when no unit waits any more.
@@ -160,8 +143,7 @@ class Batcher:
             self._start_task()
 
     def close(self) -> None:
-        """Refuse units that have not begun, and those that would run again."""
-        self._closed = True
+        """Refuse units that have not begun."""
         for member in self._queue:
             member.entry.fail(StoreUnavailable("the store is closed"))
         self._queue.clear()
@@ -185,13 +167,13 @@ class Batcher:
                 members = self._take()
                 self._under_way += len(members)
                 try:
-                    batch = _Batch(self, self._resources, connection, self._timeout_s)
+                    batch = _Batch(self, self._resources, self._runner, connection, self._timeout_s)
                     await batch.run(members, deadline)
                 finally:
                     self._under_way -= len(members)
         finally:
             self._task_count -= 1
-            if self._queue and not self._closed and not self._task_count:  # after an exception
+            if self._queue and not self._task_count:  # after an exception
                 self._start_task()
             self.on_idle()
 
@@ -210,36 +192,21 @@ class Batcher:
                 taken.append(member)
         return taken
 
-    def put_back(self, members: Iterable[_Member]) -> None:
-        """Put units back for the next batch; after _ATTEMPTS they are run alone."""
-        for member in reversed([*members]):
-            member.close()
-            member.attempts += 1
-            if member.entry.future.done():
-                continue
-            if self._closed:
-                member.entry.fail(StoreUnavailable("the store is closed"))
-            elif member.attempts >= _ATTEMPTS:
-                self._runner.start(member.entry)
-            else:
-                self._queue.appendleft(member)
-
-    def run_alone(self, members: Iterable[_Member]) -> None:
-        """Run these units again, each in a transaction of its own."""
-        for member in members:
-            member.close()
-            if not member.entry.future.done():
-                self._runner.start(member.entry)
-
 
 class _Batch:
     """One batch on one connection, which it releases at its end."""
 
     def __init__(
-        self, batcher: Batcher, resources: Resources, connection: Connection, timeout_s: float
+        self,
+        batcher: Batcher,
+        resources: Resources,
+        runner: UnitRunner,
+        connection: Connection,
+        timeout_s: float,
     ) -> None:
         self._batcher = batcher
         self._resources = resources
+        self._runner = runner
         self._connection = connection
         self._timeout_s = timeout_s
         self._settings = resources.connector.settings
@@ -276,13 +243,12 @@ class _Batch:
                 await self._write()
         except InDoubt as doubt:
             return doubt
-        except _NotBatchable as not_batchable:
+        except ServerError:  # of a read, which ends those of all units; or of BEGIN or COMMIT
             await self._transaction.roll_back()
-            self._run_alone(not_batchable.failed)
-            self._put_back_all()
+            self._run_alone(self._members)
         except ConnectionLost:
             self._resources.pool.close_idle()
-            self._put_back_all()
+            self._run_alone(self._members)
         except TimeoutError:
             self._connection.close()
             error = self._resources.overdue(self._transaction, self._timeout_s)
@@ -296,7 +262,7 @@ class _Batch:
     async def _read(self) -> None:
         """Run every unit to its end, and answer those that wrote nothing.
 
-        Raises: _NotBatchable, ConnectionLost.
+        Raises: ServerError, ConnectionLost.
         """
         now_us = self._resources.clock.now_us()
         for member in [*self._members]:
@@ -323,16 +289,12 @@ class _Batch:
             await self._transaction.commit()
 
     async def _answer_requests(self) -> None:
-        """One round of reads. Raises: _NotBatchable, ConnectionLost."""
+        """One round of reads. Raises: ServerError, ConnectionLost."""
         asking = [(one, one.request) for one in self._members if one.request is not None]
         for _, request in asking:
             (call,) = request.calls
             self._transaction.send(call.query.sql, call.args)
-        try:
-            results = await self._transaction.sync()
-        except ServerError as error:
-            at = error.position
-            raise _NotBatchable([asking[at][0]] if at >= 0 else self._members) from None
+        results = await self._transaction.sync()
         for (member, request), result in zip(asking, results, strict=True):
             self._step(member, request.answer((result,)))
 
@@ -364,7 +326,7 @@ class _Batch:
     async def _write(self) -> None:
         """Send the writes and COMMIT, again and again without the units that failed.
 
-        Raises: _NotBatchable, InDoubt, ConnectionLost.
+        Raises: InDoubt, ServerError, ConnectionLost.
         """
         reads: Transaction | None = self._transaction
         merge = True
@@ -387,12 +349,11 @@ class _Batch:
             else:
                 self._answer_all()
                 return
-        raise _NotBatchable(())
+        self._run_alone(self._members)
 
     async def _send(self, transaction: Transaction, statements: Sequence[_Statement]) -> None:
-        """Send statements and COMMIT.
-
-        Raises: _WritesFailed, _NotBatchable, InDoubt, ConnectionLost.
+        """Send statements and COMMIT. Raises: _WritesFailed; InDoubt, ConnectionLost; ServerError
+        if it was none of the statements.
         """
         for statement in statements:
             transaction.send(statement.sql, statement.args)
@@ -413,7 +374,7 @@ class _Batch:
                 return
         except ServerError as error:
             if not 0 <= error.position < len(statements):
-                raise _NotBatchable(self._members) from None
+                raise
             failed = [statements[error.position].owners]
         if any(len(owners) > 1 for owners in failed):
             raise _WritesFailed([])
@@ -440,22 +401,19 @@ class _Batch:
             if await find_outcome(doubt, self._resources.pool, deadline):
                 self._answer_all()
             else:
-                self._put_back_all()
+                self._run_alone(self._members)
         except StoreUnavailable as error:
             self._resources.health.failed(error)
             for member in self._members:
                 member.entry.fail(own_error(error))
 
     def _run_alone(self, members: Iterable[_Member]) -> None:
-        """Remove units from the batch, and run them alone."""
-        members = [*members]
-        for member in members:
+        """Remove units from the batch, and run each again in a transaction of its own."""
+        for member in [*members]:
             self._members.remove(member)
-        self._batcher.run_alone(members)
-
-    def _put_back_all(self) -> None:
-        members, self._members = self._members, []
-        self._batcher.put_back(members)
+            member.close()
+            if not member.entry.future.done():
+                self._runner.start(member.entry)
 
     def _interrupted(self, error: BaseException) -> CordataError:
         if self._transaction.ending:
