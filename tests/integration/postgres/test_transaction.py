@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -278,6 +279,20 @@ async def test_reads_that_nobody_waits_for_leave_the_pool_whole(database: str) -
         async with asyncio.timeout(60):
             await add_account(store, "a")
         assert await balance(store, "a") == 0
+
+
+async def test_no_session_is_left_when_a_read_is_cancelled_and_the_store_closed_at_once(
+    postgres: PostgresServer, database: str
+) -> None:
+    sessions = "SELECT wait_event FROM pg_stat_activity WHERE datname = %s"
+    name = database.rpartition("/")[2]
+    async with opened(database) as store:
+        read = asyncio.ensure_future(store.read(lambda tx: tx.fetch_all("forever")))
+        await until_async(lambda: ("PgSleep",) in postgres.execute(sessions, [name]))
+        read.cancel()
+    await asyncio.wait([read])
+    gc.collect()  # a connection that nobody closed says so now
+    postgres.terminate_backends(database=name)
 
 
 async def test_nothing_is_committed_when_a_statement_was_cancelled(database: str) -> None:

@@ -244,7 +244,7 @@ class _Batch:
         except InDoubt as doubt:
             return doubt
         except ServerError:  # of a read, which ends those of all units; or of BEGIN or COMMIT
-            await self._transaction.roll_back()
+            await self._connection.reset()
             self._run_alone(self._members)
         except ConnectionLost:
             self._resources.pool.close_idle()
@@ -333,8 +333,7 @@ class _Batch:
         for _ in range(_SENDS):
             self._members = [m for m in self._members if not m.entry.future.done()]
             if not self._members:
-                if reads is not None:
-                    await reads.roll_back()
+                await self._connection.reset()
                 return
             transaction = self._transaction = Transaction(self._connection, self._settings, "batch")
             if reads is not None:
@@ -342,7 +341,7 @@ class _Batch:
             try:
                 await self._send(transaction, arrange(self._members, merge=merge))
             except _WritesFailed as error:
-                await transaction.roll_back()
+                await self._connection.reset()
                 self._run_alone(error.members)
                 reads = None  # they are over
                 merge = False  # so that the next failure shows which unit it is

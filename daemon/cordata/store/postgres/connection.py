@@ -29,6 +29,7 @@ _IDLE = pq.TransactionStatus.IDLE
 _MAX_PREPARED = 1000
 #: A long result may come in several pieces, and its end after the last one.
 _READS_PER_EVENT = 2
+_RESET_S = 2.0
 
 #: Called with payload and sender (process id on the server) of each notification.
 OnNotify = Callable[[str, int], None]
@@ -130,20 +131,33 @@ class Connection:
     async def sync(self) -> list[Result]:
         """Send the queued statements and wait for their results, one per statement.
 
-        After cancelling, the connection is `busy`; see `settle`. Raises: ServerError for the first
+        After cancelling, results are still to come; see `reset`. Raises: ServerError for the first
         statement that failed (those after it were skipped); ConnectionLost.
         """
         self._send_sync()
         await self._wait()
         return self._take_results()
 
-    async def settle(self) -> None:
-        """Wait for the results after a cancelled `sync` and drop them. Raises: ConnectionLost."""
-        if self._sent and not self._syncing and not self.lost:
-            self._send_sync()
-        await self._wait()
-        self._sent.clear()
-        self._results.clear()
+    async def reset(self, deadline: float | None = None) -> None:
+        """Drop the results that are still to come, and roll back a transaction that is open.
+
+        Closes the connection, which undoes it too, if the server has not answered by `deadline`
+        (loop time; None: soon).
+        """
+        try:
+            async with asyncio.timeout_at(deadline or self._loop.time() + _RESET_S):
+                if self._sent and not self._syncing:
+                    self._send_sync()
+                await self._wait()
+                self._sent.clear()
+                self._results.clear()
+                if self.in_transaction:
+                    await self.execute("ROLLBACK")
+        except (TimeoutError, ConnectionLost, ServerError):
+            self.close()
+        except BaseException:
+            self.close()
+            raise
 
     async def execute(self, sql: str, args: Sequence[bytes | None] = ()) -> Result:
         """Run one statement. Raises: as `sync`."""

@@ -20,15 +20,12 @@ from cordata.store.postgres.fault import CANCELED, ConnectionLost, ServerError
 from cordata.store.postgres.probe import LivenessProbe
 from cordata.store.postgres.transaction import Transaction
 from cordata.store.postgres.unit import ReadTx, Request, UnitCoroutine, UnitTx
-from cordata.store.postgres.unit_runner import Again, Resources, answer
+from cordata.store.postgres.unit_runner import GRACE_S, Again, Resources, answer
 from cordata.store.tx import Unit
 
 T = TypeVar("T")
 
 _ATTEMPTS = 3
-#: The server ends a slow read itself; if it does not answer this much later, it is taken for
-#: dead.
-_GRACE_S = 1.0
 
 
 class _SecondStatement(Exception):
@@ -77,7 +74,7 @@ class Reader:
     async def _attempt(self, unit: Unit[Any], deadline: float, *, alone: bool) -> Any:
         connection = await self._resources.pool.acquire(deadline)
         tx = ReadTx(self._resources.queries, self._resources.clock.now_us())
-        limit = asyncio.timeout_at(deadline + _GRACE_S)
+        limit = asyncio.timeout_at(deadline + GRACE_S)
         try:
             async with limit:
                 with self._liveness.watch(connection):
@@ -88,14 +85,13 @@ class Reader:
             if limit.expired() and isinstance(error, TimeoutError):
                 connection.close()
                 raise self._too_long() from None
-            if connection.in_transaction:
-                await Transaction(connection, self._settings, "read").roll_back()
             raise self._judge(error, tx) from None
         finally:
             if connection.idle or connection.lost:
                 self._resources.pool.release(connection)
-            else:  # its caller was cancelled
-                self._resources.tasks.start(self._clear(connection, deadline))
+            else:  # it failed in its transaction, or its caller was cancelled
+                resetting = self._resources.tasks.start(connection.reset(deadline + GRACE_S))
+                resetting.add_done_callback(lambda done: self._resources.pool.release(connection))
 
     async def _run(self, connection: Connection, coroutine: UnitCoroutine, *, alone: bool) -> Any:
         """Run a unit; `alone`: its first statement, without a transaction.
@@ -137,15 +133,3 @@ class Reader:
 
     def _too_long(self) -> ReadTimeout:
         return ReadTimeout(f"a read took longer than {self._timeout_s:g} s")
-
-    async def _clear(self, connection: Connection, deadline: float) -> None:
-        """Wait for the statements under way, so that the connection can be used again."""
-        try:
-            async with asyncio.timeout_at(deadline + _GRACE_S):
-                await connection.settle()
-            if connection.in_transaction:
-                await Transaction(connection, self._settings, "read").roll_back()
-        except (TimeoutError, ConnectionLost):
-            connection.close()
-        finally:
-            self._resources.pool.release(connection)

@@ -81,7 +81,6 @@ _STATUS = f"SELECT pg_xact_status($1::xid8) AS status, {HISTORY} AS history"
 _FUTURE_ID = "22023"
 #: The server's timeout for idle transactions is this much longer than `transaction_timeout_s`.
 _GRACE_S = 1.0
-_ROLLBACK_S = 2.0
 #: Pauses between questions for the outcome of a commit.
 _ASK_AGAIN_S = 0.2
 #: SQLSTATE classes with which a COMMIT certainly failed; after others its outcome is not known.
@@ -220,20 +219,6 @@ class Transaction:
             if self._xid and error.fault.sqlstate[:2] not in _REFUSED:
                 raise InDoubt(self._xid, self.connection.history) from None
             raise ServerError(error.fault, -1) from None
-
-    async def roll_back(self) -> None:
-        """Undo what ran; a connection that does not answer soon is closed, which undoes it too."""
-        connection = self.connection
-        try:
-            async with asyncio.timeout(_ROLLBACK_S):
-                await connection.settle()
-                if connection.in_transaction:
-                    await connection.execute("ROLLBACK")
-        except (TimeoutError, ConnectionLost, ServerError):
-            connection.close()
-        except BaseException:
-            connection.close()
-            raise
 
 
 async def find_outcome(doubt: InDoubt, pool: Pool, deadline: float) -> bool:

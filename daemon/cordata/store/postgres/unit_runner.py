@@ -52,8 +52,8 @@ from cordata.store.tx import Row, Unit, before_write
 _ATTEMPTS = 6
 #: Pause between runs, times a random number and that of the attempt, to avoid another collision.
 _PAUSE_S = 0.01
-#: The server ends a statement after `write_timeout_s`; if it is silent for this much longer, it
-#: is taken for dead.
+#: The server ends a statement after `write_timeout_s`, that of a read after `read_timeout_s`; if it
+#: is silent for this much longer, it is taken for dead.
 GRACE_S = 1.0
 
 
@@ -279,7 +279,7 @@ class UnitRunner:
                 if isinstance(error, asyncio.CancelledError) and transaction.ending:
                     connection.close()
                     raise closed_in_commit() from None
-                await transaction.roll_back()
+                await connection.reset()
                 raise resources.judge(error, tx) from None
             else:
                 self._committed(tx, transaction.commit_s)
