@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from cordata import events, log
 from cordata.clock import monotonic
@@ -34,9 +35,7 @@ class Busy(StoreUnavailable):
 class Health:
     """The state of a store: `state` is "ok", "full" or "unavailable"."""
 
-    def __init__(
-        self, on_state: OnState | None = None, *, has_room: Callable[[], bool] = lambda: True
-    ) -> None:
+    def __init__(self, *, has_room: Callable[[], bool] = lambda: True) -> None:
         """`has_room`: whether a store that was full can be expected to take other writes, too,
         after one that was committed.
         """
@@ -44,7 +43,7 @@ class Health:
         #: Why it is not ok; "": it is.
         self.reason = ""
         #: Called with the state at each change, on the loop's thread.
-        self.on_state = on_state
+        self.on_state: OnState = lambda state: None
         #: Called with the seconds of each COMMIT.
         self.on_commit: OnCommit = lambda seconds: None
         self._has_room = has_room
@@ -107,17 +106,18 @@ class Health:
         if "ok" in (state, self.state):  # from full to unavailable it is the same failure
             self._since = now
         self.state, self.reason, self._hint = state, reason, hint
-        if self.on_state is not None:
-            self.on_state(state)
+        self.on_state(state)
 
 
 class HealthProbe:
     """Tries a write from time to time while the store is not ok: it recovers without traffic."""
 
-    def __init__(self, health: Health, try_write: Callable[[], None]) -> None:
+    def __init__(self, health: Health, try_write: Callable[[], asyncio.Future[Any]]) -> None:
         """`try_write` starts a write that calls `health.failed` or `health.succeeded`."""
         self._health = health
         self._try_write = try_write
+        #: The last attempt; while it is under way, there is no other.
+        self._write: asyncio.Future[Any] | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         health.on_state = self._state_changed
@@ -138,6 +138,10 @@ class HealthProbe:
 
     def _probe(self) -> None:
         self._timer = None
-        if self._health.state != "ok":
-            self._try_write()
-            self._start_timer()
+        if self._health.state == "ok":
+            return
+        if self._write is None or self._write.done():
+            self._write = self._try_write()
+            # The health has its error.
+            self._write.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._start_timer()

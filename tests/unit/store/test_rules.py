@@ -64,7 +64,8 @@ def test_message_is_cut_when_sqlite_quotes_a_whole_column() -> None:
 
 def test_health_refuses_each_write_until_one_succeeds() -> None:
     changes: list[tuple[str, str]] = []
-    health = Health(lambda state: changes.append((state, health.reason)))
+    health = Health()
+    health.on_state = lambda state: changes.append((state, health.reason))
     assert health.error() is None
     health.failed(StoreFull("no room"))
     refusals = [health.error() for _ in range(3)]

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cordata.errors import CordataError, PermanentError, StoreUnavailable
+from cordata.errors import PermanentError, StoreUnavailable
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ServerFull
 from cordata.store.postgres.unit_runner import Resources, UnitRunner
@@ -23,32 +23,15 @@ _LIMIT_S = 5.0
 _ASK_AFTER_S = 2.0
 
 
-class WriteProbe:
-    """The test write of a HealthProbe."""
-
-    def __init__(self, runner: UnitRunner, resources: Resources) -> None:
-        self._runner = runner
-        self._resources = resources
-        self._busy = False
-
-    def start(self) -> None:
-        """Try it in the background, unless one is under way; its result changes the health."""
-        if not self._busy:
-            self._busy = True
-            self._resources.tasks.start(self._probe())
-
-    async def _probe(self) -> None:
-        try:
-            async with asyncio.timeout(_LIMIT_S):
-                await self._runner.run_now(_write)
-        except (_RolledBack, PermanentError):  # the latter for example without the right to a table
-            self._resources.health.succeeded()
-        except TimeoutError:
-            self._resources.pool.close_idle()  # they may be as dead as this one
-        except CordataError:
-            pass  # the health has it
-        finally:
-            self._busy = False
+async def try_write(runner: UnitRunner, resources: Resources) -> None:
+    """Write something and undo it; the result changes the health. For a HealthProbe."""
+    try:
+        async with asyncio.timeout(_LIMIT_S):
+            await runner.run_now(_write)
+    except (_RolledBack, PermanentError):  # the latter for example without the right to a table
+        resources.health.succeeded()
+    except TimeoutError:
+        resources.pool.close_idle()  # they may be as dead as this one
 
 
 class _RolledBack(Exception):

@@ -22,7 +22,7 @@ from cordata.store.postgres.lease import SessionLease
 from cordata.store.postgres.migration import Migrator
 from cordata.store.postgres.notifier import Notifier
 from cordata.store.postgres.pool import Pool
-from cordata.store.postgres.probe import WriteProbe
+from cordata.store.postgres.probe import try_write
 from cordata.store.postgres.reader import Reader
 from cordata.store.postgres.replay import ReplayedTx, holding
 from cordata.store.postgres.unit_runner import Entry, Resources, UnitRunner
@@ -64,7 +64,9 @@ class PostgresStore(Store):
         self._reader = Reader(self._resources, config)
         #: Limit of open transactions; some connections are always left for units and reads.
         self._slots = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
-        self._probe = HealthProbe(self._health, WriteProbe(self._runner, self._resources).start)
+        self._probe = HealthProbe(
+            self._health, lambda: self._tasks.start(try_write(self._runner, self._resources))
+        )
         self._notifier = Notifier(self._connector)
         #: Sessions of leases; closed with the store, also while they wait for their lock.
         self._sessions: list[Connection] = []

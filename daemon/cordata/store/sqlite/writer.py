@@ -92,11 +92,9 @@ class Writer:
             raise StoreUnavailable(f"{len(self._queue)} units wait for a commit", retry_after_s=1)
         return await self._put(unit)
 
-    def probe(self) -> None:
+    def probe(self) -> asyncio.Future[Any]:
         """Queue a write that changes nothing, to learn whether the store can be written again."""
-        self._put(_probe).add_done_callback(
-            lambda done: None if done.cancelled() else done.exception()
-        )
+        return self._put(_probe)
 
     def _put(self, unit: Unit[Any]) -> asyncio.Future[Any]:
         entry = Entry(unit, self._loop.create_future())
