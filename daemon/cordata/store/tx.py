@@ -290,6 +290,14 @@ class UnitMisuse(CordataError):
     shown = True
 
 
+def writes_in_read(name: str) -> UnitMisuse:
+    """The error for a statement that writes in a read."""
+    return UnitMisuse(
+        f"query {name!r} writes, but a read cannot",
+        hint="pass the unit to run() instead of read()",
+    )
+
+
 def foreign_await(coroutine: Any) -> UnitMisuse:
     """The error for a unit that awaits something other than its tx; call it before closing it."""
     frames = []

@@ -79,7 +79,7 @@ def test_query_is_understood_and_gives_the_same_columns(
         return
     other.execute("BEGIN")
     try:
-        cursor = other.execute(theirs.sql, theirs.bind(dict.fromkeys(theirs.params, 0)))
+        cursor = other.execute(theirs.sql, theirs.values(dict.fromkeys(theirs.params, 0)))
         columns = [column[0] for column in cursor.description or ()]
     except sqlite3.IntegrityError:  # of a write, whose columns it does not tell then
         columns = ours if "RETURNING" in theirs.sql else []

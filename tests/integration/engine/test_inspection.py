@@ -303,7 +303,7 @@ async def test_statement_uses_its_index(tmp_path: Path, name: str, index: str) -
 
         async def unit(tx: Tx) -> list[Row]:
             explained = f"EXPLAIN QUERY PLAN {query.sql}"
-            return await raw(tx, explained, query.bind(dict.fromkeys(query.params)))
+            return await raw(tx, explained, query.values(dict.fromkeys(query.params)))
 
         plan: list[Any] = [row["detail"] for row in await store.read(unit)]
         assert any(index in step for step in plan), plan

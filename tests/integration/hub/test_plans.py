@@ -90,7 +90,7 @@ async def test_statement_uses_its_index(tmp_path: Path) -> None:
 async def explain(tx: Tx, *, query: Query) -> list[str]:
     """The steps of a statement's plan."""
     explained = f"EXPLAIN QUERY PLAN {query.sql}"
-    rows = await raw(tx, explained, query.bind(dict.fromkeys(query.params)))
+    rows = await raw(tx, explained, query.values(dict.fromkeys(query.params)))
     return [row["detail"] for row in rows]
 
 

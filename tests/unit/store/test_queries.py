@@ -21,12 +21,12 @@ def test_parameters_are_bound_each_time_when_they_repeat() -> None:
     query = one("-- name: q\nSELECT :b, :a, :b;")
     assert query.sql == "SELECT ?, ?, ?"
     assert query.params == ("b", "a")
-    assert query.bind({"a": 1, "b": 2}) == (2, 1, 2)
+    assert query.values({"a": 1, "b": 2}) == (2, 1, 2)
 
 
 def test_binding_is_a_sequence_when_there_are_none_or_one() -> None:
-    assert one("-- name: q\nSELECT 1").bind({}) == ()
-    assert one("-- name: q\nSELECT :a").bind({"a": 5}) == (5,)
+    assert one("-- name: q\nSELECT 1").values({}) == ()
+    assert one("-- name: q\nSELECT :a").values({"a": 5}) == (5,)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_statement_counts_as_reading_only_when_it_does(sql: str, reads: bool) ->
 def test_parameters_are_numbered_once_each_on_postgres() -> None:
     query = Query("q", "SELECT :b::bigint, :a, :b WHERE x[:i] = ARRAY[:a]", "x.sql", "postgres")
     assert query.sql == "SELECT $1::bigint, $2, $1 WHERE x[$3] = ARRAY[$2]"
-    assert query.bind({"a": 1, "b": 2, "i": 3}) == (2, 1, 3)
+    assert query.values({"a": 1, "b": 2, "i": 3}) == (2, 1, 3)
 
 
 @pytest.mark.parametrize(
@@ -232,6 +232,8 @@ def test_unknown_name_is_refused_with_the_nearest_when_there_is_one() -> None:
 
 
 def test_wrong_call_names_every_parameter_when_some_do_not_fit() -> None:
-    error = one("-- name: q\nSELECT :a, :b, :c").wrong({"a": 1, "x": 2})
-    assert error.problems == ("query 'q' lacks parameter b, c", "query 'q' has no parameter x")
-    assert error.hint == "it takes a, b, c"
+    with pytest.raises(ConfigError) as caught:
+        one("-- name: q\nSELECT :a, :b, :c").values({"a": 1, "x": 2})
+    lacking, unknown = "query 'q' lacks parameter b, c", "query 'q' has no parameter x"
+    assert caught.value.problems == (lacking, unknown)
+    assert caught.value.hint == "it takes a, b, c"

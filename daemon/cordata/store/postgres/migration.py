@@ -70,7 +70,7 @@ class Migrator:
         self, connection: Connection, name: str, /, **params: object
     ) -> list[dict[str, Any]]:
         query = self._queries[name]
-        values = [encode(value) for value in query.bind(params)]
+        values = [encode(value) for value in query.values(params)]
         return (await connection.execute(query.sql, values)).rows()
 
     async def _in_transaction(

@@ -18,7 +18,7 @@ from cordata.errors import CordataError, StatementError
 from cordata.store.postgres.fault import ConnectionLost, ServerError, connection_lost, translate
 from cordata.store.postgres.result import Result, encode
 from cordata.store.queries import Queries, Query
-from cordata.store.tx import Row, Tx, Unit, UnitMisuse, foreign_await, wrong_count
+from cordata.store.tx import Row, Tx, Unit, foreign_await, writes_in_read, wrong_count
 from cordata.unawaited import NeverAwaited, require_awaits
 
 
@@ -90,12 +90,7 @@ class UnitTx(Tx):
         """
         if self.failed is not None:
             raise self.failed
-        try:
-            values = query.bind(params)
-        except KeyError:
-            raise query.wrong(params) from None
-        if len(params) != query.width:
-            raise query.wrong(params)
+        values = query.values(params)
         try:
             return Call(query, [encode(value) for value in values], rows)
         except StatementError as error:
@@ -156,23 +151,15 @@ class ReadTx(UnitTx):
     def call(self, query: Query, params: Mapping[str, Any], *, rows: int | None = None) -> Call:
         """As in UnitTx. Raises: UnitMisuse when the statement writes."""
         if not query.selects:
-            raise cannot_write(query.name)
+            raise writes_in_read(query.name)
         return super().call(query, params)
 
     def fail(self, error: ServerError | ConnectionLost, name: str) -> CordataError:
         """As in UnitTx; here `read_only` comes from a query that writes, not from a standby."""
         if isinstance(error, ServerError) and error.fault.read_only:
-            self.failed = cannot_write(name)
+            self.failed = writes_in_read(name)
             return self.failed
         return super().fail(error, name)
-
-
-def cannot_write(name: str) -> UnitMisuse:
-    """The error for a statement that writes in a read."""
-    return UnitMisuse(
-        f"query {name!r} writes, but a read cannot",
-        hint="pass the unit to run() instead of read()",
-    )
 
 
 class UnitCoroutine:

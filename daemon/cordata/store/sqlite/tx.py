@@ -10,14 +10,7 @@ from typing import Any, TypeVar
 from cordata.errors import PermanentError
 from cordata.store.queries import Queries, Query
 from cordata.store.sqlite.fault import as_statement_error, home, is_of_statement, translate
-from cordata.store.tx import (
-    PUBLISH,
-    Row,
-    Tx,
-    UnitMisuse,
-    foreign_await,
-    wrong_count,
-)
+from cordata.store.tx import PUBLISH, Row, Tx, foreign_await, writes_in_read, wrong_count
 from cordata.unawaited import require_awaits
 
 T = TypeVar("T")
@@ -39,12 +32,7 @@ class SqliteTx(Tx):
     async def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
         if self.failed is not None:
             raise self.failed
-        try:
-            args = query.bind(params)
-        except KeyError:
-            raise query.wrong(params) from None
-        if len(params) != query.width:
-            raise query.wrong(params)
+        args = query.values(params)
         if not query.reads:
             self.wrote = True
         try:
@@ -99,10 +87,7 @@ class ReadTx(SqliteTx):
 
     async def _run(self, query: Query, params: Mapping[str, Any]) -> sqlite3.Cursor:
         if not query.reads:
-            raise UnitMisuse(
-                f"query {query.name!r} writes, but a read cannot",
-                hint="pass the unit to run() instead of read()",
-            )
+            raise writes_in_read(query.name)
         return await super()._run(query, params)
 
 
