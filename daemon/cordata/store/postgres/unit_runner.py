@@ -170,32 +170,30 @@ class UnitRunner:
     def start(self, entry: Entry) -> None:
         """Start a unit; its result comes in `entry.future`."""
         self.waiting += 1
-        self._resources.tasks.start(self._serve(entry), context=entry.context)
+        running = self._resources.tasks.start(self._serve(entry), context=entry.context)
+        running.add_done_callback(lambda done: self._ended(entry, done))
 
     def close(self) -> None:
         """Refuse units that have not begun."""
         self._closed = True
 
-    async def _serve(self, entry: Entry) -> None:
-        try:
-            async with self._slots:
-                if entry.future.done():
-                    return
-                if (refusal := self._refusal(entry)) is not None:
-                    entry.fail(refusal)
-                    return
-                entry.answer(await self.run_now(entry.unit, entry))
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                entry.fail(StoreUnavailable("the store is closed"))
-                raise
-            entry.fail(error)  # the unit raised it
-        except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
+    async def _serve(self, entry: Entry) -> Any:
+        async with self._slots:
+            if entry.future.done():
+                return None
+            if (refusal := self._refusal(entry)) is not None:
+                raise refusal
+            return await self.run_now(entry.unit, entry)
+
+    def _ended(self, entry: Entry, done: asyncio.Future[Any]) -> None:
+        self.waiting -= 1
+        if done.cancelled():  # the unit raised it
+            entry.future.cancel()
+        elif (error := done.exception()) is not None:
             entry.fail(error)
-        finally:
-            self.waiting -= 1
-            self.on_idle()
+        else:
+            entry.answer(done.result())
+        self.on_idle()
 
     def _refusal(self, entry: Entry) -> StoreUnavailable | None:
         if self._closed:
