@@ -43,9 +43,8 @@ class Pool:
         #: The error of a full server, and the loop time until which no new connection is tried.
         self._full: ServerFull | None = None
         self._full_until = 0.0
-        #: Grows when all connections are to be replaced; older ones are closed at their release.
-        self._generation = 0
-        self._generations: dict[Connection, int] = {}
+        #: Those that may be used again; any other is closed at its release.
+        self._connections: set[Connection] = set()
         self._closed = False
 
     @asynccontextmanager
@@ -71,7 +70,7 @@ class Pool:
                 return connection
             self._close(connection)
         full = self._full is not None and self._loop.time() < self._full_until
-        if self._taken < self._size and not (full and self._generations):
+        if self._taken < self._size and not (full and self._connections):
             self._taken += 1
             return await self._make(deadline)
         return await self._queue(deadline)
@@ -82,7 +81,7 @@ class Pool:
             connection = await self._connect()
         except ServerFull as error:
             self._taken -= 1  # no waiter takes the slot: its attempt would fail, too
-            if not self._generations:
+            if not self._connections:
                 raise
             # The server is full, but this pool has some connections: use those for a while.
             self._full, self._full_until = error, self._loop.time() + _FULL_S
@@ -95,7 +94,7 @@ class Pool:
             self._free_slot()
             raise StoreUnavailable("the store is closed")
         connection.on_lost = partial(self._lost, connection)
-        self._generations[connection] = self._generation
+        self._connections.add(connection)
         return connection
 
     async def _queue(self, deadline: float) -> Connection:
@@ -106,7 +105,7 @@ class Pool:
                 connection = await future
         except TimeoutError:
             self._unqueue(future)
-            message = f"all {len(self._generations)} connections are in use"
+            message = f"all {len(self._connections)} connections are in use"
             if self._full is not None and self._loop.time() < self._full_until + _FULL_S:
                 raise Busy(f"{message}; {self._full}", hint=self._full.hint) from None
             raise Busy(message, hint="raise [store] pool_size, if the server allows it") from None
@@ -128,8 +127,8 @@ class Pool:
 
     def release(self, connection: Connection) -> None:
         """Return a connection; one that is not idle is closed, which rolls back what it did."""
-        current = self._generations.get(connection) == self._generation
-        if self._closed or not current or connection.has_too_many_statements or not connection.idle:
+        usable = connection in self._connections and connection.idle
+        if not usable or connection.has_too_many_statements:
             self._close(connection)
             self._free_slot()
             return
@@ -155,8 +154,8 @@ class Pool:
 
     def replace_all(self) -> None:
         """Replace every connection, because they cannot be used any more."""
-        self._generation += 1
         self.close_idle()
+        self._connections.clear()
 
     def close_idle(self) -> None:
         """Close idle connections: the server has ended one and perhaps ends all."""
@@ -170,7 +169,7 @@ class Pool:
             self._close(connection)
 
     def _close(self, connection: Connection) -> None:
-        self._generations.pop(connection, None)
+        self._connections.discard(connection)
         connection.close()
 
     def _trim(self) -> None:
