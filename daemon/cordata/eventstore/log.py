@@ -135,7 +135,7 @@ class EventLog:
     async def page(
         self, category: str | None, *, after: int, until: int, limit: int = 100
     ) -> EventPage:
-        """Events with `after` < position <= `until`, which must be a position from `look`."""
+        """Events with `after` < position <= `until`, which `safe_position` or `head` gave."""
         check_page(limit)
 
         async def unit(tx: Tx) -> list[Row]:
