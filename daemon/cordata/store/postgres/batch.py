@@ -99,16 +99,6 @@ class _Statement(NamedTuple):
     expected_rows: int | None = None
 
 
-class _WritesFailed(Exception):
-    """Writes of `members` failed, and nothing was committed. No members: the statement that failed
-    was for several, and it is not known for which.
-    """
-
-    def __init__(self, members: Sequence[_Member]) -> None:
-        super().__init__()
-        self.members = members
-
-
 class Batcher:
     """The queue of batched units, and the tasks that run batches from it."""
 
@@ -338,28 +328,30 @@ class _Batch:
             transaction = self._transaction = Transaction(self._connection, self._settings, "batch")
             if reads is not None:
                 transaction.follow(reads)
-            try:
-                await self._send(transaction, arrange(self._members, merge=merge))
-            except _WritesFailed as error:
-                await self._connection.reset()
-                self._run_alone(error.members)
-                reads = None  # they are over
-                merge = False  # so that the next failure shows which unit it is
-            else:
+            failed = await self._send(transaction, arrange(self._members, merge=merge))
+            if not failed:
                 self._answer_all()
                 return
+            await self._connection.reset()
+            if all(len(statement.owners) == 1 for statement in failed):  # else it is any of them
+                self._run_alone(dict.fromkeys(statement.owners[0] for statement in failed))
+            reads = None  # they are over
+            merge = False  # so that the next failure shows which unit it is
         self._run_alone(self._members)
 
-    async def _send(self, transaction: Transaction, statements: Sequence[_Statement]) -> None:
-        """Send statements and COMMIT. Raises: _WritesFailed; InDoubt, ConnectionLost; ServerError
-        if it was none of the statements.
+    async def _send(
+        self, transaction: Transaction, statements: Sequence[_Statement]
+    ) -> list[_Statement]:
+        """Send statements and COMMIT. Returns those that failed; then nothing was committed.
+
+        Raises: InDoubt, ConnectionLost; ServerError if it was none of the statements.
         """
         for statement in statements:
             transaction.send(statement.sql, statement.args)
         try:
             results = await transaction.sync()
             failed = [  # they changed another number of rows than their `rows=` says
-                statement.owners
+                statement
                 for statement, result in zip(statements, results, strict=True)
                 if statement.expected_rows not in (None, result.count)
             ]
@@ -370,14 +362,11 @@ class _Batch:
                     if statement.query.name == PUBLISH
                 )
                 await transaction.commit()
-                return
+            return failed
         except ServerError as error:
             if not 0 <= error.position < len(statements):
                 raise
-            failed = [statements[error.position].owners]
-        if any(len(owners) > 1 for owners in failed):
-            raise _WritesFailed([])
-        raise _WritesFailed(list(dict.fromkeys(owners[0] for owners in failed)))
+            return [statements[error.position]]
 
     def _answer_all(self) -> None:
         """Answer all units that are left: the batch is on disk."""
