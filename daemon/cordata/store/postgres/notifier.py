@@ -18,6 +18,7 @@ from cordata.errors import StoreUnavailable
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.connector import Connector, store_unavailable
 from cordata.store.postgres.fault import ConnectionLost, ServerError, server_unreachable, translate
+from cordata.store.tasks import StoreTasks
 from cordata.store.topic import Topics
 
 _log = log.logger("cordata.store")
@@ -43,9 +44,9 @@ class Notifier(Topics):
         #: Topics to notify other processes of.
         self._outgoing: dict[str, None] = {}
         self._something = asyncio.Event()
-        #: Whether NOTIFY is under way.
-        self._sending = False
-        self._sent = asyncio.Event()
+        #: Whether `run` is to end when it has sent these.
+        self._finishing = False
+        self._running: asyncio.Future[None] | None = None
 
     @property
     def pid(self) -> int:
@@ -70,11 +71,14 @@ class Notifier(Topics):
             raise
         self._connection = connection
 
-    async def run(self) -> None:
-        """Listen and send while the store is open."""
+    def start(self, tasks: StoreTasks) -> None:
+        """Listen and send in a task of the store, until `finish`."""
+        self._running = tasks.start(self._run())
+
+    async def _run(self) -> None:
         attempt = 0
         try:
-            while True:
+            while not self._finishing:
                 if self._connection is None:
                     attempt += 1
                     await asyncio.sleep(_BACKOFF.delay_s(attempt))
@@ -96,22 +100,17 @@ class Notifier(Topics):
 
     async def finish(self) -> None:
         """Send the remaining notifications, for at most _FINISH_S."""
+        self._finishing = True
         self.broadcast(self.take_pending())
-        self._sent.clear()
-        try:
-            async with asyncio.timeout(_FINISH_S):
-                while (self._outgoing or self._sending) and self._connection is not None:
-                    await self._sent.wait()
-                    self._sent.clear()
-        except TimeoutError:
-            pass
+        if self._running is not None and self._connection is not None:
+            await asyncio.wait([self._running], timeout=_FINISH_S)
 
     async def _serve(self) -> None:
         """Send notifications and measure the time until the connection is lost."""
         connection = self._connection
         assert connection is not None
         due = self._loop.time() + _MEASURE_S
-        while not connection.lost:
+        while not connection.lost and (self._outgoing or not self._finishing):
             try:
                 async with asyncio.timeout_at(due):
                     await self._something.wait()
@@ -119,7 +118,6 @@ class Notifier(Topics):
                 pass
             self._something.clear()
             names, self._outgoing = self._outgoing, {}
-            self._sending = bool(names)
             try:
                 async with asyncio.timeout(_ANSWER_S):
                     if names:
@@ -130,11 +128,9 @@ class Notifier(Topics):
             except (TimeoutError, ConnectionLost):
                 connection.close()
                 self._outgoing = {**names, **self._outgoing}
-                names = {}
             except ServerError as error:
                 _log.warning("NOTIFY failed: %s", error.fault.message)
-            self._sending = False
-            self._sent.set()
+        connection.close()
         self._connection = None
 
     def _on_notify(self, name: str, pid: int) -> None:

@@ -86,7 +86,7 @@ class PostgresStore(Store):
         store = cls(config, queries, password)
         await store._notifier.open()
         await store._tasks.open()
-        store._tasks.start(store._notifier.run())
+        store._notifier.start(store._tasks)
         return store
 
     def now_us(self) -> int:
