@@ -91,6 +91,16 @@ def test_refused_request_is_found_by_its_id_when_the_journal_is_asked(hub: Host)
     assert "Subject: A request was refused" in text and f"REQUEST_ID={request_id}" in text
 
 
+def test_export_for_a_file_of_root_says_what_is_wrong_when_it_finds_nobody(hub: Host) -> None:
+    file = "/root/nobody.json"
+    who = ("--email", "nobody@example.com", "--all-hotels")
+    done = hub.run("alpinehub", "customer", "export", *who, "--output", file, check=False)
+    assert done.returncode == 1 and "error: no such customer" in done.stderr, done
+    # As the user of the service it may not remove what it made as root.
+    assert f"note: {file} is not complete: delete it" in done.stderr
+    hub.sh(f"rm {file}")
+
+
 def test_every_unit_failure_is_mailed_once_when_it_repeats(post_office: PostOffice) -> None:
     host = post_office.host
     pid = 0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import syslog
 from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 import click
 from msgspec.structs import asdict
@@ -16,7 +15,7 @@ from msgspec.structs import asdict
 from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, hub_options, with_hub
 from alpinehub.hotels import Unusable
 from cordata import Context
-from cordata.terminal import Group, add_options, show_page, show_records
+from cordata.terminal import Group, add_options, new_file, show_json, show_page, show_records
 
 _hotel = click.option("--hotel", metavar="CODE", help="Of this hotel only.")
 _COLUMNS = ("id", "hotel", "first_name", "last_name", "email", "phone", "requests")
@@ -113,11 +112,11 @@ def show_(hub: Hub, /, **who: Any) -> None:
 @_customer_and_scope_options
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False),
+    type=click.Path(dir_okay=False, path_type=Path),
     help="A new file, readable by its owner only.  [default: standard output]",
 )
 @with_hub
-def export(hub: Hub, /, output: str | None, all_hotels: bool, **who: Any) -> None:
+def export(hub: Hub, /, output: Path | None, all_hotels: bool, **who: Any) -> None:
     """Export all stored data of a person as JSON: name and addresses, the hashes, each version of
     each guest request, the submissions, the deliveries and their states.
 
@@ -131,18 +130,15 @@ def export(hub: Hub, /, output: str | None, all_hotels: bool, **who: Any) -> Non
         customers = await _one_or_more(ctx, **who)
         return customers, await export.export(ctx.store, customers)
 
-    with ExitStack() as stack:
-        file = sys.stdout
-        if output is not None:  # before the command becomes another user
-            file = stack.enter_context(_new_file(output))
-            on_failure = stack.enter_context(ExitStack())
-            on_failure.callback(os.unlink, output)
+    if output is None:
         found, documents = hub.run(act)
-        json.dump({"customers": documents}, file, indent=2, ensure_ascii=False)
-        file.write("\n")
-        if output is not None:
-            on_failure.pop_all()
-            click.echo(f"{_counted(found)} of {_hotels(found)} written to {output}")
+        show_json({"customers": documents})
+    else:
+        with new_file(output, hint="give another file with --output") as write:
+            found, documents = hub.run(act)
+            text = json.dumps({"customers": documents}, indent=2, ensure_ascii=False)
+            write(f"{text}\n".encode())
+        click.echo(f"{_counted(found)} of {_hotels(found)} written to {output}")
     _note("export", found)
 
 
@@ -261,15 +257,3 @@ def _note(what: str, found: Sequence[Any]) -> None:
 
 def _counted(found: Sequence[Any]) -> str:
     return "1 customer" if len(found) == 1 else f"{len(found)} customers"
-
-
-def _new_file(path: str) -> IO[str]:
-    """Create a file that only its owner can read. Raises: Unusable if it exists already."""
-    try:
-        return open(path, "x", opener=_private, encoding="utf-8")
-    except FileExistsError:
-        raise Unusable(f"{path} exists already", hint="give a new file with --output") from None
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

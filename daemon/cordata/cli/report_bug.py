@@ -12,7 +12,7 @@ import click
 
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
-from cordata.terminal import Command
+from cordata.terminal import Command, new_file
 
 
 @click.command(
@@ -33,7 +33,7 @@ def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
     send it. FILE is cordata-report-DATE.tar.gz in the working directory by default; only its owner
     can read it.
     """
-    from cordata.doctor.bug_report import collect, open_file, pack, write
+    from cordata.doctor.bug_report import collect, pack
     from cordata.doctor.examination import examine, mask, prepare, secret_values
     from cordata.doctor.finding import worst
     from cordata.doctor.host import read_units
@@ -42,7 +42,7 @@ def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
     from cordata.status.tables import document
 
     name = f"cordata-report-{time.strftime('%Y%m%d-%H%M%S')}"
-    path = (file or Path(f"{name}.tar.gz")).absolute()
+    path = file or Path(f"{name}.tar.gz")
     subject = prepare(operator.config, app, place=operator.with_state_dir)
 
     async def texts() -> dict[str, str]:
@@ -58,16 +58,11 @@ def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
         found["doctor.json"] = json.dumps(checks, indent=2, ensure_ascii=False) + "\n"
         return {inner: mask(text, hidden) for inner, text in found.items()}
 
-    with open_file(path) as opened:
-        try:
-            packed = asyncio.run(texts())
-            write(opened, pack(name, packed))
-        except BaseException:
-            try:
-                path.unlink()
-            except OSError:  # no longer root
-                click.echo(f"note: {path} is not complete: delete it", err=True)
-            raise
+    hint = "free some space, or name another file: cordata report-bug FILE"
+    with new_file(path, hint=hint) as write:
+        packed = asyncio.run(texts())
+        write(pack(name, packed))
+    path = path.absolute()
     operator.print_result(
         {"file": str(path), "contains": list(packed)},
         f"{path} contains {', '.join(packed)}.\n"

@@ -10,16 +10,13 @@ import sys
 import tarfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from functools import partial
 from importlib import metadata
-from io import FileIO
-from pathlib import Path
 
 from cordata import __version__
 from cordata.config import Config, find_file, open_document
 from cordata.config.show import lines
 from cordata.doctor.examination import Subject
-from cordata.errors import ConfigError, CordataError
+from cordata.errors import ConfigError
 from cordata.systemd import Credentials, is_booted
 from cordata.systemd.systemctl import Unit, run_program
 
@@ -43,16 +40,6 @@ addresses of the settings, are in it. Look at it before you send it.
 """
 
 
-def open_file(path: Path) -> FileIO:
-    """A new file that only its owner can read. Raises: CordataError when it cannot be created."""
-    try:
-        # Without a buffer, whose rest would be written when it is closed after a failure.
-        return open(path, "xb", buffering=0, opener=partial(os.open, mode=0o600))
-    except OSError as error:
-        hint = "name another file: cordata report-bug FILE"
-        raise CordataError(f"{path}: {error.strerror}", hint=hint) from error
-
-
 def pack(name: str, texts: Mapping[str, str]) -> bytes:
     """A .tar.gz of these texts, by file name, in the directory `name`."""
     now, packed = int(time.time()), io.BytesIO()
@@ -63,17 +50,6 @@ def pack(name: str, texts: Mapping[str, str]) -> bytes:
             entry.size, entry.mode, entry.mtime = len(data), 0o600, now
             archive.addfile(entry, io.BytesIO(data))
     return packed.getvalue()
-
-
-def write(file: FileIO, data: bytes) -> None:
-    """Write all of it. Raises: CordataError, for example when the disk is full."""
-    left = memoryview(data)
-    try:
-        while left:
-            left = left[file.write(left) :]
-    except OSError as error:
-        hint = "free some space, or name another file: cordata report-bug FILE"
-        raise CordataError(f"{file.name}: {error.strerror}", hint=hint) from error
 
 
 async def collect(subject: Subject, config: str | None, units: Sequence[Unit]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""For command-line programs: lists and records, JSON, progress, times, exit codes.
+"""For command-line programs: lists and records, JSON, new files, progress, times, exit codes.
 
 `cordata` and `alpinehub` use it; an application may use it for its commands:
 
@@ -8,6 +8,7 @@ On a terminal, output has colours and fits its width; elsewhere it is plain, sta
 is for programs. rich is imported when it is needed.
 """
 
+from cordata.terminal.file import new_file as new_file
 from cordata.terminal.options import config_option as config_option
 from cordata.terminal.options import limit_option as limit_option
 from cordata.terminal.options import traceback_option as traceback_option

@@ -8,6 +8,8 @@ import os
 import pwd
 import socket
 import stat
+import subprocess
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 
 import pytest
 from aiosmtpd.smtp import SMTP, AuthResult
-from tests.integration.cli.command import cordata, write_config
+from tests.integration.cli.command import ROOT, cordata, write_config
 from tests.integration.mail.smtp_server import Mailbox, smtp_server
 from tests.integration.store.parts import needs_root, small_disk
 from tests.servers.postgres import PostgresServer
@@ -361,6 +363,16 @@ def test_report_that_finds_the_disk_full_says_so_and_leaves_nothing(tmp_path: Pa
         assert not file.exists()
     assert done.returncode == 1 and "looks like a bug" not in done.stderr, done
     assert f"error: {file}: No space left on device" in done.stderr
+
+
+def test_report_needs_a_directory_that_is_there(tmp_path: Path) -> None:
+    path, gone = configured(tmp_path), tmp_path / "gone"
+    gone.mkdir()
+    script = f"cd {gone}; rmdir {gone}; exec {sys.executable} -m cordata report-bug --config {path}"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "looks like a bug" not in done.stderr, done
+    assert ".tar.gz: No such file or directory\nhint: " in done.stderr
 
 
 def test_report_is_packed_when_the_file_is_wrong(tmp_path: Path) -> None:

@@ -134,7 +134,10 @@ async def test_command_tells_and_erases_a_person(tmp_path: Path, run: Run) -> No
         printed = json.loads((await command("export", *eva, *here)).stdout)
         assert printed["customers"][0]["requests"] == document["requests"]
         there = await command("export", *eva, *here, "--output", str(file), code=1)
-        assert "exists already" in there.stderr
+        assert f"{file}: File exists" in there.stderr
+        nowhere = str(tmp_path / "nowhere" / "eva.json")
+        lost = await command("export", *eva, *here, "--output", nowhere, code=1)
+        assert "No such file" in lost.stderr and "looks like a bug" not in lost.stderr
         again = str(tmp_path / "nobody.json")
         await command("export", "--email", "nobody@example.com", *here, "--output", again, code=1)
         assert not Path(again).exists()
