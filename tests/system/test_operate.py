@@ -120,7 +120,7 @@ def test_second_restart_follows_the_first(hub: Host) -> None:
         second = hub.run("cordata", "rolling-restart", "--json")
         said = first.communicate()
     assert first.returncode == 0, said
-    assert "another rolling restart is under way" in second.stderr
+    assert "starts or stops units of this host" in second.stderr
     ends = [
         {one["unit"]: (one["former_pid"], one["pid"]) for one in json.loads(text)["restarted"]}
         for text in (said[0], second.stdout)
@@ -130,6 +130,19 @@ def test_second_restart_follows_the_first(hub: Host) -> None:
     assert {unit: pid for unit, (_, pid) in ends[0].items()} == {
         unit: pid for unit, (pid, _) in ends[1].items()
     }
+
+
+def test_worker_is_drained_after_a_restart_of_all_that_is_under_way(hub: Host) -> None:
+    former = pids(hub)
+    with hub.popen("cordata", "rolling-restart", "--json") as restart:
+        wait_for(lambda: hub.main_pid("primary") not in (0, former["primary.service"]))
+        drained = hub.run("cordata", "drain", "worker@3")
+        said = restart.communicate()
+    assert restart.returncode == 0, said
+    assert active(hub) == WORKERS[:3]
+    assert "starts or stops units of this host" in drained.stderr
+    hub.sh("cordata drain worker@3 --undo")
+    assert active(hub) == WORKERS
 
 
 def test_rolling_restart_is_for_root(hub: Host) -> None:

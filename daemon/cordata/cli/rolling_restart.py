@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cordata import exit_codes
+from cordata.cli.exclusive import exclusive
 from cordata.cli.options import debug_option
 from cordata.terminal import Command, config_option, printable, report, show_json
 
@@ -46,14 +47,13 @@ def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bo
     ready again (READY=1); the first one that is not ends the command, with its last log lines.
 
     Nothing is restarted if the configuration is invalid, if the store is unavailable, or if a
-    pending migration removes what the running workers use. While another rolling restart runs, this
-    one waits for its end.
+    pending migration removes what the running workers use. While another rolling restart, or a
+    `cordata scale` or `cordata drain`, is under way, this one waits for its end.
     """
     from cordata.operate.rolling_restart import (
         RemovalPending,
         RestartError,
         check_before,
-        exclusive,
         refresh_network,
         restart_one_by_one,
     )
@@ -68,16 +68,13 @@ def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bo
                 f"pid {restarted.pid} (was {restarted.former_pid})"
             )
 
-    def say_waiting() -> None:
-        click.echo("another rolling restart is under way: this one follows it", err=True)
-
     async def run() -> None:
         await check_before(config)
         await refresh_network(config)
         await restart_one_by_one(timeout_s=timeout_s, on_restart=note)
 
     try:
-        with exclusive(say_waiting):
+        with exclusive():
             asyncio.run(run())
     except RemovalPending as error:
         report(error, debug=debug)

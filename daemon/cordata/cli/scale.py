@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from cordata.cli.exclusive import exclusive
 from cordata.terminal import Command, Group, show_json, traceback_option
 
 
@@ -30,11 +31,13 @@ def workers(count: int, json_: bool) -> None:
     """Make N the number of workers of this host: worker@0 to worker@N-1; run it as root.
 
     Starts those that are missing; stops the others, which finish what they have begun. It lasts:
-    the number is in /etc/systemd/system/workers.target.d/workers.conf, which upgrades keep.
+    the number is in /etc/systemd/system/workers.target.d/workers.conf, which upgrades keep. While a
+    rolling restart is under way, it waits for its end.
     """
     from cordata.operate.workers import scale as change
 
-    done = asyncio.run(change(count))
+    with exclusive():
+        done = asyncio.run(change(count))
     if json_:
         show_json(asdict(done))
         return
@@ -61,7 +64,8 @@ def drain(worker: str, undo: bool) -> None:
     """Take a worker out of service: it finishes what it has begun and ends; run it as root.
 
     Others serve meanwhile; the last one cannot be drained. It starts again with --undo, with
-    cordata.target and at a reboot; `cordata scale` changes the number for good.
+    cordata.target and at a reboot; `cordata scale` changes the number for good. While a rolling
+    restart is under way, it waits for its end.
     """
     from cordata.operate.workers import drain as stop
     from cordata.operate.workers import undo_drain, unit_of
@@ -69,5 +73,6 @@ def drain(worker: str, undo: bool) -> None:
     unit = unit_of(worker)
     if unit is None:
         raise click.BadParameter("must be the name of a worker, as worker@2")
-    asyncio.run(undo_drain(unit) if undo else stop(unit))
+    with exclusive():
+        asyncio.run(undo_drain(unit) if undo else stop(unit))
     click.echo(f"{unit} {'serves again' if undo else 'is drained: it has finished, and ended'}")

@@ -8,11 +8,8 @@ the processes that are left run what they ran before.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +19,6 @@ from cordata.config.reader import DEFAULT_FILE
 from cordata.errors import CordataError
 from cordata.network import is_restricted, restrict
 from cordata.supervisor.spawn import command
-from cordata.systemd import is_booted
 from cordata.systemd.systemctl import Unit, run_program, show_units
 
 _PROPERTIES = (
@@ -36,8 +32,6 @@ _LOG_LINES = 15
 _MAJOR = 1000
 #: Longest time for a check before the restart.
 _CHECK_S = 60.0
-#: Held during a restart. Only root may open it, so that no other user can hold one up.
-_LOCK = Path("/run/cordata-rolling-restart.lock")
 
 
 class RestartError(CordataError):
@@ -65,36 +59,6 @@ class Restarted:
     former_pid: int
     pid: int
     seconds: float
-
-
-@contextmanager
-def exclusive(on_wait: Callable[[], None]) -> Iterator[None]:
-    """Inside the block no other rolling restart runs on this host: an operator's and that of an
-    upgrade would each report the other's restarts as failures. `on_wait` is called if another one
-    has to end first.
-
-    Raises: RestartError without systemd, and for other users than root.
-    """
-    if not is_booted():
-        raise RestartError(
-            "systemd does not run here, so there are no units to restart",
-            hint="a `cordata server` is restarted as a whole",
-        )
-    try:
-        lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise RestartError(
-            f"nothing was restarted: {_LOCK}: {error.strerror}", hint="run it as root"
-        ) from error
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            on_wait()
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
 
 
 async def check_before(config: str | None) -> None:

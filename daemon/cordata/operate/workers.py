@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cordata.errors import CordataError
-from cordata.systemd import is_booted
 from cordata.systemd.systemctl import Unit, show_units, systemctl, write_drop_in
 
 #: Replaces the file of this name in /usr/lib, which is the package's. A purge removes it.
@@ -131,9 +130,6 @@ async def undo_drain(unit: str) -> None:
 
 
 async def _target() -> Unit:
-    if not is_booted():
-        hint = "`cordata server --workers N` has N workers"
-        raise WorkersError("systemd does not run here, so there are no units", hint=hint)
     [target] = await show_units(("LoadState", "ActiveState", "Wants"), _TARGET)
     if target["LoadState"] != "loaded":
         raise WorkersError(
