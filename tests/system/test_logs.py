@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.host.load import BOOKING
-from tests.host.machine import Host
+from tests.host.machine import Host, wait_for
 
 REQUEST = "5a1de3c0f4b24c4f"
 REFUSED = (
@@ -71,6 +71,21 @@ def test_new_entries_follow_until_it_is_ended(host: Host) -> None:
         host.kill("INT", pid)
         following.communicate()
     assert following.returncode == 130
+
+
+def test_first_lines_of_systemd_about_a_unit_are_followed(host: Host) -> None:
+    command = "echo $$; exec timeout --foreground 60 cordata logs -f --json --unit job@none"
+    with host.popen("sh", "-c", command) as following:
+        assert following.stdout is not None
+        pid = int(following.stdout.readline())
+        files = f"ls -l /proc/{pid}/fd /proc/$(pgrep -P {pid})/fd 2>/dev/null || true"
+        wait_for(lambda: "/journal/" in host.sh(files), what="the journal")
+        host.systemctl("start", "job@none", check=False)
+        while json.loads(following.stdout.readline())["logger"] != "systemd":
+            assert following.poll() is None
+        host.kill("INT", pid)
+        following.communicate()
+    host.systemctl("reset-failed", "job@none")
 
 
 def test_user_who_may_not_read_the_journal_learns_what_to_do(host: Host) -> None:

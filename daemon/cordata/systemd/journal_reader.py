@@ -98,9 +98,10 @@ class JournalReader:
                     reader.add_disjunction()
                 self._match(*ours, *[{name: value} for value in values])
             return
-        about = [unit for unit in reader.query_unique("UNIT") if self._is_ours(unit)]
+        # A unit that is named may get its first lines by systemd later.
+        about = wanted.units or reader.query_unique("UNIT")
+        named = [unit for unit in about if self._is_ours(unit)]
         self._match(*ours)
-        named = [unit for unit in about if not wanted.units or unit in wanted.units]
         if named:
             reader.add_disjunction()
             self._match({"_PID": 1}, *levels, *[{"UNIT": unit} for unit in named])
