@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import stat
 import sys
 from collections.abc import (
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
 _COLUMNS = ("position", "stream", "version", "type", "created_at")
 #: Events appended in one transaction with --lines.
 _BATCH = 100
-#: Time to wait for the first byte of a pipe, whose writer starts together with this process.
-_FED_S = 0.2
 
 
 @click.group(cls=Group)
@@ -67,7 +64,7 @@ _filters = add_options(
 @events.command(
     examples="""
         cordata events append account-7 deposited '{"amount": 5}'
-        cordata events append account-7 closed --expected 12 --header reason=merger
+        cordata events append account-7 closed '{}' --expected 12 --header reason=merger
         cordata events append account-7 --lines < old.jsonl
     """,
     exit_codes="0 done, 1 the stream is not at the expected version",
@@ -93,20 +90,19 @@ def append(
     headers: tuple[str, ...],
     lines: bool,
 ) -> int:
-    """Append one event to a stream, or many with --lines. PAYLOAD is a JSON object, or - to read it
-    from stdin; without PAYLOAD it is empty.
+    """Append one event to a stream, or many with --lines. PAYLOAD is a JSON object, for example
+    '{}', or - to read it from stdin.
 
     A line has "type" and optionally "payload" and "headers"; --header adds one to every line that
     does not have it. Lines are appended in transactions of 100: after an error, the earlier ones
     are committed; the stream's version shows how many.
     """
-
-    if lines == (type_ is not None):
-        raise click.UsageError("either TYPE or --lines")
-    if lines:
+    if lines and type_ is None:
         act = _append_lines(stream, _headers(headers), expected=expected)
+    elif not lines and type_ is not None and payload is not None:
+        act = _append_one(stream, type_, payload, _headers(headers), expected=expected)
     else:
-        act = _append_one(stream, type_ or "", payload, _headers(headers), expected=expected)
+        raise click.UsageError("either TYPE and PAYLOAD, or --lines")
     return operator.carry_out("appended", act)
 
 
@@ -290,17 +286,15 @@ def _line_of(event: StoredEvent, *, payload: bool, json_: bool) -> str:
 def _append_one(
     stream: str,
     type: str,
-    payload: str | None,
+    payload: str,
     headers: Mapping[str, str],
     *,
     expected: int | None,
 ) -> Callable[[Context, Counter], Awaitable[CommandResult]]:
     """Read the payload; returns the function that appends the event. Raises: click.UsageError."""
-    if payload is None and _is_fed():
-        raise click.UsageError("to read PAYLOAD from stdin give -, for an empty one give '{}'")
-    text = sys.stdin.read() if payload == "-" else payload or "{}"
     from cordata.eventstore import NewEvent
 
+    text = sys.stdin.buffer.read() if payload == "-" else payload
     event = NewEvent(type=type, payload=_object(text), headers=headers)
 
     async def act(ctx: Context, counter: Counter) -> CommandResult:
@@ -329,20 +323,6 @@ def _append_lines(
     return act
 
 
-def _is_fed() -> bool:
-    """Whether stdin has data: a file that is not empty, or a pipe that has data within _FED_S.
-
-    Does not wait for the end of a pipe that stays open, for example that of a supervisor.
-    """
-    try:
-        stdin = sys.stdin.fileno()
-        if os.isatty(stdin) or not select.select([stdin], [], [], _FED_S)[0]:
-            return False
-        return bool(os.read(stdin, 1))
-    except (AttributeError, OSError, ValueError):  # stdin is closed
-        return False
-
-
 class _Lines:
     """The JSON objects on stdin, one per line, and the share of stdin read so far."""
 
@@ -352,8 +332,8 @@ class _Lines:
         self._read = 0
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        for number, line in enumerate(sys.stdin, start=1):
-            self._read += len(line.encode())
+        for number, line in enumerate(sys.stdin.buffer, start=1):
+            self._read += len(line)
             if line.strip():
                 yield _object(line, f"line {number}: ")
 
@@ -385,14 +365,14 @@ def _event(line: Mapping[str, Any], common: Mapping[str, str]) -> NewEvent:
     return NewEvent(type=str(line.get("type", "")), payload=payload, headers={**common, **headers})
 
 
-def _object(text: str, where: str = "") -> Mapping[str, Any]:
+def _object(text: str | bytes, where: str = "") -> Mapping[str, Any]:
     """Parse a JSON object. Raises: click.UsageError if it is none, with `where` before the text."""
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except ValueError as error:  # bytes that are not UTF-8, too
         raise click.UsageError(f"{where}not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise click.UsageError(f"{where}a JSON object is needed, not {text.strip()[:40]}")
+        raise click.UsageError(f"{where}a JSON object is needed, not {json.dumps(value)[:40]}")
     return value
 
 

@@ -62,10 +62,8 @@ def test_events_are_appended_and_read_when_nothing_runs(tmp_path: Path) -> None:
     payload = json.dumps({"guest": SECRET, "amount": 5})
     done = told(config, "events", "append", "account-7", "deposited", payload, "--header", "by=me")
     assert (done["count"], done["version"]) == (1, 1)
-    result = run(config, "events", "append", "account-7", "closed", "--expected", "1")
+    result = run(config, "events", "append", "account-7", "closed", "{}", "--expected", "1")
     assert result.stdout == "1 appended; account-7 is at version 2\n"
-    ignored = run(config, "events", "append", "room-1", "cleaned", given='{"by": "Max"}')
-    assert ignored.returncode == 2 and "to read PAYLOAD from stdin give -" in ignored.stderr
     result = run(config, "events", "append", "room-1", "cleaned", "-", given='{"by": "Max"}')
     assert result.returncode == 0, result
 
@@ -93,14 +91,20 @@ def test_events_are_appended_and_read_when_nothing_runs(tmp_path: Path) -> None:
 
 def test_append_says_what_is_wrong_when_it_is_refused(tmp_path: Path) -> None:
     config = prepared(tmp_path)
-    assert run(config, "events", "append", "account-7", "opened").returncode == 0
+    assert run(config, "events", "append", "account-7", "opened", "{}").returncode == 0
     for code, text, arguments in (
-        (1, "is at version 1, not at 0 as expected", ("account-7", "opened", "--expected", "0")),
-        (1, "not a valid stream name", ("account 7", "opened")),
+        (
+            1,
+            "is at version 1, not at 0 as expected",
+            ("account-7", "opened", "{}", "--expected", "0"),
+        ),
+        (1, "not a valid stream name", ("account 7", "opened", "{}")),
         (2, "not JSON", ("account-7", "opened", "{")),
         (2, "a JSON object is needed", ("account-7", "opened", "[]")),
-        (2, "is not NAME=VALUE", ("account-7", "opened", "--header", "by")),
-        (2, "either TYPE or --lines", ("account-7",)),
+        (2, "is not NAME=VALUE", ("account-7", "opened", "{}", "--header", "by")),
+        (2, "either TYPE and PAYLOAD, or --lines", ("account-7",)),
+        (2, "either TYPE and PAYLOAD, or --lines", ("account-7", "opened")),
+        (2, "either TYPE and PAYLOAD, or --lines", ("account-7", "opened", "--lines")),
     ):
         result = run(config, "events", "append", *arguments)
         assert (result.returncode, text in result.stderr) == (code, True), result
@@ -121,6 +125,14 @@ def test_lines_are_appended_in_order_up_to_the_first_mistake(tmp_path: Path) -> 
     assert result.returncode == 2 and "line 121: not JSON" in result.stderr
     found = told(config, "events", "read", "account-7", "--newest", "--limit", "1")
     assert found["items"][0]["version"] == 350
+    latin = tmp_path / "latin"
+    latin.write_bytes('{"type": "x"}\n{"type": "é"}\n'.encode("latin-1"))
+    script = (
+        f"exec {sys.executable} -m cordata events append room-7 --lines --config {config} <{latin}"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 2 and "line 2: not JSON" in done.stderr, done
     numbers: list[int] = []
     after = "0"
     while after:
@@ -147,7 +159,7 @@ def test_header_is_added_to_each_line_when_it_is_an_option(tmp_path: Path) -> No
 def test_events_are_narrowed_down(tmp_path: Path) -> None:
     config = prepared(tmp_path)
     for stream, type_ in (("account-1", "a"), ("room-1", "b"), ("account-2", "b")):
-        assert run(config, "events", "append", stream, type_).returncode == 0
+        assert run(config, "events", "append", stream, type_, "{}").returncode == 0
 
     def positions(*arguments: str) -> list[int]:
         return [one["position"] for one in told(config, "events", "read", *arguments)["items"]]
@@ -167,11 +179,11 @@ def test_events_are_narrowed_down(tmp_path: Path) -> None:
 def test_tail_prints_the_last_ones_and_each_new_one(tmp_path: Path) -> None:
     config = prepared(tmp_path)
     for number in range(3):
-        run(config, "events", "append", "account-1", f"old{number}")
-    run(config, "events", "append", "room-1", "other")
+        run(config, "events", "append", "account-1", f"old{number}", "{}")
+    run(config, "events", "append", "room-1", "other", "{}")
     with tailing(config, "--category", "account", "--lines", "2", "--json") as process:
         assert [json.loads(line_of(process))["type"] for _ in range(2)] == ["old1", "old2"]
-        run(config, "events", "append", "account-2", "new")
+        run(config, "events", "append", "account-2", "new", "{}")
         assert json.loads(line_of(process))["stream"] == "account-2"
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
