@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import keyword
-import os
 import re
 import sys
 import tempfile
@@ -74,7 +73,11 @@ def make(name: str, directory: Path, *, template: str = "starlette") -> list[Pat
             made.append(directory / place)
         (whole / "data").chmod(0o700)
         try:
-            os.rename(whole, directory)  # replaces at most an empty directory
+            if directory.exists():  # and is empty; it stays, a shell may be in it
+                for one in whole.iterdir():
+                    one.rename(directory / one.name)
+            else:
+                whole.rename(directory)
         except OSError as error:
             raise NotEmpty(f"{directory}: {error.strerror}; nothing was written") from error
     return made

@@ -135,7 +135,10 @@ def test_name_that_cannot_be_one_is_refused(tmp_path: Path, name: str, reason: s
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     place = tmp_path / "myapp"
     place.mkdir()
-    assert make("myapp", place)  # an empty directory is as good as none
+    inode = place.stat().st_ino
+    result = cordata("new", "myapp", "--dir", ".", cwd=place)  # empty is as good as none
+    assert result.returncode == 0 and place.stat().st_ino == inode, result
+    assert (place / "data" / ".gitignore").exists()
     before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
     again = cordata("new", "myapp", "--dir", str(place))
     assert again.returncode == 1 and "exists and is not empty" in again.stderr
