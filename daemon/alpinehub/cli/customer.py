@@ -13,6 +13,8 @@ import click
 from msgspec.structs import asdict
 
 from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, hub_options, with_hub
+from alpinehub.customers import erasure, search
+from alpinehub.customers.export import export as export_customers
 from alpinehub.hotels import Unusable
 from cordata import Context
 from cordata.terminal import Group, add_options, new_file, show_json, show_page, show_records
@@ -61,8 +63,6 @@ def find(hub: Hub, text: str, hotel: str | None) -> None:
     The output is personal data: it is shown only on a terminal or with --json, and each use is
     written to syslog.
     """
-    from alpinehub.customers import search
-
     if not hub.json and not sys.stdout.isatty():
         raise click.UsageError("personal data is shown on a terminal only; use --json")
     digits = sum(character in "0123456789" for character in text)
@@ -125,10 +125,8 @@ def export(hub: Hub, /, output: Path | None, all_hotels: bool, **who: Any) -> No
     _require_hotel(all_hotels, **who)
 
     async def act(ctx: Context) -> tuple[Sequence[Any], Sequence[Any]]:
-        from alpinehub.customers import export
-
         customers = await _one_or_more(ctx, **who)
-        return customers, await export.export(ctx.store, customers)
+        return customers, await export_customers(ctx.store, customers)
 
     if output is None:
         found, documents = hub.run(act)
@@ -173,8 +171,6 @@ def erase(
     With --email or --phone, give --hotel CODE or --all-hotels, too. Data that hotel software has
     fetched stays there, and backups are not changed.
     """
-    from alpinehub.customers import erasure
-
     _require_hotel(all_hotels, **who)
 
     async def look(ctx: Context) -> tuple[Sequence[Any], int]:
@@ -220,8 +216,6 @@ async def _one_or_more(
     ctx: Context, *, email: str | None, phone: str | None, id_: int | None, hotel: str | None
 ) -> list[dict[str, Any]]:
     """The customers that the options name. Raises: Unusable if there is none."""
-    from alpinehub.customers import search
-
     if sum(value is not None for value in (email, phone, id_)) != 1:
         raise click.UsageError("name the customer: one of --email, --phone and --id")
     found = await search.find(ctx.store, email=email, phone=phone, id=id_, hotel=hotel)

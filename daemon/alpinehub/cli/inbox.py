@@ -12,8 +12,8 @@ import msgspec
 
 from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, hub_options, pair
 from alpinehub.cli.session import since as moment
-from alpinehub.inbox.actions import ReprocessResult
-from alpinehub.inbox.listing import STATES, InboxFilter
+from alpinehub.inbox import actions
+from alpinehub.inbox.listing import STATES, InboxFilter, list_inbox, show_submission
 from alpinehub.webhooks.fields import TARGETS, FieldMapping, decode, encode
 from cordata import Context
 from cordata.terminal import Group, limit_option, printable, show_page, show_record, show_table
@@ -59,8 +59,6 @@ def list_(
     request `alpinehub requests show ID`. --after and "next" in the JSON output are for submissions
     only; of undeliverable guest requests the newest are listed, as many as --limit.
     """
-    from alpinehub.inbox.listing import list_inbox
-
     wanted = InboxFilter(
         state=state, hotel=hotel, source=source, since=since, limit=limit + 1, after=after
     )
@@ -88,8 +86,6 @@ def show_(hub: Hub, id_: int, body: bool) -> None:
 
     The output is personal data.
     """
-    from alpinehub.inbox.listing import show_submission
-
     record = hub.run(lambda ctx: show_submission(ctx.store, id_))
     sent = record.pop("body")
     if body:
@@ -170,19 +166,19 @@ def map_(
     Submissions in review stay there until `alpinehub inbox reprocess`; the command prints how many
     of them the new mapping could interpret.
     """
-    from alpinehub.inbox.actions import change_mapping, try_mapping
-
     change = _changed_by(file.read() if file else None, **given)
 
     async def act(ctx: Context) -> dict[str, object]:
-        changed = await change_mapping(ctx.store, hotel, source, change, dry_run=try_ is not None)
+        changed = await actions.change_mapping(
+            ctx.store, hotel, source, change, dry_run=try_ is not None
+        )
         record: dict[str, object] = {
             "mapping": json.loads(encode(changed.mapping)),
             "in_review": changed.examined,
             "can_be_mapped": changed.mapped,
         }
         if try_ is not None:
-            found = await try_mapping(ctx.store, try_, changed.mapping)
+            found = await actions.try_mapping(ctx.store, try_, changed.mapping)
             record["becomes"] = type(found).__name__.lower()
             record["problems"] = list(getattr(found, "problems", ()))
         return record
@@ -236,12 +232,9 @@ def reprocess(
     if bool(ids) == (all_ or hotel is not None or source is not None):
         raise click.UsageError("give IDs of submissions, or --hotel, --source or --all")
 
-    async def act(ctx: Context) -> list[ReprocessResult]:
-        from alpinehub.inbox.actions import in_review
-        from alpinehub.inbox.actions import reprocess as again
-
-        chosen = ids or await in_review(ctx.store, hotel, source)
-        return [one async for one in again(ctx, chosen, dry_run=dry_run, force=force)]
+    async def act(ctx: Context) -> list[actions.ReprocessResult]:
+        chosen = ids or await actions.in_review(ctx.store, hotel, source)
+        return [one async for one in actions.reprocess(ctx, chosen, dry_run=dry_run, force=force)]
 
     done = hub.run(act)
     if hub.json:
@@ -264,8 +257,6 @@ def accept(hub: Hub, id_: int) -> None:
     """Accept a submission of the review list as it is: it is sent to the hotel although its stay is
     in the past (`past:arrival`) or very long (`too_long:departure`).
     """
-    from alpinehub.inbox import actions
-
     hub.run(lambda ctx: actions.accept(ctx, id_, by=OPERATOR))
     hub.print_result({"id": id_, "state": "mapped"}, f"submission {id_} accepted")
 
@@ -278,8 +269,6 @@ def accept(hub: Hub, id_: int) -> None:
 @hub_options
 def reject(hub: Hub, id_: int, reason: str) -> None:
     """Reject a submission of the review list: no hotel sees it."""
-    from alpinehub.inbox import actions
-
     hub.run(lambda ctx: actions.reject(ctx.store, id_, reason))
     hub.print_result(
         {"id": id_, "state": "rejected", "reason": reason}, f"submission {id_} rejected"

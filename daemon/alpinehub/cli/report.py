@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import click
 
 from alpinehub.cli.session import Hub, with_hub
+from alpinehub.report.figures import Figures
+from alpinehub.report.job import read_all, read_report
+from alpinehub.report.portfolio import Portfolio, write_portfolio
+from alpinehub.report.writing import to_json, write
 from cordata.terminal import Command
-
-if TYPE_CHECKING:
-    from alpinehub.report.figures import Figures
-    from alpinehub.report.portfolio import Portfolio
 
 
 @click.command(
@@ -48,10 +47,6 @@ def report(hub: Hub, code: str | None, portfolio: bool, day: datetime, kind: str
     Duplicates are submissions with nothing new, and requests of the same guest for the same days
     within 30 days, for example by another form. In JSON, times are microseconds since the epoch.
     """
-    from alpinehub.report.job import read_all, read_report
-    from alpinehub.report.portfolio import write_portfolio
-    from alpinehub.report.writing import to_json, write
-
     if (code is None) != portfolio:
         raise click.UsageError("give either --hotel CODE or --portfolio")
     on = day.date().isoformat()

@@ -6,17 +6,24 @@ import os
 import socket
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
+from cordata import clock, events
+from cordata.alert import Alerter, Spool
+from cordata.app_loader import salvage
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import debug_option, ids_argument
+from cordata.command_context import become_owner
+from cordata.context_factory import smtp_login
+from cordata.core.alert import AlertGroup, group_of
+from cordata.errors import ConfigError
+from cordata.log import fields, logger
+from cordata.network import warn_if_restricted
+from cordata.operate.actions import clear_alerts
+from cordata.store import Row, Tx
+from cordata.systemd import install_logging
 from cordata.terminal import Command, Group, config_option, limit_option, show_page, show_record
-
-if TYPE_CHECKING:
-    from cordata.core.alert import AlertGroup
-    from cordata.store import Row, Tx
 
 _COLUMNS = ("fingerprint", "title", "count", "pending", "last_at", "mail", "mailed_at", "place")
 
@@ -91,7 +98,6 @@ def clear(operator: Operator, fingerprints: tuple[str, ...], all_: bool) -> int:
     """Delete alerts with their counts and unsent reports. The next error with that cause starts a
     new alert.
     """
-
     if bool(fingerprints) == all_:
         raise click.UsageError("name alerts (ALERT...) or add --all")
     cleared, missing = operator.run(
@@ -106,7 +112,6 @@ def clear(operator: Operator, fingerprints: tuple[str, ...], all_: bool) -> int:
 async def _clear(tx: Tx, *, fingerprints: tuple[str, ...]) -> tuple[int, list[str]]:
     if not fingerprints:
         return await tx.execute("alert.clear_all"), []
-    from cordata.operate.actions import clear_alerts
 
     missing = await clear_alerts(tx, fingerprints)
     return len(fingerprints) - len(missing), missing
@@ -137,16 +142,6 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     Needs neither the store nor a valid configuration, since these may be the cause of the failure.
     The primary stores the alert afterwards, see `cordata alerts list`.
     """
-    from cordata import events
-    from cordata.alert import Alerter, Spool
-    from cordata.app_loader import salvage
-    from cordata.command_context import become_owner
-    from cordata.context_factory import smtp_login
-    from cordata.errors import ConfigError
-    from cordata.log import fields, logger
-    from cordata.network import warn_if_restricted
-    from cordata.systemd import install_logging
-
     install_logging("debug" if debug else "info", role="alert")
     settings = salvage(config, logger("cordata.config").error)
     warn_if_restricted(settings)
@@ -184,9 +179,6 @@ def failure_of(unit: str, text: str, environ: Mapping[str, str]) -> AlertGroup:
 
     Another result, exit code or status is another alert, so each count is of one kind of failure.
     """
-    from cordata import clock
-    from cordata.core.alert import group_of
-
     how = ("MONITOR_SERVICE_RESULT", "MONITOR_EXIT_CODE", "MONITOR_EXIT_STATUS")
     return group_of(
         unit,

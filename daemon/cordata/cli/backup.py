@@ -7,19 +7,22 @@ import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from cordata.app_loader import load
+from cordata.backup import archive
+from cordata.backup.archive import CREDENTIALS, Manifest, read_manifest
+from cordata.backup.create import create
+from cordata.backup.restore import Host, Restored
+from cordata.backup.restore import restore as restore_backup
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
+from cordata.config import Config, build, find_file, open_document
+from cordata.context_factory import chains_of
 from cordata.errors import ConfigError
+from cordata.systemd import Credentials
 from cordata.terminal import Command, ProgressBar, add_options, show_json
-
-if TYPE_CHECKING:
-    from cordata.backup.archive import Manifest
-    from cordata.backup.restore import Host, Restored
-    from cordata.config import Config
 
 #: The credential that holds the passphrase for `cordata-backup.service`.
 _PASSPHRASE = "backup-passphrase"
@@ -73,10 +76,6 @@ def backup(
     Sessions of the pool and the application's own files are not copied. PostgreSQL takes its
     programs pg_dump and pg_restore (package postgresql-client).
     """
-    from cordata.backup import archive
-    from cordata.backup.create import create
-    from cordata.config import build, find_file, open_document
-
     os.umask(0o077)
     document = open_document(find_file(operator.config))
     config = operator.with_state_dir(build(document, None))
@@ -152,12 +151,6 @@ def restore(
     goes; that of the backup is not installed. Of the credentials, those that this host has stay,
     but for the master-key.
     """
-    from cordata.app_loader import load
-    from cordata.backup.archive import CREDENTIALS, read_manifest
-    from cordata.backup.restore import Host
-    from cordata.backup.restore import restore as restore_backup
-    from cordata.context_factory import chains_of
-
     os.umask(0o077)
     loaded = load(operator.config, app)
     config = operator.with_state_dir(loaded.config)
@@ -203,8 +196,6 @@ def _print_restored(host: Host, done: Restored, directory: Path, *, dry_run: boo
 
 def _passphrase(config: Config, file: Path | None, *, twice: bool) -> bytes:
     """From a file, the credential or the terminal. Raises: ConfigError when there is none."""
-    from cordata.systemd import Credentials
-
     if file is not None:
         found = file.read_bytes().rstrip(b"\r\n")
     else:

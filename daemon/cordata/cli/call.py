@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
 from cordata import exit_codes
+from cordata.app_loader import load_runtime
 from cordata.cli.operator import state_dir_option, with_state_dir
+from cordata.cli.pool_sockets import wait_until_listening
+from cordata.context_factory import call_timeout_s, pool_directory
+from cordata.errors import (
+    ChildCrashed,
+    CommandFailed,
+    CommandUnknown,
+    CordataError,
+    DeadlineExceeded,
+    PoolTransient,
+    SessionNotFound,
+    SessionQuotaExceeded,
+)
+from cordata.pool import SyncClient
+from cordata.pool.client.values import check_call, from_json
 from cordata.terminal import Command, config_option, printable, report
-
-if TYPE_CHECKING:
-    from cordata.errors import CordataError
-    from cordata.pool import SyncClient
 
 
 @click.command(
@@ -68,13 +79,6 @@ def call(
     **options: Any,
 ) -> int:
     """Run COMMAND, an `@app.command` of the application, in a process of the pool."""
-    from cordata.app_loader import load_runtime
-    from cordata.cli.pool_sockets import wait_until_listening
-    from cordata.context_factory import call_timeout_s, pool_directory
-    from cordata.errors import CommandFailed, CordataError
-    from cordata.pool import SyncClient
-    from cordata.pool.client.values import check_call
-
     payload = _payload(text, file)
     # Without the option, `idempotent` of @app.command applies.
     options["idempotent"] = options["idempotent"] or None
@@ -121,8 +125,6 @@ def _cancelled(command: str, deadline: float | None, *, hard: bool) -> str:
 
 def _more(error: CordataError, *, debug: bool) -> list[str]:
     """Further lines for an error: the type that a command raised, the last output of a child."""
-    from cordata.errors import ChildCrashed, CommandFailed, CommandUnknown, SessionNotFound
-
     if isinstance(error, CommandFailed):
         if debug:
             return error.traceback.splitlines()
@@ -138,8 +140,6 @@ def _more(error: CordataError, *, debug: bool) -> list[str]:
 
 def _payload(text: str | None, file: IO[bytes] | None) -> object:
     """The payload given by --json or --file. Raises: click.UsageError."""
-    from cordata.pool.client.values import from_json
-
     if text is not None and file is not None:
         raise click.UsageError("either --json or --file, not both")
     if text is None and file is None:
@@ -175,13 +175,6 @@ def _show(value: object) -> None:
 
 
 def _may_work_later(error: CordataError) -> bool:
-    from cordata.errors import (
-        ChildCrashed,
-        DeadlineExceeded,
-        PoolTransient,
-        SessionQuotaExceeded,
-    )
-
     if isinstance(error, DeadlineExceeded):
         return not error.ran
     # The command ran, and would most likely end in the same way.

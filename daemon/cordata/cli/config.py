@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
+from cordata.app_loader import Loaded, load
 from cordata.cli.operator import run_in
 from cordata.cli.options import app_option
+from cordata.config.show import lines
+from cordata.context import Context
+from cordata.context_factory import check_start, missing_state
+from cordata.errors import CordataError
+from cordata.systemd import Credentials
 from cordata.terminal import Group, config_option, traceback_option
-
-if TYPE_CHECKING:
-    from cordata.app_loader import Loaded
-    from cordata.context import Context
 
 
 @click.group(cls=Group)
@@ -36,9 +37,6 @@ def check(config: str | None, app: str | None) -> int:
     Warns of problems that the application finds in the store, for example secrets of the hub that
     this master-key cannot open.
     """
-    from cordata.app_loader import load
-    from cordata.context_factory import check_start, missing_state
-
     loaded = load(config, app)
     check_start(loaded.config, loaded.app)
     if (state := missing_state(loaded.config)) is not None:
@@ -53,8 +51,6 @@ def _check_store(loaded: Loaded) -> None:
     """Print a warning for each problem that the application's checks find. If the store cannot be
     opened, print a note: the configuration may be correct all the same.
     """
-    from cordata.errors import CordataError
-
     # A user who may not read the secrets cannot check them.
     if not loaded.app.checks or not os.access(loaded.config.paths.credentials, os.R_OK | os.X_OK):
         return
@@ -83,10 +79,6 @@ def _check_store(loaded: Loaded) -> None:
 @traceback_option
 def show(config: str | None, app: str | None) -> int:
     """Print the effective value of every setting; defaults are marked, secrets masked."""
-    from cordata.app_loader import load
-    from cordata.config.show import lines
-    from cordata.systemd import Credentials
-
     loaded = load(config, app)
     names = Credentials(loaded.config.paths.credentials).names()
     click.echo("\n".join(lines(loaded.config, loaded.document, names)))

@@ -6,7 +6,12 @@ import os
 
 import click
 
+from cordata.app_loader import load_runtime
+from cordata.errors import CordataError
+from cordata.systemd import Credentials
+from cordata.systemd.credentials import create
 from cordata.terminal import Group, config_option, traceback_option
+from cordata.vault import new_key
 
 
 @click.group(cls=Group)
@@ -34,10 +39,6 @@ def init(name: str, config: str | None) -> int:
     """Create a credential of random digits if it is missing: the master key (default), or the token
     that opens the status page. It is never replaced.
     """
-    from cordata.app_loader import load_runtime
-    from cordata.systemd.credentials import create
-    from cordata.vault import new_key
-
     directory = load_runtime(config).paths.credentials
     note = "keep a copy: sealed secrets need it" if name == "master-key" else "restart the workers"
     if create(directory, name, new_key()):
@@ -55,10 +56,6 @@ def init(name: str, config: str | None) -> int:
 @traceback_option
 def list_(config: str | None) -> int:
     """List the names of the existing credentials."""
-    from cordata.app_loader import load_runtime
-    from cordata.errors import CordataError
-    from cordata.systemd import Credentials
-
     directory = load_runtime(config).paths.credentials
     try:
         os.listdir(directory)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
+from cordata.app_loader import load
+from cordata.backup.restore import Host
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
+from cordata.context_factory import chains_of
+from cordata.dbcopy.copy import Copied
+from cordata.dbcopy.copy import copy as copy_store
 from cordata.systemd.systemctl import STOP_ALL
 from cordata.terminal import Group, ProgressBar, show_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cordata.dbcopy.copy import Copied
 
 _START = "systemctl start http.socket cordata.target"
 
@@ -53,11 +53,6 @@ def copy(operator: Operator, url: str, finish: bool, app: str | None) -> int:
 
     The store and the configuration are only read. What to do next is printed.
     """
-    from cordata.app_loader import load
-    from cordata.backup.restore import Host
-    from cordata.context_factory import chains_of
-    from cordata.dbcopy.copy import copy as copy_store
-
     os.umask(0o077)
     loaded = load(operator.config, app)
     config = operator.with_state_dir(loaded.config)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
+from cordata.broker.inspection import DeadLetter, DeadLetters, Page
+from cordata.cli.choice import Choice, choosing
 from cordata.cli.operator import Operator, confirm, operator_options
-from cordata.cli.options import Choice, choosing, paging, yes_option
+from cordata.cli.options import paging, yes_option
+from cordata.context import Context
+from cordata.process import plain_name
 from cordata.terminal import Group, show_page, show_records
-
-if TYPE_CHECKING:
-    from cordata.broker.inspection import DeadLetter, Page
-    from cordata.context import Context
 
 _COLUMNS = ("event_id", "group", "type", "attempts", "dead_at", "error")
 _NARROWING = ("type", "group", "error", "since", "before")
@@ -48,7 +47,6 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
     Payload and error text, which may contain personal data, are shown by `cordata dlq show`. The
     value of "next" in the JSON output is the POSITION of the next page.
     """
-    from cordata.broker.inspection import DeadLetters
 
     async def act(ctx: Context) -> Page[DeadLetter]:
         wanted = choice.filter(ctx.now_us())
@@ -74,9 +72,6 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
 @operator_options
 def show(operator: Operator, event_id: str, choice: Choice) -> int:
     """Show an event's dead letters with its payload, and every attempt with its error."""
-    from cordata.broker.inspection import DeadLetters
-    from cordata.process import plain_name
-
     letters = operator.run(lambda ctx: DeadLetters(ctx.store).find(event_id, group=choice.group))
     if not letters and not operator.json:
         click.echo(f"error: {event_id} is not a dead letter; see `cordata dlq list`", err=True)
@@ -108,8 +103,6 @@ def replay(operator: Operator, choice: Choice) -> int:
     Correct the cause of the failure first. Other groups of the event are not affected, the history
     stays, and effects that the group has committed are not repeated.
     """
-    from cordata.broker.inspection import DeadLetters
-
     choice.check(_CHOICE)
     return operator.act_on(
         "returned to their groups", choice, lambda ctx: DeadLetters(ctx.store).replay
@@ -130,8 +123,6 @@ def replay(operator: Operator, choice: Choice) -> int:
 @operator_options
 def drop(operator: Operator, choice: Choice, yes: bool) -> int:
     """Delete dead letters: their group never handles these events."""
-    from cordata.broker.inspection import DeadLetters
-
     choice.check(_CHOICE)
     confirm("Delete these dead letters permanently?", yes=yes)
     return operator.act_on("dropped", choice, lambda ctx: DeadLetters(ctx.store).drop)

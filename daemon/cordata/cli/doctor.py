@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
 from cordata import exit_codes
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
+from cordata.doctor.examination import examine, prepare
+from cordata.doctor.finding import Finding, worst
 from cordata.terminal import Command, printable, show_json
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cordata.doctor.finding import Finding
 
 _SUMMARY = {"ok": "ok", "warning": "warnings", "failed": "failed", "skipped": "skipped"}
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "bright_black"}
@@ -43,9 +40,6 @@ def doctor(operator: Operator, app: str | None) -> int:
     --json prints `state` (the worst of ok, warning, failed) and `checks`, each with `check`,
     `state`, `text` and `fix`.
     """
-    from cordata.doctor.examination import examine, prepare
-    from cordata.doctor.finding import worst
-
     findings = asyncio.run(examine(prepare(operator.config, app, place=operator.with_state_dir)))
     if operator.json:
         show_json({"state": worst(findings), "checks": [asdict(one) for one in findings]})

@@ -17,12 +17,16 @@ from collections.abc import (
     Sequence,
 )
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cordata.cli.operator import CommandResult, Operator, operator_options
+from cordata.clock import to_us
+from cordata.context import Context
 from cordata.core.number import parse_number
+from cordata.eventstore import EventStore, NewEvent, StoredEvent
+from cordata.eventstore.search import EventFilter, Search, SearchPage
 from cordata.terminal import (
     Counter,
     Group,
@@ -34,11 +38,6 @@ from cordata.terminal import (
     printable,
     show_page,
 )
-
-if TYPE_CHECKING:
-    from cordata.context import Context
-    from cordata.eventstore import NewEvent, StoredEvent
-    from cordata.eventstore.search import EventFilter, SearchPage
 
 _COLUMNS = ("position", "stream", "version", "type", "created_at")
 #: Events appended in one transaction with --lines.
@@ -148,8 +147,6 @@ def read(
     Payloads may contain personal data, so the list shows them with --payload only. NUMBER is a
     version if a STREAM is given, else a position.
     """
-    from cordata.eventstore.search import EventFilter, Search, SearchPage
-
     _check_choice(stream, category)
 
     async def act(ctx: Context) -> SearchPage:
@@ -209,8 +206,6 @@ def tail(
 
     --json prints one object per line. --from prints all events after PLACE, in place of --lines.
     """
-    from cordata.eventstore.search import EventFilter
-
     _check_choice(stream, category)
     wanted = EventFilter(stream=stream, category=category, type=type_)
 
@@ -231,8 +226,6 @@ def tail(
 async def _following(
     ctx: Context, wanted: EventFilter, origin: str | None, lines: int
 ) -> AsyncGenerator[StoredEvent, None]:
-    from cordata.eventstore.search import Search
-
     search = Search(ctx.store)
     if origin is None:
         place = await search.end(wanted)
@@ -260,8 +253,6 @@ def _number(text: str) -> int:
 
 def _row(event: StoredEvent) -> dict[str, Any]:
     """The event as a row for `cordata.terminal`: microseconds; payload and headers as JSON."""
-    from cordata.clock import to_us
-
     return {
         "position": event.position,
         "stream": event.stream,
@@ -292,8 +283,6 @@ def _append_one(
     expected: int | None,
 ) -> Callable[[Context, Counter], Awaitable[CommandResult]]:
     """Read the payload; returns the function that appends the event. Raises: click.UsageError."""
-    from cordata.eventstore import NewEvent
-
     text = sys.stdin.buffer.read() if payload == "-" else payload
     event = NewEvent(type=type, payload=_object(text), headers=headers)
 
@@ -346,8 +335,6 @@ class _Lines:
 async def _append(
     ctx: Context, stream: str, events: Sequence[NewEvent], expected: int | None
 ) -> int:
-    from cordata.eventstore import EventStore
-
     return await ctx.run(lambda tx: EventStore(tx).append(stream, events, expected=expected))
 
 
@@ -357,8 +344,6 @@ def _done(count: int, stream: str, version: int) -> CommandResult:
 
 
 def _event(line: Mapping[str, Any], common: Mapping[str, str]) -> NewEvent:
-    from cordata.eventstore import NewEvent
-
     payload, headers = line.get("payload", {}), line.get("headers", {})
     if not (isinstance(payload, dict) and isinstance(headers, dict)):
         raise click.UsageError("payload and headers of a line must be JSON objects")

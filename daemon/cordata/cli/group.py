@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
+from cordata.broker.inspection import count_messages, remove_group
 from cordata.cli.operator import CommandResult, Operator, confirm, operator_options
 from cordata.cli.options import yes_option
+from cordata.context import Context
+from cordata.metrics.backlog import NO_LIMIT, GroupBacklog, read_backlog
 from cordata.terminal import Counter, Group, show_page
-
-if TYPE_CHECKING:
-    from cordata.context import Context
-    from cordata.metrics.backlog import GroupBacklog
 
 _COLUMNS = (
     *("group", "type", "broker", "ready", "scheduled", "claimed", "retrying", "dead"),
@@ -69,8 +67,6 @@ def remove(operator: Operator, name: str, yes: bool) -> int:
 
     First stop the workers that serve it: a worker that starts with its handler adds it again.
     """
-    from cordata.broker.inspection import count_messages, remove_group
-
     found = next((one for one in _read(operator) if one.group == name), None)
     if found is not None:
         confirm(_question(found), yes=yes)
@@ -85,8 +81,6 @@ def remove(operator: Operator, name: str, yes: bool) -> int:
 
 def _read(operator: Operator) -> Sequence[GroupBacklog]:
     """All groups with all their messages."""
-    from cordata.metrics.backlog import NO_LIMIT, read_backlog
-
     found = operator.run(lambda ctx: ctx.store.read(lambda tx: read_backlog(tx, limit=NO_LIMIT)))
     return found.groups
 

@@ -7,22 +7,25 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import click
 
 from cordata import events, exit_codes
+from cordata.app_loader import Loaded, load
 from cordata.cli.operator import state_dir_option, with_state_dir
 from cordata.cli.options import shared
+from cordata.command_context import become_owner
+from cordata.context import Context
+from cordata.context_factory import open_context, read_vault, store_password
 from cordata.errors import ConfigError, CordataError, TransientError
 from cordata.log import fields, logger
+from cordata.metrics.series import context_series, job_series
+from cordata.registry import JobTask
+from cordata.services.job import JobResult, latest_run, run_job
+from cordata.systemd import install_logging, set_level
 from cordata.terminal import Command, report, report_bug
-
-if TYPE_CHECKING:
-    from cordata.app_loader import Loaded
-    from cordata.context import Context
-    from cordata.registry import JobTask
-    from cordata.services.job import JobResult
+from cordata.unhandled import install_hooks
+from cordata.wiring.role import alerting, metrics_of
 
 _SCHEMA_TRIES, _SCHEMA_PAUSE_S = 300, 0.2
 #: Of several exit codes the first in this order wins: 69, since another try soon may succeed.
@@ -66,16 +69,11 @@ def job(
     debug: bool,
 ) -> int:
     """Run each job NAME: each due (scope, period) once, however often and from wherever called."""
-    from cordata.systemd import install_logging, set_level
-    from cordata.unhandled import install_hooks
-
     names = tuple(dict.fromkeys(names))
     if len(names) > 1 and (scope is not None or period is not None or force):
         raise click.UsageError("--scope, --period and --force are for one job")
     install_logging("debug" if debug else "info", role=_role(names))
     install_hooks()
-
-    from cordata.app_loader import load
 
     loaded = load(config, app)
     loaded = replace(loaded, config=with_state_dir(loaded.config, state_dir))
@@ -125,8 +123,6 @@ def _what_was_done(result: JobResult, *, force: bool) -> str:
 
 async def _why_nothing(ctx: Context, name: str, scope: str | None, *, has_due: bool) -> str:
     """The text for a call that found nothing to run."""
-    from cordata.services.job import latest_run
-
     if has_due and scope is None:
         return "nothing is due in any scope; --scope shows what ran last"
     latest = await latest_run(ctx, name, scope or "")
@@ -158,11 +154,6 @@ async def _run_each(loaded: Loaded, names: tuple[str, ...], wanted: _Wanted, *, 
     """Run the jobs one after another and print a line for each. Returns the exit code. Raises:
     TransientError if the store is unavailable.
     """
-    from cordata.command_context import become_owner
-    from cordata.context_factory import open_context, read_vault, store_password
-    from cordata.metrics.series import context_series, job_series
-    from cordata.wiring.role import alerting, metrics_of
-
     current = asyncio.current_task()
     assert current is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
@@ -196,8 +187,6 @@ async def _run_one(
     """Run one job, and print what ran. Returns its exit code; an error is reported here, so that
     the next job runs.
     """
-    from cordata.services.job import run_job
-
     try:
         result = await run_job(
             ctx,

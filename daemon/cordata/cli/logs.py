@@ -7,15 +7,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import click
 
-from cordata.systemd.journal_reader import LEVELS, JournalFilter, JournalReader
+from cordata.systemd.journal_reader import LEVELS, JournalEntry, JournalFilter, JournalReader
 from cordata.terminal import Command, Moment, moment, printable
-
-if TYPE_CHECKING:
-    from cordata.systemd.journal_reader import JournalEntry
 
 _LINES = 100
 _COLOURS = {"warning": "yellow", "error": "red", "critical": "bright_red"}

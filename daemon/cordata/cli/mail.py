@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+import socket
+from typing import Any
 
 import click
 
+from cordata.app_loader import load_runtime
+from cordata.cli.choice import Choice, choosing
 from cordata.cli.operator import (
     CommandResult,
     Operator,
@@ -15,9 +18,14 @@ from cordata.cli.operator import (
     state_dir_option,
     with_state_dir,
 )
-from cordata.cli.options import Choice, choosing, ids_argument, paging
+from cordata.cli.options import ids_argument, paging
+from cordata.config import Config
+from cordata.context import Context
+from cordata.context_factory import smtp_login
 from cordata.core.number import parse_number
 from cordata.errors import ConfigError, CordataError
+from cordata.operate.actions import retry_mails
+from cordata.store import MAIL_TOPIC, Tx
 from cordata.terminal import (
     Counter,
     Group,
@@ -27,11 +35,6 @@ from cordata.terminal import (
     show_record,
     traceback_option,
 )
-
-if TYPE_CHECKING:
-    from cordata.config import Config
-    from cordata.context import Context
-    from cordata.store import Tx
 
 _STATES = ("pending", "sending", "sent", "failed")
 _COLUMNS = ("id", "state", "attempts", "created_at", "next_at", "sent_at", "last_error")
@@ -143,9 +146,6 @@ def retry(operator: Operator, numbers: tuple[int, ...], choice: Choice) -> int:
         bounds = choice.filter(ctx.now_us()).bounds()
 
         async def unit(tx: Tx) -> CommandResult:
-            from cordata.operate.actions import retry_mails
-            from cordata.store import MAIL_TOPIC
-
             if not numbers:
                 tx.notify(MAIL_TOPIC)
                 count = await tx.execute("mail.retry_failed", now_us=tx.now_us, **bounds)
@@ -176,8 +176,6 @@ def test(recipient: str, state_dir: str | None, config: str | None) -> int:
     It shows that host, port, security, login and sender of [mail] are right. Run it as root, which
     may read the credentials. Whether the mail arrives is not known here: look into the mailbox.
     """
-    from cordata.app_loader import load_runtime
-
     loaded = with_state_dir(load_runtime(config), state_dir)
     where = f"{loaded.mail.host}:{loaded.mail.port}"
     asyncio.run(_send_test(loaded, recipient))
@@ -187,9 +185,7 @@ def test(recipient: str, state_dir: str | None, config: str | None) -> int:
 
 async def _send_test(config: Config, recipient: str) -> None:
     """Raises: CordataError when the mail server does not accept the mail."""
-    import socket
-
-    from cordata.context_factory import smtp_login
+    # Of these commands only this one needs it, with aiosmtplib.
     from cordata.mail.smtp import MailRejected, SmtpUnavailable, next_step, send_now
 
     if not config.mail.host:

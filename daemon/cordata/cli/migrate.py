@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
+from cordata.app_loader import load
 from cordata.cli.operator import Operator, operator_options, run_in
 from cordata.cli.options import app_option
+from cordata.context import Context, runtime_store
+from cordata.context_factory import groups_of
+from cordata.services.schema import migrate_once
+from cordata.store import MigrationId
 from cordata.terminal import Command, show_json
-
-if TYPE_CHECKING:
-    from cordata.context import Context
-    from cordata.store import MigrationId
 
 
 @click.command(
@@ -38,16 +38,10 @@ def migrate(operator: Operator, check: bool, app: str | None) -> int:
 
     If a primary runs, restart it instead: it holds the lease that migrations need.
     """
-    from cordata.app_loader import load
-
     loaded = load(operator.config, app)
     settings = operator.with_state_dir(loaded.config)
 
     async def act(ctx: Context) -> list[MigrationId]:
-        from cordata.context import runtime_store
-        from cordata.context_factory import groups_of
-        from cordata.services.schema import migrate_once
-
         if check:
             return await ctx.store.pending(ctx.chains)
         holder = f"{socket.gethostname()}/{os.getpid()} (cordata migrate)"

@@ -6,6 +6,10 @@ import asyncio
 
 import click
 
+from cordata.app_loader import load_runtime
+from cordata.config.reader import DEFAULT_FILE
+from cordata.network import ANY, open_all
+from cordata.network import restrict as write
 from cordata.terminal import Group, config_option, show_json, traceback_option
 
 
@@ -40,11 +44,6 @@ def restrict(json_: bool, config: str | None) -> None:
     """
     from msgspec.structs import asdict
 
-    from cordata.app_loader import load_runtime
-    from cordata.config.reader import DEFAULT_FILE
-    from cordata.network import ANY
-    from cordata.network import restrict as write
-
     # The file that the units read: another directory may have a cordata.toml.
     found = asyncio.run(write(load_runtime(config or DEFAULT_FILE)))
     if json_:
@@ -66,7 +65,5 @@ def restrict(json_: bool, config: str | None) -> None:
 @traceback_option
 def open_() -> None:
     """Let all units connect to any address again, from their next start on; run it as root."""
-    from cordata.network import open_all
-
     asyncio.run(open_all())
     click.echo("it applies to each unit when that is started again: `cordata rolling-restart`")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from cordata.scaffold import BadName, make
 from cordata.terminal import Command
 
 
@@ -41,8 +42,6 @@ def new(name: str, directory: Path | None, template: str) -> int:
 
     NAME is the name of the application and of its Python package. No file is overwritten.
     """
-    from cordata.scaffold import BadName, make
-
     place = directory or Path(name)
     try:
         made = make(name, place.absolute(), template=template)

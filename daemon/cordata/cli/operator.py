@@ -8,12 +8,18 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from cordata import exit_codes
-from cordata.cli.options import Choice
+from cordata.app import App
+from cordata.app_loader import load_runtime, salvage
+from cordata.broker.inspection import BadPosition, Filter
+from cordata.cli.choice import Choice
+from cordata.command_context import connect
+from cordata.config import Config, find_file
+from cordata.context import Context
 from cordata.terminal import (
     Counter,
     Interrupted,
@@ -22,11 +28,6 @@ from cordata.terminal import (
     show_json,
     traceback_option,
 )
-
-if TYPE_CHECKING:
-    from cordata.app import App
-    from cordata.config import Config
-    from cordata.context import Context
 
 T = TypeVar("T")
 #: Does something to all that matches a Filter; `progress=`: a Counter. Returns how many.
@@ -71,10 +72,6 @@ class Operator:
 
         Raises: CordataError; click.UsageError if --after is not a position.
         """
-        from cordata.app import App
-        from cordata.app_loader import load_runtime
-        from cordata.broker.inspection import BadPosition
-
         try:
             return run_in(self.with_state_dir(load_runtime(self.config)), App("operator"), act)
         except BadPosition as error:
@@ -82,9 +79,6 @@ class Operator:
 
     def run_salvaged(self, act: Callable[[Context], Awaitable[T]]) -> T:
         """`run` with the valid parts of the configuration, for commands that help to repair it."""
-        from cordata.app import App
-        from cordata.app_loader import salvage
-        from cordata.config import find_file
 
         def warn(problem: str) -> None:
             click.echo(f"warning: {problem}", err=True)
@@ -125,9 +119,8 @@ class Operator:
 
     def act_on(self, what: str, choice: Choice, act: Callable[[Context], Action]) -> int:
         """`carry_out` the action that `act` returns: on each event that was named, or on all that
-        the options choose. Imports the broker.
+        the options choose.
         """
-        from cordata.broker.inspection import Filter
 
         async def chosen(ctx: Context, counter: Counter) -> CommandResult:
             action = act(ctx)
@@ -176,7 +169,6 @@ def run_in(
     config: Config, app: App, act: Callable[[Context], Awaitable[T]], *, need_schema: bool = True
 ) -> T:
     """Open the store of a loaded configuration, await `act`, close it. Raises: CordataError."""
-    from cordata.command_context import connect
 
     async def main() -> T:
         async with connect(app, config, need_schema=need_schema) as ctx:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
+from cordata.broker.inspection import Filter, Outbox, OutboxEvent, Page, Replayed
+from cordata.cli.choice import Choice, choosing
 from cordata.cli.operator import CommandResult, Operator, confirm, operator_options
-from cordata.cli.options import Choice, choosing, paging, yes_option
+from cordata.cli.options import paging, yes_option
+from cordata.context import Context
+from cordata.log import plural
 from cordata.terminal import Counter, Group, Moment, moment, show_page, show_record
-
-if TYPE_CHECKING:
-    from cordata.broker.inspection import OutboxEvent, Page
-    from cordata.context import Context
 
 _COLUMNS = ("event_id", "type", "state", "priority", "created_at", "due_at", "handled_at")
 
@@ -49,7 +48,6 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
     compare the time of publishing. The value of "next" in the JSON output is the POSITION of the
     next page.
     """
-    from cordata.broker.inspection import Outbox
 
     async def act(ctx: Context) -> Page[OutboxEvent]:
         wanted = choice.filter(ctx.now_us())
@@ -70,8 +68,6 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
 @operator_options
 def show(operator: Operator, event_id: str) -> int:
     """Show one event with its payload, and its state in each group."""
-    from cordata.broker.inspection import Outbox
-
     entry = operator.run(lambda ctx: Outbox(ctx.store).get(event_id))
     if entry is None:
         click.echo(f"error: no event {event_id}; see `cordata outbox list`", err=True)
@@ -95,8 +91,6 @@ def retry(operator: Operator, choice: Choice) -> int:
 
     Dead letters do not wait: use `cordata dlq replay` for them.
     """
-    from cordata.broker.inspection import Outbox
-
     choice.check("--type, --group, --since, --before or --all")
     return operator.act_on("due now", choice, lambda ctx: Outbox(ctx.store).retry)
 
@@ -139,9 +133,6 @@ def replay(operator: Operator, choice: Choice, group: str | None, again: bool, y
 async def _replay(
     ctx: Context, choice: Choice, group: str | None, again: bool, counter: Counter
 ) -> CommandResult:
-    from cordata.broker.inspection import Filter, Outbox, Replayed
-    from cordata.log import plural
-
     box, total, missing = Outbox(ctx.store), Replayed(), list[str]()
     if choice.event_ids:
         for number, event_id in enumerate(choice.event_ids, start=1):
@@ -189,8 +180,6 @@ def purge(operator: Operator, choice: Choice, before: Moment, yes: bool) -> int:
     Events that a group has not handled yet, or has as a dead letter, stay. Events older than
     [engine] retention_s are deleted automatically.
     """
-    from cordata.broker.inspection import Outbox
-
     of_type = f" of type {choice.type}" if choice.type else ""
     confirm(f"Delete all events{of_type} handled before {before}?", yes=yes)
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cordata import exit_codes
+from cordata.app_loader import load_runtime
 from cordata.cli.operator import Operator, operator_options
+from cordata.cli.pool_sockets import check_listening
+from cordata.command_context import become_owner
+from cordata.context_factory import pool_directory
+from cordata.errors import PoolTransient, PoolUnavailable
+from cordata.pool import SyncClient
 from cordata.terminal import (
     Group,
     limit_option,
@@ -20,9 +26,6 @@ from cordata.terminal import (
     show_page,
     show_table,
 )
-
-if TYPE_CHECKING:
-    from cordata.pool import SyncClient
 
 #: A running worker answers at once.
 _TIMEOUT_S = 10.0
@@ -144,13 +147,6 @@ def _ask(
     act: Callable[[SyncClient], dict[str, Any]],
     show: Callable[[dict[str, Any]], None],
 ) -> int:
-    from cordata.app_loader import load_runtime
-    from cordata.cli.pool_sockets import check_listening
-    from cordata.command_context import become_owner
-    from cordata.context_factory import pool_directory
-    from cordata.errors import PoolTransient
-    from cordata.pool import SyncClient
-
     config = operator.with_state_dir(load_runtime(operator.config))
     # Workers accept admin requests from their user and from root; root must leave no own files.
     become_owner(config.paths.state)
@@ -240,8 +236,6 @@ def _recycle_and_wait(client: SyncClient, worker: str) -> dict[str, Any]:
     Prints to stderr why no new child starts. Raises: PoolError; an error during the wait does not
     stop the replacement.
     """
-    from cordata.errors import PoolUnavailable
-
     found = _look(client, worker)
     former = _warm(found) if found is not None else []
     client.recycle(worker)

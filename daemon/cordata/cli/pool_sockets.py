@@ -7,15 +7,12 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from cordata.config import Config
 from cordata.context_factory import pool_directory
 from cordata.errors import CordataError, PoolUnavailable
-
-if TYPE_CHECKING:
-    from cordata.config import Config
 
 #: The hint when there is no pool.
 HOW = (

@@ -12,6 +12,13 @@ import click
 
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.options import app_option
+from cordata.doctor.bug_report import collect, pack
+from cordata.doctor.examination import examine, mask, prepare, secret_values
+from cordata.doctor.finding import worst
+from cordata.doctor.host import read_units
+from cordata.status.collect import collect as look
+from cordata.status.judge import judge
+from cordata.status.tables import document
 from cordata.terminal import Command, new_file
 
 
@@ -33,14 +40,6 @@ def report_bug(operator: Operator, file: Path | None, app: str | None) -> int:
     send it. FILE is cordata-report-DATE.tar.gz in the working directory by default; only its owner
     can read it.
     """
-    from cordata.doctor.bug_report import collect, pack
-    from cordata.doctor.examination import examine, mask, prepare, secret_values
-    from cordata.doctor.finding import worst
-    from cordata.doctor.host import read_units
-    from cordata.status.collect import collect as look
-    from cordata.status.judge import judge
-    from cordata.status.tables import document
-
     name = f"cordata-report-{time.strftime('%Y%m%d-%H%M%S')}"
     path = file or Path(f"{name}.tar.gz")
     subject = prepare(operator.config, app, place=operator.with_state_dir)

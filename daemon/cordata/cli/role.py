@@ -76,7 +76,10 @@ def run(
     app: str | None,
     debug: bool,
 ) -> int:
-    """Set up logging, load the configuration, run the role. Returns its exit code."""
+    """Set up logging, load the configuration, run the role. Returns its exit code.
+
+    Imports what this role needs, and that late: an error is then in the journal.
+    """
     from cordata.systemd import install_logging, set_level
     from cordata.unhandled import install_hooks
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
 from cordata import exit_codes
 from cordata.cli.exclusive import exclusive
 from cordata.cli.options import debug_option
+from cordata.operate.rolling_restart import (
+    RemovalPending,
+    Restarted,
+    RestartError,
+    check_before,
+    refresh_network,
+    restart_one_by_one,
+)
 from cordata.terminal import Command, config_option, printable, report, show_json
-
-if TYPE_CHECKING:
-    from cordata.operate.rolling_restart import Restarted
 
 
 @click.command(
@@ -50,14 +54,6 @@ def rolling_restart(timeout_s: float, json_: bool, config: str | None, debug: bo
     pending migration removes what the running workers use. While another rolling restart, or a
     `cordata scale` or `cordata drain`, is under way, this one waits for its end.
     """
-    from cordata.operate.rolling_restart import (
-        RemovalPending,
-        RestartError,
-        check_before,
-        refresh_network,
-        restart_one_by_one,
-    )
-
     done: list[Restarted] = []
 
     def note(restarted: Restarted) -> None:

@@ -8,6 +8,9 @@ from dataclasses import asdict
 import click
 
 from cordata.cli.exclusive import exclusive
+from cordata.operate.workers import drain as stop
+from cordata.operate.workers import scale as change
+from cordata.operate.workers import undo_drain, unit_of
 from cordata.terminal import Command, Group, show_json, traceback_option
 
 
@@ -34,8 +37,6 @@ def workers(count: int, json_: bool) -> None:
     the number is in /etc/systemd/system/workers.target.d/workers.conf, which upgrades keep. While a
     rolling restart is under way, it waits for its end.
     """
-    from cordata.operate.workers import scale as change
-
     with exclusive():
         done = asyncio.run(change(count))
     if json_:
@@ -67,9 +68,6 @@ def drain(worker: str, undo: bool) -> None:
     cordata.target and at a reboot; `cordata scale` changes the number for good. While a rolling
     restart is under way, it waits for its end.
     """
-    from cordata.operate.workers import drain as stop
-    from cordata.operate.workers import undo_drain, unit_of
-
     unit = unit_of(worker)
     if unit is None:
         raise click.BadParameter("must be the name of a worker, as worker@2")

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 import click
 
 from cordata.cli.options import shared
+from cordata.config import choose_app, find_file, open_document
 from cordata.log import logger
+from cordata.supervisor import Supervisor
+from cordata.systemd import install_logging
 from cordata.terminal import Command
+from cordata.unhandled import install_hooks
 
 
 @click.command(
@@ -90,11 +94,7 @@ def server(
     imported, its traceback is shown and the former code serves until the next change. It needs the
     library watchfiles.
     """
-    from cordata.cli import main
-    from cordata.config import choose_app, find_file, open_document
-    from cordata.supervisor import Supervisor
-    from cordata.systemd import install_logging
-    from cordata.unhandled import install_hooks
+    from cordata.cli import main  # which names this module
 
     # Report an error here, before any file is created: else each child would report it.
     document = open_document(find_file(config))
@@ -104,6 +104,7 @@ def server(
     file = document.path or "no configuration file"
     logger("cordata.server").info("application %s, %s", chosen.import_, file)
     if reload_:
+        # It imports the application's side, which the supervisor itself does without.
         from cordata.supervisor.reload import Reloader, directories_of
 
         if test_mode:

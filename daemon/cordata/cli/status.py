@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cordata.app_loader import salvage
 from cordata.cli.operator import Operator, operator_options
+from cordata.config import find_file
+from cordata.status.collect import collect
+from cordata.status.judge import Reason, judge, worst
+from cordata.status.snapshot import Snapshot
+from cordata.status.tables import Table, document, lines, tables
 from cordata.terminal import Command, printable, show_json
 from cordata.terminal.output import draw_table, show_drawing
 
 if TYPE_CHECKING:
     from rich.console import Group
-
-    from cordata.status.judge import Reason
-    from cordata.status.snapshot import Snapshot
-    from cordata.status.tables import Table
 
     Look = Callable[[], Awaitable[Snapshot]]
 
@@ -59,10 +61,6 @@ def status(operator: Operator, watch: bool) -> int:
     `store`, `pool`, `disk`, and in `errors` why one is missing. Names end with their unit: `_s`
     seconds, `_bytes`.
     """
-    from cordata.app_loader import salvage
-    from cordata.config import find_file
-    from cordata.status.collect import collect
-
     if watch and (operator.json or not sys.stdout.isatty()):
         raise click.UsageError("--watch needs a terminal, and cannot be combined with --json")
     problems: list[str] = []
@@ -76,9 +74,6 @@ def status(operator: Operator, watch: bool) -> int:
 
 
 async def _show(look: Look, *, json: bool) -> int:
-    from cordata.status.judge import judge, worst
-    from cordata.status.tables import document
-
     snapshot = await look()
     reasons = judge(snapshot)
     if json:
@@ -91,8 +86,6 @@ async def _show(look: Look, *, json: bool) -> int:
 async def _watch(look: Look) -> None:
     from rich.live import Live
 
-    from cordata.status.judge import judge
-
     with Live(auto_refresh=False, screen=True) as live:
         while True:
             snapshot = await look()
@@ -104,9 +97,6 @@ def screen(snapshot: Snapshot, reasons: Sequence[Reason]) -> Group:
     """All of it, as rich draws it."""
     from rich.console import Group
     from rich.text import Text
-
-    from cordata.status.judge import worst
-    from cordata.status.tables import lines, tables
 
     state = worst(reasons)
     where = f"   cordata {snapshot.version} on {snapshot.host}"

@@ -8,14 +8,22 @@ import math
 import sys
 from collections import deque
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
+from cordata import clock
+from cordata.app import App
+from cordata.app_loader import load
 from cordata.cli.operator import Operator, confirm, operator_options, run_in
 from cordata.cli.options import app_option, yes_option
+from cordata.config import Config
+from cordata.context import Context
 from cordata.core.number import parse_number
+from cordata.eventstore.inspection import DeadEvent, Subscriptions, SubscriptionStatus
 from cordata.log import plural
+from cordata.process import plain_name
+from cordata.subscription import Subscription
 from cordata.terminal import (
     Group,
     ProgressBar,
@@ -25,13 +33,6 @@ from cordata.terminal import (
     show_record,
     span,
 )
-
-if TYPE_CHECKING:
-    from cordata.app import App
-    from cordata.config import Config
-    from cordata.context import Context
-    from cordata.eventstore.inspection import DeadEvent, SubscriptionStatus
-    from cordata.subscription import Subscription
 
 Place = int | Literal["start", "end"]
 
@@ -73,8 +74,6 @@ def list_(
     operator: Operator, state: str | None, category: str | None, limit: int, after: str | None
 ) -> int:
     """List all subscriptions that were ever started, by name."""
-    from cordata.eventstore.inspection import Subscriptions
-
     found, following = operator.run(
         lambda ctx: Subscriptions(ctx.store).page(
             state=state, category=category, after=after, limit=limit
@@ -102,9 +101,6 @@ def status(operator: Operator, name: str, follow: bool) -> int:
 
     The text of an error may quote data of an event.
     """
-    from cordata.eventstore.inspection import Subscriptions
-    from cordata.process import plain_name
-
     if follow:
         try:
             seen = operator.run(
@@ -157,9 +153,6 @@ def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, y
     In the same transaction its reset function, if any, clears its tables, and its dead letters are
     deleted. Workers need not be stopped: what they commit for it meanwhile is refused.
     """
-    from cordata.app_loader import load
-    from cordata.eventstore.inspection import Subscriptions
-
     place = _place_of(to)
     loaded = load(operator.config, app)
     settings = operator.with_state_dir(loaded.config)
@@ -189,8 +182,6 @@ def resume(operator: Operator, name: str, partition: int | None, skip: bool, yes
 
     Correct the cause of the failure first.
     """
-    from cordata.eventstore.inspection import Subscriptions
-
     if skip:
         confirm(f"Skip the events at which {name} is blocked?", yes=yes)
     count = operator.run(
@@ -220,8 +211,6 @@ def dead(operator: Operator, name: str, payload: bool, limit: int, after: int | 
     Events are skipped after their last retry by a subscription with on_error="dead", and by `resume
     --skip`. After a reset they are handled again like all others.
     """
-    from cordata.eventstore.inspection import Subscriptions
-
     found, following = operator.run(
         lambda ctx: Subscriptions(ctx.store).dead_events(name, before=after, limit=limit),
     )
@@ -241,8 +230,6 @@ def dead(operator: Operator, name: str, payload: bool, limit: int, after: int | 
 @operator_options
 def drop(operator: Operator, name: str, yes: bool) -> int:
     """Delete the positions and dead letters of a subscription. The tables that it wrote stay."""
-    from cordata.eventstore.inspection import Subscriptions
-
     confirm(f"Delete the positions and dead letters of {name}?", yes=yes)
     dropped = operator.run(lambda ctx: Subscriptions(ctx.store).drop(name))
     if not dropped:
@@ -291,8 +278,6 @@ def _run_reset(
     config: Config, app: App, name: str, place: Place, *, wait: bool, json_: bool
 ) -> int:
     """Reset, and with `wait` show progress to the end. Returns the exit code."""
-    from cordata.eventstore.inspection import Subscriptions
-
     subscription = app.subscriptions.get(name)
 
     async def act(ctx: Context) -> tuple[int | None, SubscriptionStatus | None]:
@@ -333,9 +318,6 @@ async def _follow(
     With `until_done`, returns when all events are handled or the remaining ones are blocked; else
     only Ctrl-C ends it. Returns the last status; None if there is no such subscription.
     """
-    from cordata import clock
-    from cordata.eventstore.inspection import Subscriptions
-
     subscriptions, progress, every_s = Subscriptions(ctx.store), Progress(), _FIRST_S
     unserved_since: float | None = None
     with ProgressBar() as bar:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
 from cordata.cli.operator import Operator, operator_options
+from cordata.context import Context
+from cordata.errors import CordataError
+from cordata.log import with_hint
+from cordata.operate import request_trace
+from cordata.operate.request_trace import RequestTrace
+from cordata.systemd.journal_reader import JournalReader
 from cordata.terminal import Command, Moment, moment, show_json, show_table
 from cordata.terminal.output import as_record
-
-if TYPE_CHECKING:
-    from cordata.context import Context
-    from cordata.operate.request_trace import RequestTrace
 
 
 @click.command(
@@ -44,11 +45,6 @@ def trace(operator: Operator, id_: str, since: Moment) -> int:
     host. Payloads, recipients and error texts are not shown: see `cordata outbox show`, `cordata
     dlq show` and `cordata mail show`.
     """
-    from cordata.errors import CordataError
-    from cordata.log import with_hint
-    from cordata.operate import request_trace
-    from cordata.systemd.journal_reader import JournalReader
-
     if not id_:  # every event without a request would have it
         raise click.UsageError("ID is empty")
     # Before the store: this process may become its owner, who must not read the journal.
