@@ -12,7 +12,8 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def pages() -> list[Path]:
     """README.md, then all pages of docs/ in the order of its index."""
-    linked = re.findall(r"^\d+\. \[.*?\]\((.*?)\)", (DOCS / "README.md").read_text(), re.MULTILINE)
+    index = (DOCS / "README.md").read_text()
+    linked = re.findall(r"^- \[.*?\]\((?!\.\.)(.*?)\)", index, re.MULTILINE)
     return [README, *(DOCS / name for name in linked)]
 
 
