@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from functools import partial
 
 import click
 
 from cordata import clock, events
 from cordata.alert import Alerter, Spool
 from cordata.app_loader import salvage
-from cordata.cli.operator import Operator, operator_options
+from cordata.cli.operator import CommandResult, Operator, operator_options
 from cordata.cli.options import debug_option, ids_argument
 from cordata.command_context import become_owner
 from cordata.context_factory import smtp_login
@@ -100,21 +99,14 @@ def clear(operator: Operator, fingerprints: tuple[str, ...], all_: bool) -> int:
     """
     if bool(fingerprints) == all_:
         raise click.UsageError("name alerts (ALERT...) or add --all")
-    cleared, missing = operator.run(
-        lambda ctx: ctx.store.run(partial(_clear, fingerprints=fingerprints))
-    )
-    operator.print_result({"count": cleared, "missing": missing}, f"{cleared:,} cleared")
-    for one in missing:
-        click.echo(f"error: no alert {one}; see `cordata alerts list`", err=True)
-    return 1 if missing else 0
 
+    async def unit(tx: Tx) -> CommandResult:
+        if all_:
+            return CommandResult(count=await tx.execute("alert.clear_all"))
+        missing = await clear_alerts(tx, fingerprints)
+        return CommandResult(count=len(fingerprints) - len(missing), missing=missing)
 
-async def _clear(tx: Tx, *, fingerprints: tuple[str, ...]) -> tuple[int, list[str]]:
-    if not fingerprints:
-        return await tx.execute("alert.clear_all"), []
-
-    missing = await clear_alerts(tx, fingerprints)
-    return len(fingerprints) - len(missing), missing
+    return operator.carry_out("cleared", lambda ctx, counter: ctx.store.run(unit))
 
 
 def _record(row: Row) -> dict[str, object]:

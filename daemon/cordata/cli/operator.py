@@ -51,7 +51,7 @@ class CommandResult:
     """The result of a command."""
 
     count: int
-    #: Ids of named events for which there was nothing to do.
+    #: Ids of named events, mails or alerts for which there was nothing to do.
     missing: Sequence[str] = ()
     #: Further numbers for the JSON output, by name.
     more: Mapping[str, int] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Operator:
     ) -> int:
         """Do long work, show its progress, and print what was done. `what` follows the count.
 
-        Returns the exit code: 1 if there was nothing to do for a named event, 130 if Ctrl-C ended
+        Returns the exit code: 1 if there was nothing to do for a named one, 130 if Ctrl-C ended
         the work between two transactions.
         """
         interrupted = False
