@@ -89,7 +89,7 @@ def _is_late(unit: UnitState) -> bool:
 
 
 def _workers(snapshot: Snapshot) -> Iterator[Reason]:
-    """Whether anybody serves, and whether there is a primary."""
+    """Whether anybody serves."""
     if "units" in snapshot.errors:
         return
     if snapshot.systemd:
@@ -109,11 +109,9 @@ def _runs(snapshot: Snapshot) -> bool:
     those that serve HTTP are known by what they count.
     """
     primary, host = snapshot.primary, snapshot.host
-    if primary and primary.is_held:
-        if primary.holder.startswith(f"{host}/"):
-            return True
+    leads = primary is not None and primary.is_held and primary.holder.startswith(f"{host}/")
     joined = any(one.alive and one.host == host for one in snapshot.processes)
-    return joined or bool(snapshot.pool) or bool(snapshot.http)
+    return leads or joined or bool(snapshot.pool) or bool(snapshot.http)
 
 
 def _store(snapshot: Snapshot) -> Iterator[Reason]:
