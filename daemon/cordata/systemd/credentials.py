@@ -74,20 +74,20 @@ def _read_file(path: Path) -> bytes | None:
 def create(directory: Path, name: str, secret: bytes) -> bool:
     """Write a secret that only its owner can read. Returns False, changing nothing, if it exists.
 
-    Raises: ConfigError when it cannot be written; no part of the file remains then.
+    It gets its name when all of it is on the disk. Raises: ConfigError when it cannot be written.
     """
-    path = directory / name
+    path, new = directory / name, directory / f".{name}.{os.getpid()}"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             with open(fd, "wb") as file:
                 file.write(secret + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-        except BaseException:
-            path.unlink()
-            raise
+            os.link(new, path)
+        finally:
+            new.unlink()
     except FileExistsError:
         return False
     except OSError as error:
