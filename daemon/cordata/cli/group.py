@@ -47,10 +47,7 @@ def list_(operator: Operator) -> int:
     Ready and scheduled messages wait, retrying ones of these have failed before, claimed ones are
     with a worker. Messages in Redis count as ready until they are handled.
     """
-    rows = [
-        {name: _rounded(value) for name, value in asdict(one).items()} for one in _read(operator)
-    ]
-    show_page(rows, _COLUMNS, json_=operator.json)
+    show_page([asdict(one) for one in _read(operator)], _COLUMNS, json_=operator.json)
     return 0
 
 
@@ -83,10 +80,6 @@ def _read(operator: Operator) -> Sequence[GroupBacklog]:
     """All groups with all their messages."""
     found = operator.run(lambda ctx: ctx.store.read(lambda tx: read_backlog(tx, limit=NO_LIMIT)))
     return found.groups
-
-
-def _rounded(value: object) -> object:
-    return round(value, 1) if isinstance(value, float) else value
 
 
 def _question(found: GroupBacklog) -> str:

@@ -18,7 +18,7 @@ from cordata.status.snapshot import (
     Snapshot,
     UnitState,
 )
-from cordata.terminal import span
+from cordata.terminal import as_record, span
 
 Row = Sequence[object]
 
@@ -85,7 +85,7 @@ def lines(snapshot: Snapshot) -> dict[str, str]:
 def document(snapshot: Snapshot, reasons: Sequence[Reason]) -> dict[str, Any]:
     """The JSON document."""
     found = [asdict(one) for one in reasons]
-    return {"state": worst(reasons), "reasons": found, **_rounded(asdict(snapshot))}
+    return {"state": worst(reasons), "reasons": found, **as_record(asdict(snapshot))}
 
 
 def _table(part: str, title: str, heads: str, rows: Iterable[Row]) -> Table:
@@ -148,14 +148,3 @@ def milliseconds(number: float | None) -> str:
 def ago(seconds: float | None) -> str:
     """A time in the past; empty for None."""
     return "" if seconds is None else f"{span(seconds)} ago"
-
-
-def _rounded(value: Any) -> Any:
-    """The same with floats of three digits."""
-    if isinstance(value, float):
-        return round(value, 3)
-    if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_rounded(one) for one in value]
-    return value

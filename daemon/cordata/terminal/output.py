@@ -1,7 +1,7 @@
 """Lists and records: one mapping per row, printed as a table or as JSON.
 
 An int in a field named `at`, `..._at` or `..._until` is a time in microseconds since the epoch;
-`payload` and `headers` contain JSON as text.
+`payload` and `headers` contain JSON as text. A float is printed with three digits at most.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def show_json(value: object) -> None:
 
 
 def as_record(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A row for JSON: times in ISO 8601, UTC; payload and headers parsed."""
+    """A row for JSON: times in ISO 8601, UTC; payload and headers parsed; floats rounded."""
     return {name: _plain(name, value) for name, value in fields.items()}
 
 
@@ -173,6 +173,8 @@ def _is_moment(name: str, value: object) -> bool:
 
 
 def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
     if isinstance(value, list | tuple):
         return [_plain("", item) for item in value]
     if isinstance(value, Mapping):
@@ -199,4 +201,4 @@ def _text(name: str, value: Any) -> str:
         return ", ".join(_text("", item) for item in value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_text(key, said)}" for key, said in value.items()) or "-"
-    return printable(str(value))
+    return printable(str(_plain("", value)))

@@ -11,18 +11,32 @@ from cordata.terminal import show_json, show_page, show_record, show_table
 
 AT = 1_788_000_000_123_456
 ROWS: list[dict[str, Any]] = [
-    {"id": "a1", "count": 7, "made_at": AT, "note": "x" * 100, "payload": '{"a": 1}'},
-    {"id": "b22", "count": 1200, "made_at": None, "note": "[red]bell\x07", "payload": "{}"},
+    {
+        "id": "a1",
+        "count": 7,
+        "took_s": 1.23456,
+        "made_at": AT,
+        "note": "x" * 100,
+        "payload": '{"a": 1}',
+    },
+    {
+        "id": "b22",
+        "count": 1200,
+        "took_s": 20.5,
+        "made_at": None,
+        "note": "[red]bell\x07",
+        "payload": "{}",
+    },
 ]
 
 
 def test_table_is_plain_and_its_cells_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    show_table(ROWS, ("id", "count", "made_at", "note"))
+    show_table(ROWS, ("id", "count", "took_s", "made_at", "note"))
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
-        "ID   COUNT  MADE                      NOTE",
-        f"a1       7  2026-08-29T10:40:00.123Z  {'x' * 100}",
-        "b22   1200  -                         [red]bell\\x07",
+        "ID   COUNT  TOOK S  MADE                      NOTE",
+        f"a1       7   1.235  2026-08-29T10:40:00.123Z  {'x' * 100}",
+        "b22   1200    20.5  -                         [red]bell\\x07",
     ]
 
 
@@ -45,6 +59,7 @@ def test_page_has_the_rows_of_the_table_as_json(capsys: pytest.CaptureFixture[st
     assert page["items"][0] == {
         "id": "a1",
         "count": 7,
+        "took_s": 1.235,
         "made_at": "2026-08-29T10:40:00.123+00:00",
         "note": "x" * 100,
         "payload": {"a": 1},
