@@ -145,6 +145,13 @@ def test_worker_is_drained_after_a_restart_of_all_that_is_under_way(hub: Host) -
     assert active(hub) == WORKERS
 
 
+def test_upgrade_restarts_all_whatever_file_the_shell_names(hub: Host) -> None:
+    former = pids(hub)
+    upgrade = ("apt-get", "-qq", "-y", "--reinstall", "install", "/cordata.deb")
+    hub.run("env", "CORDATA_CONFIG=/nonexistent.toml", *upgrade, timeout_s=120)
+    assert not set(pids(hub).values()) & set(former.values())
+
+
 def test_rolling_restart_is_for_root(hub: Host) -> None:
     former = pids(hub)
     done = hub.run("runuser", "-u", "nobody", "--", "cordata", "rolling-restart", check=False)
