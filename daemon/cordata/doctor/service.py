@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cordata.app import App
-from cordata.broker.factory import is_store, make_server
+from cordata.broker.factory import Passwords, is_store, make_server
 from cordata.config import Config
 from cordata.context import Context
 from cordata.context_factory import (
@@ -34,9 +33,6 @@ from cordata.store import dialect_of, missing_file
 from cordata.store.migrate import SchemaError
 from cordata.systemd import Credentials
 from cordata.vault import Vault
-
-if TYPE_CHECKING:
-    from cordata.broker.factory import Passwords
 
 _AS_ROOT = "run it as root"
 #: Whole conversation with the mail server: the check itself ends a little later.
@@ -104,7 +100,13 @@ class Service:
             text = f"there is no store in {config.paths.state} yet: the primary creates it"
             return [skipped("store", text, "systemctl start cordata.target, or `cordata server`")]
         try:
-            async with self._open() as ctx:
+            async with open_context(
+                config,
+                self.app or App("doctor"),
+                vault=self.secrets.vault,
+                password=self.secrets.store,
+                make=False,
+            ) as ctx:
                 return [finding async for finding in self._look(ctx, dialect)]
         except CordataError as error:
             fix = (
@@ -121,17 +123,6 @@ class Service:
             return None if self.secrets.readable else "this user may not read the credentials"
         may = not state.exists() or os.access(state, os.R_OK | os.X_OK)
         return None if may else f"this user may not look into {state}"
-
-    @asynccontextmanager
-    async def _open(self) -> AsyncIterator[Context]:
-        async with open_context(
-            self.config,
-            self.app or App("doctor"),
-            vault=self.secrets.vault,
-            password=self.secrets.store,
-            make=False,
-        ) as ctx:
-            yield ctx
 
     async def _look(self, ctx: Context, dialect: str) -> AsyncIterator[Finding]:
         row = await ctx.store.read(lambda tx: tx.fetch_one("server.facts"))
