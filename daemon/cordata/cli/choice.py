@@ -20,6 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Choice:
     """The events or dead letters that a command is to act on, as its options choose them."""
 
+    #: The fields for which the command has options.
+    offered: tuple[str, ...]
     event_ids: tuple[str, ...] = ()
     event_id: str | None = None
     state: str | None = None
@@ -39,8 +41,10 @@ class Choice:
             chosen[name] = None if at is None else at.us(now_us)
         return Filter(**(chosen | more))
 
-    def check(self, options: str) -> None:
-        """Require ids or other options, whose names `options` has. Raises: click.UsageError."""
+    def check(self) -> None:
+        """Require ids or other options. Raises: click.UsageError."""
+        *most, last = (f"--{name}" for name in self.offered if name != "event_ids")
+        options = f"{', '.join(most)} or {last}"
         given = [self.type, self.error, self.since, self.before]
         # With ids, --group selects one of an event's messages; without, it is a filter like others.
         given += [self.group] if not self.event_ids else []
@@ -79,7 +83,7 @@ def choosing(*names: str) -> Callable[[F], Callable[..., Any]]:
     def decorate(function: F) -> Callable[..., Any]:
         @functools.wraps(function)
         def packed(*args: Any, **given: Any) -> Any:
-            choice = Choice(**{name: given.pop(name) for name in names})
+            choice = Choice(offered=names, **{name: given.pop(name) for name in names})
             return function(*args, choice=choice, **given)
 
         return add_options(*(_CHOICES[name] for name in names))(packed)

@@ -16,7 +16,6 @@ from cordata.terminal import Group, show_page, show_records
 
 _COLUMNS = ("event_id", "group", "type", "attempts", "dead_at", "error")
 _NARROWING = ("type", "group", "error", "since", "before")
-_CHOICE = "--type, --group, --error, --since, --before or --all"
 
 
 @click.group(cls=Group)
@@ -103,7 +102,7 @@ def replay(operator: Operator, choice: Choice) -> int:
     Correct the cause of the failure first. Other groups of the event are not affected, the history
     stays, and effects that the group has committed are not repeated.
     """
-    choice.check(_CHOICE)
+    choice.check()
     return operator.act_on(
         "returned to their groups", choice, lambda ctx: DeadLetters(ctx.store).replay
     )
@@ -123,6 +122,6 @@ def replay(operator: Operator, choice: Choice) -> int:
 @operator_options
 def drop(operator: Operator, choice: Choice, yes: bool) -> int:
     """Delete dead letters: their group never handles these events."""
-    choice.check(_CHOICE)
+    choice.check()
     confirm("Delete these dead letters permanently?", yes=yes)
     return operator.act_on("dropped", choice, lambda ctx: DeadLetters(ctx.store).drop)

@@ -91,7 +91,7 @@ def retry(operator: Operator, choice: Choice) -> int:
 
     Dead letters do not wait: use `cordata dlq replay` for them.
     """
-    choice.check("--type, --group, --since, --before or --all")
+    choice.check()
     return operator.act_on("due now", choice, lambda ctx: Outbox(ctx.store).retry)
 
 
@@ -118,7 +118,7 @@ def replay(operator: Operator, choice: Choice, group: str | None, again: bool, y
     as a dead letter, do not get it again. With --again, one group also handles the events that it
     has handled: its mails, calls and other effects are repeated.
     """
-    choice.check("--type, --since, --before or --all")
+    choice.check()
     if again and group is None:
         raise click.UsageError("--again is for one group: add --group GROUP")
     if again:
