@@ -9,7 +9,7 @@ import click
 
 from cordata import exit_codes
 from cordata.app_loader import load_runtime
-from cordata.cli.operator import state_dir_option, with_state_dir
+from cordata.cli.options import state_dir_option, with_state_dir
 from cordata.cli.pool_sockets import wait_until_listening
 from cordata.context_factory import call_timeout_s, pool_directory
 from cordata.errors import (

@@ -12,8 +12,7 @@ import click
 
 from cordata import events, exit_codes
 from cordata.app_loader import Loaded, load
-from cordata.cli.operator import state_dir_option, with_state_dir
-from cordata.cli.options import shared
+from cordata.cli.options import shared, state_dir_option, with_state_dir
 from cordata.command_context import become_owner
 from cordata.context import Context
 from cordata.context_factory import open_context, read_vault, store_password

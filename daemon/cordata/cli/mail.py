@@ -11,14 +11,8 @@ import click
 
 from cordata.app_loader import load_runtime
 from cordata.cli.choice import Choice, choosing
-from cordata.cli.operator import (
-    CommandResult,
-    Operator,
-    operator_options,
-    state_dir_option,
-    with_state_dir,
-)
-from cordata.cli.options import ids_argument, paging
+from cordata.cli.operator import CommandResult, Operator, operator_options
+from cordata.cli.options import ids_argument, paging, state_dir_option, with_state_dir
 from cordata.config import Config
 from cordata.context import Context
 from cordata.context_factory import smtp_login

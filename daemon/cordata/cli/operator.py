@@ -6,8 +6,7 @@ import asyncio
 import functools
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import click
@@ -17,6 +16,7 @@ from cordata.app import App
 from cordata.app_loader import load_runtime, salvage
 from cordata.broker.inspection import BadPosition, Filter
 from cordata.cli.choice import Choice
+from cordata.cli.options import state_dir_option, with_state_dir
 from cordata.command_context import connect
 from cordata.config import Config, find_file
 from cordata.context import Context
@@ -33,11 +33,6 @@ T = TypeVar("T")
 #: Does something to all that matches a Filter; `progress=`: a Counter. Returns how many.
 Action = Callable[..., Awaitable[int]]
 
-state_dir_option = click.option(
-    "--state-dir",
-    type=click.Path(file_okay=False),
-    help="The --state directory of a `cordata server`, instead of [paths].",
-)
 _OPTIONS = (
     click.option("--json", "json_", is_flag=True, help="Print JSON."),
     state_dir_option,
@@ -149,20 +144,6 @@ def operator_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(operator=made, **given)
 
     return add_options(*_OPTIONS)(packed)
-
-
-def with_state_dir(config: Config, state_dir: str | None) -> Config:
-    """The configuration with the directories that `cordata server --state` uses; None: its own."""
-    if state_dir is None:
-        return config
-    directory = Path(state_dir).absolute()
-    paths = replace(
-        config.paths,
-        state=directory,
-        runtime=directory / "run",
-        credentials=directory / "credentials",
-    )
-    return replace(config, paths=paths)
 
 
 def run_in(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from cordata.config import Config
 from cordata.terminal import add_options, config_option, limit_option
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -16,11 +19,30 @@ app_option = click.option(
 )
 debug_option = click.option("--debug", is_flag=True, help="Log everything; show tracebacks.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+state_dir_option = click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False),
+    help="The --state directory of a `cordata server`, instead of [paths].",
+)
 shared = add_options(config_option, app_option, debug_option)
 paging = add_options(
     limit_option,
     click.option("--after", metavar="POSITION", help="Start after this position: the next page."),
 )
+
+
+def with_state_dir(config: Config, state_dir: str | None) -> Config:
+    """The configuration with the directories that `cordata server --state` uses; None: its own."""
+    if state_dir is None:
+        return config
+    directory = Path(state_dir).absolute()
+    paths = replace(
+        config.paths,
+        state=directory,
+        runtime=directory / "run",
+        credentials=directory / "credentials",
+    )
+    return replace(config, paths=paths)
 
 
 def ids_argument(name: str, metavar: str, type: click.IntRange | None = None) -> Callable[[F], F]:
