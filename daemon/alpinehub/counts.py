@@ -1,4 +1,4 @@
-"""Hourly counts of a hotel: figures of the reports that no other table gives cheaply.
+"""Hourly counts of a hotel: the submissions that became no version of a guest request.
 
     unit of a submission --one row--> hour_change --added by the primary--> hotel_hour
 
@@ -16,13 +16,14 @@ from cordata import Store, Tx
 STEP = 2000
 _HOUR_US = 3_600_000_000
 
-Kind = Literal["modified", "cancelled", "duplicates", "errors", "spam"]
+#: duplicate: it had nothing new; test, spam: not sent to the hotel; error: refused as not valid.
+Kind = Literal["duplicate", "test", "spam", "error"]
 
 
 async def add(tx: Tx, hotel_id: int, kind: Kind) -> None:
     """Count one submission of a hotel, in the caller's unit."""
     hour_at = tx.now_us - tx.now_us % _HOUR_US
-    await tx.insert("hour_change", hotel_id=hotel_id, hour_at=hour_at, **{kind: 1})
+    await tx.insert("hour_change", hotel_id=hotel_id, hour_at=hour_at, kind=kind)
 
 
 async def fold(store: Store) -> int:

@@ -159,7 +159,7 @@ async def _submission_unit(
     else:
         result = await _store_if_key_is_new(tx, submission, prepared, submission.idempotency_key)
     if result.outcome == "duplicate":
-        await counts.add(tx, submission.hotel.id, "duplicates")
+        await counts.add(tx, submission.hotel.id, "duplicate")
     return result
 
 
@@ -392,13 +392,11 @@ async def add_version(tx: Tx, version: Version) -> None:
         hotel_id=version.hotel_id,
         unique_id_type=unique_id_type(version.status),
     )
-    kind: Literal["received", "modified", "cancelled"] = "modified"
+    kind = "modified"
     if version.number == 1:
         kind = "received"
     elif version.status == "cancelled":
         kind = "cancelled"
-    if kind != "received":
-        await counts.add(tx, version.hotel_id, kind)
     payload = {
         "reservation_id": reservation_id,
         "version": version.number,

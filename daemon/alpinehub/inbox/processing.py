@@ -12,7 +12,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec import Struct
 
-from alpinehub import history
+from alpinehub import counts, history
 from alpinehub.directory import joined_hotel, options_of
 from alpinehub.inbox.forms import see_form
 from alpinehub.intake import RUNS, NormalisedSubmission, StoreResult, store_in_unit
@@ -154,10 +154,11 @@ class _Settling(Struct, frozen=True, kw_only=True):
         if state == "mapped" and await self._is_outdated(tx, self.row["reservation_id"]):
             return "mapped"
         if isinstance(found, Mapped):
-            return await self._map(tx, found)
+            return await self._map(tx, found, state)
         if state == "mapped":
             return "mapped"  # its reservation is not changed
         if isinstance(found, Ignored):
+            await counts.add(tx, self.row["hotel_id"], found.outcome)
             return await self._write(tx, "rejected", outcome=found.outcome)
         problems = "; ".join(found.problems)
         return await self._write(tx, "review", error=problems, external_id=found.external_id)
@@ -167,7 +168,7 @@ class _Settling(Struct, frozen=True, kw_only=True):
         newer = await tx.fetch_one("inbox_newer", reservation_id=reservation_id, id=self.row["id"])
         return newer is not None
 
-    async def _map(self, tx: Tx, found: Mapped) -> str:
+    async def _map(self, tx: Tx, found: Mapped, state: str) -> str:
         external_id, existing = await self._find(tx, found)
         if existing is not None and await self._is_outdated(tx, existing["id"]):
             result = StoreResult(existing["id"], "duplicate")  # a later one was settled first
@@ -175,6 +176,10 @@ class _Settling(Struct, frozen=True, kw_only=True):
             result = await store_in_unit(tx, self._submission(found, external_id), existing)
         if result.outcome != "duplicate":
             await self._note(tx, result, found)
+        elif state == "mapped":
+            return "mapped"  # nothing is new, and its outcome stays that of the first time
+        else:
+            await counts.add(tx, self.row["hotel_id"], "duplicate")
         return await self._write(
             tx,
             "mapped",

@@ -34,7 +34,7 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
     sources = _by_source(await tx.fetch_all("report_sources", **bounds))
     changes, cancellations = _changes(await tx.fetch_all("report_versions", **bounds))
     [sent] = await tx.fetch_all("report_deliveries", **bounds)
-    submitted = {r["outcome"]: r["count"] for r in await tx.fetch_all("report_inbox", **bounds)}
+    counted = {row["kind"]: row["count"] for row in await tx.fetch_all("report_hours", **bounds)}
     [repeated] = await tx.fetch_all("report_repeated", **bounds, repeat_us=_REPEAT_US)
     [trouble] = await tx.fetch_all("report_trouble", **bounds)
     return Figures(
@@ -47,11 +47,11 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
         changes=changes,
         cancellations=cancellations,
         **sent,
-        duplicates=submitted.get("duplicate", 0) + int(trouble["duplicates"]),
+        duplicates=counted.get("duplicate", 0),
         repeated=repeated["count"],
-        tests=submitted.get("test", 0),
-        spam=submitted.get("spam", 0) + int(trouble["spam"]),
-        errors=int(trouble["errors"] + trouble["rejected"]),
+        tests=counted.get("test", 0),
+        spam=counted.get("spam", 0),
+        errors=counted.get("error", 0) + trouble["errors"],
         review=trouble["review"],
         waiting=await _waiting(tx, hotel),
         days=await _days(tx, hotel, day),
@@ -63,12 +63,13 @@ async def read_missed_day(tx: Tx, hotel: Subject, day: date) -> MissedDay:
     """Count one day that had no report."""
     from_at, until_at = day_bounds(day, hotel.time_zone)
     bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
-    [hours] = await tx.fetch_all("report_hours", **bounds)
+    changes, cancellations = _changes(await tx.fetch_all("report_versions", **bounds))
     [sent] = await tx.fetch_all("report_deliveries", **bounds)
     return MissedDay(
         day=day,
         received=await _received(tx, hotel, day),
-        **hours,
+        changes=changes,
+        cancellations=cancellations,
         **sent,
     )
 

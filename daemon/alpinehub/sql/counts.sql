@@ -5,18 +5,13 @@
 SELECT id FROM hour_change ORDER BY id LIMIT :limit
 
 -- name: add_to_hours
-INSERT INTO hotel_hour (hotel_id, hour_at, modified, cancelled, duplicates, errors, spam)
-SELECT hotel_id, hour_at, sum(modified), sum(cancelled), sum(duplicates), sum(errors),
-    sum(spam)
+INSERT INTO hotel_hour (hotel_id, hour_at, kind, submissions)
+SELECT hotel_id, hour_at, kind, count(*)
 FROM hour_change
 WHERE id IN :taken[bigint]
-GROUP BY hotel_id, hour_at ORDER BY hotel_id, hour_at
-ON CONFLICT (hotel_id, hour_at) DO UPDATE SET
-    modified = hotel_hour.modified + excluded.modified,
-    cancelled = hotel_hour.cancelled + excluded.cancelled,
-    duplicates = hotel_hour.duplicates + excluded.duplicates,
-    errors = hotel_hour.errors + excluded.errors,
-    spam = hotel_hour.spam + excluded.spam
+GROUP BY hotel_id, hour_at, kind ORDER BY hotel_id, hour_at, kind
+ON CONFLICT (hotel_id, hour_at, kind) DO UPDATE SET
+    submissions = hotel_hour.submissions + excluded.submissions
 
 -- name: forget_changes
 DELETE FROM hour_change WHERE id IN :taken[bigint]

@@ -5,28 +5,20 @@ SELECT id, code, name, time_zone, language, report_email, created_at,
     coalesce(enabled_at, created_at) AS since_at, settings
 FROM hotel WHERE disabled_at IS NULL ORDER BY code
 
--- name: report_inbox
--- Submissions that made no reservation.
-SELECT i.outcome, count(*) AS count
-FROM source s JOIN inbox i ON i.source_id = s.id
-WHERE s.hotel_id = :hotel_id AND i.outcome IN ('duplicate', 'test', 'spam')
-  AND i.received_at >= :from_at AND i.received_at < :until_at
-GROUP BY i.outcome
+-- name: report_hours
+-- Submissions that became no version, by kind.
+SELECT kind, CAST(sum(submissions) AS BIGINT) AS count
+FROM hotel_hour WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at
+GROUP BY kind
 
 -- name: report_trouble
--- Wrong messages of the day, submissions in review now, and the hourly counts: submissions without a
--- change, invalid submissions, forms filled in by robots.
+-- Wrong messages of the day, and submissions in review now.
 SELECT (SELECT count(*) FROM inbound_message p
         WHERE p.hotel_id = :hotel_id AND p.outcome = 'error'
           AND p.received_at >= :from_at AND p.received_at < :until_at) AS errors,
        (SELECT count(*) FROM inbox i JOIN source s ON s.id = i.source_id
         WHERE i.state IN ('received', 'review') AND i.state = 'review'
-          AND s.hotel_id = :hotel_id) AS review,
-       h.duplicates, h.rejected, h.spam
-FROM (SELECT coalesce(sum(duplicates), 0) AS duplicates, coalesce(sum(errors), 0) AS rejected,
-             coalesce(sum(spam), 0) AS spam
-      FROM hotel_hour
-      WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at) AS h
+          AND s.hotel_id = :hotel_id) AS review
 
 -- name: report_received
 -- New reservations of a day, from the index alone.
@@ -82,12 +74,6 @@ SELECT hotel_id, day FROM daily_report WHERE day >= :first_day
 -- name: note_report
 INSERT INTO daily_report (day, hotel_id) VALUES (:day, :hotel_id)
 ON CONFLICT (day, hotel_id) DO NOTHING
-
--- name: report_hours
--- Hourly counts of a day, so that a table of missed days reads no history.
-SELECT CAST(coalesce(sum(modified), 0) AS BIGINT) AS changes,
-       CAST(coalesce(sum(cancelled), 0) AS BIGINT) AS cancellations
-FROM hotel_hour WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at
 
 -- name: report_sources
 -- New reservations by source and ResStatus; those without a day of arrival are leads.

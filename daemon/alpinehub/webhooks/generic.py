@@ -388,7 +388,7 @@ async def _count_refused(request: WebhookRequest, sources: Sequence[Source]) -> 
     if len(hotels) != 1:
         return
     with suppress(StoreUnavailable):  # the refusal is the answer
-        await request.ctx.store.run(partial(counts.add, hotel_id=hotels.pop(), kind="errors"))
+        await request.ctx.store.run(partial(counts.add, hotel_id=hotels.pop(), kind="error"))
 
 
 def _hotel_code(body: bytes) -> str:

@@ -36,6 +36,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "reservation_version.res_status": ("Requested", "Reserved", "Modify", "Cancelled"),
     "inbox.state": ("received", "mapped", "review", "rejected"),
     "hotel_document.kind": ("freerooms", "inventory", "info"),
+    "hotel_hour.kind": ("duplicate", "test", "error"),
     "inbound_message.outcome": ("success", "advisory", "warning", "error"),
     "delivery.unique_id_type": (14, 15),
     **dict.fromkeys(

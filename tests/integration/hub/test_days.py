@@ -136,19 +136,19 @@ async def test_report_tells_of_each_day_once_and_catches_up(tmp_path: Path) -> N
 
 async def test_hourly_counts_are_of_the_hour_in_which_a_request_came(tmp_path: Path) -> None:
     async with demo_hub(tmp_path) as hub:
-        await book(hub, 1)
-        await book(hub, 1, adults=4)
+        for _ in range(2):
+            await book(hub, 1)
         hub.advance(hours=1)
-        await book(hub, 2)
-        await book(hub, 1, status="cancelled")
+        for _ in range(3):
+            await book(hub, 2)
         hub.advance(hours=5)
         await hub.run_periodic("fold_counts")
-        columns = "hour_at, modified, cancelled"
+        columns = "hour_at, kind, submissions"
         rows = await hub.ctx.store.read(
             lambda tx: raw(tx, f"SELECT {columns} FROM hotel_hour ORDER BY hour_at")
         )
         later = NOW + timedelta(hours=1)
         assert [tuple(dict(row).values()) for row in rows] == [
-            (to_us(NOW), 1, 0),
-            (to_us(later), 0, 1),
+            (to_us(NOW), "duplicate", 1),
+            (to_us(later), "duplicate", 2),
         ]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.integration.hub.command import Run
 from tests.integration.hub.lenient import (
+    GOOGLE,
     WIX,
     data,
     open_lenient,
@@ -109,6 +110,27 @@ async def test_mapped_submission_is_a_change_when_it_is_forced(tmp_path: Path) -
         assert await again(1, force=True) == "mapped"
         assert (await data(hub))["adults"] == 4
         assert await hub.one("SELECT count(*) FROM reservation") == 1
+
+
+@on_each_store
+async def test_submissions_are_counted_when_they_are_settled_and_not_when_they_are_forced(
+    tmp_path: Path,
+) -> None:
+    from alpinehub.inbox.actions import reprocess
+    from alpinehub.report.job import read_report
+
+    async with open_lenient(tmp_path) as hub:
+        for number in (1, 1, 2):
+            await post_wix(hub, wix(submissionId=f"s-{number}"))
+        await post_google(hub, {**GOOGLE, "is_test": True})
+        await hub.handle_events()
+        again = [one.state async for one in reprocess(hub.ctx, [1, 2, 3, 4], force=True)]
+        assert again == ["mapped", "mapped", "mapped", "rejected"]
+        rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
+        assert [row["outcome"] for row in rows] == ["new", "duplicate", "new", "test"]
+        await hub.harness.run_periodic("fold_counts")
+        figures = await read_report(hub.ctx, "DEMO", "2027-01-02")
+        assert (figures.received, figures.duplicates, figures.tests) == (2, 1, 1)
 
 
 @on_each_store

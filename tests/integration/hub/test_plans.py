@@ -47,7 +47,6 @@ HOT = (
     ("report_received", "COVERING INDEX reservation_created"),
     ("report_sources", "reservation_created"),
     ("report_repeated", "reservation_customer"),
-    ("report_inbox", "inbox_outcome"),
     ("requests_newest", "PRIMARY KEY"),
     ("requests_of_hotel", "reservation_created"),
     ("requests_deliveries", "PRIMARY KEY"),

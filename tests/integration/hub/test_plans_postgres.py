@@ -153,8 +153,8 @@ def _fill() -> str:
             CASE WHEN n % 400 = 7 THEN 'review' ELSE 'mapped' END, NULL,
             CASE WHEN n % 400 = 7 THEN NULL ELSE {_ID} END, ''
         FROM generate_series(1, {ALL}) AS n;
-        INSERT INTO hour_change (hotel_id, hour_at, modified, cancelled)
-        SELECT 7, 0, 1, 0 FROM generate_series(1, {ALL}) AS n"""
+        INSERT INTO hour_change (hotel_id, hour_at, kind)
+        SELECT 7, 0, 'error' FROM generate_series(1, {ALL}) AS n"""
 
 
 def explain(database: Database, name: str, mode: str, **changes: object) -> str:

@@ -179,7 +179,8 @@ async def test_more_than_two_missed_reports_of_a_hotel_are_one_mail_with_a_row_f
         for at in (3, 5):
             moment = datetime.fromisoformat(f"2024-01-0{at}T12:00:00+01:00")
             hub.made_at = round(moment.timestamp()) * 1_000_000
-            await hub.add(H1, f"a{at}")
+            for version in ({}, {"adults": 5}, {"status": "cancelled"}):
+                await hub.add(H1, f"a{at}", **version)
         later = datetime.fromisoformat("2024-01-06T12:00:00+01:00")
         done = await run_job(hub.ctx, task, now=later)
         assert [(run.scope, run.period) for run in done.ran] == [
@@ -189,7 +190,9 @@ async def test_more_than_two_missed_reports_of_a_hotel_are_one_mail_with_a_row_f
         assert list(await due_reports(hub.ctx, later)) == []
         mail = (await mails(hub))[2]
         assert "05.01.2024" in mail["subject"] and "Bisher nicht berichtet: 2 Tage" in mail["text"]
-        assert "  03.01.2024: Eingegangen 1\n  04.01.2024: Eingegangen 0\n" in mail["text"]
+        day = "Eingegangen {0}, Änderungen {0}, Stornierungen {0}"
+        missed = f"  03.01.2024: {day.format(1)}\n  04.01.2024: {day.format(0)}\n"
+        assert missed in mail["text"]
         assert ">03.01.2024</td>" in mail["html"] and ">04.01.2024</td>" in mail["html"]
         after = datetime.fromisoformat("2025-02-10T12:00:00+01:00")
         done = await run_job(hub.ctx, task, now=after)
@@ -230,14 +233,18 @@ async def test_figures_tell_sources_repeats_and_what_made_no_reservation(tmp_pat
         await hub.execute("INSERT INTO customer (hotel_id, email, created_at) VALUES (1, 'e@x', 0)")
         await hub.execute("UPDATE reservation SET customer_id = 1 WHERE id <> 'a3'")
         received = (
-            "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id, outcome)"
-            " VALUES (1, ?, '', ?, ?, '', ?)"
+            "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
+            " VALUES (1, ?, '', ?, 'review', '')"
         )
-        for state, outcome in (
-            *(("mapped", "duplicate"), ("rejected", "test"), ("rejected", "spam")),
-            *(("rejected", "spam"), ("review", None)),
-        ):
-            await hub.execute(received, CREATED_AT, b"", state, outcome)
+        await hub.execute(received, CREATED_AT, b"")
+        hour_at = CREATED_AT - CREATED_AT % 3_600_000_000
+        for kind, number in (("duplicate", 1), ("test", 1), ("spam", 2)):
+            await hub.execute(
+                "INSERT INTO hotel_hour (hotel_id, hour_at, kind, submissions) VALUES (1, ?, ?, ?)",
+                hour_at,
+                kind,
+                number,
+            )
         pushed = (
             "INSERT INTO inbound_message (hotel_id, account_id, action, protocol, request_id,"
             " received_at, size_bytes, outcome) VALUES (1, 1, 'x', '2024-10', '', ?, 1, ?)"

@@ -175,9 +175,6 @@ CREATE TABLE inbox (
 CREATE INDEX inbox_open ON inbox (state, id) WHERE state IN ('received', 'review');
 -- The submissions of a reservation: for its history, and to erase them.
 CREATE INDEX inbox_reservation ON inbox (reservation_id) WHERE reservation_id IS NOT NULL;
--- Submissions that made no reservation: few, and counted for each daily report.
-CREATE INDEX inbox_outcome ON inbox (source_id, received_at)
-    WHERE outcome IN ('duplicate', 'test', 'spam');
 
 -- One version for one account. The row is made with the version, for each account of the hotel.
 -- waiting = 1: the newest version, not acknowledged by the account. By its partial index a list of
@@ -239,29 +236,21 @@ SELECT 0, reservation_id, version,
     NULL, created_at, request_id, NULL
 FROM reservation_version;
 
--- Hourly counts of a hotel (hour_at: the start of the hour).
+-- Hourly counts of a hotel's submissions that became no version (hour_at: the start of the hour).
 CREATE TABLE hotel_hour (
     hotel_id {bigint} NOT NULL REFERENCES hotel (id),
     hour_at {bigint} NOT NULL,
-    modified INTEGER NOT NULL DEFAULT 0,
-    cancelled INTEGER NOT NULL DEFAULT 0,
-    duplicates INTEGER NOT NULL DEFAULT 0,
-    errors INTEGER NOT NULL DEFAULT 0,
-    -- Forms that a robot filled in; nothing else of them is stored.
-    spam INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (hotel_id, hour_at)
+    kind {text} NOT NULL CHECK (kind IN ('duplicate', 'test', 'spam', 'error')),
+    submissions {bigint} NOT NULL,
+    PRIMARY KEY (hotel_id, hour_at, kind)
 ){keyed};
 
--- Changes that the primary adds to hotel_hour, so that workers do not wait for one hotel's row.
+-- One row for each, until the primary adds it to hotel_hour: workers do not wait for one hotel's row.
 CREATE TABLE hour_change (
     id {serial},
     hotel_id {bigint} NOT NULL,
     hour_at {bigint} NOT NULL,
-    modified INTEGER NOT NULL DEFAULT 0,
-    cancelled INTEGER NOT NULL DEFAULT 0,
-    duplicates INTEGER NOT NULL DEFAULT 0,
-    errors INTEGER NOT NULL DEFAULT 0,
-    spam INTEGER NOT NULL DEFAULT 0
+    kind {text} NOT NULL
 ){strict};
 
 -- Reports that were made, so that due ones are found without computing each day again.
