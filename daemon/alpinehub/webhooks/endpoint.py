@@ -120,8 +120,7 @@ class WebhookRequest(Request):
             raise WebhookError(400, "disconnected", "The body did not arrive whole.") from None
 
 
-#: Answers with JSON, or with a Reply.
-Endpoint = Callable[[WebhookRequest], Awaitable[bytes | Reply]]
+Endpoint = Callable[[WebhookRequest], Awaitable[Reply]]
 
 
 class Webhooks:
@@ -138,7 +137,7 @@ class Webhooks:
         if scope["type"] != "http":
             return
         try:
-            answer = await self._answer(scope, receive)
+            reply = await self._answer(scope, receive)
         except WebhookError as error:
             await respond_error(scope, send, error)
         except StoreUnavailable as error:
@@ -147,9 +146,9 @@ class Webhooks:
             _log.error("webhooks are refused (503): %s; %s", error, error.hint, extra=fields())
             await respond_error(scope, send, _UNCONFIGURED)
         else:
-            await respond(send, answer if isinstance(answer, Reply) else Reply(200, answer))
+            await respond(send, reply)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> bytes | Reply:
+    async def _answer(self, scope: Scope, receive: Receive) -> Reply:
         path, rest = path_below(scope), ""
         endpoint = self._endpoints.get(path)
         if endpoint is None:

@@ -16,13 +16,13 @@ from alpinehub.asgi import Reply
 from alpinehub.form_body import FORM_TYPES, Broken, Fault, media_type, read_parts
 from alpinehub.models import Source
 from alpinehub.webhooks import form_limit
-from alpinehub.webhooks.endpoint import WebhookError, WebhookRequest, kept_headers, require_plain
+from alpinehub.webhooks.endpoint import WebhookError, WebhookRequest, require_plain
 from alpinehub.webhooks.form_limit import Bucket, LimitReached
 from alpinehub.webhooks.receive import read_body, source_of_path, store
 from alpinehub.webhooks.submission import FormField, Submission, Unreadable, bounded, check_count
 from alpinehub.webhooks.thanks import AGAIN, WAIT, not_taken, thanks
 from alpinehub.webhooks.values import line
-from cordata import Tx, request_id
+from cordata import Tx
 
 _MAX_NAME = 128
 _MAX_PARTS = 1000
@@ -56,7 +56,6 @@ async def post(request: WebhookRequest) -> Reply:
         fields = {}
     if source.options.proof_of_work:
         buckets = [*buckets, _proof(request, source, fields)]
-    headers, of_request = kept_headers(request.headers), request_id.get()
     honeypot = source.options.honeypot  # "": none
     is_robot = bool(honeypot and fields.get(honeypot, "").strip())
 
@@ -66,7 +65,7 @@ async def post(request: WebhookRequest) -> Reply:
         if refusal is None and is_robot:
             await counts.add(tx, source.hotel.id, "spam")
         elif refusal is None:
-            await store(tx, source, body, headers=headers, of_request=of_request)
+            await store(tx, request, source, body)
         return refusal
 
     refusal = await request.ctx.run(unit)

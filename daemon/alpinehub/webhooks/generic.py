@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Meta, Raw, ValidationError
 
 from alpinehub import counts
+from alpinehub.asgi import Reply
 from alpinehub.directory import directory_of
 from alpinehub.intake import (
     NormalisedSubmission,
@@ -356,8 +357,8 @@ KIND = "generic"
 _KEY = re.compile(rb"[\x21-\x7e]{1,200}")
 
 
-async def post(request: WebhookRequest) -> bytes:
-    """Store one submission. Returns the body of the 200. Raises: WebhookError, StoreUnavailable."""
+async def post(request: WebhookRequest) -> Reply:
+    """Store one submission. Raises: WebhookError, StoreUnavailable."""
     snapshot = await directory_of(request.ctx).snapshot()
     headers = request.headers
     secret = headers.get(b"x-webhook-secret")
@@ -399,7 +400,7 @@ def _hotel_code(body: bytes) -> str:
         return ""
 
 
-async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes) -> bytes:
+async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes) -> Reply:
     parsed = parse(body)
     key = _idempotency_key(request.headers)
     source = _source_of_hotel(sources, parsed.payload.hotel_code)
@@ -425,7 +426,7 @@ async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes
     except UnknownReservation:
         unknown = Problem("external_id", "not known; a cancellation of it must be complete")
         raise invalid([unknown, *checked.lacks]) from None
-    return b'{"id":"%s"}' % result.reservation_id.encode()
+    return Reply(200, b'{"id":"%s"}' % result.reservation_id.encode())
 
 
 def _order(payload: Payload) -> SubmissionOrder:

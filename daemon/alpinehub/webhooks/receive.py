@@ -16,30 +16,26 @@ from __future__ import annotations
 from alpinehub.directory import directory_of
 from alpinehub.models import Source
 from alpinehub.webhooks.authentication import one_by_secret
-from alpinehub.webhooks.endpoint import WebhookError, WebhookRequest
-from cordata import Context, Tx, request_id
+from alpinehub.webhooks.endpoint import WebhookError, WebhookRequest, kept_headers
+from cordata import Tx, request_id
 
 EVENT = "inbox.received"
 
 
-async def receive(ctx: Context, source: Source, body: bytes, *, headers: str) -> None:
-    """Store a body; returns after the commit. Raises: StoreUnavailable.
-
-    `headers`: JSON of the headers to store.
-    """
-    of_request = request_id.get()
-    await ctx.run(lambda tx: store(tx, source, body, headers=headers, of_request=of_request))
+async def receive(request: WebhookRequest, source: Source, body: bytes) -> None:
+    """Store the body of a request; returns after the commit. Raises: StoreUnavailable."""
+    await request.ctx.run(lambda tx: store(tx, request, source, body))
 
 
-async def store(tx: Tx, source: Source, body: bytes, *, headers: str, of_request: str) -> None:
-    """The unit of `receive`. `of_request`: the id of the request."""
+async def store(tx: Tx, request: WebhookRequest, source: Source, body: bytes) -> None:
+    """The unit of `receive`."""
     row = await tx.fetch_one(
         "inbox_receive",
         source_id=source.id,
         now=tx.now_us,
-        headers=headers,
+        headers=kept_headers(request.headers),
         body=body,
-        request_id=of_request,
+        request_id=request_id.get(),
     )
     assert row is not None
     await tx.publish(EVENT, {"inbox_id": row["id"], "source_id": source.id})

@@ -15,8 +15,9 @@ from datetime import UTC
 from functools import partial
 from typing import Any
 
+from alpinehub.asgi import Reply
 from alpinehub.webhooks.days import DateOrder, read_day
-from alpinehub.webhooks.endpoint import WebhookRequest, kept_headers, require_plain
+from alpinehub.webhooks.endpoint import WebhookRequest, require_plain
 from alpinehub.webhooks.receive import read_body, receive, source_of_path
 from alpinehub.webhooks.submission import (
     FormField,
@@ -39,14 +40,12 @@ _CONTACT = (
 )  # fmt: skip
 
 
-async def post(request: WebhookRequest) -> bytes:
+async def post(request: WebhookRequest) -> Reply:
     """POST /wix/{hotel}/{secret}; or /wix/{hotel} with X-Webhook-Secret."""
     source = await source_of_path(request, "wix")
     require_plain(request.headers)
-    await receive(
-        request.ctx, source, await read_body(request), headers=kept_headers(request.headers)
-    )
-    return b'{"status":"received"}'
+    await receive(request, source, await read_body(request))
+    return Reply(200, b'{"status":"received"}')
 
 
 def read(body: bytes) -> Submission:

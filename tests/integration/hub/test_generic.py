@@ -12,6 +12,7 @@ from tests.integration.hub.material import BOOKING, PRICE, SECRET, Hub, open_hub
 from tests.integration.hub.served import client_of
 
 from alpinehub.app import check_secrets
+from alpinehub.asgi import Reply
 from cordata.vault import Vault
 
 on_each_store = pytest.mark.usefixtures("each_store")
@@ -278,7 +279,7 @@ async def test_store_that_cannot_write_is_a_503_with_retry_after(tmp_path: Path)
     from alpinehub.webhooks.endpoint import Webhooks
     from cordata import StoreUnavailable
 
-    async def failing(call: object) -> bytes:
+    async def failing(call: object) -> Reply:
         raise StoreUnavailable("the disk is full", retry_after_s=7)
 
     async with open_hub(tmp_path) as hub:
@@ -294,11 +295,11 @@ async def test_endpoint_takes_all_paths_below_its_name_when_that_ends_with_a_sla
 ) -> None:
     from alpinehub.webhooks.endpoint import MAX_REST, WebhookRequest, Webhooks
 
-    async def below(request: WebhookRequest) -> bytes:
-        return json.dumps(["below", request.rest]).encode()
+    async def below(request: WebhookRequest) -> Reply:
+        return Reply(200, json.dumps(["below", request.rest]).encode())
 
-    async def exact(request: WebhookRequest) -> bytes:
-        return json.dumps(["exact", request.rest]).encode()
+    async def exact(request: WebhookRequest) -> Reply:
+        return Reply(200, json.dumps(["exact", request.rest]).encode())
 
     app = Webhooks({"/shop/": below, "/shop": exact})
     async with open_hub(tmp_path) as hub:
