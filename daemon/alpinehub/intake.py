@@ -59,14 +59,8 @@ class SubmissionOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     #: Grows with each change; decides if both submissions have one.
     sequence: int | None = None
-    #: Microseconds since the epoch.
+    #: Microseconds since the epoch; not after the submission was received.
     sent_at: int | None = None
-
-    def capped_at(self, now_us: int) -> SubmissionOrder:
-        """The order, `sent_at` at most `now_us`: a fast clock must not outrank later changes."""
-        if self.sent_at is None or self.sent_at <= now_us:
-            return self
-        return SubmissionOrder(sequence=self.sequence, sent_at=now_us)
 
     def compare(self, existing: Row) -> int:
         """Negative: older than the newest stored; positive: newer; 0: the same, or unknown."""
@@ -211,7 +205,7 @@ async def _add_or_change(
     """
     if existing is None:
         return await _add_reservation(tx, submission, prepared)
-    newness = submission.order.capped_at(tx.now_us).compare(existing)
+    newness = submission.order.compare(existing)
     if newness < 0 or await _is_repeated(tx, submission, prepared, existing, is_newer=newness > 0):
         if newness > 0:
             await _write_order(tx, submission, existing["id"])
@@ -239,7 +233,7 @@ async def _add_reservation(
     """Version 1 of a new reservation."""
     if not submission.may_create:
         raise UnknownReservation
-    data, order = submission.data, submission.order.capped_at(tx.now_us)
+    data, order = submission.data, submission.order
     customer_id = await find_or_create(tx, submission.hotel.id, data, batch=prepared.batch)
     columns = {
         "id": prepared.id,
@@ -297,7 +291,7 @@ async def _change_reservation(
 
 
 async def _write_order(tx: Tx, submission: NormalisedSubmission, reservation_id: str) -> None:
-    order = submission.order.capped_at(tx.now_us)
+    order = submission.order
     if order != SubmissionOrder():
         values = {"sequence": order.sequence, "sent_at": order.sent_at}
         await tx.write("note_order", id=reservation_id, **values)

@@ -404,13 +404,13 @@ async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes
     parsed = parse(body)
     key = _idempotency_key(request.headers)
     source = _source_of_hotel(sources, parsed.payload.hotel_code)
-    checked = normalise(parsed)
+    checked, now_us = normalise(parsed), request.ctx.now_us()
     submission = NormalisedSubmission(
         source_id=source.id,
         hotel=source.hotel,
         data=checked.data,
         external_id=checked.external_id,
-        order=_order(parsed.payload),
+        order=_order(parsed.payload, now_us),
         may_create=not checked.lacks,
         body=body,
         headers=kept_headers(request.headers),
@@ -419,7 +419,7 @@ async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes
         body_hash=blake2b(body, digest_size=16).hexdigest() if key else "",
     )
     try:
-        result = await store_submission(request.ctx.store, submission, now_us=request.ctx.now_us())
+        result = await store_submission(request.ctx.store, submission, now_us=now_us)
     except KeyReused:
         message = "This Idempotency-Key was used with another body before."
         raise WebhookError(422, "idempotency_key_reused", message) from None
@@ -429,8 +429,10 @@ async def _store(request: WebhookRequest, sources: Sequence[Source], body: bytes
     return Reply(200, b'{"id":"%s"}' % result.reservation_id.encode())
 
 
-def _order(payload: Payload) -> SubmissionOrder:
-    sent_at = None if payload.sent_at is None else round(payload.sent_at.timestamp() * 1_000_000)
+def _order(payload: Payload, now_us: int) -> SubmissionOrder:
+    sent_at = None
+    if payload.sent_at is not None:  # a fast clock must not outrank later changes
+        sent_at = min(round(payload.sent_at.timestamp() * 1_000_000), now_us)
     return SubmissionOrder(sequence=payload.sequence, sent_at=sent_at)
 
 
