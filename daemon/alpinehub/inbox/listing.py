@@ -28,7 +28,7 @@ class InboxFilter:
     state: str | None = None
     hotel: str | None = None
     source: str | None = None
-    #: Microseconds since the epoch.
+    #: Received, or found undeliverable, then or later; microseconds since the epoch.
     since: int = 0
     limit: int = 50
     #: The id of the last submission on the page before.
@@ -46,7 +46,11 @@ async def _list(tx: Tx, wanted: InboxFilter) -> list[dict[str, Any]]:
         found += await _submissions(tx, wanted)
     if wanted.state == "undeliverable" or (wanted.state is None and not wanted.after):
         rows = await tx.fetch_all(
-            "inbox_undeliverable", hotel=wanted.hotel, source=wanted.source, limit=wanted.limit
+            "inbox_undeliverable",
+            hotel=wanted.hotel,
+            source=wanted.source,
+            since=wanted.since,
+            limit=wanted.limit,
         )
         found += [_undeliverable(row) for row in rows]
     return found

@@ -82,6 +82,7 @@ WHERE d.waiting = 1 AND d.undeliverable_code IS NOT NULL
     AND u.disabled_at IS NULL AND h.disabled_at IS NULL
     AND (SELECT 1 FROM account_hotel uh
          WHERE uh.account_id = d.account_id AND uh.hotel_id = d.hotel_id) IS NOT NULL
+    AND d.undeliverable_at >= :since
     AND h.code = coalesce(:hotel, h.code) AND s.name = coalesce(:source, s.name)
 ORDER BY d.undeliverable_at DESC LIMIT :limit
 

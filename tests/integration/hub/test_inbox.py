@@ -244,6 +244,9 @@ async def test_held_request_is_in_the_list_beside_the_submissions(tmp_path: Path
         assert (
             await list_inbox(hub.ctx.store, InboxFilter(state="undeliverable", hotel="OTHER")) == []
         )
+        for since, count in ((5, 1), (6, 0)):
+            wanted = InboxFilter(state="undeliverable", since=since)
+            assert len(await list_inbox(hub.ctx.store, wanted)) == count
 
 
 @on_each_store
