@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import partial
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from alpinehub.hotels import addresses_of
+from alpinehub.models import is_time_zone
 from alpinehub.report.counting import read_figures, read_hotels, read_missed_day
 from alpinehub.report.day import MAX_DAYS, due_days
 from alpinehub.report.figures import Figures, MissedDay, Subject
@@ -35,12 +36,11 @@ async def due_reports(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
     hotels, made = await ctx.store.read(unit)
     due: list[tuple[str, str]] = []
     for hotel in hotels:
-        try:
-            days = due_days(from_us(hotel.since_at), now, hotel.time_zone)
-        except (ZoneInfoNotFoundError, ValueError):  # the other hotels still get their reports
+        if not is_time_zone(hotel.time_zone):  # the other hotels still get their reports
             text = f"hotel {hotel.code}: the time zone {hotel.time_zone} is not known"
             ctx.alert(f"time-zone:{hotel.code}", text, ids=[hotel.code])
             continue
+        days = due_days(from_us(hotel.since_at), now, hotel.time_zone)
         left = [day for day in days if (hotel.id, day.isoformat()) not in made]
         left = left if len(left) <= MAX_REPORTS else left[-1:]
         due += [(day.isoformat(), hotel.code) for day in left]
@@ -93,16 +93,34 @@ async def _read_missed(ctx: Context, hotel: Subject, day: date) -> tuple[MissedD
 
 
 async def read_report(ctx: Context, code: str, day: str) -> Figures:
-    """The figures of one hotel and day. Raises: PermanentError if either is not valid."""
+    """The figures of one hotel and day. Raises: PermanentError if either is not valid, or the
+    hotel's time zone is not known.
+    """
     on = _day(day)
 
     async def unit(tx: Tx) -> Figures:
         for hotel in await read_hotels(tx):
             if hotel.code == code:
+                _check_zone(f"hotel {code}", hotel.time_zone)
                 return await read_figures(tx, hotel, on)
         raise PermanentError(f"there is no hotel {code!r}", hint="see `alpinehub hotel list`")
 
     return await ctx.store.read(unit)
+
+
+def _check_zone(of: str, time_zone: str) -> None:
+    """Raises: PermanentError if this host does not know a time zone."""
+    if not is_time_zone(time_zone):
+        raise PermanentError(
+            f"{of}: the time zone {time_zone!r} is not known",
+            hint="a valid one is Europe/Rome; if this one is valid, apt install tzdata",
+        )
+
+
+def _portfolio_zone(ctx: Context) -> str:
+    zone: str = ctx.settings["alpinehub"].portfolio_zone
+    _check_zone("[alpinehub] portfolio_zone", zone)
+    return zone
 
 
 def _day(text: str) -> date:
@@ -137,17 +155,11 @@ async def due_portfolio(ctx: Context, now: datetime) -> Iterable[tuple[str, str]
     """("", day) of the last day that is over. Missed summaries are not sent later, as the daily
     reports list each missed day. The job runs once per day, however often this is asked.
     """
-    zone = ctx.settings["alpinehub"].portfolio_zone
     hotels = await ctx.store.read(read_hotels)
     if not hotels:
         return []
     since = from_us(min(hotel.created_at for hotel in hotels))
-    try:
-        days = due_days(since, now, zone)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise PermanentError(
-            f"[alpinehub] portfolio_zone: {zone!r} is not known", hint="Europe/Rome, for example"
-        ) from None
+    days = due_days(since, now, _portfolio_zone(ctx))
     return [("", day.isoformat()) for day in days[-1:]]
 
 
@@ -173,7 +185,7 @@ async def read_all(ctx: Context, day: str) -> Portfolio:
     return await read_portfolio(
         ctx.store,
         on,
-        time_zone=settings.portfolio_zone,
+        time_zone=_portfolio_zone(ctx),
         language=settings.portfolio_language,
         stale_after_h=settings.stale_after_h,
     )

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
+from alpinehub.models import is_time_zone
 from alpinehub.monitoring import read_clients
 from alpinehub.report.counting import read_figures, read_hotels
 from alpinehub.report.day import REPORT_TIME
@@ -72,11 +73,10 @@ async def read_portfolio(
     stale = {one.hotel.code for one in watched if one.staleness is not None}
     lines, totals, made_at = [], dict[date, int](), store.now_us()
     for hotel in await store.read(read_hotels):
-        try:
-            own = own_day(day, hotel.time_zone, time_zone)
-            figures = await store.read(partial(read_figures, hotel=hotel, day=own))
-        except (ZoneInfoNotFoundError, ValueError):  # `due_reports` alerts about it
+        if not is_time_zone(hotel.time_zone):  # `due_reports` alerts about it
             continue
+        own = own_day(day, hotel.time_zone, time_zone)
+        figures = await store.read(partial(read_figures, hotel=hotel, day=own))
         lines.append(_line(figures, stale=hotel.code in stale))
         for one in figures.days:
             totals[one.day] = totals.get(one.day, 0) + one.received
@@ -93,7 +93,6 @@ async def read_portfolio(
 def own_day(day: date, time_zone: str, portfolio_zone: str) -> date:
     """The local day of a hotel that the summary of `day` counts. The rule is the same all year;
     else a day would be missing or counted twice when one of the two zones changes to summer time.
-    Raises: as ZoneInfo.
     """
     zone, portfolio = ZoneInfo(time_zone), ZoneInfo(portfolio_zone)
     first = date(day.year, 1, 1)

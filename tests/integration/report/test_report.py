@@ -220,6 +220,16 @@ async def test_report_fails_for_good_when_hotel_or_day_cannot_be(tmp_path: Path)
                 await read_report(hub.ctx, code, day)
 
 
+async def test_report_says_that_a_time_zone_is_not_known(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.add_hotel("ODD", time_zone="Mars/Olympus")
+        with pytest.raises(PermanentError, match="Mars/Olympus"):
+            await read_report(hub.ctx, "ODD", DAY)
+        with_settings(hub, portfolio_zone="Mars/Olympus")
+        with pytest.raises(PermanentError, match="Mars/Olympus"):
+            await read_all(hub.ctx, DAY)
+
+
 async def test_figures_tell_sources_repeats_and_what_made_no_reservation(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.add(H1, "a1")
