@@ -147,9 +147,7 @@ async def change_hotel(store: Store, code: str, change: HotelChange) -> None:
         columns = {name: change.columns.get(name, row[name]) for name in _COLUMNS}
         columns["name"] = columns["name"].strip()
         columns["report_email"] = columns["report_email"] or None
-        # An unchanged report_email is not checked: an older version accepted any text.
-        values = {**columns, "report_email": change.columns.get("report_email")}
-        check_hotel(NewHotel(code=code, **values))
+        check_hotel(NewHotel(code=code, **columns))
         settings = _changed(_settings(row), change)
         await tx.execute("change_hotel", id=row["id"], settings=settings, **columns)
         if columns["region"] != row["region"]:  # numbers without a country code change

@@ -22,7 +22,6 @@ from tests.integration.hub.stores import on_sqlite
 from tests.unit.alpinebits.free_rooms import CLOSED, DZ, count
 
 from alpinehub.customers.duplicates import merge_duplicates
-from alpinehub.hotels import HotelChange, change_hotel
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
@@ -156,16 +155,6 @@ async def test_command_says_what_to_do_when_it_fails(
         assert (finished.returncode, "Traceback" in finished.stderr) == (code, False)
         assert said in finished.stderr
         assert await hub.one("SELECT settings FROM hotel") is None
-
-
-async def test_hotel_is_changed_though_an_older_program_took_another_address(
-    tmp_path: Path,
-) -> None:
-    async with open_hub(tmp_path) as hub:
-        await hub.execute("UPDATE hotel SET report_email = 'info'")
-        await change_hotel(hub.ctx.store, "H1", HotelChange(columns={"name": "Post"}, settings={}))
-        [hotel] = await hub.execute("SELECT name, report_email FROM hotel WHERE code = 'H1'")
-        assert (hotel["name"], hotel["report_email"]) == ("Post", "info")
 
 
 async def test_settings_that_cannot_be_read_are_not_overwritten(tmp_path: Path, run: Run) -> None:
