@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from alpinehub.customers.phone import digits_of, e164, tail_of
-from alpinehub.hotels import Unusable
+from alpinehub.hotels import require_hotel
 from alpinehub.sql import encode_list
 from cordata import Row, Store, Tx
 
@@ -32,15 +32,12 @@ async def find(
     MAX_FOUND and one more, which shows that there are more. Raises: Unusable if there is no such
     hotel.
     """
-    hotels = await store.read(lambda tx: tx.fetch_all("customer_hotels"))
-    hotel_ids = {row["code"]: row["id"] for row in hotels}
-    if hotel is not None and hotel not in hotel_ids:
-        raise Unusable(f"there is no hotel {hotel!r}", hint="see `alpinehub hotel list`")
     ids: list[int] = [] if id is None else [id]
     if phone is not None:
-        ids += await _ids_by_number(store, _plain(phone), hotels)
+        ids += await _ids_by_number(store, _plain(phone))
 
     async def unit(tx: Tx) -> list[Row]:
+        hotel_id = None if hotel is None else await require_hotel(tx, hotel)
         found: list[Row] = []
         if email is not None:
             found += await tx.fetch_all("customer_ids_by_email", email=email.strip().lower())
@@ -49,7 +46,7 @@ async def find(
             found += await tx.fetch_all(
                 "customer_ids_by_name",
                 pattern=f"%{escaped}%",
-                hotel_id=None if hotel is None else hotel_ids[hotel],
+                hotel_id=hotel_id,
                 limit=MAX_FOUND + 1,
             )
         known = {*ids, *(row["id"] for row in found)}
@@ -71,20 +68,17 @@ def _with_numbers(rows: Iterable[Row]) -> list[Customer]:
     ]
 
 
-async def _ids_by_number(store: Store, phone: str, hotels: Iterable[Row]) -> list[int]:
+async def _ids_by_number(store: Store, phone: str) -> list[int]:
     """The ids of customers with this number, in any way of writing."""
-    regions = {row["id"]: row["region"] for row in hotels}
-    tail = tail_of(phone)
-    rows = await store.read(lambda tx: tx.fetch_all("customer_by_tail", tail=tail))
+    rows = await store.read(lambda tx: tx.fetch_all("customer_by_tail", tail=tail_of(phone)))
 
     def compare() -> list[int]:
-        numbers = {id_: e164(phone, region) or phone for id_, region in regions.items()}
+        numbers = {region: e164(phone, region) or phone for region in {r["region"] for r in rows}}
         return [
             row["id"]
             for row in rows
             if row["phone"] == phone
-            or e164(row["phone"], regions[row["hotel_id"]], row["country"])
-            == numbers[row["hotel_id"]]
+            or e164(row["phone"], row["region"], row["country"]) == numbers[row["region"]]
         ]
 
     return await asyncio.to_thread(compare)

@@ -109,7 +109,7 @@ SELECT c.id FROM hotel h JOIN customer c ON c.hotel_id = h.id AND c.email = :ema
 
 -- name: customer_by_tail
 -- The customers of all hotels whose number ends with these digits.
-SELECT c.id, c.phone, c.country, c.hotel_id
+SELECT c.id, c.phone, c.country, h.region
 FROM hotel h JOIN customer c ON c.hotel_id = h.id AND c.phone_tail = :tail
 
 -- name: customer_ids_by_name
