@@ -157,11 +157,12 @@ class _Settling(Struct, frozen=True, kw_only=True):
             return await self._map(tx, found, state)
         if state == "mapped":
             return "mapped"  # its reservation is not changed
+        inbox_id: int = self.row["id"]
         if isinstance(found, Ignored):
             await counts.add(tx, self.row["hotel_id"], found.outcome)
-            return await self._write(tx, "rejected", outcome=found.outcome)
+            return await _write(tx, inbox_id, "rejected", outcome=found.outcome)
         problems = "; ".join(found.problems)
-        return await self._write(tx, "review", error=problems, external_id=found.external_id)
+        return await _write(tx, inbox_id, "review", error=problems, external_id=found.external_id)
 
     async def _is_outdated(self, tx: Tx, reservation_id: str) -> bool:
         """Whether a later submission has changed the reservation."""
@@ -180,17 +181,14 @@ class _Settling(Struct, frozen=True, kw_only=True):
             return "mapped"  # nothing is new, and its outcome stays that of the first time
         else:
             await counts.add(tx, self.row["hotel_id"], "duplicate")
-        return await self._write(
+        return await _write(
             tx,
+            self.row["id"],
             "mapped",
             outcome=result.outcome,
             reservation_id=result.reservation_id,
             external_id=external_id,
         )
-
-    async def _write(self, tx: Tx, state: str, **said: str | None) -> str:
-        await _write(tx, self.row["id"], state, **said)
-        return state
 
     async def _note(self, tx: Tx, result: StoreResult, found: Mapped) -> None:
         detail: dict[str, object] = {"inbox": self.row["id"], "mapping": self.mapping.revision}
@@ -255,7 +253,8 @@ async def _write(
     error: str | None = None,
     reservation_id: str | None = None,
     external_id: str | None = None,
-) -> None:
+) -> str:
+    """Write the result of a row. Returns its new state."""
     await tx.write(
         "inbox_settle",
         id=inbox_id,
@@ -266,6 +265,7 @@ async def _write(
         external_id=external_id,
         now=tx.now_us,
     )
+    return state
 
 
 def _content_id(content: bytes, slot: int) -> str:
