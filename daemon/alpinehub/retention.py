@@ -16,7 +16,7 @@ takes too long is continued by the next one; a new primary begins again.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
@@ -139,7 +139,7 @@ async def _look(kind: Kind, after: Cursor, before: int, tx: Tx) -> tuple[Cursor 
 async def _read_limits(ctx: Context, setting: str) -> Mapping[int, int]:
     """Hotel id -> time before which data is deleted; without hotels that keep it for ever."""
     general = int(getattr(ctx.settings["alpinehub"], setting))
-    rows = await ctx.store.read(lambda tx: tx.fetch_all("customer_hotels"))
+    rows = await ctx.store.read(lambda tx: tx.fetch_all("retention_hotels"))
     limits = {}
     for row in rows:
         days = _days_of(row["settings"], setting, general)
@@ -184,24 +184,19 @@ async def _warn_of_reviews(ctx: Context) -> None:
     if not newest:
         return
     span = {"after": 0, "last": _NEWEST, "before": newest}
-    rows = await ctx.store.read(lambda tx: tx.fetch_all("retention_old_reviews", **span))
-    soon = Counter(row["hotel_id"] for row in rows if row["at"] < before.get(row["hotel_id"], 0))
-    if not soon:
-        return
-    oldest = {row["hotel_id"]: row["at"] for row in reversed(rows)}
-    codes = {
-        row["id"]: row["code"]
-        for row in await ctx.store.read(lambda tx: tx.fetch_all("customer_hotels"))
-    }
-    for hotel, number in soon.items():
-        days = max(0, round((oldest[hotel] - before[hotel] + WARNED_US) / _DAY_US))
-        code = codes[hotel]
+    soon: defaultdict[str, list[int]] = defaultdict(list)
+    for row in await ctx.store.read(lambda tx: tx.fetch_all("retention_old_reviews", **span)):
+        limit = before.get(row["hotel_id"], 0)
+        if row["at"] < limit:
+            soon[row["hotel"]].append(row["at"] - limit + WARNED_US)
+    for code, left_us in soon.items():
+        days = max(0, round(min(left_us) / _DAY_US))
         ctx.alert(
             f"review-expires:{code}",
             f"hotel {code}: submissions that wait for somebody will be rejected and their text "
-            f"deleted, {number} of them within 14 days, the first in {days}: `alpinehub inbox list "
-            f"--hotel {code} --state review`, and with `--state received` those whose event is a "
-            "dead letter",
+            f"deleted, {len(left_us)} of them within 14 days, the first in {days}: "
+            f"`alpinehub inbox list --hotel {code} --state review`, and with `--state received` "
+            "those whose event is a dead letter",
             ids=[code],
         )
 

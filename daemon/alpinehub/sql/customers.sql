@@ -101,9 +101,6 @@ UPDATE customer SET
     phone_due = 1
 WHERE id = :id
 
--- name: customer_hotels
-SELECT id, code, region, settings FROM hotel
-
 -- name: customer_ids_by_email
 SELECT c.id FROM hotel h JOIN customer c ON c.hotel_id = h.id AND c.email = :email
 

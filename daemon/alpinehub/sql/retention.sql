@@ -1,5 +1,8 @@
 -- Deletes old data (retention.py): windows of a table, the old rows in them, their deletion.
 
+-- name: retention_hotels
+SELECT id, settings FROM hotel
+
 -- name: retention_old_inbox
 -- Submissions that wait for a person are not deleted here.
 SELECT i.id, s.hotel_id, i.received_at AS at FROM inbox i JOIN source s ON s.id = i.source_id
@@ -17,7 +20,8 @@ FROM (SELECT id, received_at FROM inbox
     AS next
 
 -- name: retention_old_reviews
-SELECT i.id, s.hotel_id, i.received_at AS at FROM inbox i JOIN source s ON s.id = i.source_id
+SELECT i.id, s.hotel_id, h.code AS hotel, i.received_at AS at
+FROM inbox i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id
 WHERE i.state IN ('received', 'review')
     AND i.id > :after AND i.id <= :last AND i.received_at < :before
 ORDER BY i.id
