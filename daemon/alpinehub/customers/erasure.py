@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from alpinehub import history
 from alpinehub.customers.search import Customer
-from alpinehub.customers.traces import PersonMatcher, Traces, find_traces, matcher_of
+from alpinehub.customers.traces import GroupMatcher, Traces, find_traces, group_matcher, matcher_of
 from alpinehub.hotels import Unusable
 from alpinehub.reservations import ReservationData, decode, encode
 from alpinehub.sql import encode_list
@@ -124,9 +124,9 @@ async def erase_requests(store: Store, customers: Sequence[Customer], why: Reaso
     """
     if not why.force:
         _refuse(await count_waiting(store, customers))
-    matchers = [matcher_of(customer) for customer in customers]
+    matcher = group_matcher([matcher_of(customer) for customer in customers])
     ids, count = _ids(customers), 0
-    while done := await store.run(partial(_erase_requests, ids=ids, matchers=matchers, why=why)):
+    while done := await store.run(partial(_erase_requests, ids=ids, matcher=matcher, why=why)):
         count += done
     return count
 
@@ -168,7 +168,7 @@ async def _erase_customers(tx: Tx, ids: str) -> int:
     return await tx.execute("customer_delete", ids=ids)
 
 
-async def _erase_requests(tx: Tx, ids: str, matchers: Sequence[PersonMatcher], why: Reason) -> int:
+async def _erase_requests(tx: Tx, ids: str, matcher: GroupMatcher, why: Reason) -> int:
     """Erase the next STEP of their requests. Returns how many there were."""
     requests = await tx.fetch_all("customer_requests_to_erase", lock=True, ids=ids, limit=STEP)
     if not requests:
@@ -190,7 +190,8 @@ async def _erase_requests(tx: Tx, ids: str, matchers: Sequence[PersonMatcher], w
     for row in requests:
         external_id = row["external_id"]
         if external_id is not None and (
-            any(matcher.is_in(external_id.lower()) for matcher in matchers)
+            matcher.is_named_in(external_id.lower())
+            or matcher.is_numbered_in(external_id)
             or _is_made(row["kind"], external_id)
         ):
             external_id = None

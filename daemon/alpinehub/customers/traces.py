@@ -50,10 +50,6 @@ class PersonMatcher(Struct, frozen=True):
         """Whether a text (lower case) has the address, not only as a part of a longer one."""
         return bool(self.email) and self.email in text and bool(_whole(self.email).search(text))
 
-    def is_in(self, text: str) -> bool:
-        """Whether a text (lower case) has the address or, if it has no address at all, a number."""
-        return self.is_named_in(text) or _any_number_in(text, self.numbers)
-
     def may_be_in(self, text: str) -> bool:
         """Whether `hide` may change a text (lower case); much faster than `hide`."""
         return any(known in text for known in (self.email, self.name, *self.numbers) if known)
@@ -68,13 +64,8 @@ class PersonMatcher(Struct, frozen=True):
         return text
 
 
-def _any_number_in(text: str, numbers: frozenset[str]) -> bool:
-    """Whether a text has one of the numbers, and no address."""
-    return bool(numbers) and "@" not in text and not numbers.isdisjoint(_read(text))
-
-
 class GroupMatcher(Struct, frozen=True):
-    """Finds any of several customers of one hotel in a text."""
+    """Finds any of several customers in a text, in the time that it takes to find one."""
 
     emails: frozenset[str]
     #: Customers whose address `_ADDRESS` does not match: tried one by one.
@@ -90,7 +81,7 @@ class GroupMatcher(Struct, frozen=True):
 
     def is_numbered_in(self, text: str) -> bool:
         """Whether a text has a number of one of them, and no address."""
-        return _any_number_in(text, self.numbers)
+        return bool(self.numbers) and "@" not in text and not self.numbers.isdisjoint(_read(text))
 
 
 def group_matchers(matchers: Sequence[PersonMatcher]) -> Mapping[int, GroupMatcher]:
@@ -98,10 +89,11 @@ def group_matchers(matchers: Sequence[PersonMatcher]) -> Mapping[int, GroupMatch
     by_hotel: defaultdict[int, list[PersonMatcher]] = defaultdict(list)
     for matcher in matchers:
         by_hotel[matcher.hotel_id].append(matcher)
-    return {hotel_id: _group(ones) for hotel_id, ones in by_hotel.items()}
+    return {hotel_id: group_matcher(ones) for hotel_id, ones in by_hotel.items()}
 
 
-def _group(matchers: Sequence[PersonMatcher]) -> GroupMatcher:
+def group_matcher(matchers: Sequence[PersonMatcher]) -> GroupMatcher:
+    """The matcher of all these customers."""
     odd = tuple(matcher for matcher in matchers if matcher.email and not _is_plain(matcher.email))
     return GroupMatcher(
         emails=frozenset(matcher.email for matcher in matchers if matcher.email)

@@ -226,10 +226,10 @@ async def test_request_that_comes_before_the_locks_is_not_emptied_while_it_waits
     async with open_hub(tmp_path) as hub:
         await write(hub, email=EMAIL, message="Plantedmessage")
         [known] = await find(hub.ctx.store, email=EMAIL)
-        why = Reason(by="test")
+        why, nobody = Reason(by="test"), erasure.group_matcher([])
         with pytest.raises(Unusable, match="wait for hotel software: 1"):
             await hub.ctx.store.run(
-                lambda tx: erasure._erase_requests(tx, f"[{known['id']}]", [], why)
+                lambda tx: erasure._erase_requests(tx, f"[{known['id']}]", nobody, why)
             )
         assert "Plantedmessage" in await hub.one("SELECT data FROM reservation_version")
 
@@ -244,8 +244,9 @@ async def test_erasing_goes_on_where_it_was_stopped(
         for number in range(5):
             await write(hub, email=EMAIL, message=f"Plantedmessage {number}")
         found = await find(hub.ctx.store, email=EMAIL)
+        nobody = erasure.group_matcher([])
         done = await hub.ctx.store.run(
-            lambda tx: erasure._erase_requests(tx, f"[{found[0]['id']}]", [], WHY)
+            lambda tx: erasure._erase_requests(tx, f"[{found[0]['id']}]", nobody, WHY)
         )
         assert done == 2
         assert (await erase_him(hub)).requests == 3
