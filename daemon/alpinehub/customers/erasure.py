@@ -95,11 +95,14 @@ def _refuse(waiting: int) -> None:
 
 async def erase(store: Store, customers: Sequence[Customer], why: Reason) -> Erased:
     """Erase customers. Raises: Unusable if a request waits for hotel software or arrives now."""
-    requests = gone = 0
+    requests = inbox = versions = mails = gone = 0
     left = customers
     for _ in range(_RUNS):
         requests += await erase_requests(store, left, why)
         found = await erase_traces(store, customers, why)
+        inbox += len(found.inbox)
+        versions += len(found.versions)
+        mails += len(found.mails)
         deleted, left = await erase_rows(store, left)
         gone += deleted
         if left:
@@ -109,11 +112,7 @@ async def erase(store: Store, customers: Sequence[Customer], why: Reason) -> Era
                 "a customer was merged into another meanwhile", hint="find and erase that one"
             )
         return Erased(
-            customers=gone,
-            requests=requests,
-            inbox=len(found.inbox),
-            versions=len(found.versions),
-            mails=len(found.mails),
+            customers=gone, requests=requests, inbox=inbox, versions=versions, mails=mails
         )
     raise Unusable("the customer keeps sending requests", hint="run it once more")
 

@@ -29,7 +29,7 @@ from alpinehub.alpinebits.rules.acknowledgement import Acknowledgement
 from alpinehub.customers.erasure import Erased, Reason, anonymous, erase
 from alpinehub.customers.export import export
 from alpinehub.customers.search import find
-from alpinehub.customers.traces import MAILS, PersonMatcher, find_traces
+from alpinehub.customers.traces import MAILS, PersonMatcher, find_traces, group_matcher
 from alpinehub.history import HistoryEntry, add
 from alpinehub.hotels import Unusable
 from alpinehub.reservations import ReservationData, decode
@@ -226,7 +226,7 @@ async def test_request_that_comes_before_the_locks_is_not_emptied_while_it_waits
     async with open_hub(tmp_path) as hub:
         await write(hub, email=EMAIL, message="Plantedmessage")
         [known] = await find(hub.ctx.store, email=EMAIL)
-        why, nobody = Reason(by="test"), erasure.group_matcher([])
+        why, nobody = Reason(by="test"), group_matcher([])
         with pytest.raises(Unusable, match="wait for hotel software: 1"):
             await hub.ctx.store.run(
                 lambda tx: erasure._erase_requests(tx, f"[{known['id']}]", nobody, why)
@@ -244,7 +244,7 @@ async def test_erasing_goes_on_where_it_was_stopped(
         for number in range(5):
             await write(hub, email=EMAIL, message=f"Plantedmessage {number}")
         found = await find(hub.ctx.store, email=EMAIL)
-        nobody = erasure.group_matcher([])
+        nobody = group_matcher([])
         done = await hub.ctx.store.run(
             lambda tx: erasure._erase_requests(tx, f"[{found[0]['id']}]", nobody, WHY)
         )
@@ -252,6 +252,26 @@ async def test_erasing_goes_on_where_it_was_stopped(
         assert (await erase_him(hub)).requests == 3
         await hub.ctx.store.checkpoint(force=True)
         assert found_in(dump(tmp_path)) == set()
+
+
+async def test_all_that_was_erased_is_told_when_a_request_comes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from alpinehub.customers import erasure
+
+    async with open_hub(tmp_path) as hub:
+        await plant(hub)
+        late = [EMAIL]
+
+        async def one_more(*given: Any) -> Any:
+            if late:
+                await write(hub, email=late.pop())
+            return await erase_rows(*given)
+
+        erase_rows = erasure.erase_rows
+        monkeypatch.setattr(erasure, "erase_rows", one_more)
+        erased = await erase_him(hub)
+        assert erased == Erased(customers=1, requests=4, inbox=4, versions=1, mails=1)
 
 
 async def test_requests_that_come_meanwhile_are_not_left_without_a_customer(
