@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from alpinehub.webhooks.field_names import target_of_key, target_of_label
-from alpinehub.webhooks.submission import FormChange, FormShape, form_change
+from alpinehub.webhooks.submission import FormShape
 from cordata import Context, Row, Tx
 
 #: Most shapes stored of one form, and of all forms of a source: the address of an HTML form is
@@ -33,8 +33,9 @@ async def see_form(ctx: Context, row: Row, shape: FormShape) -> None:
         return
     if len(known) >= MAX_SHAPES:
         return
-    if changed := form_change(shape.names, [_names(one["fields"]) for one in known]):
-        _alert(ctx, row, changed)
+    if known:
+        before = [FormShape(shape.form_key, msgspec.json.decode(one["fields"])) for one in known]
+        _alert_of_change(ctx, row, shape.names, [one.names for one in before])
     await ctx.store.run(lambda tx: _add(tx, row, shape))
 
 
@@ -52,16 +53,18 @@ async def _add(tx: Tx, row: Row, shape: FormShape) -> None:
     )
 
 
-def _names(fields: str) -> frozenset[str]:
-    return frozenset(key or label for key, label in msgspec.json.decode(fields))
+def _alert_of_change(
+    ctx: Context, row: Row, now: frozenset[str], before: Sequence[frozenset[str]]
+) -> None:
+    """Alert if names are new (in no earlier shape) or gone (in all earlier ones, not in `now`).
 
-
-def _alert(ctx: Context, row: Row, changed: FormChange) -> None:
-    parts = [
-        f"{what} {listed(names)}"
-        for what, names in (("new:", changed.added), ("gone:", changed.gone))
-        if names
-    ]
+    Some form builders do not send empty fields: so a field that was missing once does not count as
+    gone.
+    """
+    new, gone = now.difference(*before), frozenset.intersection(*before) - now
+    parts = [f"{what} {_listed(of)}" for what, of in (("new:", new), ("gone:", gone)) if of]
+    if not parts:
+        return
     ctx.alert(
         f"form-changed:{row['source_id']}",
         f"the form of source {row['source']} of hotel {row['hotel']} has changed ("
@@ -71,7 +74,7 @@ def _alert(ctx: Context, row: Row, changed: FormChange) -> None:
     )
 
 
-def listed(names: Sequence[str]) -> str:
+def _listed(names: Collection[str]) -> str:
     """Fields as text, by their meanings, since their names are the sender's text."""
     meant = sorted({meaning for name in names if (meaning := _meaning(name))})
     others = sum(1 for name in names if not _meaning(name))

@@ -7,7 +7,7 @@ The rules of interpretation are the same for all kinds of sources (interpretatio
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal
@@ -151,26 +151,3 @@ def shape_of(submission: Submission) -> FormShape:
 
 def _name(text: str) -> str:
     return text[:_MAX_NAME].encode("utf-8", "replace").decode()
-
-
-class FormChange(Struct, frozen=True):
-    """How a form differs from its earlier submissions."""
-
-    added: tuple[str, ...]
-    gone: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.added or self.gone)
-
-
-def form_change(now: Collection[str], before: Iterable[Collection[str]]) -> FormChange:
-    """The new names (in no earlier shape), and those gone (in all earlier ones, not in `now`).
-
-    Some form builders do not send empty fields: so a field that was missing once does not count as
-    gone.
-    """
-    shapes = [frozenset(names) for names in before]
-    if not shapes:
-        return FormChange((), ())
-    known, always = frozenset[str]().union(*shapes), shapes[0].intersection(*shapes[1:])
-    return FormChange(tuple(sorted(set(now) - known)), tuple(sorted(always - set(now))))
