@@ -6,10 +6,10 @@ The bars are the cells of a table, which every mail client shows (templates/char
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from alpinehub.report.figures import DayCount
+from alpinehub.report.figures import DayCount
+from alpinehub.report.texts import Words
 
 #: Pixels of the highest bar.
 HEIGHT = 124
@@ -24,6 +24,16 @@ class Bar(NamedTuple):
     #: The day, and the day with its count.
     day: str
     title: str
+
+
+def chart_context(days: Sequence[DayCount], words: Words) -> dict[str, Any]:
+    """What the templates need of the chart."""
+    return {
+        "last_days": words.last_days.format(count=len(days)),
+        "sparkline": sparkline(days),
+        "bars": bars(days, date_format=words.short_date),
+        "highest": highest_of(days),
+    }
 
 
 def bars(days: Sequence[DayCount], *, date_format: str) -> list[Bar]:

@@ -10,11 +10,12 @@ from zoneinfo import ZoneInfo
 
 from alpinehub.models import is_time_zone
 from alpinehub.monitoring import read_clients
+from alpinehub.report.chart import chart_context
 from alpinehub.report.counting import read_figures, read_hotels
 from alpinehub.report.day import REPORT_TIME
 from alpinehub.report.figures import DayCount, Figures
 from alpinehub.report.texts import Words, age_in, words_in
-from alpinehub.report.writing import Report, chart_context, plain, templates
+from alpinehub.report.writing import Report, plain, templates
 from cordata import Store, from_us
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -12,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from alpinehub.report.chart import bars, highest_of, sparkline
-from alpinehub.report.figures import DayCount, Figures, Waiting
+from alpinehub.report.chart import chart_context
+from alpinehub.report.figures import Figures, Waiting
 from alpinehub.report.texts import Words, age_in, words_in
 from cordata import from_us
 
@@ -138,16 +137,6 @@ def _local(us: int, figures: Figures, words: Words) -> str:
     """Microseconds since the epoch as text in the hotel's time zone."""
     zone = ZoneInfo(figures.hotel.time_zone)
     return from_us(us).astimezone(zone).strftime(words.date_time)
-
-
-def chart_context(days: Sequence[DayCount], words: Words) -> dict[str, Any]:
-    """What the templates need of the chart."""
-    return {
-        "last_days": words.last_days.format(count=len(days)),
-        "sparkline": sparkline(days),
-        "bars": bars(days, date_format=words.short_date),
-        "highest": highest_of(days),
-    }
 
 
 def plain(text: object) -> str:
