@@ -263,28 +263,25 @@ def shown(name: str) -> str:
 
 def network_of(address: str) -> str:
     """The network of one client: an IPv4 address, or the /64 of an IPv6 address."""
+    ip = _parse(address)
+    if isinstance(ip, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((int(ip), 64), strict=False))
+    return address if ip is None else str(ip)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether it is that of a proxy that is not trusted, which all clients share."""
+    ip = _parse(address)
+    return ip is not None and ip.is_loopback
+
+
+def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address, as one of IPv4 if it is mapped into IPv6; None: it is no address."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
-        return address
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        ip = ip.ipv4_mapped
-    if isinstance(ip, ipaddress.IPv4Address):
-        return str(ip)
-    return str(ipaddress.ip_network((int(ip), 64), strict=False))
-
-
-def _counted(address: str) -> str:
-    """The address that guesses are counted by. "" for a loopback address: that of a proxy that is
-    not trusted, which all clients share.
-    """
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if (getattr(ip, "ipv4_mapped", None) or ip).is_loopback:
-        return ""
-    return network_of(address)
+        return None
+    return getattr(ip, "ipv4_mapped", None) or ip
 
 
 def _alert(ctx: Context, cache: LoginCache, name: str, address: str, *, exists: bool) -> None:
@@ -315,8 +312,9 @@ async def authenticate(
         stored.append(before)
     cache = _caches.get(ctx.store) or _caches.setdefault(ctx.store, LoginCache())
     queue = name if account is not None else ""
+    counted = "" if is_loopback(address) else network_of(address)
     try:
-        right = await cache.verify(name, password, *stored, queue=queue, address=_counted(address))
+        right = await cache.verify(name, password, *stored, queue=queue, address=counted)
     except Guessing:
         _alert(ctx, cache, name, address, exists=account is not None)
         raise

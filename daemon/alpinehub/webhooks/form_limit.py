@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from alpinehub.login import network_of
+from alpinehub.login import is_loopback, network_of
 from alpinehub.models import Source
 from alpinehub.settings import HubSettings
 from cordata import Context, Store, Tx, fields
@@ -121,7 +121,7 @@ class RefusalCache:
     ) -> None:
         """Alert, once an hour, if guests are refused: a whole form, or all of a proxy."""
         now_us, key = ctx.now_us(), refusal.bucket.key
-        local = client is None or client == "::1" or client.startswith("127.")
+        local = client is None or is_loopback(client)
         if refusal.bucket.of == "proof" or (refusal.bucket.of == "address" and not local):
             return
         if now_us < self._alert_at_us.get(key, 0):
