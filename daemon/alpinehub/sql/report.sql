@@ -21,9 +21,12 @@ SELECT (SELECT count(*) FROM inbound_message p
           AND s.hotel_id = :hotel_id) AS review
 
 -- name: report_received
--- New reservations of a day, from the index alone.
-SELECT count(*) AS count FROM reservation
-WHERE hotel_id = :hotel_id AND created_at >= :from_at AND created_at < :until_at
+-- New requests and reservations of a day. A cancellation of an unknown one is not among them.
+SELECT count(*) AS count
+FROM reservation r
+JOIN reservation_version v ON v.reservation_id = r.id AND v.version = 1
+WHERE r.hotel_id = :hotel_id AND r.created_at >= :from_at AND r.created_at < :until_at
+  AND v.res_status <> 'Cancelled'
 
 -- name: report_versions
 -- Versions of the day by ResStatus; the first one of a reservation is counted apart from later ones.

@@ -44,7 +44,7 @@ HOT = (
     ("report_deliveries", "delivery_sent (hotel_id=? AND sent_at>? AND sent_at<?)"),
     ("report_deliveries", "delivery_acked (hotel_id=? AND acked_at>? AND acked_at<?)"),
     ("requests_open", "delivery_waiting"),
-    ("report_received", "COVERING INDEX reservation_created"),
+    ("report_received", "reservation_created"),
     ("report_sources", "reservation_created"),
     ("report_repeated", "reservation_customer"),
     ("requests_newest", "PRIMARY KEY"),

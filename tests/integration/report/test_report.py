@@ -267,6 +267,7 @@ async def test_figures_tell_sources_repeats_and_what_made_no_reservation(tmp_pat
             ("website", 2, 0, 1),
         ]
         assert (figures.received, figures.leads, figures.cancellations) == (4, 1, 1)
+        assert figures.days[-1].received == 4
         # One was sent again; a2 is a1 once more, and a4 a booking of the same stay.
         assert (figures.duplicates, figures.repeated) == (1, 2)
         assert (figures.tests, figures.spam, figures.errors, figures.review) == (1, 2, 1, 1)
