@@ -32,7 +32,7 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
     from_at, until_at = day_bounds(day, hotel.time_zone)
     bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
     sources = _by_source(await tx.fetch_all("report_sources", **bounds))
-    changes, cancellations = _changes(await tx.fetch_all("report_versions", **bounds))
+    [versions] = await tx.fetch_all("report_versions", **bounds)
     [sent] = await tx.fetch_all("report_deliveries", **bounds)
     counted = {row["kind"]: row["count"] for row in await tx.fetch_all("report_hours", **bounds)}
     [repeated] = await tx.fetch_all("report_repeated", **bounds, repeat_us=_REPEAT_US)
@@ -44,8 +44,7 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
         reservations=sum(one.reservations for one in sources),
         leads=sum(one.leads for one in sources),
         sources=sources,
-        changes=changes,
-        cancellations=cancellations,
+        **versions,
         **sent,
         duplicates=counted.get("duplicate", 0),
         repeated=repeated["count"],
@@ -63,13 +62,12 @@ async def read_missed_day(tx: Tx, hotel: Subject, day: date) -> MissedDay:
     """Count one day that had no report."""
     from_at, until_at = day_bounds(day, hotel.time_zone)
     bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
-    changes, cancellations = _changes(await tx.fetch_all("report_versions", **bounds))
+    [versions] = await tx.fetch_all("report_versions", **bounds)
     [sent] = await tx.fetch_all("report_deliveries", **bounds)
     return MissedDay(
         day=day,
         received=await _received(tx, hotel, day),
-        changes=changes,
-        cancellations=cancellations,
+        **versions,
         **sent,
     )
 
@@ -82,12 +80,6 @@ def _by_source(rows: list[Row]) -> tuple[SourceCount, ...]:
         counts = found.setdefault(row["source"], {})
         counts[kind] = counts.get(kind, 0) + row["count"]
     return tuple(SourceCount(source=name, **found[name]) for name in sorted(found))
-
-
-def _changes(rows: list[Row]) -> tuple[int, int]:
-    """The number of changes (new versions of known requests), and of all cancellations."""
-    changes = sum(r["count"] for r in rows if not r["is_first"] and r["res_status"] != "Cancelled")
-    return changes, sum(r["count"] for r in rows if r["res_status"] == "Cancelled")
 
 
 async def _waiting(tx: Tx, hotel: Subject) -> tuple[Waiting, ...]:

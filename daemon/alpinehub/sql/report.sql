@@ -29,12 +29,12 @@ WHERE r.hotel_id = :hotel_id AND r.created_at >= :from_at AND r.created_at < :un
   AND v.res_status <> 'Cancelled'
 
 -- name: report_versions
--- Versions of the day by ResStatus; the first one of a reservation is counted apart from later ones.
-SELECT v.res_status, CASE WHEN v.version = 1 THEN 1 ELSE 0 END AS is_first, count(*) AS count
+-- Changes (new versions of known requests), and all cancellations.
+SELECT count(CASE WHEN v.version > 1 AND v.res_status <> 'Cancelled' THEN 1 END) AS changes,
+       count(CASE WHEN v.res_status = 'Cancelled' THEN 1 END) AS cancellations
 FROM reservation r JOIN reservation_version v ON v.reservation_id = r.id
 WHERE r.hotel_id = :hotel_id AND r.created_at < :until_at AND r.changed_at >= :from_at
   AND v.created_at >= :from_at AND v.created_at < :until_at
-GROUP BY v.res_status, is_first
 
 -- name: report_deliveries
 -- Versions sent, each counted once, when the first account of the hotel got it. Only versions that were
