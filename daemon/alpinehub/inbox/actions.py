@@ -68,7 +68,10 @@ def stored_mapping(source: Row) -> FieldMapping:
     try:
         return mappings.of_source(source["kind"], source["mapping"])
     except msgspec.DecodeError as error:
-        raise Unusable(f"the stored mapping cannot be read: {error}", hint="--file") from None
+        raise Unusable(
+            f"the stored mapping cannot be read: {error}",
+            hint="source.mapping must be a mapping as `alpinehub inbox map` prints it, or NULL",
+        ) from None
 
 
 async def try_mapping(

@@ -306,6 +306,20 @@ async def test_changed_form_is_told_by_what_its_fields_mean_and_never_in_the_sen
         assert len([r for r in caplog.records if "has changed" in r.getMessage()]) == 1
 
 
+async def test_mapping_that_cannot_be_read_is_shown_to_be_the_sources(tmp_path: Path) -> None:
+    from tests.raw import raw
+
+    from alpinehub.hotels import Unusable
+    from alpinehub.inbox.actions import change_mapping
+    from alpinehub.webhooks.fields import FieldMapping
+
+    async with open_lenient(tmp_path) as hub:
+        await hub.ctx.run(lambda tx: raw(tx, "UPDATE source SET mapping = '{\"of_tomorrow\": 1}'"))
+        with pytest.raises(Unusable, match="unknown field `of_tomorrow`") as told:
+            await change_mapping(hub.ctx.store, "DEMO", "wix", lambda _: FieldMapping())
+        assert told.value.hint is not None and "NULL" in told.value.hint
+
+
 @on_each_store
 async def test_field_of_a_mapping_that_is_gone_is_found_by_its_prefix(tmp_path: Path) -> None:
     from alpinehub.inbox.actions import change_mapping
