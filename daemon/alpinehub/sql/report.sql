@@ -6,9 +6,12 @@ SELECT id, code, name, time_zone, language, report_email, created_at,
 FROM hotel WHERE disabled_at IS NULL ORDER BY code
 
 -- name: report_hours
--- Submissions that became no version, by kind.
+-- Submissions that became no version, by kind; also those that the primary has not added yet.
 SELECT kind, CAST(sum(submissions) AS BIGINT) AS count
-FROM hotel_hour WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at
+FROM (SELECT hotel_id, hour_at, kind, submissions FROM hotel_hour
+      UNION ALL
+      SELECT hotel_id, hour_at, kind, 1 FROM hour_change) AS counted
+WHERE hotel_id = :hotel_id AND hour_at >= :from_at AND hour_at < :until_at
 GROUP BY kind
 
 -- name: report_trouble

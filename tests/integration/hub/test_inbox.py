@@ -128,7 +128,6 @@ async def test_submissions_are_counted_when_they_are_settled_and_not_when_they_a
         assert again == ["mapped", "mapped", "mapped", "rejected"]
         rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
         assert [row["outcome"] for row in rows] == ["new", "duplicate", "new", "test"]
-        await hub.harness.run_periodic("fold_counts")
         figures = await read_report(hub.ctx, "DEMO", "2027-01-02")
         assert (figures.received, figures.duplicates, figures.tests) == (2, 1, 1)
 

@@ -257,9 +257,11 @@ async def test_counts_what_said_nothing_new_and_what_was_refused(tmp_path: Path)
         assert (await hub.post(body=b"{")).status == 400
         assert (await hub.post(BOOKING, headers={"x-webhook-secret": "wrong"})).status == 401
         await hub.handle_events()
+        day = from_us(hub.ctx.now_us()).astimezone(ZoneInfo("Europe/Rome")).date()
+        before = await read_report(hub.ctx, "DEMO", day.isoformat())  # the primary was away
         await counts.fold(hub.ctx.store)
         assert await totals(hub) == {"duplicate": 3, "error": 2}
-        day = from_us(hub.ctx.now_us()).astimezone(ZoneInfo("Europe/Rome")).date()
         figures = await read_report(hub.ctx, "DEMO", day.isoformat())
         # n-2 is the same guest and stay
         assert (figures.duplicates, figures.repeated, figures.errors) == (3, 1, 2)
+        assert (before.duplicates, before.errors) == (3, 2)
