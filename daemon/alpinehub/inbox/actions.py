@@ -17,7 +17,8 @@ from alpinehub.webhooks.fields import FieldMapping
 from alpinehub.webhooks.interpretation import Ignored, Mapped, Unmapped
 from cordata import Context, Row, Store, Tx
 
-_STEP = 200
+#: Submissions that are tried with a new mapping; more than the review list has.
+_TRIED, _ALL = 200, 2**31
 MappingChange = Callable[[FieldMapping], FieldMapping]
 
 
@@ -51,7 +52,7 @@ async def change_mapping(
         return mapping
 
     mapping = await store.run(unit)
-    wanted = InboxFilter(state="review", hotel=hotel, source=name, limit=_STEP)
+    wanted = InboxFilter(state="review", hotel=hotel, source=name, limit=_TRIED)
     rows = await list_inbox(store, wanted)
     found = [await try_mapping(store, row["id"], mapping) for row in rows]
     return MappingResult(mapping, len(rows), sum(isinstance(one, Mapped) for one in found))
@@ -115,15 +116,8 @@ async def reprocess(
 
 async def in_review(store: Store, hotel: str | None, source: str | None) -> list[int]:
     """The ids of all submissions in review, oldest first."""
-    found: list[int] = []
-    after = 0
-    while True:
-        wanted = InboxFilter(state="review", hotel=hotel, source=source, limit=_STEP, after=after)
-        page = [row["id"] for row in await list_inbox(store, wanted)]
-        found += page
-        if len(page) < _STEP:
-            return sorted(found)
-        after = page[-1]
+    wanted = InboxFilter(state="review", hotel=hotel, source=source, limit=_ALL)
+    return sorted(row["id"] for row in await list_inbox(store, wanted))
 
 
 #: Problems that an operator may accept: of the stay, which a person can judge.
