@@ -70,8 +70,6 @@ def invalid(problems: list[Problem]) -> WebhookError:
 MAX_BODY_BYTES = 262_144
 #: Memory of one worker for bodies of more than 64 KiB, which guest requests hardly ever have.
 MAX_HELD_BYTES = 16 * 1024 * 1024
-#: Characters of a path after an endpoint's name: a hotel, a secret.
-MAX_REST = 600
 
 #: A name that may be logged: it cannot be an e-mail address or a telephone number.
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}(\[[0-9]+\])?")
@@ -153,7 +151,7 @@ class Webhooks:
         endpoint = self._endpoints.get(path)
         if endpoint is None:
             name, slash, rest = path[1:].partition("/")
-            endpoint = self._endpoints.get(f"/{name}/") if slash and len(rest) <= MAX_REST else None
+            endpoint = self._endpoints.get(f"/{name}/") if slash else None
         if endpoint is None:
             raise WebhookError(404, "not_found", "There is no such webhook.")
         if scope["method"] != "POST":

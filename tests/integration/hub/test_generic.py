@@ -293,7 +293,7 @@ async def test_store_that_cannot_write_is_a_503_with_retry_after(tmp_path: Path)
 async def test_endpoint_takes_all_paths_below_its_name_when_that_ends_with_a_slash(
     tmp_path: Path,
 ) -> None:
-    from alpinehub.webhooks.endpoint import MAX_REST, WebhookRequest, Webhooks
+    from alpinehub.webhooks.endpoint import WebhookRequest, Webhooks
 
     async def below(request: WebhookRequest) -> Reply:
         return Reply(200, json.dumps(["below", request.rest]).encode())
@@ -307,8 +307,6 @@ async def test_endpoint_takes_all_paths_below_its_name_when_that_ends_with_a_sla
             ("/shop", ["exact", ""]),
             ("/shop/", ["below", ""]),
             ("/shop/DEMO/s3cret", ["below", "DEMO/s3cret"]),
-            ("/shop/" + "x" * MAX_REST, ["below", "x" * MAX_REST]),
-            ("/shop/" + "x" * (MAX_REST + 1), None),
             ("/shops/DEMO", None),
             ("/shop//", ["below", "/"]),
             ("//shop/", None),
