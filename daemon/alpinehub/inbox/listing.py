@@ -52,7 +52,7 @@ async def _list(tx: Tx, wanted: InboxFilter) -> list[dict[str, Any]]:
             since=wanted.since,
             limit=wanted.limit,
         )
-        found += [_undeliverable(row) for row in rows]
+        found += [dict(row) for row in rows]
     return found
 
 
@@ -83,20 +83,6 @@ async def _by_windows(tx: Tx, asked: dict[str, Any], wanted: InboxFilter) -> lis
             break
         asked["after"] = end["id"]
     return found
-
-
-def _undeliverable(row: Row) -> dict[str, Any]:
-    return {
-        "id": row["reservation_id"],
-        "received_at": row["undeliverable_at"],
-        "hotel": row["hotel"],
-        "source": row["source"],
-        "kind": row["kind"],
-        "state": "undeliverable",
-        "outcome": None,
-        "error": f"{row['undeliverable_code']} for {row['login']}: {row['undeliverable_text']}",
-        "reservation_id": row["reservation_id"],
-    }
 
 
 async def require_row(tx: Tx, inbox_id: int) -> Row:

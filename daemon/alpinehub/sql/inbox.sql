@@ -73,9 +73,10 @@ WHERE i.state IN ('received', 'review') AND i.state = :state
 ORDER BY i.id DESC LIMIT :limit
 
 -- name: inbox_undeliverable
--- Waiting versions that the protocol of their account cannot carry.
-SELECT d.reservation_id, d.version, h.code AS hotel, s.name AS source, s.kind, u.name AS login,
-    d.undeliverable_code, d.undeliverable_text, d.undeliverable_at
+-- Waiting versions that the protocol of their account cannot carry; columns as in inbox_list.
+SELECT d.reservation_id AS id, d.undeliverable_at AS received_at, h.code AS hotel, s.name AS source,
+    s.kind, 'undeliverable' AS state, NULL AS outcome,
+    d.undeliverable_code || ' for ' || u.name || ': ' || d.undeliverable_text AS error, d.reservation_id
 FROM delivery d JOIN reservation r ON r.id = d.reservation_id JOIN hotel h ON h.id = d.hotel_id
 JOIN source s ON s.id = r.source_id JOIN account u ON u.id = d.account_id
 WHERE d.waiting = 1 AND d.undeliverable_code IS NOT NULL
