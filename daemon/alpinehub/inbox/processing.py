@@ -62,15 +62,15 @@ async def _send_to_review(tx: Tx, *, inbox_id: int) -> None:
 
 async def settle(
     ctx: Context, inbox_id: int, *, force: bool = False, accepted_by: str = ""
-) -> str | None:
-    """Interpret a row and store the result; returns its new state, None if it was settled already.
+) -> None:
+    """Interpret a row and store the result, unless it was settled already.
 
     `force`: also a mapped row; a difference changes its reservation. `accepted_by`: the operator
     who accepts a stay that is in the past, or very long. Raises: StoreUnavailable.
     """
     row = await ctx.store.read(lambda tx: tx.fetch_one("inbox_open", id=inbox_id))
     if row is None or row["kind"] not in mappings.OF_KIND or not can_settle(row["state"], force):
-        return None
+        return
     found, mapping = interpreted(row, accept=bool(accepted_by))
     if not isinstance(found, Ignored) and found.shape is not None:
         await see_form(ctx, row, found.shape)
@@ -84,7 +84,7 @@ async def settle(
             continue
         if state == "review" and row["state"] == "received" and isinstance(found, Unmapped):
             _alert(ctx, row, found)
-        return state
+        return
     raise StoreUnavailable("too many concurrent changes of one reservation", retry_after_s=1)
 
 
