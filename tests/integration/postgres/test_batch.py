@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 from tests.contract.store.stores import add_account
@@ -12,7 +13,7 @@ from tests.servers.postgres import PostgresServer
 from tests.waiting import until_async
 
 from cordata.clock import monotonic
-from cordata.errors import Conflict, StoreUnavailable, Unclear
+from cordata.errors import Conflict, PermanentError, StoreUnavailable, Unclear
 from cordata.store import Store, Tx
 from cordata.store.health import Busy
 from cordata.store.postgres import store as postgres_store
@@ -125,6 +126,29 @@ async def test_neighbours_go_on_when_a_value_breaks_the_batch(database: str) -> 
         assert told[0] is told[2] is None
         assert isinstance(told[1], ZeroDivisionError)
         assert await find_or_add(store, "g")
+
+
+async def test_neighbours_share_their_commit_when_one_unit_asks_in_vain(database: str) -> None:
+    """A value that is no number, for example, which a client of the application has sent."""
+    async with opened(database) as store:
+        for n in range(60):
+            await add_account(store, f"a{n}")
+        commits = store.stats().commits
+
+        async def good(tx: Tx, n: int) -> None:
+            assert await tx.fetch_one("account.get", id=f"a{n}")
+            await tx.write("account.change", id=f"a{n}", amount=1)
+
+        async def bad(tx: Tx) -> None:
+            await tx.fetch_one("sleep", seconds="no number")
+
+        told = await asyncio.gather(
+            store.run(bad, batch=True),
+            *(store.run(partial(good, n=n), batch=True) for n in range(60)),
+            return_exceptions=True,
+        )
+        assert isinstance(told[0], PermanentError) and told[1:] == [None] * 60
+        assert store.stats().commits - commits < 5
 
 
 async def test_unit_with_very_many_statements_keeps_to_itself(database: str) -> None:

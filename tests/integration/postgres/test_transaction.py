@@ -290,7 +290,8 @@ async def test_no_session_is_left_when_a_read_is_cancelled_and_the_store_closed_
         read = asyncio.ensure_future(store.read(lambda tx: tx.fetch_all("forever")))
         await until_async(lambda: ("PgSleep",) in postgres.execute(sessions, [name]))
         read.cancel()
-    await asyncio.wait([read])
+        await store._tasks.close()  # before the task that closes the connection has begun
+        await asyncio.wait([read])
     gc.collect()  # a connection that nobody closed says so now
     postgres.terminate_backends(database=name)
 

@@ -6,8 +6,8 @@ How a unit leaves a batch:
 
     answered   with its result: after the reads if it wrote nothing, otherwise after COMMIT
     failed     with its exception, or because its time is up
-    run alone  one of its writes failed, it cannot be batched, or the batch ended without a commit:
-               it starts again in a transaction of its own (unit_runner.py)
+    run alone  one of its statements failed, it cannot be batched, or the batch ended without a
+               commit: it starts again in a transaction of its own (unit_runner.py)
     in doubt   the connection was lost during COMMIT: it is answered, run alone or failed when the
                outcome was looked up
 
@@ -46,8 +46,8 @@ _MAX_TASKS = 2
 #: A second batch starts when at least this many units wait. A batch costs the server as much as
 #: several units, so it is cheaper to let fewer units wait for the first batch.
 _PLENTY = 24
-#: The writes of a batch are sent at most this many times, each time without the units that failed;
-#: then the remaining units are run alone.
+#: The reads of a batch are run, and its writes sent, at most this many times, each time without the
+#: units that failed; then the remaining units are run alone.
 _SENDS = 8
 #: Units with more reads one after the other, or more writes, are run alone: others would wait for
 #: them.
@@ -233,7 +233,7 @@ class _Batch:
                 await self._write()
         except InDoubt as doubt:
             return doubt
-        except ServerError:  # of a read, which ends those of all units; or of BEGIN or COMMIT
+        except ServerError:  # of BEGIN or COMMIT
             await self._connection.reset()
             self._run_alone(self._members)
         except ConnectionLost:
@@ -254,21 +254,15 @@ class _Batch:
 
         Raises: ServerError, ConnectionLost.
         """
-        now_us = self._resources.clock.now_us()
-        for member in [*self._members]:
-            entry = member.entry
-            try:
-                member.tx = UnitTx(self._resources.queries, now_us)
-                member.coroutine = entry.context.run(UnitCoroutine, entry.unit, member.tx)
-            except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
-                self._fail(member, error)
-            else:
-                self._step(member)
-        for _ in range(_MAX_READS):
-            if not any(member.request for member in self._members):
+        for _ in range(_SENDS):
+            failed = await self._run_units()
+            if failed is None:
                 break
-            await self._answer_requests()
-        self._run_alone([member for member in self._members if member.request is not None])
+            await self._connection.reset()
+            self._transaction = Transaction(self._connection, self._settings, "batch_read")
+            self._run_alone([failed])
+        else:
+            self._run_alone(self._members)
         for member in [m for m in self._members if not m.tx.deferred]:
             self._members.remove(member)
             member.answer()
@@ -278,15 +272,38 @@ class _Batch:
         if not self._members:
             await self._transaction.commit()
 
-    async def _answer_requests(self) -> None:
-        """One round of reads. Raises: ServerError, ConnectionLost."""
-        asking = [(one, one.request) for one in self._members if one.request is not None]
-        for _, request in asking:
-            (call,) = request.calls
-            self._transaction.send(call.query.sql, call.args)
-        results = await self._transaction.sync()
-        for (member, request), result in zip(asking, results, strict=True):
-            self._step(member, request.answer((result,)))
+    async def _run_units(self) -> _Member | None:
+        """Run the units from their beginnings to their ends. Returns one whose read failed, which
+        ends the transaction of all.
+        """
+        now_us = self._resources.clock.now_us()
+        for member in [*self._members]:
+            entry = member.entry
+            member.close()
+            try:
+                member.tx = UnitTx(self._resources.queries, now_us)
+                member.coroutine = entry.context.run(UnitCoroutine, entry.unit, member.tx)
+            except BaseException as error:  # noqa: BLE001 - a unit's failure is its caller's
+                self._fail(member, error)
+            else:
+                self._step(member)
+        for _ in range(_MAX_READS):
+            asking = [(one, one.request) for one in self._members if one.request is not None]
+            if not asking:
+                break
+            for _, request in asking:
+                (call,) = request.calls
+                self._transaction.send(call.query.sql, call.args)
+            try:
+                results = await self._transaction.sync()
+            except ServerError as error:
+                if error.position < 0:
+                    raise
+                return asking[error.position][0]
+            for (member, request), result in zip(asking, results, strict=True):
+                self._step(member, request.answer((result,)))
+        self._run_alone([member for member in self._members if member.request is not None])
+        return None
 
     def _step(self, member: _Member, answer: object = None) -> None:
         """Run a unit to its next read, or to its end."""

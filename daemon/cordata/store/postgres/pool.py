@@ -70,7 +70,7 @@ class Pool:
                 return connection
             self._close(connection)
         full = self._full is not None and self._loop.time() < self._full_until
-        if self._taken < self._size and not (full and self._connections):
+        if self._taken < self._size and not (full and self._taken):
             self._taken += 1
             return await self._make(deadline)
         return await self._queue(deadline)
@@ -81,11 +81,11 @@ class Pool:
             connection = await self._connect()
         except ServerFull as error:
             self._taken -= 1  # no waiter takes the slot: its attempt would fail, too
-            if not self._connections:
+            if not (self._taken or self._idle):
                 raise
             # The server is full, but this pool has some connections: use those for a while.
             self._full, self._full_until = error, self._loop.time() + _FULL_S
-            return await self._queue(deadline)
+            return await self.acquire(deadline)
         except BaseException:
             self._free_slot()
             raise
@@ -105,7 +105,7 @@ class Pool:
                 connection = await future
         except TimeoutError:
             self._unqueue(future)
-            message = f"all {len(self._connections)} connections are in use"
+            message = f"all {self._taken} connections are in use"
             if self._full is not None and self._loop.time() < self._full_until + _FULL_S:
                 raise Busy(f"{message}; {self._full}", hint=self._full.hint) from None
             raise Busy(message, hint="raise [store] pool_size, if the server allows it") from None
