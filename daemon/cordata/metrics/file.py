@@ -11,6 +11,7 @@ one, so that they never go backwards until the host boots.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import mmap
 import os
@@ -112,6 +113,14 @@ class MetricsFile:
         """
         for one in (directory.parent, directory):  # `mode` is that of the last part only
             one.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another process of the unit may start now
+            self._make(directory, unit, series)
+        finally:
+            os.close(lock)
+
+    def _make(self, directory: Path, unit: str, series: Sequence[Series]) -> None:
         remove_old(directory)
         path = directory / f"{unit}{_SUFFIX}"
         before = read(path)
@@ -131,8 +140,7 @@ class MetricsFile:
         count = sum(one.size for one in series)
         begin = _HEAD.size + len(header)
         size = begin + _length(count) * _FLOAT_BYTES
-        # A name of its own: another process of the unit may start at this moment.
-        new = directory / f".{unit}.{os.getpid()}.new"
+        new = directory / f".{unit}.new"
         self._file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             # Not ftruncate: on a full file system the first write to a hole is a SIGBUS.
