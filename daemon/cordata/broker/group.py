@@ -91,12 +91,13 @@ async def catch_up(store: Store, lacking: Lacking) -> int:
     """
     if not lacking:
         return 0
-    # Of a transaction after the one that registered them: who begins to write later sees them. "":
-    # the store has one writer at a time.
-    xid, pause_s = (await store.run(_last_position))["xid"], _FIRST_LOOK_S
-    while xid and await _older_writers(store, xid):
-        await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
+    # Twice: a statement that began before the registration may get its transaction's id, by which
+    # it is known when its snapshot is gone, only after the first `xid`. "": one writer at a time.
+    for _ in range(2):
+        xid, pause_s = (await store.run(_last_position))["xid"], _FIRST_LOOK_S
+        while xid and await _older_writers(store, xid):
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
 
     last, count = (await store.run(_last_position))["position"], 0
     for group, (after, at) in sorted(lacking.items()):

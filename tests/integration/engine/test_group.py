@@ -58,7 +58,7 @@ async def test_group_that_comes_back_gets_its_events_in_many_small_units(
         await catch_up(store, await register(store, [Group(RELAY, "*"), group]))
         ids = await publish(store, 7)
         registered = await register(store, [group._replace(keyed=True, broker="store")])
-        counts = list[int]()
+        counts = list[object]()
         run = store.run
 
         async def noted(unit: Unit[Any], *, batch: bool = False) -> Any:
@@ -67,7 +67,7 @@ async def test_group_that_comes_back_gets_its_events_in_many_small_units(
 
         monkeypatch.setattr(store, "run", noted)
         assert await catch_up(store, registered) == 7
-        assert counts[2:-1] == [2, 2, 2, 1]
+        assert [count for count in counts if isinstance(count, int)] == [2, 2, 2, 1]
         got = [row for row in await rows(store, "messages") if row["group"] == "late"]
         assert sorted(row["event_id"] for row in got) == sorted(ids)
         assert not await register(store, [group._replace(keyed=True, broker="store")])
