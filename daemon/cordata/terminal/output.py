@@ -173,7 +173,7 @@ def _is_moment(name: str, value: object) -> bool:
 
 
 def _plain(name: str, value: Any) -> Any:
-    if isinstance(value, float):
+    if isinstance(value, float) and name.endswith(("_s", "_ms")):  # durations and rates
         return round(value, 3)
     if isinstance(value, list | tuple):
         return [_plain("", item) for item in value]
@@ -201,4 +201,6 @@ def _text(name: str, value: Any) -> str:
         return ", ".join(_text("", item) for item in value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_text(key, said)}" for key, said in value.items()) or "-"
-    return printable(str(_plain("", value)))
+    if isinstance(value, float):
+        return str(round(value, 3))
+    return printable(str(value))
