@@ -38,7 +38,7 @@ def exclusive() -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            text = "another command starts or stops units of this host: this one follows it"
+            text = "waiting for another command that starts or stops units of this host"
             click.echo(text, err=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -79,7 +79,9 @@ def make(name: str, directory: Path, *, template: str = "starlette") -> list[Pat
             else:
                 whole.rename(directory)
         except OSError as error:
-            raise NotEmpty(f"{directory}: {error.strerror}; nothing was written") from error
+            some = directory.is_dir() and not _is_empty(directory)
+            done = "it has only some of the files: remove them" if some else "nothing was written"
+            raise NotEmpty(f"{directory}: {error.strerror}; {done}") from error
     return made
 
 

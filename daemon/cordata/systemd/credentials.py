@@ -51,7 +51,7 @@ class Credentials:
     def names(self) -> list[str]:
         """Names of the existing secrets."""
         try:
-            files = [p.name for p in self.directory.iterdir() if p.is_file()]
+            files = [p.name for p in self.directory.iterdir() if p.is_file() and p.name[0] != "."]
         except OSError:
             return []
         return sorted(name.removeprefix(_PREFIX) for name in files)

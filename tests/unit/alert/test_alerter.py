@@ -140,7 +140,7 @@ def test_handler_counts_an_error_that_is_logged_while_another_is_counted() -> No
 
 def test_mail_is_kept_when_no_thread_can_be_started() -> None:
     alerter = Heard()
-    threading.stack_size(1 << 46)  # more than there is
+    threading.stack_size(1 << 50)  # more than there is
     try:
         alerter.mail_soon(group("a"))
     finally:

@@ -322,7 +322,7 @@ class Death(Packet, tag="dead"):
     lines: list[str] = field(default_factory=list)
 
     def how(self) -> str:
-        """`exited with 1`, `was killed by SIGSEGV`, or what is known else."""
+        """`exited with 1`, `was killed by SIGSEGV`, or `is gone`."""
         status = self.code if self.signal is None else -self.signal
         return "is gone" if status is None else exit_codes.describe(status)
 

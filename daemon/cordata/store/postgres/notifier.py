@@ -44,7 +44,7 @@ class Notifier(Topics):
         #: Topics to notify other processes of.
         self._outgoing: dict[str, None] = {}
         self._something = asyncio.Event()
-        #: Whether `run` is to end when it has sent these.
+        #: Whether `_run` is to end when it has sent these.
         self._finishing = False
         self._running: asyncio.Future[None] | None = None
 
