@@ -24,6 +24,7 @@ Kind = Literal["name", "forbidden", "connect", "tls", "timeout", "cut", "large",
 
 #: Of a line of the response's head, and of all of them.
 _MAX_LINE_BYTES, _MAX_HEADERS = 64 * 1024, 200
+_MAX_INTERIM = 10
 #: Of a Content-Length; of some thousands no number is made.
 _MAX_DIGITS = 18
 _READ_BYTES = 64 * 1024
@@ -87,16 +88,18 @@ class HttpClient(Struct, frozen=True, kw_only=True):
             writer.transport.abort()  # an orderly close would wait for a dead peer
 
     async def _connect(self, url: Url) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the first address that takes one. Each has the same share of the time, so
-        that one that does not answer leaves some for the others.
+        """A connection to the first address that takes one. Each has an equal share of the time
+        left: one that does not answer leaves some for the others.
         """
+        deadline = asyncio.get_running_loop().time() + self.timeout_s
         addresses = await self._addresses(url)
         tls = await _tls(self.ca_file, self.insecure) if url.secure else None
         name = url.host if url.secure else None
         refused: OSError | None = None
-        for address in addresses:
+        for number, address in enumerate(addresses):
+            left_s = deadline - asyncio.get_running_loop().time()
             try:
-                async with asyncio.timeout(self.timeout_s / len(addresses)):
+                async with asyncio.timeout(left_s / (len(addresses) - number)):
                     return await asyncio.open_connection(
                         address, url.port, ssl=tls, server_hostname=name, limit=_MAX_LINE_BYTES
                     )
@@ -109,6 +112,8 @@ class HttpClient(Struct, frozen=True, kw_only=True):
                 raise RequestFailed("tls", text, "is it http:// there?") from None
             except OSError as error:  # also a TimeoutError
                 refused = error
+        if isinstance(refused, TimeoutError):
+            raise refused  # `connect` tells it
         text = f"{url.host}:{url.port} cannot be reached: {_why(refused)}"
         raise RequestFailed("connect", text, "check the URL, and that the server runs")
 
@@ -220,10 +225,10 @@ async def _line(reader: asyncio.StreamReader) -> str:
 
 
 async def read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    """Status and headers of a response, after any interim ones. Raises: RequestFailed;
+    """Status and headers of a response, after some interim ones. Raises: RequestFailed;
     IncompleteReadError if it ends early.
     """
-    while True:
+    for _ in range(_MAX_INTERIM):
         version, _, rest = (await _line(reader)).partition(" ")
         code = rest[:3]
         if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdigit()):
@@ -241,6 +246,7 @@ async def read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
             raise RequestFailed("http", "the head of the answer is too large")
         if int(code) >= 200:
             return int(code), headers
+    raise RequestFailed("http", "the answer never begins")
 
 
 async def read_body(reader: asyncio.StreamReader, head: Mapping[str, str], most: int) -> bytes:
