@@ -63,10 +63,16 @@ def descendant(element: _Element, name: str) -> _Element | None:
 
 
 def canonical(element: _Element) -> bytes:
-    """An element as exclusive canonical XML (C14N), without the text after it."""
+    """An element as exclusive canonical XML (C14N), without the text after it.
+
+    Raises: TransportError for what has no such form: a namespace that is a relative URI.
+    """
     from lxml import etree
 
-    return etree.tostring(element, method="c14n", exclusive=True, with_tail=False)
+    try:
+        return etree.tostring(element, method="c14n", exclusive=True, with_tail=False)
+    except etree.C14NError:
+        raise TransportError(400, "a namespace of the XML is no absolute URI") from None
 
 
 def parse(data: bytes, *, max_markup: int = MAX_MARKUP) -> _Element:
@@ -95,7 +101,8 @@ def parse(data: bytes, *, max_markup: int = MAX_MARKUP) -> _Element:
         ) from None
     if root.getroottree().docinfo.internalDTD is not None:
         raise TransportError(400, "a document type declaration is not allowed")
-    _check_depth(root)
+    if root.xpath("boolean(/" + "*/" * MAX_DEPTH + "*)"):
+        raise TransportError(400, f"the XML is nested deeper than {MAX_DEPTH} elements")
     return root
 
 
@@ -136,16 +143,6 @@ def _prolog_has_doctype(data: bytes) -> bool:
     while skipped := _COMMENT_OR_PI.match(data, at):
         at = skipped.end()
     return data.startswith(b"<!DOCTYPE", data.find(b"<", at))
-
-
-def _check_depth(root: _Element) -> None:
-    depth = 1
-    level = [root]
-    while level:
-        if depth > MAX_DEPTH:
-            raise TransportError(400, f"the XML is nested deeper than {MAX_DEPTH} elements")
-        level = [child for element in level for child in element]
-        depth += 1
 
 
 def clean(value: str) -> str:

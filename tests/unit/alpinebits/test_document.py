@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from alpinehub.alpinebits.document import MAX_ATTRIBUTES, MAX_DEPTH, MAX_MARKUP, parse
+from alpinehub.alpinebits.document import MAX_ATTRIBUTES, MAX_DEPTH, MAX_MARKUP, canonical, parse
 from alpinehub.alpinebits.transport_error import TransportError
 
 BOMB = b"""<?xml version="1.0"?><!-- x --><!DOCTYPE a [
@@ -81,6 +81,12 @@ def test_document_is_refused_when_it_is_nested_too_deep() -> None:
     deep = MAX_DEPTH + 1
     assert "nested" in refused(b"<a>" * deep + b"</a>" * deep).text
     parse(b"<a>" * MAX_DEPTH + b"</a>" * MAX_DEPTH)
+
+
+def test_element_is_refused_when_it_has_no_canonical_form() -> None:
+    with pytest.raises(TransportError, match="no absolute URI") as refusal:
+        canonical(parse(b'<a xmlns:z="relative" z:a=""/>'))
+    assert refusal.value.status == 400
 
 
 def test_document_is_refused_when_it_has_too_many_elements() -> None:
