@@ -33,7 +33,7 @@ class Broker(Protocol):
         self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
     ) -> Claimed:
         """Settle the outcomes and claim more messages; with Redis also relay events, whatever the
-        limits are.
+        limits are, until `stop_claiming`.
 
         When it raises, call it again with the same outcomes: to settle twice, or without the claim,
         changes nothing.

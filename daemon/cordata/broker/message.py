@@ -34,7 +34,7 @@ class Message(NamedTuple):
     history: str | None = None
     #: Its key in a keyed group: messages with the same one are handled one after the other.
     order_key: str | None = None
-    #: Whether it may have killed a process: nothing else is claimed beside it.
+    #: Whether it may have killed a process: then nothing else is claimed beside it.
     suspect: bool = False
     #: For its broker only, such as the id of an entry in a stream.
     token: str = ""

@@ -312,8 +312,8 @@ class Queue(Broker):
         await self._store.run(unit)
 
     async def reclaim(self, owner: str, *, is_dead: bool) -> int:
-        """As in Broker. All its messages become suspects. One that was alone, or a suspect already,
-        has also failed an attempt.
+        """As in Broker. All its messages but the relay's become suspects. One that was alone, or a
+        suspect already, has also failed an attempt.
         """
 
         async def unit(tx: Tx) -> int:

@@ -102,6 +102,8 @@ class ConsumerService:
         self._groups = {handler.group: _Group(handler, config) for handler in handlers}
         self._wake = WakeEvent()
         self._herd = HerdDelay()
+        #: Whether a wake-up began this pass: looks for any other reason are not "in vain".
+        self._is_woken = False
         self._finished: list[Outcome] = []
         #: Wakes the pump: to look for messages, or to settle what is finished.
         self._timer: asyncio.Handle | None = None
@@ -181,8 +183,7 @@ class ConsumerService:
             full = self._key_may_have_more or any(group.more for group in self._groups.values())
             await pace.next(full=full)
             sleep_s = await self.run_once()
-            if sleep_s > 0.0:
-                await self._wake.wait(sleep_s)
+            self._is_woken = sleep_s > 0.0 and await self._wake.wait(sleep_s)
 
     async def run_once(self) -> float:
         """One pass: settle and claim. Returns the seconds to sleep after it."""
@@ -211,7 +212,8 @@ class ConsumerService:
             outcomes, limits, suspect_allowed=self._may_claim_suspect()
         )
         del self._finished[: len(outcomes)]
-        if claimed.messages or (limits and not outcomes and claimed.relayed is None):
+        in_vain = self._is_woken and limits and not outcomes and claimed.relayed is None
+        if claimed.messages or in_vain:
             self._herd.looked(found=bool(claimed.messages))
         for name in limits:
             self._groups[name].more = name in claimed.more

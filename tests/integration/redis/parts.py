@@ -49,7 +49,7 @@ class PromptBroker(RedisBroker):
     ) -> Claimed:
         with suppress(BrokerUnavailable):
             await self._server.connect()
-        self._consumer._wake(None)
+        self._consumer._note_unread(None)
         self.relay._deadline = clock.monotonic() + 1e6
         await self._consumer.settle([one for one in outcomes if not one.message.claim])
         await self._consumer.mark()

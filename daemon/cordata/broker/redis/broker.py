@@ -4,10 +4,11 @@
                                                                └─failed, given back─> message
                                                                                      (store)
 
-A message that succeeds at once costs the store only its mark and the handler's writes. Everything
-else (further attempts, back-off, dead letters, an operator's replay, events with a priority, keyed
-groups, messages that a stopping worker gives back) uses the queue on the store, with the same
-tables and commands as without Redis.
+A message that succeeds at once costs the store only its mark and the handler's writes; its event
+also costs a message of the relay, and a row of `redis_sent`. Everything else (further attempts,
+back-off, dead letters, an operator's replay, events with a priority, keyed groups, messages that a
+stopping worker gives back) uses the queue on the store, with the same tables and commands as
+without Redis.
 
 Redis may lose anything at any time: see reconciler.py. While it is unavailable, messages of the
 store are still handled.
@@ -100,19 +101,19 @@ class RedisBroker(Broker):
         def look() -> None:
             self._look_deadline = 0.0
             wake()
-            relay()
+            wake_relay()
 
-        def relay() -> None:
+        def wake_relay() -> None:
             self.relay.wake(wake)
 
         # Events for other groups are for the relays.
         stored = {name: type for name, type in groups.items() if not self._consumer.reads(name)}
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.listen(stored, look))
-            tasks.create_task(watch(self._store, PUBLISHED_TOPIC, relay))
-            tasks.create_task(self.relay.keep_entering(relay))
+            tasks.create_task(watch(self._store, PUBLISHED_TOPIC, wake_relay))
+            tasks.create_task(self.relay.keep_entering(wake_relay))
             tasks.create_task(self._consumer.listen(wake))
-            tasks.create_task(self._consumer.keep_connected(relay))
+            tasks.create_task(self._consumer.keep_connected(wake_relay))
             tasks.create_task(self._consumer.keep_marking(wake))
 
     async def settle_and_claim(
@@ -150,7 +151,7 @@ class RedisBroker(Broker):
         found: list[Message] = []
 
         async def add_and_read(pipe: Pipeline, types: Collection[str]) -> list[Any]:
-            replies, messages = await self._consumer.read_after(pipe, types, left)
+            replies, messages = await self._consumer.execute_and_read(pipe, types, left)
             found.extend(messages)
             return replies
 

@@ -6,18 +6,17 @@
 
 An entry is doubtful when it was in Redis before Redis lost data, when a relay has perhaps added it
 twice, or when the answer to the read was lost, so that it is pending for this consumer, which has
-never received it. No other consumer claims an entry: the primary moves the pending entries of a
-dead process to the store (reconciler.py). So an entry may be acknowledged without a check: its
-event is marked, or in the store.
+never received it. No other consumer claims an entry: the pending entries of a dead process move to
+the store, by the worker that reclaims its messages or by the primary (pending.py). So an entry may
+be acknowledged without a check: its event is marked, or in the store.
 
 A pass is one round trip: what this worker's relay adds, acknowledgements, then a read of all groups
-with room for messages. It is skipped while there can be no entries: a group is empty after a read
-that returned less than its limit, until something is added for its type, here or, as the wake
-stream says, by another process. A group whose read Redis
-refused is read again when the state is loaded the next time. The consumer waits only for the wake
-stream, by a blocking XREAD that claims nothing, so it can be stopped at any time. When this wait
-ends without an answer, or with more entries than that stream is sure to keep, all groups are read
-once, because wake-ups may have been missed.
+with room for messages. A group is not read while it can have no entries: after a read that returned
+less than its limit, until something is added for its type, here or, as the wake stream says, by
+another process. A group whose read Redis refused is read again when the state is loaded the next
+time. The consumer waits only for the wake stream, by a blocking XREAD that claims nothing, so it
+can be stopped at any time. When this wait ends without an answer, or with more entries than that
+stream is sure to keep, all groups are read once, because wake-ups may have been missed.
 """
 
 from __future__ import annotations
@@ -49,7 +48,8 @@ _PAGE = 500
 _PAUSE_S = 0.5
 #: A claim waits while more handled messages than this have no mark yet.
 _UNMARKED = 1000
-#: Marked messages are acknowledged with the next read; if none comes, after this long.
+#: Messages that `keep_marking` has marked are acknowledged with the next read; if none comes, after
+#: this long.
 _ACKNOWLEDGE_S = 0.5
 #: While Redis refuses reads of the wake stream, all other streams are read this often.
 _UNWAKEABLE_LOOK_S = 1.0
@@ -130,7 +130,7 @@ class Consumer:
         self._refused.clear()
         before, self.state = self.state, await self._store.read(load)
         if (self.state.run_id, self.state.epoch) != (before.run_id, before.epoch):
-            self._wake(None)
+            self._note_unread(None)
 
     # Waiting for new entries
 
@@ -145,20 +145,20 @@ class Consumer:
                 if isinstance(newest, ResponseError):
                     raise newest
                 after = newest[0][0] if newest else b"0"
-                self._wake(None)
+                self._note_unread(None)
                 wake()
                 while entries := await self._server.wait_for_entries(self._keys.wake, after):
                     after = entries[-1][0]
                     # If there are as many as the stream keeps, earlier ones may have been trimmed.
                     types = {type.decode() for _, fields in entries for type in fields}
-                    self._wake(types if len(entries) < WAKES else None)
+                    self._note_unread(types if len(entries) < WAKES else None)
                     wake()
             except BrokerUnavailable:
                 await asyncio.sleep(max(self._server.pause_s, 0.01))
             except ResponseError as error:
                 self._server.log_refusal(self._keys.wake, error)
                 await asyncio.sleep(_UNWAKEABLE_LOOK_S)
-                self._wake(None)
+                self._note_unread(None)
                 wake()
 
     async def keep_connected(self, wake: Callable[[], None]) -> None:
@@ -176,7 +176,7 @@ class Consumer:
             self._cut_off.clear()
             wake()
 
-    def _wake(self, types: Collection[str] | None) -> None:
+    def _note_unread(self, types: Collection[str] | None) -> None:
         """Note that there may be new entries of these types; None: of all types."""
         self._unread |= {
             group for group, type in self._types.items() if types is None or type in types
@@ -196,7 +196,7 @@ class Consumer:
         try:
             if self._server.is_available:
                 await self._adopt()
-                _, found = await self.read_after(self._server.pipeline(), (), left)
+                _, found = await self.execute_and_read(self._server.pipeline(), (), left)
         except TransientError as error:
             log.debug("streams are not read: %s", error)
         if not self._server.is_available:
@@ -207,7 +207,7 @@ class Consumer:
             log.debug("what was delivered before is not looked up: %s", error)
         return found
 
-    async def read_after(
+    async def execute_and_read(
         self, pipe: Pipeline, types: Collection[str], left: dict[str, int]
     ) -> tuple[list[Any], list[Message]]:
         """In one round trip: run the commands of `pipe`, which add events of `types`; acknowledge;
@@ -216,10 +216,10 @@ class Consumer:
         Returns the replies to those commands, and the messages; `left` is what is left then.
         Raises: BrokerUnavailable.
         """
-        self._wake(types)
+        self._note_unread(types)
         self._unannounced |= set(types)
         wanted = {group: n for group, n in left.items() if n > 0 and self.may_have(group)}
-        added = len(pipe)
+        commands_before = len(pipe)
         settled = list(self._settled.values())
         acks = self._acknowledge(pipe, settled)
         for group, count in wanted.items():
@@ -239,12 +239,13 @@ class Consumer:
             self._server.log_refusal(self._keys.wake, replies[-1])
         else:
             self._unannounced -= set(announced)
-        reads = replies[added + acks :]
-        if not any(isinstance(reply, ResponseError) for reply in replies[added : added + acks]):
+        before, replies = replies[:commands_before], replies[commands_before:]
+        if not any(isinstance(reply, ResponseError) for reply in replies[:acks]):
             for message in settled:
                 self._settled.pop((message.group, message.token), None)
         found: list[Message] = []
-        for (group, count), reply in zip(wanted.items(), reads, strict=False):
+        # The last reply may be that of the wake script.
+        for (group, count), reply in zip(wanted.items(), replies[acks:], strict=False):
             if isinstance(reply, ResponseError):
                 self._note_refusal(group, reply)
                 continue
@@ -253,7 +254,7 @@ class Consumer:
                 self._unread.add(group)
             left[group] -= len(entries)
             found += self._take(group, entries)
-        return replies[:added], found
+        return before, found
 
     def _acknowledge(self, pipe: Pipeline, messages: Sequence[Message]) -> int:
         """Add the commands that acknowledge messages. Returns how many commands."""

@@ -9,7 +9,7 @@ events need not wait for this commit. The next pass waits for it.
 
 An event has such a message if some group reads its type from a stream. Those with a priority, and
 those that no group reads any more, go to the store's groups. If a message was given back, its event
-may be in the stream already: it is added again with the mark `again`, so that consumers look up
+may be in the stream already: it is added again with the flag `again`, so that consumers look up
 whether they have handled it.
 
 The relay adds only to the copy of Redis's data that the store knows (run id and epoch), which the
@@ -106,8 +106,9 @@ class Relay:
         self._added = asyncio.Event()
         #: When `run_if_due` looks again.
         self._deadline = 0.0
-        #: Whether a wake-up came since it looked; the end of a wake-up's wait.
+        #: Whether a wake-up came since it looked.
         self._is_woken = False
+        #: The end of a wake-up's wait.
         self._timer: asyncio.TimerHandle | None = None
         self._herd = HerdDelay()
         self._failures = 0
@@ -155,7 +156,8 @@ class Relay:
         """
         if clock.monotonic() < self._deadline:
             return None
-        self._is_woken, self._deadline = False, clock.monotonic() + _LOOK_S
+        was_woken, self._is_woken = self._is_woken, False
+        self._deadline = clock.monotonic() + _LOOK_S
         try:
             count = await self.run_once(execute)
         except (StoreUnavailable, BrokerUnavailable) as error:
@@ -166,7 +168,8 @@ class Relay:
                 log.warning("events wait for Redis: %s", with_hint(error))
             return 0
         self._failures = 0
-        self._herd.looked(found=count > 0)
+        if count or was_woken:
+            self._herd.looked(found=count > 0)
         if count and self._log_throttle.has_logged:
             log.info("events are relayed again")
             self._log_throttle.reset()
@@ -184,12 +187,12 @@ class Relay:
         if self._state.run_id != self._server.run_id:
             await self._load_state()
         limits = {RELAY: ClaimLimit(count=_BATCH, low=_BATCH)}
-        claimed = await self._queue.settle_and_claim((), limits, suspect_allowed=True)
+        claimed = await self._queue.settle_and_claim((), limits)
         self._held = claimed.messages
         if self._held:
             await self._relay(execute)
         self.trouble, self._is_refused = "", False
-        if RELAY in claimed.more or (claimed.suspects and claimed.messages):
+        if RELAY in claimed.more:
             self._deadline = 0.0
         elif claimed.next_at is not None:
             due_in_s = (claimed.next_at - self._store.now_us()) / 1e6
@@ -355,7 +358,7 @@ def _document(message: Message) -> StreamEvent:
         event_id=message.event_id,
         key=message.key,
         created_at=message.created_at,
-        again=message.suspect or message.attempt > 1,
+        again=message.attempt > 1,
         headers=msgspec.Raw(message.headers.encode()),
         payload=msgspec.Raw(message.payload.encode()),
     )
