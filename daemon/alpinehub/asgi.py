@@ -1,6 +1,6 @@
 """The HTTP side of the hub's endpoints: requests, bounded bodies, replies; plain ASGI.
 
-A framework is not needed for six paths, and its request and response objects cost more than all
+A framework is not needed for so few paths, and its request and response objects cost more than all
 the validation of a guest request.
 """
 

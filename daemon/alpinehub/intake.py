@@ -22,8 +22,9 @@ The unit runs until it commits, RUNS times at most:
 
 The units of a batch do not see each other's rows: only unique constraints keep them apart. If two
 store the same external id, idempotency key, version or e-mail address of a customer, the second
-fails with Conflict, runs again, and finds the rows of the first. A unit that changes a customer, or
-has no e-mail address, depends on rows that no constraint protects, so it cannot be batched.
+is run again by the store, and finds the rows of the first; a Conflict comes here only if it
+collides again. A unit that changes a customer, or has no e-mail address, depends on rows that no
+constraint protects, so it cannot be batched.
 """
 
 from __future__ import annotations

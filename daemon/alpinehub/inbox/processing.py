@@ -33,7 +33,8 @@ from cordata.errors import AlreadySeen, ClaimLost
 
 #: States of a row that is not settled.
 OPEN = ("received", "review")
-#: Microseconds in which the same fields sent twice are one submission: a double click, a reload.
+#: In so many microseconds, or the time that follows them, the same content sent twice is one
+#: submission: a double click, a reload.
 _SAME_US = 600_000_000
 
 

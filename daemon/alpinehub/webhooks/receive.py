@@ -3,9 +3,9 @@
     POST .... one commit: the row `received`, the event inbox.received .... answer
     event ... interpretation (inbox/processing.py): mapped, or in the review list, or ignored
 
-These senders cannot be changed, so a submission is refused only for an unknown secret (401), a body
-that is too large (413), compressed or not a form (415), or empty (400). The sender could not mend
-any other mistake, but an operator can.
+These senders cannot be changed, so no submission is refused for what its fields say: only for an
+unknown secret (401), a body that is too large (413), compressed or not a form (415), or empty
+(400); an HTML form's also as form.py says. An operator can mend any other mistake.
 
 A crash between the two steps loses nothing: row and event commit together, and the event is
 delivered again.

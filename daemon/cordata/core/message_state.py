@@ -3,7 +3,7 @@
     ready ──claim──> claimed ──handled──> (gone; its mark in `handled` stays)
       ^                 │
       ├──given back─────┤   the worker stops: the attempt is not counted
-      ├──owner died─────┤   suspect, so claimed alone next; counted if it was its only claim
+      ├──owner died─────┤   suspect, so claimed alone next; counted if it was alone, or a suspect
       ├──failed─────────┤   due again after a back-off; until then `scheduled`, or of a key `ready`
       │                 └──last attempt, or a permanent error──> dead
       └──retried by an operator────────────────────────────────┘

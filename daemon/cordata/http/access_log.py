@@ -75,10 +75,16 @@ class AccessLog:
         """`logged_segments`: see `loggable_path`."""
         self.logged_segments = dict(logged_segments or {})
         self._refusals = _LineLimit(
-            REFUSAL_LINES, REFUSAL_LINES_PER_S, logging.WARNING, "were refused"
+            REFUSAL_LINES,
+            REFUSAL_LINES_PER_S,
+            logging.WARNING,
+            events.REQUEST_REFUSED,
+            "were refused",
         )
         # The store is unavailable, or this worker has no valid configuration.
-        self._unavailable = _LineLimit(1, 1 / _SUMMARY_EVERY_S, logging.ERROR, "failed")
+        self._unavailable = _LineLimit(
+            1, 1 / _SUMMARY_EVERY_S, logging.ERROR, events.REQUEST_FAILED, "failed"
+        )
 
     def write(
         self,
@@ -154,9 +160,9 @@ class AccessLog:
 class _LineLimit:
     """A token bucket for the lines of one kind of requests, and counters for those beyond it."""
 
-    def __init__(self, lines: int, per_s: float, level: int, verb: str) -> None:
+    def __init__(self, lines: int, per_s: float, level: int, event: str, verb: str) -> None:
         self._max_lines, self._per_s = lines, per_s
-        self._level, self._verb = level, verb
+        self._level, self._event, self._verb = level, event, verb
         self._lines = float(lines)
         self._at = 0.0
         #: Requests without a line since `_since`, by status.
@@ -190,6 +196,6 @@ class _LineLimit:
             now - self._since,
             self._verb,
             ", ".join(f"{self._counts[status]} x {status}" for status in sorted(self._counts)),
-            extra=fields(events.REQUEST_REFUSED, count=count),
+            extra=fields(self._event, count=count),
         )
         self._counts.clear()

@@ -211,8 +211,8 @@ class HttpServer:
 
         Clients that open connections and send nothing, or little, or do not read their responses,
         could else block all other clients until the deadlines pass, and again. The highest rank
-        goes first (see `eviction_key`), and in it the longest wait. An honest client is safe: its
-        request arrives within the first second, and then the server has to answer.
+        goes first (see `eviction_key`), and in it the longest wait. A client is safe once
+        its request has arrived, as long as it reads the response.
         """
         found = ((one.eviction_key(now), one) for one in self.connections)
         waiting = [(key, one) for key, one in found if key is not None]

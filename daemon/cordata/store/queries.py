@@ -130,7 +130,7 @@ class Query:
             sql = f"({', '.join(f':{one.strip()}' for one in row[1].split(','))})".join(
                 self.around_row
             )
-        #: What `rows` has returned, by number of rows: texts of several kB.
+        #: What `sql_for_rows` has returned, by number of rows: texts of several kB.
         self.row_sql: dict[int, str] = {}
         if "[" in sql:
             sql = token.sub(spell, sql)

@@ -12,10 +12,11 @@ How a unit leaves a batch:
                outcome was looked up
 
 While one batch is under way, the next one gathers. The statements of all units are sent together,
-so each arrow is one round trip. All reads of a batch see one state, that before its writes. The
-writes keep their order within a unit, but not among the units; rows that units insert into one
-table, or pass to one statement with a `:row(...)`, are sent as one statement. The batch does not
-parse SQL: it uses only the call, `insert`, `write` with `rows=`, `fetch_*` without `lock`.
+so each arrow is one round trip; reads that follow each other need more. All reads of a batch see
+one state, that before its writes. The writes keep their order within a unit, but not among the
+units; rows that units insert into one table, or pass to one statement with a `:row(...)`, are sent
+as one statement. The batch does not parse SQL: it takes `insert`, `write` and `fetch_*`. A unit
+that calls `execute`, locks, reads after it wrote, or reads or writes very often, is run alone.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Batcher:
         self._task_count = 0
         #: Units in a batch.
         self._under_way = 0
-        #: Called when no unit waits any more.
+        #: Called when a task has ended: perhaps no unit waits any more.
         self.on_idle: Callable[[], None] = lambda: None
         #: Since the start: commits, and units that ended, also those that failed or only read.
         self.commits = 0
