@@ -339,7 +339,7 @@ def configuration_reference() -> str:
         "names, or `./cordata.toml`; cordata.toml(5) says the same. Files in `conf.d` beside it\n"
         "(`conf.d/alpinehub.toml` for the hub) have keys that the file itself does not set. Times\n"
         "are in seconds, sizes in bytes. `cordata config check` reports every mistake, `cordata\n"
-        "config show` prints the settings in effect.",
+        "config show` prints the settings as the files say.",
     ]
     hub = [one for one in sections(SAMPLES[1]) if one.name != "app"]
     for section in [*sections(SAMPLES[0]), *hub]:

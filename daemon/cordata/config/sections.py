@@ -78,7 +78,7 @@ class StoreConfig:
 
     #: `sqlite:` (file in the state directory), `sqlite:///path`, or `postgresql://host/database`.
     url: str = "sqlite:"
-    #: Longest time a unit waits for a lock before StoreUnavailable.
+    #: Longest time a unit of work waits for a lock before StoreUnavailable.
     write_timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 10.0
     #: Longest time `ctx.transaction()` may hold its locks.
     transaction_timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 5.0
@@ -86,9 +86,9 @@ class StoreConfig:
     read_timeout_s: Annotated[float, Meta(ge=0.05, le=86_400)] = 30.0
     #: SQLite: reader threads of one process.
     readers: Annotated[int, Meta(ge=1, le=64)] = 2
-    #: Units that share one commit at most.
+    #: Units of work that share one commit at most.
     max_batch: Annotated[int, Meta(ge=1, le=10_000)] = 256
-    #: Units waiting for a commit at most; above it StoreUnavailable at once.
+    #: Units of work waiting for a commit at most; above it StoreUnavailable at once.
     max_waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     #: SQLite: the primary checkpoints when the WAL is larger; writers at four times the size.
     wal_limit_bytes: Annotated[int, Meta(ge=32_768, le=2**40)] = 16_777_216
@@ -121,13 +121,15 @@ class BrokerConfig:
 class EngineConfig:
     """[engine]: the event handlers of each worker."""
 
-    #: Messages claimed at once.
+    #: Messages of one group claimed at once; of a keyed group, keys. Those of a priority below 0
+    #: count apart. The relay to Redis takes 500 instead.
     batch: Annotated[int, Meta(ge=1, le=10_000)] = 200
     #: Handlers of one group that run at once, unless its `@app.on` says otherwise.
     concurrency: Annotated[int, Meta(ge=1, le=1000)] = 16
     #: A worker that has not renewed its process lease for this long counts as dead.
     claim_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
-    #: Seconds between polls of the tables when no wake-up arrives.
+    #: Seconds between polls of the tables when no wake-up arrives. With Redis those of the events
+    #: are polled at most every 5 s.
     poll_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 5.0
     #: Longest pause before the first retry; it doubles with each attempt. A random share is used.
     retry_first_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 1.0
