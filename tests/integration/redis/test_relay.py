@@ -21,6 +21,7 @@ from cordata import clock
 from cordata.app import App
 from cordata.broker import ClaimLimit, Outcome, Queue
 from cordata.broker.redis import relay as relay_module
+from cordata.broker.redis.broker import RedisBroker
 from cordata.broker.redis.relay import Relay
 from cordata.broker.redis.stream import Keys
 from cordata.context import Event, EventContext
@@ -300,14 +301,21 @@ async def test_relay_gives_the_primary_time_for_each_redis_that_comes_back(
         assert "no primary looks after this Redis" not in caplog.text
 
 
+@asynccontextmanager
+async def passing(parts: RedisParts) -> AsyncIterator[RedisBroker]:
+    """The broker of another process: each of its passes relays and reads, as in a worker."""
+    with closing(broker_of(parts.store, parts.url, owner=(await alive(parts)).id)) as broker:
+        await broker.prepare(parts.groups)
+        await broker._server.connect()
+        yield broker
+
+
 async def test_pass_that_relays_an_event_also_claims_it(state: Path, redis: RedisServer) -> None:
     use(state, redis.url)
     async with on_redis(state) as parts:
         await parts.register({"a": "thing.done"})
         ids = await publish(parts.store, 3)
-        with closing(broker_of(parts.store, parts.url, owner=(await alive(parts)).id)) as broker:
-            await broker.prepare({"a": "thing.done"})
-            await broker._server.connect()
+        async with passing(parts) as broker:
             claimed = await broker.settle_and_claim([], {"a": ClaimLimit(count=2)})
             assert [message.event_id for message in claimed.messages] == ids[:2]
             assert claimed.relayed == 3 and claimed.more == {"a"}
@@ -323,9 +331,7 @@ async def test_nobody_is_woken_for_an_event_that_its_relay_has_read(
     use(state, redis.url)
     async with on_redis(state) as parts:
         await parts.register({"a": "thing.done"})
-        with closing(broker_of(parts.store, parts.url, owner=(await alive(parts)).id)) as broker:
-            await broker.prepare({"a": "thing.done"})
-            await broker._server.connect()
+        async with passing(parts) as broker:
             await publish(parts.store, 3)
             claimed = await broker.settle_and_claim([], {"a": ClaimLimit(count=100)})
             assert len(claimed.messages) == 3 and not claimed.more
@@ -363,8 +369,7 @@ async def test_others_are_woken_later_when_redis_refuses_the_wake_up(
     wakes, limits = f"{PREFIX}:wake", {"b": ClaimLimit(count=1)}
     async with on_redis(state) as parts:
         await parts.register({"a": "thing.done"})
-        with closing(broker_of(parts.store, parts.url, owner=(await alive(parts)).id)) as broker:
-            await broker._server.connect()
+        async with passing(parts) as broker:
             redis.execute("SET", wakes, "something else")
             await publish(parts.store, 1)
             assert (await broker.settle_and_claim([], limits)).relayed == 1
@@ -416,8 +421,7 @@ async def test_retry_in_the_store_is_known_after_a_pass_that_claims_nothing(
         await parts.register({"a": "thing.done"})
         await publish(parts.store, 1, priority=1)
         await parts.relay_all()
-        with closing(broker_of(parts.store, parts.url, owner=(await alive(parts)).id)) as broker:
-            await broker._server.connect()
+        async with passing(parts) as broker:
             (message,) = (await broker.settle_and_claim([], wants)).messages
             failed = Outcome(message=message, verdict=Verdict.RETRY, delay_us=1_000_000)
             due_at = parts.store.now_us() + 1_000_000
