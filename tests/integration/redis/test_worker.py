@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from tests.integration.engine.engine import build, running
 from tests.integration.engine.parts import publish, rows, until
 from tests.integration.redis.parts import on_redis
@@ -79,3 +80,22 @@ async def test_second_commit_is_in_the_dead_letter_though_the_first_one_is_marke
         await publish(parts.store, 1)
         await until(is_dead)
         assert len(await rows(parts.store, "effects")) == 1
+
+
+async def test_start_warns_of_nothing_before_the_first_connection_is_made(
+    tmp_path: Path, redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    use(tmp_path, redis.url)
+    app, handled = App("t"), asyncio.Event()
+
+    @app.on("thing.done", group="take")
+    async def take(event: Event, ctx: EventContext) -> None:
+        handled.set()
+
+    async with on_redis(tmp_path) as parts:
+        await parts.register({"take": "thing.done"})  # so that the start makes no group in Redis
+        caplog.clear()
+        async with running(build(parts.store, tmp_path, app)):
+            await publish(parts.store, 1)
+            await handled.wait()
+    assert "events wait for Redis" not in caplog.text

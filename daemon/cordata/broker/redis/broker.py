@@ -37,7 +37,7 @@ from cordata.broker.message import (
 from cordata.broker.queue import Queue
 from cordata.broker.redis.consumer import Consumer
 from cordata.broker.redis.pending import move_claims
-from cordata.broker.redis.relay import Relay
+from cordata.broker.redis.relay import LOOK_S, Relay
 from cordata.broker.redis.server import RedisServer
 from cordata.broker.redis.state import NEW, REDIS_TOPIC, load, make_groups
 from cordata.broker.redis.stream import Keys
@@ -47,9 +47,6 @@ from cordata.log import logger
 from cordata.store import PUBLISHED_TOPIC, Store, watch
 
 log = logger("cordata.redis")
-
-#: Without a wake-up the store is read this often.
-_LOOK_S = 5.0
 
 
 class RedisBroker(Broker):
@@ -131,7 +128,8 @@ class RedisBroker(Broker):
             not suspect_allowed or any(message.suspect for message in claimed.messages)
         ):
             left.clear()  # nothing is claimed beside a suspect, or while one waits for this process
-        # From here on nothing may raise: claimed messages would wait until they are released.
+        # From here on nothing may raise: claimed messages would wait until they are given back as
+        # orphans.
         relayed, found = await self._relay_and_read(left)
         more = {group for group in left if self._consumer.may_have(group)}
         return Claimed(
@@ -145,8 +143,8 @@ class RedisBroker(Broker):
     async def _relay_and_read(self, left: dict[str, int]) -> tuple[int | None, list[Message]]:
         """Relay, acknowledge and read: one round trip, if nothing else was left to read.
 
-        Returns how many events were relayed (None: it did not look), and the messages, `left` of
-        each group at most. Raises nothing.
+        Returns how many events were relayed (None: it did not look), and the messages: `left` new
+        ones of each group at most, and the doubtful ones. Raises nothing.
         """
         found: list[Message] = []
 
@@ -165,7 +163,7 @@ class RedisBroker(Broker):
         """Settle and claim in the store, if there may be anything: it costs a commit."""
         now = clock.monotonic()
         if limits and now >= self._look_deadline:
-            self._look_deadline = now + _LOOK_S
+            self._look_deadline = now + LOOK_S
             self._may_be_in_store |= limits.keys()
             await self._consumer.load_state()
         wanted = {

@@ -386,7 +386,7 @@ class Consumer:
 
         async def unit(tx: Tx) -> None:
             await tx.write("redis.mark", events=json.dumps(ids), now_us=tx.now_us)
-            # A crash of the server may lose these marks: the events are handled again, but their
+            # A crash of the database may lose these marks: the events are handled again, but their
             # handlers wrote nothing.
             await tx.write("commit.unsynced")
 

@@ -47,8 +47,8 @@ log = logger("cordata.redis")
 _PRIMARY_S = 30.0
 #: Messages of one claim.
 _BATCH = 500
-#: Without a wake-up it looks this often.
-_LOOK_S = 5.0
+#: Without a wake-up a process looks this often for messages in the store.
+LOOK_S = 5.0
 #: While Redis or the store is unavailable, or Redis refuses commands.
 _BACKOFF = Backoff(0.25, 5.0, least=0.5)
 #: KEYS: epoch, streams. ARGV: run id, epoch, then the number of the stream, the event id and the
@@ -157,14 +157,16 @@ class Relay:
         if clock.monotonic() < self._deadline:
             return None
         was_woken, self._is_woken = self._is_woken, False
-        self._deadline = clock.monotonic() + _LOOK_S
+        self._deadline = clock.monotonic() + LOOK_S
         try:
             count = await self.run_once(execute)
         except (StoreUnavailable, BrokerUnavailable) as error:
             self._failures += 1
             if not self._is_woken:
                 self._deadline = clock.monotonic() + _BACKOFF.delay_s(self._failures)
-            if self._log_throttle.is_due(str(error)):
+            # Each start begins without a connection: news is what comes after the first attempt.
+            has_tried = bool(self._server.run_id or self._server.reason)
+            if has_tried and self._log_throttle.is_due(str(error)):
                 log.warning("events wait for Redis: %s", with_hint(error))
             return 0
         self._failures = 0
@@ -304,7 +306,7 @@ class Relay:
                 tx.notify(CLAIMABLE_TOPIC)
             for claim, ids in claims.items():
                 await tx.write("redis.relayed", ids=json.dumps(ids), claim=claim)
-            # What a crash of the server takes back is done again: the event is then in its stream
+            # What a crash of the database takes back is done again: the event is then in its stream
             # twice, and the mark as handled keeps its effect single.
             await tx.write("commit.unsynced")
             return True
