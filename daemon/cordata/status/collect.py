@@ -214,7 +214,7 @@ async def _http(config: Config) -> Mapping[str, Any]:
     readings = await in_thread(lambda: read_all(metrics_directory(config)))
     return {
         "http": [rate for one in readings if (rate := http_rate(one)) is not None],
-        "handled": handled_per_s(readings),
+        "handled": {group: round(rate, 3) for group, rate in handled_per_s(readings).items()},
     }
 
 

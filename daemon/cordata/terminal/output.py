@@ -1,7 +1,8 @@
 """Lists and records: one mapping per row, printed as a table or as JSON.
 
 An int in a field named `at`, `..._at` or `..._until` is a time in microseconds since the epoch;
-`payload` and `headers` contain JSON as text. A float is printed with three digits at most.
+`payload` and `headers` contain JSON as text. A float has three decimals at most; in JSON only that
+of a field named `..._s` or `..._ms`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def show_json(value: object) -> None:
 
 
 def as_record(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A row for JSON: times in ISO 8601, UTC; payload and headers parsed; floats rounded."""
+    """A row for JSON: times in ISO 8601, UTC; payload and headers parsed."""
     return {name: _plain(name, value) for name, value in fields.items()}
 
 
