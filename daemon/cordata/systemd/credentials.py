@@ -77,6 +77,8 @@ def create(directory: Path, name: str, secret: bytes) -> bool:
     It gets its name when all of it is on the disk. Raises: ConfigError when it cannot be written.
     """
     path, new = directory / name, directory / f".{name}.{os.getpid()}"
+    if os.path.lexists(path):  # also on a full disk
+        return False
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
