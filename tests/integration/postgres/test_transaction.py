@@ -205,6 +205,14 @@ async def test_block_raises_its_own_error_when_the_store_was_closed_meanwhile(
                 raise LookupError
 
 
+async def change_b_and_begin_a(tx: Tx) -> asyncio.Future[int]:
+    """The change of a, by a task of its own, has begun at the return; that of b is done."""
+    await tx.execute("account.change", id="b", amount=1)
+    change_a = asyncio.ensure_future(tx.execute("account.change", id="a", amount=1))
+    await asyncio.sleep(0)
+    return change_a
+
+
 async def test_statement_of_another_task_is_not_cancelled_when_the_block_is(
     postgres: PostgresServer, database: str
 ) -> None:
@@ -212,10 +220,7 @@ async def test_statement_of_another_task_is_not_cancelled_when_the_block_is(
 
     async def block() -> None:
         async with one.transaction() as tx:
-            await tx.execute("account.change", id="b", amount=1)
-            change_a = tx.execute("account.change", id="a", amount=1)
-            statements.append(asyncio.ensure_future(change_a))
-            await asyncio.sleep(0)  # it has begun now
+            statements.append(await change_b_and_begin_a(tx))
 
     async with opened(database) as one, opened(database) as two:
         await add_account(one, "a")
@@ -236,11 +241,8 @@ async def test_nothing_is_committed_when_it_is_cancelled_before_its_last_write_i
 
     async def block() -> None:
         async with one.transaction() as tx:
-            await tx.execute("account.change", id="b", amount=1)
-            change_a = tx.execute("account.change", id="a", amount=1)
-            statements.append(asyncio.ensure_future(change_a))
-            await asyncio.sleep(0)  # it has begun now, and the last write waits for its end
-            await tx.write("account.change", id="b", amount=1)
+            statements.append(await change_b_and_begin_a(tx))
+            await tx.write("account.change", id="b", amount=1)  # waits for the end of that
 
     async with opened(database) as one, opened(database) as two:
         await add_account(one, "a")
