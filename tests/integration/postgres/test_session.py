@@ -16,6 +16,7 @@ from tests.waiting import until_async
 from cordata import clock
 from cordata.errors import StoreUnavailable
 from cordata.store import Tx
+from cordata.store.postgres.fault import ConnectionLost
 
 
 async def test_waiters_are_woken_when_the_session_is_there_again(
@@ -36,6 +37,23 @@ async def test_waiters_are_woken_when_the_session_is_there_again(
             pass
         one.notify("t")
         assert await two.wait("t", 60.0) is True
+
+
+async def test_wake_up_is_sent_by_the_next_session_when_the_one_that_had_it_is_lost(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(database) as one, opened(database) as two:
+        while await two.wait("t", 0.5):
+            pass
+        session = one._notifier._connection
+        assert session is not None
+
+        async def be_lost(*_: object) -> None:
+            raise ConnectionLost("cut")
+
+        monkeypatch.setattr(session, "execute", be_lost)
+        one.notify("t")
+        assert await two.wait("t", 30.0) is True
 
 
 async def test_no_commit_is_missed_when_sessions_are_lost_again_and_again(

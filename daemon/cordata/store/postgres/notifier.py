@@ -128,6 +128,7 @@ class Notifier(Topics):
             except (TimeoutError, ConnectionLost):
                 connection.close()
                 self._outgoing = {**names, **self._outgoing}
+                self._something.set()  # for the next connection
             except ServerError as error:
                 _log.warning("NOTIFY failed: %s", error.fault.message)
         connection.close()
