@@ -270,7 +270,7 @@ def network_of(address: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it is that of a proxy that is not trusted, which all clients share."""
+    """Whether it is a loopback address: that of all clients of a proxy that is not trusted."""
     ip = _parse(address)
     return ip is not None and ip.is_loopback
 

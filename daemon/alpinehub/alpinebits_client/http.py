@@ -112,7 +112,7 @@ class HttpClient(Struct, frozen=True, kw_only=True):
                 raise RequestFailed("tls", text, "is it http:// there?") from None
             except OSError as error:  # also a TimeoutError
                 refused = error
-        if isinstance(refused, TimeoutError):
+        if isinstance(refused, TimeoutError) and refused.errno is None:  # ours, not the system's
             raise refused  # `connect` tells it
         text = f"{url.host}:{url.port} cannot be reached: {_why(refused)}"
         raise RequestFailed("connect", text, "check the URL, and that the server runs")

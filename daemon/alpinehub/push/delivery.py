@@ -142,7 +142,7 @@ async def _push(ctx: Context, due: _Due, server: AlpineBitsClient) -> None:
     recipient = Recipient(
         account_id=due.account_id, protocol=server.login.protocol, client_id=CLIENT_ID
     )
-    alone = due.failures >= _ALONE_AFTER
+    gzip, alone = bool(due.target["gzip"]), due.failures >= _ALONE_AFTER
     size, until = (1 if alone else _AT_ONCE), monotonic() + _BUSY_S
     failed: list[PushFailed] = []
     async with aclosing(_pages(ctx, recipient, due, size=size)) as pages:
@@ -151,7 +151,6 @@ async def _push(ctx: Context, due: _Due, server: AlpineBitsClient) -> None:
                 if alone:
                     due.after_id = page[0].reservation_id
                 try:
-                    gzip = bool(due.target["gzip"])
                     due.pushed += await _push_page(ctx, recipient, server, page, gzip=gzip)
                 except PushFailed as problem:
                     failed.append(problem)

@@ -395,11 +395,10 @@ class _Batch:
             member.answer()
         if not self._made_messages:
             topics = {one for one in topics if not one.startswith(published_topic(""))}
-        if members:
-            self._batcher.commits += 1
-            self._batcher.units += len(members)
-            self._resources.health.succeeded(self._transaction.commit_s)
-            self._resources.committed(topics)
+        self._batcher.commits += 1
+        self._batcher.units += len(members)
+        self._resources.health.succeeded(self._transaction.commit_s)
+        self._resources.committed(topics)
 
     async def _find_out(self, doubt: InDoubt, deadline: float) -> None:
         """Find out whether the batch was committed after its connection was lost."""
