@@ -1,10 +1,11 @@
 """GET /api/health: our server beside uvicorn, granian, aiohttp and bare httptools, 4 processes.
 
-python -m tests.bench.http_health [--rounds 5] [--seconds 4] [--workers 4]
+python -m tests.bench.http_health [--rounds 5] [--seconds 4] [--workers 4] [--other CHECKOUT]
 
 All run at once and are asked in turn, round after round, since the machine is not quiet: only the
-ratios mean something. `hub` is the hub with its primary, on SQLite; `cordata`, uvicorn and granian
-serve one Starlette route. The spread is how 64 keep-alive connections fell to our processes.
+ratios mean something. `hub` is the hub with its primary, on SQLite, and `other` that of another
+checkout; `cordata`, uvicorn and granian serve one Starlette route. The spread is how 64 keep-alive
+connections fell to our processes.
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--other", type=Path, help="a checkout whose hub runs beside this one's")
     options = parser.parse_args()
     rates: dict[str, list[float]] = {}
     costs: dict[str, list[float]] = {}
@@ -147,6 +149,12 @@ def main() -> None:
         }
         ours = stack.enter_context(hub(scratch, workers=options.workers))
         peers["hub"] = Peer(url=f"{ours.url}/api/health", pid=ours.pid)
+        if options.other:
+            (folder := scratch / "other").mkdir()
+            theirs = stack.enter_context(
+                hub(folder, workers=options.workers, checkout=options.other.resolve())
+            )
+            peers["other"] = Peer(url=f"{theirs.url}/api/health", pid=theirs.pid)
         for number in range(options.rounds):
             for server, peer in peers.items():
                 rate, cost = wrk(peer, options.seconds)
