@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
-from dataclasses import fields as fields_of
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec import Struct, field
 
 from cordata.core.commit_guard import CommitGuard
 from cordata.errors import AlreadySeen, ClaimLost, Conflict, StoreUnavailable
@@ -24,8 +24,7 @@ T = TypeVar("T")
 C = TypeVar("C", bound="Context")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """Store, vault, pool and settings for the application; one per process."""
 
     store: Store
@@ -40,7 +39,7 @@ class Context:
     chains: tuple[Chain, ...] = ()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("cordata.app"))
     #: Makes the client behind `pool`.
-    lazy_client: LazyClient = field(default_factory=LazyClient, repr=False)
+    lazy_client: LazyClient = field(default_factory=LazyClient)
 
     @property
     def pool(self) -> Client:
@@ -104,8 +103,7 @@ class Context:
         return await self.store.run(unit, batch=batch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """An event, as passed to a handler; it may be delivered more than once."""
 
     #: 32 hex digits; the same at every redelivery.
@@ -122,8 +120,7 @@ class Event:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventContext(Context):
+class EventContext(Context, frozen=True, kw_only=True):
     """The Context of one message in one consumer group."""
 
     #: The consumer group whose handler is called.
@@ -217,15 +214,14 @@ class EventContext(Context):
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackfillContext(Context):
+class BackfillContext(Context, frozen=True, kw_only=True):
     """The Context of one step of a backfill."""
 
     #: Rows that one step should process (`App.backfill(batch=)`).
     batch: int
 
 
-_SHARED = tuple(field.name for field in fields_of(Context))
+_SHARED = Context.__struct_fields__
 
 
 def derive_context(ctx: Context, kind: type[C], **more: Any) -> C:

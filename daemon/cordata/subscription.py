@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+
+from msgspec import field
 
 from cordata.context import Context
 from cordata.core.commit_guard import CommitGuard
@@ -30,8 +32,7 @@ R = TypeVar("R", bound=Callable[..., Any])
 Origin = Literal["start", "end"] | int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionContext(Context):
+class SubscriptionContext(Context, frozen=True, kw_only=True):
     """The Context of one event in one subscription."""
 
     #: The name of the subscription.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -13,7 +12,7 @@ from cordata.core.message_state import Verdict
 MessageId = tuple[str, str]
 
 
-class Message(NamedTuple):
+class Message(Struct, frozen=True):
     """One event as claimed by one consumer group. Payload and headers are JSON text."""
 
     group: str

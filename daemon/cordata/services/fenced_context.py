@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 from cordata.context import Context, runtime_store
 from cordata.store import Fence, RuntimeStore, Tx, Unit
@@ -33,4 +34,4 @@ class _FencedStore:
 def fenced(ctx: Context, fence: Fence) -> Context:
     """A copy of `ctx` whose writes raise LeaseLost once a newer term exists."""
     store = cast(RuntimeStore, _FencedStore(runtime_store(ctx), fence))
-    return dataclasses.replace(ctx, store=store, term=fence.term)
+    return replace(ctx, store=store, term=fence.term)

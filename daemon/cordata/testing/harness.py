@@ -80,7 +80,7 @@ async def open_app(
         store = cast(RuntimeStore, TimedStore(runtime_store(opened), clock))
         lazy_client = LazyClient(lambda: InlinePool(app, loaded, clock.now_us))
         stack.push_async_callback(lazy_client.close)
-        ctx = dataclasses.replace(opened, store=store, lazy_client=lazy_client)
+        ctx = msgspec.structs.replace(opened, store=store, lazy_client=lazy_client)
         await store.migrate(ctx.chains)
         harness = Harness(app, ctx, loaded, clock)
         await stack.enter_async_context(harness.opened())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.integration.hub.material import BOOKING, PRICE, SECRET, Hub, open_hub
 from tests.integration.hub.served import client_of
 
@@ -262,7 +263,7 @@ async def test_missing_master_key_is_a_503_and_said_at_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        keyless = replace(hub, ctx=replace(hub.ctx, vault=Vault(None)))
+        keyless = replace(hub, ctx=structs.replace(hub.ctx, vault=Vault(None)))
         answer = await keyless.post(BOOKING)
         assert (answer.status, answer.json["error"]) == (503, "not_configured")
         assert b"retry-after" in answer.headers and "master-key" in caplog.text
@@ -270,7 +271,7 @@ async def test_missing_master_key_is_a_503_and_said_at_start(
         await check_secrets(hub.ctx)
         assert not caplog.text
         for vault in (Vault(None), Vault(b"ab" * 32)):
-            await check_secrets(replace(hub.ctx, vault=vault))
+            await check_secrets(structs.replace(hub.ctx, vault=vault))
             assert "DEMO/website" in caplog.text
             caplog.clear()
 

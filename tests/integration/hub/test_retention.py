@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.integration.hub.guests import settle, write
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.integration.hub.test_together import blocked
@@ -36,7 +37,7 @@ async def keeping(path: Path, **days: int) -> AsyncIterator[Hub]:
     """A hub that keeps what is named for so many days, and the rest for ever."""
     async with open_hub(path) as hub:
         settings = dataclasses.replace(HubSettings(), **{**NEVER, **days})
-        hub.ctx = dataclasses.replace(hub.ctx, settings={"alpinehub": settings})
+        hub.ctx = structs.replace(hub.ctx, settings={"alpinehub": settings})
         yield hub
 
 

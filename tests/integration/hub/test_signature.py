@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.integration.hub.material import BOOKING, SECRET, open_hub
 
 from alpinehub.hotels import NewHotel, add_hotel
@@ -114,7 +114,7 @@ async def test_signature_is_enough_when_the_secret_of_another_source_does_not_op
     tmp_path: Path,
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        before = replace(hub.ctx, vault=Vault(b"ab" * 32))
+        before = structs.replace(hub.ctx, vault=Vault(b"ab" * 32))
         await add_source(before, "DEMO", "generic", "of-the-old-key", "old")
         for secret, status in ((SECRET, 200), ("old", 401)):
             headers = {"x-webhook-secret": None, "x-signature-256": sign(BODY, secret)}

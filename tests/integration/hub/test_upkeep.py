@@ -11,6 +11,7 @@ from typing import cast
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec import structs
 from tests.integration.engine.stores import url_of, use
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.integration.store.parts import fill, needs_root, small_disk, use_up
@@ -133,7 +134,7 @@ async def test_ready_says_why_when_it_is_not(tmp_path: Path) -> None:
         monkeypatch = pytest.MonkeyPatch()
         monkeypatch.syspath_prepend(str(tmp_path))
         behind = (*hub.ctx.chains, Chain("alpinehub", "newer"))
-        older = replace(hub, ctx=replace(hub.ctx, chains=behind))
+        older = replace(hub, ctx=structs.replace(hub.ctx, chains=behind))
         answer = await older.call("GET", "/api/ready", [])
         monkeypatch.undo()
         assert answer.status == 503 and "schema" in answer.json["reason"]
@@ -142,9 +143,9 @@ async def test_ready_says_why_when_it_is_not(tmp_path: Path) -> None:
 
 async def test_ready_says_that_secrets_do_not_open_under_another_master_key(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        restored = replace(hub, ctx=replace(hub.ctx, vault=Vault(b"ab" * 32)))
+        restored = replace(hub, ctx=structs.replace(hub.ctx, vault=Vault(b"ab" * 32)))
         assert (await restored.post(BOOKING)).status == 401
-        for keyless in (restored, replace(hub, ctx=replace(hub.ctx, vault=Vault(None)))):
+        for keyless in (restored, replace(hub, ctx=structs.replace(hub.ctx, vault=Vault(None)))):
             answer = await keyless.call("GET", "/api/ready", [])
             assert answer.status == 503 and b"retry-after" in answer.headers
             assert "DEMO/website" in answer.json["reason"]
@@ -168,7 +169,7 @@ class Gone:
 
 async def test_ready_says_why_when_the_store_is_gone(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
-        without = replace(hub, ctx=replace(hub.ctx, store=cast(Store, Gone())))
+        without = replace(hub, ctx=structs.replace(hub.ctx, store=cast(Store, Gone())))
         answer = await without.call("GET", "/api/ready", [])
         assert answer.status == 503 and "does not answer" in answer.json["reason"]
         assert b"retry-after" in answer.headers

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec import structs
 from tests.integration.alpinebits.hub import CREATED_AT, Hub, open_hub
 
 from alpinehub.hotels import set_hotel_disabled
@@ -35,7 +35,7 @@ BOOKED = {"total": 1, "currency": "EUR", "room_type": "DZ"}
 
 def with_settings(hub: Hub, *report_to: str, **more: Any) -> None:
     settings = HubSettings(report_to=report_to, **more)
-    hub.ctx = replace(hub.ctx, settings={"alpinehub": settings})
+    hub.ctx = structs.replace(hub.ctx, settings={"alpinehub": settings})
 
 
 async def mails(hub: Hub) -> list[dict[str, Any]]:

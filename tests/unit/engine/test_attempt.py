@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import cast
 
 import pytest
+from msgspec.structs import fields, replace
 
 from cordata.broker import Message
 from cordata.config.sections import EngineConfig
@@ -73,9 +73,9 @@ async def test_handler_gets_the_whole_context_of_its_process() -> None:
 @pytest.mark.parametrize(
     "damaged",
     [
-        MESSAGE._replace(headers="{"),
-        MESSAGE._replace(headers="[]"),
-        MESSAGE._replace(payload=""),
+        replace(MESSAGE, headers="{"),
+        replace(MESSAGE, headers="[]"),
+        replace(MESSAGE, payload=""),
     ],
 )
 async def test_message_is_dead_and_nobody_else_hurt_when_its_row_is_damaged(
