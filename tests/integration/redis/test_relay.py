@@ -434,6 +434,24 @@ async def test_retry_in_the_store_is_known_after_a_pass_that_claims_nothing(
             assert due_at <= (waiting.next_at or 0) <= latest
 
 
+async def test_group_that_was_full_at_a_wake_up_is_looked_for_when_it_has_room(
+    state: Path, redis: RedisServer
+) -> None:
+    """Another group had room, and was looked for."""
+    use(state, redis.url)
+    full, free = {"a": ClaimLimit(count=1)}, {"b": ClaimLimit(count=1)}
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done", "b": "thing.other"})
+        async with passing(parts) as broker:
+            await broker.settle_and_claim([], full | free)
+            ids = await publish(parts.store, 1, priority=1)  # goes through the store
+            await parts.relay_all()
+            broker._look_deadline = 0.0
+            assert not (await broker.settle_and_claim([], free)).messages
+            claimed = await broker.settle_and_claim([], full)
+            assert [message.event_id for message in claimed.messages] == ids
+
+
 async def test_relay_that_looked_in_vain_waits_before_the_next_look(
     tmp_path: Path, redis: RedisServer
 ) -> None:

@@ -63,9 +63,9 @@ class RedisBroker(Broker):
         # A queue of its own: what `queue` remembers of its groups is not true of the relay's group.
         claims = Queue(store, owner=owner, retries={})
         self.relay = Relay(store, claims, server, keys)
-        #: Groups that may have due messages in the store; and those that may have messages with a
-        #: priority below 0, for which there was no room at the last claim.
-        self._may_be_in_store: set[str] = set()
+        #: Groups of which the last claim left nothing in the store; and those that may have
+        #: messages with a priority below 0 there, for which that claim had no room.
+        self._none_in_store: set[str] = set()
         self._may_be_low: set[str] = set()
         #: As the last claim said.
         self._next_at: int | None = None
@@ -164,12 +164,12 @@ class RedisBroker(Broker):
         now = clock.monotonic()
         if limits and now >= self._look_deadline:
             self._look_deadline = now + LOOK_S
-            self._may_be_in_store |= limits.keys()
+            self._none_in_store.clear()
             await self._consumer.load_state()
         wanted = {
             group: limit
             for group, limit in limits.items()
-            if group in self._may_be_in_store or (limit.low and group in self._may_be_low)
+            if group not in self._none_in_store or (limit.low and group in self._may_be_low)
         }
         if not outcomes and not wanted:
             next_at = self._next_at if limits else None
@@ -179,8 +179,7 @@ class RedisBroker(Broker):
         )
         self._next_at, self._suspects = claimed.next_at, claimed.suspects
         if not claimed.suspects:  # while one waits, other messages may have been left there
-            self._may_be_in_store -= wanted.keys()
-            self._may_be_in_store |= claimed.more
+            self._none_in_store = (self._none_in_store | wanted.keys()) - claimed.more
             for group, limit in wanted.items():
                 (self._may_be_low.discard if limit.low else self._may_be_low.add)(group)
         if claimed.next_at is not None:
