@@ -234,3 +234,41 @@ async def test_events_go_through_the_store_while_something_else_has_the_key_of_t
         assert sorted(m.event_id for m in await parts.claim("b")) == sorted(others)
         errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
         assert any("something else uses this key" in error for error in errors)
+
+
+async def test_entries_are_acknowledged_once_when_something_else_has_the_key_of_another_stream(
+    state: Path, server: RedisServer
+) -> None:
+    """So the process keeps no list of them that grows."""
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done", "b": "thing.other"})
+        await publish(parts.store, 1)
+        await publish(parts.store, 1, type_="thing.other")
+        await parts.relay_all()
+        held = [*await parts.claim("a"), *await parts.claim("b")]
+        assert len(held) == 2
+        server.execute("DEL", STREAM)
+        server.execute("SET", STREAM, "a string")
+        await parts.settle(held)
+        other = f"{PREFIX}:stream:thing.other"
+        assert server.execute("XPENDING", other, "b")["pending"] == 0
+
+        def acknowledgements() -> int:
+            return int(server.info("commandstats")["cmdstat_xack"]["calls"])
+
+        before = acknowledgements()
+        await parts.claim("b")
+        assert acknowledgements() == before
+
+
+async def test_messages_of_a_dead_process_are_reclaimed_when_something_else_has_a_key(
+    state: Path, server: RedisServer
+) -> None:
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done", "b": "thing.other"})
+        ids = await publish(parts.store, 2, type_="thing.other")
+        await parts.relay_all()
+        assert len(await parts.claim("b", owner="dead")) == 2
+        server.execute("DEL", STREAM)
+        server.execute("SET", STREAM, "a string")
+        assert await (await parts.process()).reclaim("dead", is_dead=True) == len(ids)

@@ -220,8 +220,7 @@ class Consumer:
         self._unannounced |= set(types)
         wanted = {group: n for group, n in left.items() if n > 0 and self.may_have(group)}
         commands_before = len(pipe)
-        settled = list(self._settled.values())
-        acks = self._acknowledge(pipe, settled)
+        acknowledged = self._acknowledge(pipe)
         for group, count in wanted.items():
             streams: dict[Any, Any] = {self._keys.of(self._types[group]): ">"}
             pipe.xreadgroup(group, self._name, streams, count=count)
@@ -240,12 +239,17 @@ class Consumer:
         else:
             self._unannounced -= set(announced)
         before, replies = replies[:commands_before], replies[commands_before:]
-        if not any(isinstance(reply, ResponseError) for reply in replies[:acks]):
-            for message in settled:
+        # Replies to the reads follow, and that of the wake script.
+        for messages, reply in zip(acknowledged, replies, strict=False):
+            # A key that is no stream any more has no entries.
+            if isinstance(reply, ResponseError) and code_of(reply) != WRONG_TYPE:
+                self._server.log_refusal(self._keys.of(messages[0].type), reply)
+                continue
+            for message in messages:
                 self._settled.pop((message.group, message.token), None)
         found: list[Message] = []
-        # The last reply may be that of the wake script.
-        for (group, count), reply in zip(wanted.items(), replies[acks:], strict=False):
+        reads = replies[len(acknowledged) :]
+        for (group, count), reply in zip(wanted.items(), reads, strict=False):
             if isinstance(reply, ResponseError):
                 self._note_refusal(group, reply)
                 continue
@@ -256,14 +260,14 @@ class Consumer:
             found += self._take(group, entries)
         return before, found
 
-    def _acknowledge(self, pipe: Pipeline, messages: Sequence[Message]) -> int:
-        """Add the commands that acknowledge messages. Returns how many commands."""
-        ids: dict[tuple[str, str], list[str]] = {}
-        for message in messages:
-            ids.setdefault((message.type, message.group), []).append(message.token)
-        for (type, group), own in ids.items():
-            pipe.xack(self._keys.of(type), group, *own)
-        return len(ids)
+    def _acknowledge(self, pipe: Pipeline) -> list[list[Message]]:
+        """Add the commands that acknowledge what is settled. Returns the messages of each."""
+        by_group: dict[tuple[str, str], list[Message]] = {}
+        for message in self._settled.values():
+            by_group.setdefault((message.type, message.group), []).append(message)
+        for (type, group), messages in by_group.items():
+            pipe.xack(self._keys.of(type), group, *(message.token for message in messages))
+        return list(by_group.values())
 
     def _note_refusal(self, group: str, error: ResponseError) -> None:
         self._refused.add(group)
@@ -447,7 +451,7 @@ class Consumer:
         except StoreUnavailable as error:
             log.warning("%d messages that are done come again: %s", len(self._unmarked), error)
         pipe = self._server.pipeline()
-        self._acknowledge(pipe, list(self._settled.values()))
+        self._acknowledge(pipe)
         for group, type in self._types.items():
             queue_removal(pipe, self._keys.of(type), group, self._name)
         try:

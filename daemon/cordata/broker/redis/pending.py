@@ -12,7 +12,7 @@ import random
 from redis.asyncio.client import Pipeline
 from redis.exceptions import ResponseError
 
-from cordata.broker.redis.server import RedisServer, code_of
+from cordata.broker.redis.server import WRONG_TYPE, RedisServer, code_of
 from cordata.broker.redis.stream import ID, Keys
 from cordata.store import Store, Tx
 
@@ -46,7 +46,7 @@ async def move_claims(
         pipe.xpending_range(key, group, "-", "+", _PAGE, name)
         (held,) = await server.execute(pipe)
         if isinstance(held, ResponseError):
-            if code_of(held) == "NOGROUP":
+            if code_of(held) in ("NOGROUP", WRONG_TYPE):  # nothing is pending
                 return count
             raise held
         pipe = server.pipeline()
