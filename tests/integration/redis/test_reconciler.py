@@ -14,6 +14,7 @@ from tests.processes import joined
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Message
+from cordata.broker.group import Group, register
 from cordata.core.message_state import Verdict
 from cordata.errors import BrokerUnavailable
 from cordata.events import BROKER_DATA_LOST
@@ -245,6 +246,21 @@ async def test_group_gets_the_rest_of_its_old_type_when_it_handles_another_one(
         await parts.settle(messages)
         await parts.reconciler.run_once()
         assert redis.execute("EXISTS", STREAM) == 0
+
+
+async def test_group_gets_no_event_from_before_its_registration_when_the_primary_makes_it(
+    state: Path, redis: RedisServer
+) -> None:
+    """Redis was away when it was registered, and others have entries that are older."""
+    async with on_redis(prepared(state, redis)) as parts:
+        before = await relayed(parts, 2, "a")
+        await register(parts.store, [Group("late", "thing.done", broker="redis")])
+        parts.groups["late"] = "thing.done"
+        await keep(parts)
+        ids = await publish(parts.store, 1)
+        assert await parts.relay_all() == 1
+        assert events(await parts.claim("late")) == ids
+        assert same(events(await parts.claim("a")), before + ids)
 
 
 async def test_what_a_process_held_is_reclaimed_when_its_lease_expired_and_not_before(

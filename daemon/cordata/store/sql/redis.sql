@@ -99,9 +99,12 @@ ON CONFLICT DO NOTHING;
 DELETE FROM redis_sent WHERE type = :type AND entry IN :entries[bigint];
 
 -- name: redis.handled
--- Which of these events a group has handled already, or has a message of.
+-- Which of these events a group has handled already, has a message of, or is not to get: it was
+-- registered after them, and the primary made it in Redis at the start of its stream.
 SELECT event_id FROM handled WHERE event_id IN :ids[text] AND "group" = :group
-UNION SELECT event_id FROM message WHERE event_id IN :ids[text] AND "group" = :group;
+UNION SELECT event_id FROM message WHERE event_id IN :ids[text] AND "group" = :group
+UNION SELECT e.id FROM event AS e JOIN consumer_group AS g ON e.position <= g.since
+WHERE e.id IN :ids[text] AND g."group" = :group;
 
 -- name: redis.waiting
 -- Messages that wait for a relay.
