@@ -23,9 +23,12 @@ class Broker(Protocol):
         """For STATUS=: the problem with the broker, except the store's own; "" for none."""
         return ""
 
-    async def listen(self, groups: Mapping[str, str], wake: Callable[[], None]) -> None:
-        """Call `wake` when there may be new messages for these groups (name -> event type); runs
-        until cancelled.
+    async def listen(
+        self, groups: Mapping[str, str], wake: Callable[[], None], look: Callable[[], None]
+    ) -> None:
+        """Call `wake` when there may be new messages for these groups (name -> event type), of
+        which other processes hear, too; `look` when this one alone has to look. Runs until
+        cancelled.
         """
         ...
 

@@ -68,7 +68,9 @@ class Queue(Broker):
         #: Claims of this process in the store that it did not know of at the last renewal.
         self._unknown: frozenset[tuple[str, str, int]] = frozenset()
 
-    async def listen(self, groups: Mapping[str, str], wake: Callable[[], None]) -> None:
+    async def listen(
+        self, groups: Mapping[str, str], wake: Callable[[], None], look: Callable[[], None]
+    ) -> None:
         """As in Broker; without groups: only when messages are given back."""
         async with asyncio.TaskGroup() as tasks:
             for topic in (CLAIMABLE_TOPIC, *map(published_topic, set(groups.values()))):

@@ -17,7 +17,7 @@ class HerdDelay:
     messages (a "thundering herd"). So one that has looked in vain waits, longer each time, and one
     that found some does not: at a low rate one worker handles all, and the others cost little;
     under load each finds some. If the one that handles them is full or dead, another looks within
-    LONGEST_WAIT_S (with Redis twice that: its relay and its consumer wait each).
+    LONGEST_WAIT_S.
 
     Measured with 20 events/s on an idle system (2 cores, 8 workers): processor time of all workers
     8.9 -> 4.6 ms an event on SQLite, 7.6 -> 5.4 on PostgreSQL; from commit to handler 2.3 -> 0.9

@@ -102,8 +102,9 @@ class ConsumerService:
         self._groups = {handler.group: _Group(handler, config) for handler in handlers}
         self._wake = WakeEvent()
         self._herd = HerdDelay()
-        #: Whether a wake-up began this pass: looks for any other reason are not "in vain".
-        self._is_woken = False
+        #: Whether other processes have heard, too, of what the next pass looks for: a look for any
+        #: other reason is not "in vain".
+        self._have_others_heard = False
         self._finished: list[Outcome] = []
         #: Wakes the pump: to look for messages, or to settle what is finished.
         self._timer: asyncio.Handle | None = None
@@ -138,7 +139,7 @@ class ConsumerService:
         types = {name: group.handler.type for name, group in self._groups.items()}
         async with (
             wake_on(self._wake, stop),
-            background(self._broker.listen(types, self._on_messages)),
+            background(self._broker.listen(types, self._on_messages, self._wake.set)),
             asyncio.TaskGroup() as tasks,
         ):
             self._sentinel = sentinel = Sentinel(tasks, self._log_ignored_cancellation)
@@ -156,7 +157,8 @@ class ConsumerService:
         await self._broker.leave()
 
     def _on_messages(self) -> None:
-        """There may be messages, which other processes have heard, too."""
+        """There may be messages, of which other processes have heard, too."""
+        self._have_others_heard = True
         if wait_s := self._herd.wait_s:
             self._wake_after(wait_s)
         else:
@@ -183,7 +185,8 @@ class ConsumerService:
             full = self._key_may_have_more or any(group.more for group in self._groups.values())
             await pace.next(full=full)
             sleep_s = await self.run_once()
-            self._is_woken = sleep_s > 0.0 and await self._wake.wait(sleep_s)
+            if sleep_s > 0.0:
+                await self._wake.wait(sleep_s)
 
     async def run_once(self) -> float:
         """One pass: settle and claim. Returns the seconds to sleep after it."""
@@ -204,6 +207,7 @@ class ConsumerService:
     async def _settle_and_claim(self, limits: Mapping[str, ClaimLimit]) -> int | None:
         """Settle and claim. Returns when the next message is due, in microseconds, or None."""
         outcomes = list(self._finished)  # held until they are settled
+        have_others_heard, self._have_others_heard = self._have_others_heard, False
         self._key_may_have_more = False
         if self._timer is not None:  # or it would wake the pump for nothing
             self._timer.cancel()
@@ -212,9 +216,9 @@ class ConsumerService:
             outcomes, limits, suspect_allowed=self._may_claim_suspect()
         )
         del self._finished[: len(outcomes)]
-        in_vain = self._is_woken and limits and not outcomes and claimed.relayed is None
-        if claimed.messages or in_vain:
-            self._herd.looked(found=bool(claimed.messages))
+        found = bool(claimed.messages or claimed.relayed)
+        if found or (have_others_heard and limits and not outcomes):
+            self._herd.looked(found=found)
         for name in limits:
             self._groups[name].more = name in claimed.more
         if not claimed.suspects or any(message.suspect for message in claimed.messages):

@@ -125,7 +125,7 @@ async def listening(
     parts.brokers.pop("me").close()
     parts.brokers["me"] = broker_of(parts.store, parts.url, owner="me", timeout_s=timeout_s)
     ring, broker = asyncio.Event(), await parts.process()
-    listener = asyncio.create_task(broker.listen({"a": "thing.done"}, ring.set))
+    listener = asyncio.create_task(broker.listen({"a": "thing.done"}, ring.set, ring.set))
     async with asyncio.timeout(60):
         await ring.wait()
         assert await parts.claim("a") == []

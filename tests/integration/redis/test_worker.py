@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.integration.engine.engine import build, running
@@ -14,7 +15,11 @@ from tests.integration.redis.stores import use
 from tests.servers.redis import RedisServer
 
 from cordata.app import App
+from cordata.broker.redis import server
+from cordata.broker.redis.broker import RedisBroker
 from cordata.context import Event, EventContext
+from cordata.core.herd_delay import VAIN_AT_ONCE
+from cordata.store import published_topic
 
 
 async def test_events_of_a_low_priority_delay_nothing_else(
@@ -99,3 +104,55 @@ async def test_start_warns_of_nothing_before_the_first_connection_is_made(
             await publish(parts.store, 1)
             await handled.wait()
     assert "events wait for Redis" not in caplog.text
+
+
+async def test_worker_waits_when_it_was_woken_for_events_that_others_relayed(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    """And no more when it has found one."""
+    use(tmp_path, redis.url)
+    app, handled = App("t"), asyncio.Event()
+
+    @app.on("thing.done")
+    async def take(event: Event, ctx: EventContext) -> None:
+        handled.set()
+
+    async with on_redis(tmp_path) as parts:
+        engine = build(parts.store, tmp_path, app)
+        async with running(engine):
+
+            def waits() -> bool:
+                parts.store.notify(published_topic("thing.done"))
+                return engine.consumer._herd.wait_s > 0.0
+
+            await until(waits)
+            await publish(parts.store, 1)
+            await handled.wait()
+            assert engine.consumer._herd.wait_s == 0.0
+
+
+async def test_worker_looks_at_once_when_no_entry_came_for_a_while(
+    tmp_path: Path, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a wait for entries is no wake-up."""
+    monkeypatch.setattr(server, "BLOCK_S", 0.05)
+    use(tmp_path, redis.url)
+    app, waits = App("t"), 0
+
+    @app.on("thing.done")
+    async def take(event: Event, ctx: EventContext) -> None: ...
+
+    async with on_redis(tmp_path) as parts:
+        engine = build(parts.store, tmp_path, app)
+        broker = cast(RedisBroker, engine.broker)
+        wait_for_entries = broker._server.wait_for_entries
+
+        async def count(*words: Any) -> Any:
+            nonlocal waits
+            waits += 1
+            return await wait_for_entries(*words)
+
+        cast(Any, broker._server).wait_for_entries = count
+        async with running(engine):
+            await until(lambda: waits > 2 * VAIN_AT_ONCE + 4)
+            assert engine.consumer._herd.wait_s == 0.0

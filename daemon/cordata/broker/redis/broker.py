@@ -92,26 +92,32 @@ class RedisBroker(Broker):
         except (BrokerUnavailable, ResponseError) as error:
             log.info("the primary makes groups in Redis later: %s", error)
 
-    async def listen(self, groups: Mapping[str, str], wake: Callable[[], None]) -> None:
+    async def listen(
+        self, groups: Mapping[str, str], wake: Callable[[], None], look: Callable[[], None]
+    ) -> None:
         """As in Broker."""
 
-        def look() -> None:
+        def wake_for_store() -> None:
             self._look_deadline = 0.0
+            wake_for_relay()
+
+        def wake_for_relay() -> None:
+            self.relay.wake()
             wake()
-            wake_relay()
 
-        def wake_relay() -> None:
-            self.relay.wake(wake)
+        def relay_again() -> None:
+            self.relay.wake()
+            look()
 
-        # Events for other groups are for the relays.
         stored = {name: type for name, type in groups.items() if not self._consumer.reads(name)}
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._queue.listen(stored, look))
-            tasks.create_task(watch(self._store, PUBLISHED_TOPIC, wake_relay))
-            tasks.create_task(self.relay.keep_entering(wake_relay))
-            tasks.create_task(self._consumer.listen(wake))
-            tasks.create_task(self._consumer.keep_connected(wake_relay))
-            tasks.create_task(self._consumer.keep_marking(wake))
+            tasks.create_task(self._queue.listen(stored, wake_for_store, look))
+            # Events for other groups are for the relays.
+            tasks.create_task(watch(self._store, PUBLISHED_TOPIC, wake_for_relay))
+            tasks.create_task(self.relay.keep_entering(relay_again))
+            tasks.create_task(self._consumer.listen(wake, look))
+            tasks.create_task(self._consumer.keep_connected(relay_again))
+            tasks.create_task(self._consumer.keep_marking(look))
 
     async def settle_and_claim(
         self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
@@ -140,11 +146,11 @@ class RedisBroker(Broker):
             relayed=relayed,
         )
 
-    async def _relay_and_read(self, left: dict[str, int]) -> tuple[int | None, list[Message]]:
+    async def _relay_and_read(self, left: dict[str, int]) -> tuple[int, list[Message]]:
         """Relay, acknowledge and read: one round trip, if nothing else was left to read.
 
-        Returns how many events were relayed (None: it did not look), and the messages: `left` new
-        ones of each group at most, and the doubtful ones. Raises nothing.
+        Returns how many events were relayed, and the messages: `left` new ones of each group at
+        most, and the doubtful ones. Raises nothing.
         """
         found: list[Message] = []
 
@@ -153,7 +159,7 @@ class RedisBroker(Broker):
             found.extend(messages)
             return replies
 
-        relayed = None if self._is_stopping else await self.relay.run_if_due(add_and_read)
+        relayed = 0 if self._is_stopping else await self.relay.run_if_due(add_and_read)
         found += await self._consumer.read(left)
         return relayed, found
 

@@ -134,8 +134,10 @@ class Consumer:
 
     # Waiting for new entries
 
-    async def listen(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when there may be entries, or Redis is available again; until cancelled."""
+    async def listen(self, wake: Callable[[], None], look: Callable[[], None]) -> None:
+        """Call `wake` when there may be entries, of which all processes hear; `look` when Redis is
+        available again, or a wake-up may have been missed. Until cancelled.
+        """
         while True:
             try:
                 await self._server.connect()
@@ -146,7 +148,7 @@ class Consumer:
                     raise newest
                 after = newest[0][0] if newest else b"0"
                 self._note_unread(None)
-                wake()
+                look()
                 while entries := await self._server.wait_for_entries(self._keys.wake, after):
                     after = entries[-1][0]
                     # If there are as many as the stream keeps, earlier ones may have been trimmed.
@@ -159,9 +161,9 @@ class Consumer:
                 self._server.log_refusal(self._keys.wake, error)
                 await asyncio.sleep(_UNWAKEABLE_LOOK_S)
                 self._note_unread(None)
-                wake()
+                look()
 
-    async def keep_connected(self, wake: Callable[[], None]) -> None:
+    async def keep_connected(self, look: Callable[[], None]) -> None:
         """Until cancelled: make commands get through again, whatever `listen` waits for.
 
         Its connection may be well, and busy, when that of the commands was lost.
@@ -174,7 +176,7 @@ class Consumer:
                 await asyncio.sleep(max(self._server.pause_s, 0.01))
                 continue
             self._cut_off.clear()
-            wake()
+            look()
 
     def _note_unread(self, types: Collection[str] | None) -> None:
         """Note that there may be new entries of these types; None: of all types."""
@@ -401,8 +403,8 @@ class Consumer:
             if self._unmarked.pop(message.id, None) is not None:
                 self._settled[message.group, message.token] = message
 
-    async def keep_marking(self, wake: Callable[[], None]) -> None:
-        """Mark handled messages until cancelled; call `wake` if no read has acknowledged them."""
+    async def keep_marking(self, look: Callable[[], None]) -> None:
+        """Mark handled messages until cancelled; call `look` if no read has acknowledged them."""
         loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle | None = None
 
@@ -410,7 +412,7 @@ class Consumer:
             nonlocal timer
             timer = None
             if self._settled:
-                wake()
+                look()
 
         while True:
             await self._marking.wait()

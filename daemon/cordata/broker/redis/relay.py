@@ -34,7 +34,6 @@ from cordata.broker.message import ClaimLimit, Message, MessageId, Outcome
 from cordata.broker.redis.server import WRONG_TYPE, RedisServer, describe
 from cordata.broker.redis.state import REDIS_TOPIC, StoredState, load
 from cordata.broker.redis.stream import DOCUMENT, ID, Keys, StreamEvent, encode, position_of
-from cordata.core.herd_delay import HerdDelay
 from cordata.core.message_state import Verdict
 from cordata.core.retry import Backoff
 from cordata.errors import BrokerUnavailable, StoreUnavailable
@@ -104,13 +103,8 @@ class Relay:
         self._batch: _Batch | None = None
         self._entering = asyncio.Lock()
         self._added = asyncio.Event()
-        #: When `run_if_due` looks again.
+        #: When `run_if_due` looks again; 0: it was woken.
         self._deadline = 0.0
-        #: Whether a wake-up came since it looked.
-        self._is_woken = False
-        #: The end of a wake-up's wait.
-        self._timer: asyncio.TimerHandle | None = None
-        self._herd = HerdDelay()
         self._failures = 0
         #: Whether Redis, though available, refused the last pass.
         self._is_refused = False
@@ -132,37 +126,21 @@ class Relay:
         in_s = max(self._deadline - clock.monotonic(), 0.0)
         return self._store.now_us() + int(in_s * 1e6)
 
-    def wake(self, begin_pass: Callable[[], None]) -> None:
-        """Call `begin_pass`, at once or after a while (see HerdDelay), for a pass that looks.
+    def wake(self) -> None:
+        """Look in the next pass. While Redis refuses commands, its pause goes on."""
+        if not self._is_refused:
+            self._deadline = 0.0
 
-        While Redis refuses commands, its pause goes on.
-        """
-
-        def look() -> None:
-            self._timer = None
-            self._is_woken, self._deadline = True, 0.0
-            begin_pass()
-
-        if self._is_refused or self._timer is not None:
-            return
-        if wait_s := self._herd.wait_s:
-            self._timer = asyncio.get_running_loop().call_later(wait_s, look)
-        else:
-            look()
-
-    async def run_if_due(self, execute: Execute) -> int | None:
-        """One pass, if it is time for it. Returns how many events it relayed; None: it did not
-        look. Raises nothing.
-        """
+    async def run_if_due(self, execute: Execute) -> int:
+        """One pass, if it is time for it. Returns how many events it relayed. Raises nothing."""
         if clock.monotonic() < self._deadline:
-            return None
-        was_woken, self._is_woken = self._is_woken, False
+            return 0
         self._deadline = clock.monotonic() + LOOK_S
         try:
             count = await self.run_once(execute)
         except (StoreUnavailable, BrokerUnavailable) as error:
             self._failures += 1
-            if not self._is_woken:
+            if self._deadline:  # else it was woken meanwhile
                 self._deadline = clock.monotonic() + _BACKOFF.delay_s(self._failures)
             # Each start begins without a connection: news is what comes after the first attempt.
             has_tried = bool(self._server.run_id or self._server.reason)
@@ -170,8 +148,6 @@ class Relay:
                 log.warning("events wait for Redis: %s", with_hint(error))
             return 0
         self._failures = 0
-        if count or was_woken:
-            self._herd.looked(found=count > 0)
         if count and self._log_throttle.has_logged:
             log.info("events are relayed again")
             self._log_throttle.reset()
@@ -265,8 +241,8 @@ class Relay:
         ids: list[bytes | None] | None = reply
         return ids
 
-    async def keep_entering(self, wake: Callable[[], None]) -> None:
-        """Enter what passes have added, until cancelled; call `wake` if it was refused."""
+    async def keep_entering(self, look: Callable[[], None]) -> None:
+        """Enter what passes have added, until cancelled; call `look` if it was refused."""
         while True:
             await self._added.wait()
             self._added.clear()
@@ -274,7 +250,7 @@ class Relay:
                 await self.enter()
             except (BrokerUnavailable, StoreUnavailable) as error:
                 log.debug("not entered: %s", error)
-                wake()  # the next pass does it
+                look()  # the next pass does it
 
     async def enter(self) -> None:
         """Enter what was added into `redis_sent`; what is in no stream goes to the store's groups.
