@@ -88,11 +88,8 @@ class Topics(ABC):
         self._broadcast_soon(names)
 
     def wake(self, name: str) -> None:
-        """Wake the waiters of a topic in this process. `a b` wakes those of `a`, too."""
+        """Wake the waiters of a topic in this process."""
         self.topic(name).wake()
-        whole, _, part = name.partition(" ")
-        if part:
-            self.topic(whole).wake()
 
     def take_pending(self) -> list[str]:
         """The topics that are still to be broadcast: the caller does it, not the throttle."""

@@ -27,9 +27,6 @@ before_write: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
 
 #: The statement that writes an event and its messages. On PostgreSQL its count is that of messages.
 PUBLISH = "queue.publish"
-#: An event was published: with Redis it wakes all workers, one of which relays it. The topic of its
-#: type wakes only those with a handler of it.
-PUBLISHED_TOPIC = "queue"
 #: Wakes workers: messages of older events can be claimed (again).
 CLAIMABLE_TOPIC = "message"
 #: Wakes the mail service.
@@ -51,8 +48,8 @@ _encode = msgspec.json.Encoder(decimal_format="string").encode
 
 
 def published_topic(type: str) -> str:
-    """The topic of the events of a type; it wakes waiters of PUBLISHED_TOPIC, too."""
-    return f"{PUBLISHED_TOPIC} {type}"
+    """Wakes workers with a handler of the type: an event was published."""
+    return f"queue {type}"
 
 
 class Row(Protocol):

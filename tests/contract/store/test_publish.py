@@ -14,7 +14,7 @@ from cordata.broker.group import Group, register
 from cordata.broker.inspection import delete_done
 from cordata.clock import to_us
 from cordata.errors import Conflict, PermanentError
-from cordata.store import PUBLISHED_TOPIC, Row, Store, Tx, published_topic
+from cordata.store import Row, Store, Tx, published_topic
 
 
 async def events(store: Store) -> list[Row]:
@@ -57,7 +57,7 @@ async def test_event_is_not_there_when_its_unit_fails(opened: Opener) -> None:
         with pytest.raises(LookupError):
             await store.run(unit)
         assert await events(store) == []
-        assert await store.wait("queue", 0.01) is False
+        assert await store.wait(published_topic("booking.made"), 0.01) is False
 
 
 async def test_position_is_not_given_again_when_all_events_are_deleted(opened: Opener) -> None:
@@ -134,22 +134,20 @@ async def test_consumer_is_woken_when_an_event_is_committed(opened: Opener) -> N
         await register(one, [Group("mailer", "t")])
         for batch in (False, True):
             await one.run(lambda tx: tx.publish("t", {}), batch=batch)
-            assert await two.wait("queue", 60.0) is True
-            assert await one.wait("queue", 60.0) is True
+            assert await two.wait(published_topic("t"), 60.0) is True
+            assert await one.wait(published_topic("t"), 60.0) is True
         async with one.transaction() as tx:
             await tx.publish("t", {})
-        assert await two.wait("queue", 60.0) is True
+        assert await two.wait(published_topic("t"), 60.0) is True
 
 
 async def test_event_of_another_type_does_not_wake_a_consumer(opened: Opener) -> None:
-    """A relay is woken by each: it waits for no type."""
     ours, others = published_topic("ours"), published_topic("others")
     async with opened() as one, opened() as two:
         await register(one, [Group("ours", "ours"), Group("others", "others")])
         for batch in (False, True):
             await one.run(lambda tx: tx.publish("others", {}), batch=batch)
             for store in (one, two):
-                assert await store.wait(PUBLISHED_TOPIC, 60.0) is True
                 assert await store.wait(others, 60.0) is True
                 assert await store.wait(ours, 0.0) is False
         await one.run(lambda tx: tx.publish("ours", {}))
@@ -164,17 +162,17 @@ async def test_other_topics_of_a_unit_are_woken_when_no_group_gets_its_event(
 
     async def unit(tx: Tx) -> None:
         await tx.publish("t", {})
-        tx.notify(f"{PUBLISHED_TOPIC}_is_full")
+        tx.notify("queue_is_full")
 
     async with opened() as one, opened() as two:
         await one.run(unit, batch=batch)
-        assert await two.wait(f"{PUBLISHED_TOPIC}_is_full", 60.0) is True
+        assert await two.wait("queue_is_full", 60.0) is True
 
 
 async def test_consumer_is_not_woken_when_no_group_gets_the_event(opened: Opener) -> None:
     async with opened() as store:
         await store.run(lambda tx: tx.publish("t", {}), batch=True)
-        assert await store.wait("queue", 0.02) is False
+        assert await store.wait(published_topic("t"), 0.02) is False
 
 
 async def test_mail_is_written_once_when_its_message_id_repeats(opened: Opener) -> None:

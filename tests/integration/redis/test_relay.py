@@ -351,12 +351,12 @@ async def test_worker_relays_for_others_while_its_own_handlers_are_all_busy(
         await end.wait()
 
     async with on_redis(tmp_path) as parts:
-        await parts.register({"a": "thing.done"})
         async with running(build(parts.store, tmp_path, app)):
             await publish(parts.store, 3, type_="thing.slow")
             await begun.wait()
-            await publish(parts.store, 5)
-            await until(lambda: bool(redis.execute("XLEN", STREAM) == 5))
+            await publish(parts.store, 5, type_="thing.slow")
+            stream = f"{PREFIX}:stream:thing.slow"
+            await until(lambda: bool(redis.execute("XLEN", stream) == 8))
             assert not end.is_set()
             end.set()
 

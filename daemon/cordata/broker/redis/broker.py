@@ -44,7 +44,7 @@ from cordata.broker.redis.stream import Keys
 from cordata.core.message_state import Verdict
 from cordata.errors import BrokerUnavailable, StoreUnavailable
 from cordata.log import logger
-from cordata.store import PUBLISHED_TOPIC, Store, watch
+from cordata.store import Store, published_topic, watch
 
 log = logger("cordata.redis")
 
@@ -109,11 +109,12 @@ class RedisBroker(Broker):
             self.relay.wake()
             look()
 
-        stored = {name: type for name, type in groups.items() if not self._consumer.reads(name)}
+        streamed = {name for name in groups if self._consumer.reads(name)}
+        stored = {name: type for name, type in groups.items() if name not in streamed}
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.listen(stored, wake_for_store, look))
-            # Events for other groups are for the relays.
-            tasks.create_task(watch(self._store, PUBLISHED_TOPIC, wake_for_relay))
+            for type in {groups[name] for name in streamed}:
+                tasks.create_task(watch(self._store, published_topic(type), wake_for_relay))
             tasks.create_task(self.relay.keep_entering(relay_again))
             tasks.create_task(self._consumer.listen(wake, look))
             tasks.create_task(self._consumer.keep_connected(relay_again))
