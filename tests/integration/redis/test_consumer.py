@@ -14,6 +14,7 @@ from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Message
+from cordata.broker.redis import broker as broker_module
 from cordata.broker.redis import server
 from cordata.core.message_state import Verdict
 from cordata.store import Tx
@@ -179,3 +180,27 @@ async def test_streams_are_read_again_when_an_answer_was_late_and_the_wait_goes_
             ids = await publish(parts.store, 3)
             assert await parts.relay_all("other") == 3
             assert sorted(one.event_id for one in await next_of(parts, ring)) == sorted(ids)
+
+
+async def test_dead_process_is_reclaimed_without_its_entries_when_redis_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its messages in the store are; the primary moves the entries later."""
+    monkeypatch.setattr(broker_module, "_MOVE_S", 0.1)
+    with RedisServer() as server:
+        use(tmp_path, server.url)
+        async with on_redis(tmp_path) as parts:
+            await relayed(parts, 1)
+            await publish(parts.store, 1, priority=1)
+            await parts.relay_all()
+            assert len(await parts.claim("a", owner="dead")) == 2
+            other = await parts.process("other")
+            await other._server.connect()
+            server.suspend()
+            try:
+                async with asyncio.timeout(30):
+                    assert await other.reclaim("dead", is_dead=True) == 1
+            finally:
+                server.resume()
+            assert await parts.reconciler.run_once()
+            assert await other.reclaim("dead", is_dead=True) == 1
