@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.integration.engine.parts import publish, rows, until
@@ -204,3 +205,33 @@ async def test_dead_process_is_reclaimed_without_its_entries_when_redis_does_not
                 server.resume()
             assert await parts.reconciler.run_once()
             assert await other.reclaim("dead", is_dead=True) == 1
+
+
+async def test_new_connection_costs_as_many_round_trips_for_many_groups_as_for_one(
+    state: Path, redis: RedisServer
+) -> None:
+    """A slow server would keep the pass longer than the watchdog waits."""
+    async with on_redis(state) as parts:
+        await relayed(parts, 2)
+        assert len(await parts.claim("a")) == 2
+        broker, trips = await parts.process(), 0
+        execute = broker._server.execute
+
+        async def trip(*words: Any) -> Any:
+            nonlocal trips
+            trips += 1
+            return await execute(*words)
+
+        cast(Any, broker._server).execute = trip
+
+        async def cost() -> int:
+            nonlocal trips
+            redis.execute("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            trips = 0
+            for _ in range(2):  # the first one connects
+                assert await parts.claim("a") == []
+            return trips
+
+        one = await cost()
+        broker._consumer.register({f"more-{number}": "thing.done" for number in range(20)})
+        assert await cost() == one > 0

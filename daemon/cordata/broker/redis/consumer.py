@@ -281,26 +281,26 @@ class Consumer:
     async def _adopt(self) -> None:
         """Read pending entries that were never received, as the answer was lost.
 
-        Raises: BrokerUnavailable.
+        Of all groups at once: a slow server must not keep the pass for long. Raises:
+        BrokerUnavailable.
         """
         generation, is_complete = self._server.generation, True
         if self._generation == generation:
             return
-        for group, type in self._types.items():
-            after = b"0"
-            while True:
-                pipe = self._server.pipeline()
-                streams: dict[Any, Any] = {self._keys.of(type): after}
+        after: dict[str, Any] = dict.fromkeys(self._types, b"0")
+        while after:
+            pipe = self._server.pipeline()
+            for group, entry in after.items():
+                streams: dict[Any, Any] = {self._keys.of(self._types[group]): entry}
                 pipe.xreadgroup(group, self._name, streams, count=_PAGE)
-                (reply,) = await self._server.execute(pipe)
+            replies = await self._server.execute(pipe)
+            for group, reply in zip(tuple(after), replies, strict=True):
+                del after[group]
                 if isinstance(reply, ResponseError):  # no group, so nothing is pending
                     is_complete &= code_of(reply) in ("NOGROUP", WRONG_TYPE)
-                    break
-                entries = reply[0][1] if reply else []
-                if not entries:
-                    break
-                self._take(group, entries, are_doubtful=True)
-                after = entries[-1][0]
+                elif entries := (reply[0][1] if reply else []):
+                    self._take(group, entries, are_doubtful=True)
+                    after[group] = entries[-1][0]
         if is_complete:
             self._generation = generation
 
