@@ -14,7 +14,7 @@ from tests.servers.redis import RedisServer
 from cordata.broker.redis.reconciler import Reconciler
 from cordata.broker.redis.stream import Keys
 from cordata.services.reconciler import ReconcilerService
-from cordata.store import Store
+from cordata.store import Store, Tx
 
 
 class Watched:
@@ -59,3 +59,39 @@ async def test_primary_is_alive_as_long_as_it_publishes_again(
             await until(published_again)
             stop.set()
         assert len(store.touches) >= 5  # the pass begins, and 4 pages
+
+
+async def test_primary_is_alive_while_it_moves_the_entries_of_many_dead_processes(
+    state: Path, redis: RedisServer
+) -> None:
+    """A slow server takes seconds for each round trip."""
+    use(state, redis.url)
+    async with on_redis(state) as parts:
+        await parts.register({"group": "thing.done"})
+        await publish(parts.store, 20)
+        await parts.relay_all()
+        for number in range(20):
+            assert len(await parts.claim("group", 1, f"dead-{number}")) == 1
+
+        async def leave(tx: Tx) -> None:
+            for number in range(20):
+                await tx.execute("process.leave", id=f"dead-{number}")
+
+        await parts.store.run(leave)
+        most = trips = 0
+        server: Any = parts.reconciler._server
+        execute = server.execute
+
+        async def trip(*words: Any) -> Any:
+            nonlocal most, trips
+            trips += 1
+            most = max(most, trips)
+            return await execute(*words)
+
+        def progress() -> None:
+            nonlocal trips
+            trips = 0
+
+        server.execute = trip
+        assert await parts.reconciler.run_once(progress)
+        assert most < 10

@@ -140,7 +140,8 @@ class Reconciler:
     async def run_once(self, progress: Callable[[], None] = lambda: None) -> bool:
         """One pass. Returns whether it recovered, closed rows or moved entries.
 
-        `progress`: called repeatedly during the pass, which may take minutes after a large loss.
+        `progress`: called repeatedly during the pass, which may take minutes after a large loss, or
+        if Redis is slow.
 
         Raises: BrokerUnavailable, ResponseError, StoreUnavailable, LeaseLost.
         """
@@ -148,13 +149,14 @@ class Reconciler:
         # The store first: all that it lists is in Redis then, unless Redis has lost it.
         state = await self._store.read(load)
         looks = await self._look(state)
+        progress()
         if loss := await self._find_loss(state, looks):
             await self._recover(state, loss, progress)
             return True
         moved = await self._close_finished(state, looks, progress)
         await self._trim(state, looks)
         await self._drop_groups(state, looks)
-        return await self._move_entries_of_the_dead(looks) or moved
+        return await self._move_entries_of_the_dead(looks, progress) or moved
 
     async def _look(self, state: StoredState) -> dict[str, _Look]:
         """The state of all streams in Redis, by event type."""
@@ -311,7 +313,9 @@ class Reconciler:
 
         await self._store.run(unit)
 
-    async def _move_entries_of_the_dead(self, looks: Mapping[str, _Look]) -> bool:
+    async def _move_entries_of_the_dead(
+        self, looks: Mapping[str, _Look], progress: Callable[[], None]
+    ) -> bool:
         """Move pending entries of processes that are gone to the store, where workers reclaim them.
 
         Returns whether there were any.
@@ -331,6 +335,7 @@ class Reconciler:
         moved = False
         for type, group, name in consumers:
             if name not in living:
+                progress()
                 moved = True
                 where = {"type": type, "group": group, "name": name}
                 await move_claims(self._store, self._server, self._keys, **where)
