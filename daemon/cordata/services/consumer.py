@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 
@@ -272,7 +272,7 @@ class ConsumerService:
                 # Background work gives the loop away after each run: if its handlers never wait, a
                 # long backfill would delay live events. Those are to be fast, so they do without.
                 if run[0].priority < 0:
-                    await asyncio.sleep(0)
+                    await _ignoring_stray_cancellation(asyncio.sleep(0), self._is_cancelled)
         finally:
             self._open_slots -= 1
             self._wake.set()
@@ -424,10 +424,8 @@ class _Group:
         return ()
 
     async def take(self, is_cancelled: Callable[[], bool]) -> Run | None:
-        """Wait for the next run, for a free slot. None: the group is closed.
-
-        `is_cancelled`: whether the slots are cancelled. If not, but this one is, a handler did it:
-        something that it left behind cancels the task that it ran in, so the slot goes on.
+        """Wait for the next run, for a free slot. None: the group is closed. `is_cancelled`:
+        whether the slots are cancelled.
         """
         while not self.closed:
             if (run := self._next()) is not None:
@@ -438,13 +436,7 @@ class _Group:
                 return run
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._free_slots.append(future)
-            try:
-                await future
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is None or is_cancelled():
-                    raise
-                task.uncancel()
+            await _ignoring_stray_cancellation(future, is_cancelled)
         return None
 
     def finish(self, run: Run, duration_s: float, count: int) -> None:
@@ -501,6 +493,21 @@ class _Group:
             if not future.done():  # else the slot was cancelled
                 future.set_result(None)
                 return
+
+
+async def _ignoring_stray_cancellation(
+    awaitable: Awaitable[None], is_cancelled: Callable[[], bool]
+) -> None:
+    """Await, for a slot. If it is cancelled and the others are not (`is_cancelled`), a handler did
+    it: something that it left behind cancels the task that it ran in. Then the slot goes on.
+    """
+    try:
+        await awaitable
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or is_cancelled():
+            raise
+        task.uncancel()
 
 
 def _is_low(run: Run) -> bool:

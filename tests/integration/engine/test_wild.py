@@ -94,6 +94,24 @@ async def test_places_stay_when_a_handler_is_cancelled_after_its_end(state: Path
         await until(lambda: _are(store, []))
 
 
+async def test_place_of_background_work_stays_when_a_handler_is_cancelled_after_its_end(
+    state: Path,
+) -> None:
+    """Its slot gives the loop away then."""
+    app, calls = App("t"), list[str]()
+
+    @app.on("thing.done", retries=0, concurrency=1)
+    async def late(event: Event, ctx: EventContext) -> None:
+        calls.append(event.id)
+        asyncio.get_running_loop().call_soon(_own_task().cancel)
+
+    async with opened(state) as store, running(build(store, state, app)):
+        for count in (1, 2, 3):
+            await publish(store, 1, priority=-1)
+            await until(lambda count=count: len(calls) == count)  # type: ignore[misc]
+        await until(lambda: _are(store, []))
+
+
 async def test_one_line_names_the_handler_when_it_swallows_its_cancellation(
     state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
