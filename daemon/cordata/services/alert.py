@@ -82,6 +82,9 @@ class AlertService:
             log.debug("alerts wait for the store: %s", error)
             self._buffer.put_back(self._tell_directly(groups))
             return False
+        except asyncio.CancelledError:  # the process leaves what is in the buffer to the primary
+            self._buffer.put_back(groups)
+            raise
         return True
 
     def _tell_directly(self, groups: list[AlertGroup]) -> list[AlertGroup]:

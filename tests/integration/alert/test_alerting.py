@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any, cast
 
 from tests.integration.alert.alerts import (
     OPS,
@@ -28,6 +29,7 @@ from cordata.core.alert import AlertGroup, group_of
 from cordata.log import fields, logger
 from cordata.services.alert import AlertService
 from cordata.services.retention import RetentionService
+from cordata.store import Store
 from cordata.wiring.role import alerting
 
 NOBODY = MailConfig()
@@ -256,3 +258,27 @@ def _pending(buffer: Buffer) -> bool:
 
 async def _mails(store: object, count: int) -> bool:
     return await mail_count(store) >= count  # type: ignore[arg-type]
+
+
+async def test_alerts_are_kept_when_the_end_of_the_role_cancels_their_write(
+    tmp_path: Path,
+) -> None:
+    """The store hangs, which may be what they are about."""
+    begun = asyncio.Event()
+
+    class Hanging:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+        async def run(self, unit: Any) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+    async with opened(tmp_path) as store:
+        one = process(cast(Store, Hanging()), tmp_path, AlertConfig(to=OPS), NOBODY)
+        one.log.error("once")
+        writing = asyncio.create_task(one.service.run_once())
+        await begun.wait()
+        writing.cancel()
+        await asyncio.wait([writing])
+    assert [group.title for group in one.buffer.take()] == ["once"]
