@@ -230,6 +230,7 @@ class MailService:
 
         failures = 0
         while True:
+            self.heartbeat.touch()
             try:
                 await self._store.run(unit)
                 break
@@ -237,7 +238,6 @@ class MailService:
                 failures += 1
                 if failures == 1:
                     log.warning("the result of mail %d cannot be stored: %s", row["id"], error)
-            self.heartbeat.touch()
             await asyncio.sleep(_STORE_BACKOFF.delay_s(failures))
         self._tell(row, outcome)
 

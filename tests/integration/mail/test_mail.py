@@ -18,6 +18,8 @@ from tests.servers.process import free_port
 from cordata.app import App
 from cordata.config.sections import MailConfig
 from cordata.core.inline_image import InlineImage
+from cordata.heartbeat import Heartbeat
+from cordata.services.mail import MailService
 from cordata.store import Row, Store, Tx
 
 PROCESS = "tests.integration.primary.primary"
@@ -173,6 +175,24 @@ async def test_mail_is_given_up_when_it_is_too_old(state: Path) -> None:
                 await send(store)
                 await until(lambda: _states(store, failed=1))
     assert box.got == []
+
+
+async def test_primary_is_alive_while_it_gives_up_many_mails(tmp_path: Path) -> None:
+    class Counting(Heartbeat):
+        touches = 0
+
+        def touch(self) -> None:
+            self.touches += 1
+
+    async with opened(tmp_path) as store:
+        await send(store, count=20)
+        age = {"at": 0, "state": "pending", "subject": "Report"}
+        await store.run(lambda tx: tx.execute("age_mail", **age))
+        service = MailService(store, MailConfig(host="127.0.0.1", port=9))
+        service.heartbeat = heartbeat = Counting()
+        await service.run_once(asyncio.Event())
+        assert await _states(store, failed=20)
+        assert heartbeat.touches >= 20
 
 
 async def test_mail_is_sent_once_more_with_its_id_when_its_sender_was_killed(
