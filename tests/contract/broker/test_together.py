@@ -121,7 +121,11 @@ async def test_dead_process_is_relieved_once_when_two_take_over(broker: Open) ->
 async def test_slow_process_and_the_one_that_relieves_it_handle_each_message_once(
     broker: Open, first: str
 ) -> None:
-    """Whoever comes first: it is gone, or comes again, and never stays in dead hands."""
+    """Whoever comes first: it is gone, or comes again, and never stays in dead hands.
+
+    A stream knows no claims. So with Redis it may be both, marked after it was moved to the store:
+    then its handler finds the mark.
+    """
     async with AsyncExitStack() as stack:
         slow, other = await opened(stack, broker, 2)
         ids = await publish(slow.store, 100)
@@ -131,11 +135,12 @@ async def test_slow_process_and_the_one_that_relieves_it_handle_each_message_onc
             other.process().reclaim("slow", is_dead=True),
         ]
         await asyncio.gather(*(both if first == "owner" else reversed(both)))
-        states = Counter(
-            r["state"] for r in await rows(slow.store, "messages") if r["group"] == "a"
-        )
-        marked = (await rows(slow.store, "handled_count"))[0]["count"]
-        assert states["claimed"] == 0 and states["ready"] + marked == len(ids)
+        left = [row for row in await rows(slow.store, "messages") if row["group"] == "a"]
+        assert {row["state"] for row in left} <= {"ready"}
+        ready = {row["event_id"] for row in left}
+        marked = {row["event_id"] for row in await rows(slow.store, "handled")}
+        assert ready | marked == set(ids)
+        assert slow.kind == "redis" or not ready & marked
 
 
 async def test_marks_are_written_once_when_two_settle_the_same(broker: Open) -> None:

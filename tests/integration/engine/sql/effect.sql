@@ -28,6 +28,9 @@ SELECT subject FROM mail ORDER BY subject;
 SELECT event_id, "group", position, state, attempts, owner, next_at, suspect, history FROM message
 ORDER BY position, "group";
 
+-- name: handled
+SELECT event_id, "group" FROM handled ORDER BY event_id, "group";
+
 -- name: handled_count
 SELECT count(*) AS count FROM handled;
 
