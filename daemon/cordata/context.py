@@ -64,7 +64,7 @@ class Context(Struct, frozen=True, kw_only=True):
         Raises: StoreUnavailable (StoreFull), a 503 over HTTP, when the store does not answer, a
         migration of this code is pending, or the store takes no writes. That is known from the
         writes of this process. One with event handlers renews its process lease, so it knows after
-        a third of `[engine] claim_timeout_s` at the latest.
+        a third of `[engine] process_lease_s` at the latest.
         """
         if not await self.schema_current():
             raise StoreUnavailable("the schema is older than this code")

@@ -96,7 +96,7 @@ class Fleet:
             [store]
             url = "postgresql://{USER}@{self.servers.address}:5432/cordata"
             [engine]
-            claim_timeout_s = {CLAIM_S}
+            process_lease_s = {CLAIM_S}
             [broker]
             """
         broker = f'url = "{self.broker}"\n' if self.broker else ""

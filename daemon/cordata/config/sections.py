@@ -127,7 +127,7 @@ class EngineConfig:
     #: Handlers of one group that run at once, unless its `@app.on` says otherwise.
     concurrency: Annotated[int, Meta(ge=1, le=1000)] = 16
     #: A worker that has not renewed its process lease for this long counts as dead.
-    claim_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
+    process_lease_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
     #: Seconds between polls of the tables when no wake-up arrives. With Redis those of the events
     #: are polled at most every 5 s.
     poll_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 5.0

@@ -1,7 +1,7 @@
 """A worker's membership: its process lease, its consumer groups, and the claims of the dead.
 
 Each process has a row, its process lease (see cordata/process.py), renewed every third of
-`[engine] claim_timeout_s`.
+`[engine] process_lease_s`.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ def _add_engine(
 
     config, handlers = role.config, role.app.handlers
     process = this_process(f"worker-{role.instance}")
-    lease = ProcessLease(ctx.store, process, lease_s=config.engine.claim_timeout_s)
+    lease = ProcessLease(ctx.store, process, lease_s=config.engine.process_lease_s)
     queue = make_queue(ctx.store, handlers, config.engine, owner=process.id)
     broker: Broker = queue
     prepare = None

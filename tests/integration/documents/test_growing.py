@@ -29,7 +29,7 @@ def test_configuration_of_many_hosts_passes_the_check(tmp_path: Path) -> None:
 def test_keys_that_it_names_exist_and_its_sum_is_right() -> None:
     text = text_of("scale/growing.md")
     sample = (CHECKOUT / "packaging/cordata.toml").read_text()
-    for name in ("claim_timeout_s", "retention_s", "prefix", "prepared_statements"):
+    for name in ("process_lease_s", "retention_s", "prefix", "prepared_statements"):
         assert f"{name}" in text and re.search(rf"^# {name} = ", sample, re.MULTILINE)
     hosts, processes, size, more, total = map(
         int, re.findall(r"(\d+) x (\d+) x \((\d+) \+ (\d+)\) = (\d+)", text)[0]

@@ -54,7 +54,7 @@ def build(
 ) -> Engine:
     """The engine of one worker."""
     process = this_process("worker-test")
-    lease = ProcessLease(store, process, lease_s=config.claim_timeout_s)
+    lease = ProcessLease(store, process, lease_s=config.process_lease_s)
     broker_config = BrokerConfig(url=url_of(state), prefix=PREFIX)
     queue = make_queue(store, app.handlers, config, owner=process.id)
     broker: Broker = queue

@@ -20,7 +20,7 @@ from cordata.context import Event, EventContext
 from cordata.errors import StoreUnavailable
 from cordata.store import Store
 
-_CONFIG = EngineConfig(retry_first_s=0.05, retry_max_s=0.2, claim_timeout_s=3.0)
+_CONFIG = EngineConfig(retry_first_s=0.05, retry_max_s=0.2, process_lease_s=3.0)
 #: What need not wait for the disk does not come there by chance, either.
 _RARELY = {
     "wal_writer_delay": "10s",
@@ -147,7 +147,7 @@ async def test_no_two_of_a_key_are_handled_at_once_when_claims_expired_while_the
     tmp_path: Path,
 ) -> None:
     watch = Watch()
-    config = replace(_CONFIG, claim_timeout_s=1.5, poll_s=0.1)
+    config = replace(_CONFIG, process_lease_s=1.5, poll_s=0.1)
     with PostgresServer() as server, server.database() as url:
         use(tmp_path, url)
         async with opened(tmp_path) as one, opened(tmp_path, migrate=False) as two:

@@ -163,7 +163,7 @@ async def test_engine_stops_and_another_goes_on_when_the_disk_stays_full(
     app = App("t")
     calls = list[str]()
 
-    config = replace(QUICK, claim_timeout_s=2.0, poll_s=0.1)  # it could not say that it left
+    config = replace(QUICK, process_lease_s=2.0, poll_s=0.1)  # it could not say that it left
     async with opened(tmp_path) as store:
         away = FullStore(store)
 
@@ -194,7 +194,7 @@ async def test_membership_goes_on_when_the_process_has_no_descriptor_left(tmp_pa
     async with opened(tmp_path) as store:
         queue = Exhausted(store, owner="mine", retries={})
         mine = await joined(store, "mine", lease_s=0.1)
-        config = EngineConfig(claim_timeout_s=0.1, poll_s=0.05)
+        config = EngineConfig(process_lease_s=0.1, poll_s=0.05)
         process_lease = ProcessLeaseService(store, queue, mine, [TAKE], config, held=set)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -269,7 +269,7 @@ async def test_claims_are_renewed_while_a_handler_takes_longer_than_they_last(
         calls.append(event.id)
         await asyncio.sleep(3.5)
 
-    config = EngineConfig(claim_timeout_s=3.0, poll_s=0.05)
+    config = EngineConfig(process_lease_s=3.0, poll_s=0.05)
     async with opened(state) as store:
         one, two = build(store, state, app, config), build(store, state, app, config)
         async with running(one), running(two):

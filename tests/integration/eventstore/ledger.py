@@ -69,7 +69,7 @@ async def running(
     retry_at_once: bool = False,
 ) -> AsyncIterator[SubscriptionService]:
     """Run the subscriptions of an App while inside; the ordered stop at the end."""
-    lease = ProcessLease(store, this_process("worker-test"), lease_s=config.claim_timeout_s)
+    lease = ProcessLease(store, this_process("worker-test"), lease_s=config.process_lease_s)
     queue = make_queue(store, [], config, owner=lease.process.id)
     process_lease = ProcessLeaseService(store, queue, lease, [], config, held=set)
     service = SubscriptionService(
@@ -133,10 +133,10 @@ async def clear(tx: Tx) -> None:
     await tx.execute("ledger.clear")
 
 
-async def main(state: Path, claim_timeout_s: float) -> None:
+async def main(state: Path, process_lease_s: float) -> None:
     """A worker process: says `up` on stdout, ends at SIGTERM."""
     config = EngineConfig(
-        retry_first_s=0.02, retry_max_s=0.1, poll_s=2.0, claim_timeout_s=claim_timeout_s
+        retry_first_s=0.02, retry_max_s=0.1, poll_s=2.0, process_lease_s=process_lease_s
     )
     async with opened(state, migrate=False) as store:
         stopped = asyncio.Event()

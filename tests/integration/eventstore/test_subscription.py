@@ -489,7 +489,7 @@ async def test_partitions_are_taken_soon_after_news_when_they_were_missing_for_l
         await tx.execute("subscription.take_away", subscription="t.ledger")
         tx.notify(SUBSCRIPTION_TOPIC)
 
-    rarely = replace(QUICK, poll_s=300.0, claim_timeout_s=3600.0)
+    rarely = replace(QUICK, poll_s=300.0, process_lease_s=3600.0)
     async with opened(state) as store, running(store, state, app, rarely) as worker:
 
         def looks_rarely() -> bool:

@@ -217,7 +217,7 @@ class SubscriptionService:
             self._look_soon()
         if clock.monotonic() >= self._look_deadline:
             # Changes are notified; this finds expired leases, and makes up for a lost notification.
-            self._look_deadline = clock.monotonic() + self._config.claim_timeout_s / 4
+            self._look_deadline = clock.monotonic() + self._config.process_lease_s / 4
             assignment = await assign(
                 self._partitions, self._lease.process.id, self._subscriptions, self._crashed
             )
