@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from tests.integration.engine.parts import publish, rows, until
-from tests.integration.redis.parts import RedisParts, broker_of, on_redis
+from tests.integration.redis.parts import RedisParts, broker_of, on_redis, server_of
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
@@ -235,3 +235,27 @@ async def test_new_connection_costs_as_many_round_trips_for_many_groups_as_for_o
         one = await cost()
         broker._consumer.register({f"more-{number}": "thing.done" for number in range(20)})
         assert await cost() == one > 0
+
+
+async def test_command_ends_a_task_whose_cancellation_was_swallowed_before(
+    redis: RedisServer,
+) -> None:
+    """As redis-py does on Python 3.11: loops that go on hold up the end of the worker."""
+    server, ended = server_of(redis.url), False
+
+    async def loop() -> None:
+        nonlocal ended
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        try:
+            await server.connect()
+        except asyncio.CancelledError:
+            ended = True
+            raise
+
+    with closing(server):
+        task = asyncio.create_task(loop())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+    assert ended

@@ -13,6 +13,7 @@ a relay adds the entries again, marked `again`, and a consumer reads its pending
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import Any
 from weakref import WeakSet
@@ -265,6 +266,8 @@ class RedisServer:
             replies = await pipeline.execute(raise_on_error=False)
         except (RedisError, OSError) as error:
             raise self._failed(error) from error
+        finally:
+            _raise_if_cancelled()
         self._succeeded()
         return replies
 
@@ -277,6 +280,8 @@ class RedisServer:
             found: Any = await self._waiting.xread({key: after}, block=int(BLOCK_S * 1000))
         except (RedisError, OSError) as error:
             raise self._failed(error) from error
+        finally:
+            _raise_if_cancelled()
         return list(found[0][1]) if found else []
 
     def log_refusal(self, what: str, error: ResponseError) -> None:
@@ -327,6 +332,15 @@ class RedisServer:
         for connection in tuple(self._connections):
             close: Any = connection._close  # redis-py's public way is asynchronous, and waits
             close()
+
+
+def _raise_if_cancelled() -> None:
+    """End a task that is cancelled also when redis-py has swallowed that: its asyncio.wait_for does
+    before Python 3.12, if what it waits for ends just then.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _options(timeout_s: float) -> dict[str, Any]:
