@@ -45,18 +45,16 @@ class Attempts:
         config: EngineConfig,
         *,
         owner_id: str,
-        retry_at_once: bool = False,
         metrics: Mapping[str, Outcomes] = MappingProxyType({}),
         is_cancelled: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`retry_at_once` (test mode): a failed message is due again at once. `metrics`: where
-        attempts are counted, by group. `is_cancelled`: whether a cancellation comes from the owner
-        of the attempts; if not, the handler has cancelled itself, and its message failed.
+        """`metrics`: where attempts are counted, by group. `is_cancelled`: whether a cancellation
+        comes from the owner of the attempts; if not, the handler has cancelled itself, and its
+        message failed.
         """
         self._ctx = ctx
         self._backoff = Backoff(config.retry_first_s, config.retry_max_s)
         self._owner_id = owner_id
-        self._retry_at_once = retry_at_once
         self._metrics = metrics
         self._is_cancelled = is_cancelled
 
@@ -164,11 +162,10 @@ class Attempts:
         failure = Failure(
             attempt=attempt, at=self._ctx.now_us(), owner=self._owner_id, error=error_text(error)
         )
-        delay_s = 0.0 if self._retry_at_once else self._backoff.delay_s(attempt)
         return Outcome(
             message=message,
             verdict=verdict,
-            delay_us=int(delay_s * 1e6),
+            delay_us=int(self._backoff.delay_s(attempt) * 1e6),
             history=add_failure(message.history, failure),
             marked=committed,
         )

@@ -75,12 +75,10 @@ class ConsumerService:
         config: EngineConfig,
         *,
         owner: str,
-        retry_at_once: bool = False,
         cut_off_s: float | None = None,
         metrics: Mapping[str, Outcomes] = MappingProxyType({}),
     ) -> None:
-        """`owner`: this process. `retry_at_once`: test mode, in which a failed message is
-        due again at once. `metrics`: where attempts are counted, by group.
+        """`owner`: this process. `metrics`: where attempts are counted, by group.
 
         `cut_off_s` after the stop handlers that still run are cancelled, and their messages given
         back without an attempt being counted; None: never.
@@ -95,7 +93,6 @@ class ConsumerService:
             ctx,
             config,
             owner_id=owner,
-            retry_at_once=retry_at_once,
             metrics=metrics,
             is_cancelled=self._is_cancelled,
         )

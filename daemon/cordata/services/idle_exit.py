@@ -34,8 +34,8 @@ class IdleExitService:
     """Ends when the queue is empty, and the subscriptions have read all events.
 
     It waits for events that handlers publish meanwhile, for claims of other workers, and for
-    retries, which are due at once: those of this run and of earlier ones. Events that are published
-    for later stay.
+    retries, those of this run and of earlier ones, which it makes due as soon as no process handles
+    a message. Events that are published for later stay.
     """
 
     name = "idle_exit"

@@ -333,7 +333,6 @@ def _add_engine(
         handlers,
         config.engine,
         owner=process.id,
-        retry_at_once=role.test_mode,
         cut_off_s=_cut_off_s(role),
         metrics=outcomes_by("group", (one.group for one in handlers), HANDLERS, metrics),
     )

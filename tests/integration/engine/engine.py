@@ -49,8 +49,6 @@ def build(
     state: Path,
     app: App,
     config: EngineConfig = QUICK,
-    *,
-    retry_at_once: bool = False,
 ) -> Engine:
     """The engine of one worker."""
     process = this_process("worker-test")
@@ -71,7 +69,6 @@ def build(
         app.handlers,
         config,
         owner=process.id,
-        retry_at_once=retry_at_once,
     )
     process_lease = ProcessLeaseService(
         store,

@@ -376,7 +376,7 @@ async def test_test_mode_ends_with_an_error_when_something_is_dead(tmp_path: Pat
     async with opened(tmp_path) as store:
         await known(store, app)
         await publish(store, 3)
-        engine = build(store, tmp_path, app, config, retry_at_once=True)
+        engine = build(store, tmp_path, app, config)
         async with running(engine), asyncio.timeout(60):
             with pytest.raises(GivenUp):
                 await engine.idle_exit.run(asyncio.Event())
@@ -403,7 +403,7 @@ async def test_test_mode_handles_what_handlers_publish_and_leaves_what_is_not_du
         await known(store, app)
         await publish(store, 5)
         await publish(store, 1, delay_s=3600.0)
-        engine = build(store, state, app, retry_at_once=True)
+        engine = build(store, state, app)
         async with running(engine), asyncio.timeout(60):
             await engine.idle_exit.run(asyncio.Event())
         (later,) = await rows(store, "messages")
