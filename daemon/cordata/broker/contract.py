@@ -26,9 +26,8 @@ class Broker(Protocol):
     async def listen(
         self, groups: Mapping[str, str], wake: Callable[[], None], look: Callable[[], None]
     ) -> None:
-        """Call `wake` when there may be new messages for these groups (name -> event type), of
-        which other processes hear, too; `look` when this one alone has to look. Runs until
-        cancelled.
+        """Call `wake` when there may be new messages for these groups (name -> event type) and
+        other processes are woken, too; `look` when only this one has to look. Runs until cancelled.
         """
         ...
 

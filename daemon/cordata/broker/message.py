@@ -81,8 +81,8 @@ class Claimed(Struct, frozen=True, kw_only=True):
     #: Whether there are suspects: a process without other messages may claim one, or one that has
     #: other messages when the suspect has waited 5 s for them to end.
     suspects: bool = False
-    #: How many events it has added to streams of Redis.
-    relayed: int = 0
+    #: How many events it has added to streams of Redis; None: it did not look for any.
+    relayed: int | None = None
 
 
 def give_back(message: Message) -> Outcome:

@@ -99,8 +99,8 @@ class ConsumerService:
         self._groups = {handler.group: _Group(handler, config) for handler in handlers}
         self._wake = WakeEvent()
         self._herd = HerdDelay()
-        #: Whether other processes have heard, too, of what the next pass looks for: a look for any
-        #: other reason is not "in vain".
+        #: Whether the wake-up of the next pass reached other processes, too: a look for any other
+        #: reason is not "in vain".
         self._have_others_heard = False
         self._finished: list[Outcome] = []
         #: Wakes the pump: to look for messages, or to settle what is finished.
@@ -154,7 +154,7 @@ class ConsumerService:
         await self._broker.leave()
 
     def _on_messages(self) -> None:
-        """There may be messages, of which other processes have heard, too."""
+        """There may be messages; other processes were woken, too."""
         self._have_others_heard = True
         if wait_s := self._herd.wait_s:
             self._wake_after(wait_s)
@@ -213,8 +213,8 @@ class ConsumerService:
             outcomes, limits, suspect_allowed=self._may_claim_suspect()
         )
         del self._finished[: len(outcomes)]
-        found = bool(claimed.messages or claimed.relayed)
-        if found or (have_others_heard and limits and not outcomes):
+        found, has_looked = bool(claimed.messages or claimed.relayed), claimed.relayed is not None
+        if found or (have_others_heard and (limits or has_looked) and not outcomes):
             self._herd.looked(found=found)
         for name in limits:
             self._groups[name].more = name in claimed.more

@@ -131,6 +131,32 @@ async def test_worker_waits_when_it_was_woken_for_events_that_others_relayed(
             assert engine.consumer._herd.wait_s == 0.0
 
 
+async def test_full_worker_waits_when_it_was_woken_for_events_that_others_relayed(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    """It has no room for messages, but relays them for others."""
+    use(tmp_path, redis.url)
+    app, begun, end = App("t"), asyncio.Event(), asyncio.Event()
+
+    @app.on("thing.done", concurrency=1)
+    async def take(event: Event, ctx: EventContext) -> None:
+        begun.set()
+        await end.wait()
+
+    async with on_redis(tmp_path) as parts:
+        engine = build(parts.store, tmp_path, app)
+        async with running(engine):
+            await publish(parts.store, 1)
+            await begun.wait()
+
+            def waits() -> bool:
+                parts.store.notify(published_topic("thing.done"))
+                return engine.consumer._herd.wait_s > 0.0
+
+            await until(waits)
+            end.set()
+
+
 async def test_worker_looks_at_once_when_no_entry_came_for_a_while(
     tmp_path: Path, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,11 +150,11 @@ class RedisBroker(Broker):
             relayed=relayed,
         )
 
-    async def _relay_and_read(self, left: dict[str, int]) -> tuple[int, list[Message]]:
+    async def _relay_and_read(self, left: dict[str, int]) -> tuple[int | None, list[Message]]:
         """Relay, acknowledge and read: one round trip, if nothing else was left to read.
 
-        Returns how many events were relayed, and the messages: `left` new ones of each group at
-        most, and the doubtful ones. Raises nothing.
+        Returns how many events were relayed (None: it did not look), and the messages: `left` new
+        ones of each group at most, and the doubtful ones. Raises nothing.
         """
         found: list[Message] = []
 
@@ -163,7 +163,7 @@ class RedisBroker(Broker):
             found.extend(messages)
             return replies
 
-        relayed = 0 if self._is_stopping else await self.relay.run_if_due(add_and_read)
+        relayed = None if self._is_stopping else await self.relay.run_if_due(add_and_read)
         found += await self._consumer.read(left)
         return relayed, found
 

@@ -103,8 +103,10 @@ class Relay:
         self._batch: _Batch | None = None
         self._entering = asyncio.Lock()
         self._added = asyncio.Event()
-        #: When `run_if_due` looks again; 0: it was woken.
+        #: When `run_if_due` looks again without a wake-up.
         self._deadline = 0.0
+        #: Whether a wake-up came since it looked.
+        self._is_woken = False
         self._failures = 0
         #: Whether Redis, though available, refused the last pass.
         self._is_refused = False
@@ -122,26 +124,28 @@ class Relay:
         return {one.id for one in (*self._held, *batch, *(o.message for o in self._outcomes))}
 
     def due_at(self) -> int:
-        """When it looks again, in microseconds of the store's wall time."""
+        """When it looks again without a wake-up, in microseconds of the store's wall time."""
         in_s = max(self._deadline - clock.monotonic(), 0.0)
         return self._store.now_us() + int(in_s * 1e6)
 
     def wake(self) -> None:
         """Look in the next pass. While Redis refuses commands, its pause goes on."""
         if not self._is_refused:
-            self._deadline = 0.0
+            self._is_woken = True
 
-    async def run_if_due(self, execute: Execute) -> int:
-        """One pass, if it is time for it. Returns how many events it relayed. Raises nothing."""
-        if clock.monotonic() < self._deadline:
-            return 0
+    async def run_if_due(self, execute: Execute) -> int | None:
+        """One pass, if it is time for it. Returns how many events it relayed; None: it did not
+        look. Raises nothing.
+        """
+        if not self._is_woken and clock.monotonic() < self._deadline:
+            return None
+        self._is_woken = False
         self._deadline = clock.monotonic() + LOOK_S
         try:
             count = await self.run_once(execute)
         except (StoreUnavailable, BrokerUnavailable) as error:
             self._failures += 1
-            if self._deadline:  # else it was woken meanwhile
-                self._deadline = clock.monotonic() + _BACKOFF.delay_s(self._failures)
+            self._deadline = clock.monotonic() + _BACKOFF.delay_s(self._failures)
             # Each start begins without a connection: news is what comes after the first attempt.
             has_tried = bool(self._server.run_id or self._server.reason)
             if has_tried and self._log_throttle.is_due(str(error)):
