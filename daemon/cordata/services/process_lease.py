@@ -67,7 +67,7 @@ class ProcessLeaseService:
             broker,
             lease.process.id,
             wake=self._wake.set,
-            heartbeat=self.heartbeat.touch,
+            stay_alive=self._stay_alive,
         )
         self._renewed_deadline = 0.0
         self._present_deadline = 0.0
@@ -79,7 +79,6 @@ class ProcessLeaseService:
                 lacking = await self._register(stop)
                 async with background(self._catch_up(lacking)):
                     while not stop.is_set():
-                        self.heartbeat.touch()
                         try:
                             await self.run_once()
                         except (StoreUnavailable, OSError) as error:  # no descriptor left, say
@@ -123,13 +122,18 @@ class ProcessLeaseService:
 
     async def run_once(self) -> int:
         """One pass: renew, then reclaim. Returns the number of messages that were reclaimed."""
+        await self._stay_alive()
         now = clock.monotonic()
-        if now >= self._renewed_deadline:
-            await self._renew()
         if self._groups and now >= self._present_deadline:
             await mark_present(self._store, [group.name for group in self._groups])
             self._present_deadline = now + _PRESENT_S
         return await self._reclaimer.run_once()
+
+    async def _stay_alive(self) -> None:
+        """Show the watchdog and the other processes that this one lives."""
+        self.heartbeat.touch()
+        if clock.monotonic() >= self._renewed_deadline:
+            await self._renew()
 
     async def _renew(self) -> None:
         await self._lease.renew()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from cordata import clock
 from cordata.broker import Broker
@@ -30,14 +30,16 @@ class Reclaimer:
         own_id: str,
         *,
         wake: Callable[[], None],
-        heartbeat: Callable[[], None],
+        stay_alive: Callable[[], Awaitable[None]],
     ) -> None:
-        """`wake`: called when a process of this host dies. `heartbeat`: after each dead process."""
+        """`wake`: called when a process of this host dies. `stay_alive`: awaited before each dead
+        process is handled, which takes long when Redis is slow.
+        """
         self._store = store
         self._broker = broker
         self._own_id = own_id
         self._wake = wake
-        self._heartbeat = heartbeat
+        self._stay_alive = stay_alive
         #: Process id -> pidfd.
         self._watched: dict[str, int] = {}
         self._grace_deadline = 0.0
@@ -65,7 +67,7 @@ class Reclaimer:
         self._watch([one for one in others if one.id not in dead])
         count = 0
         for process_id in sorted(dead | expired):
-            self._heartbeat()
+            await self._stay_alive()
             count += await self._broker.reclaim(process_id, is_dead=process_id in dead)
         if dead or expired:
             self._store.notify(PROCESS_TOPIC)

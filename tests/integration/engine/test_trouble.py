@@ -259,6 +259,31 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_its_lease_expires
         assert states == [("ready", 0, None)] * 2
 
 
+async def test_lease_is_renewed_between_dead_processes_when_each_takes_long(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(state) as store:
+        mine, queue = await joined(store, "mine"), queue_of(store, "mine")
+        for number in range(3):
+            await joined(store, f"dead-{number}", lease_s=-1.0)
+        service = ProcessLeaseService(store, queue, mine, [], QUICK, held=set)
+        renewed, renew = list[str](), mine.renew
+
+        async def count() -> None:
+            renewed.append("mine")
+            await renew()
+
+        async def take_long(owner: str, *, is_dead: bool) -> int:
+            renewed.append(owner)
+            service._renewed_deadline = 0.0  # a third of the lease is over
+            return 0
+
+        monkeypatch.setattr(mine, "renew", count)
+        monkeypatch.setattr(queue, "reclaim", take_long)
+        await service.run_once()
+        assert renewed == ["mine", "dead-0", "mine", "dead-1", "mine", "dead-2"]
+
+
 async def test_claims_are_renewed_while_a_handler_takes_longer_than_they_last(
     state: Path,
 ) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.integration.engine.parts import publish, rows, until
-from tests.integration.redis.parts import RedisParts, broker_of, on_redis, server_of
+from tests.integration.redis.parts import RedisParts, broker_of, on_redis
 from tests.integration.redis.stores import PREFIX, use
 from tests.servers.redis import RedisServer
 
 from cordata.broker import Message
-from cordata.broker.redis import broker as broker_module
 from cordata.broker.redis import server
 from cordata.core.message_state import Verdict
+from cordata.errors import BrokerUnavailable
 from cordata.store import Tx
 
 STREAM, WAKE = f"{PREFIX}:stream:thing.done", f"{PREFIX}:wake"
@@ -184,10 +184,9 @@ async def test_streams_are_read_again_when_an_answer_was_late_and_the_wait_goes_
 
 
 async def test_dead_process_is_reclaimed_without_its_entries_when_redis_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """Its messages in the store are; the primary moves the entries later."""
-    monkeypatch.setattr(broker_module, "_MOVE_S", 0.1)
     with RedisServer() as server:
         use(tmp_path, server.url)
         async with on_redis(tmp_path) as parts:
@@ -195,6 +194,7 @@ async def test_dead_process_is_reclaimed_without_its_entries_when_redis_does_not
             await publish(parts.store, 1, priority=1)
             await parts.relay_all()
             assert len(await parts.claim("a", owner="dead")) == 2
+            parts.brokers["other"] = broker_of(parts.store, parts.url, owner="other", timeout_s=0.1)
             other = await parts.process("other")
             await other._server.connect()
             server.suspend()
@@ -207,55 +207,29 @@ async def test_dead_process_is_reclaimed_without_its_entries_when_redis_does_not
             assert await other.reclaim("dead", is_dead=True) == 1
 
 
-async def test_new_connection_costs_as_many_round_trips_for_many_groups_as_for_one(
-    state: Path, redis: RedisServer
+@pytest.mark.parametrize("lost", [1, 2, 3, 4, 5])
+async def test_entries_of_all_groups_move_together_when_redis_goes_away_meanwhile(
+    tmp_path: Path, redis: RedisServer, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
-    """A slow server would keep the pass longer than the watchdog waits."""
-    async with on_redis(state) as parts:
-        await relayed(parts, 2)
-        assert len(await parts.claim("a")) == 2
-        broker, trips = await parts.process(), 0
-        execute = broker._server.execute
+    """A message that a dead process held alone has failed an attempt. Here it held two."""
+    use(tmp_path, redis.url)
+    async with on_redis(tmp_path) as parts:
+        await parts.register({"a": "thing.done", "b": "thing.done"}, retries=0)
+        await publish(parts.store, 1)
+        await parts.relay_all()
+        assert await parts.claim("a", owner="dead") and await parts.claim("b", owner="dead")
+        other = await parts.process("other")
+        execute, count = other._server.execute, 0
 
-        async def trip(*words: Any) -> Any:
-            nonlocal trips
-            trips += 1
-            return await execute(*words)
+        async def fail(pipe: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == lost:
+                raise BrokerUnavailable("away")
+            return await execute(pipe)
 
-        cast(Any, broker._server).execute = trip
-
-        async def cost() -> int:
-            nonlocal trips
-            redis.execute("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-            trips = 0
-            for _ in range(2):  # the first one connects
-                assert await parts.claim("a") == []
-            return trips
-
-        one = await cost()
-        broker._consumer.register({f"more-{number}": "thing.done" for number in range(20)})
-        assert await cost() == one > 0
-
-
-async def test_command_ends_a_task_whose_cancellation_was_swallowed_before(
-    redis: RedisServer,
-) -> None:
-    """As redis-py does on Python 3.11: loops that go on hold up the end of the worker."""
-    server, ended = server_of(redis.url), False
-
-    async def loop() -> None:
-        nonlocal ended
-        with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-        try:
-            await server.connect()
-        except asyncio.CancelledError:
-            ended = True
-            raise
-
-    with closing(server):
-        task = asyncio.create_task(loop())
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-    assert ended
+        monkeypatch.setattr(other._server, "execute", fail)
+        found = await other.reclaim("dead", is_dead=True)
+        assert found == (2 if lost > 2 else 0)
+        states = [(row["state"], row["attempts"]) for row in await rows(parts.store, "messages")]
+        assert states == [("ready", 0)] * found

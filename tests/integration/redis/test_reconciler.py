@@ -259,8 +259,11 @@ async def test_group_gets_no_event_from_before_its_registration_when_the_primary
         await keep(parts)
         ids = await publish(parts.store, 1)
         assert await parts.relay_all() == 1
-        assert events(await parts.claim("late")) == ids
+        assert events(await parts.claim("late", owner="dead")) == ids
         assert same(events(await parts.claim("a")), before + ids)
+        # It has acknowledged nothing yet.
+        await (await parts.process("other")).reclaim("dead", is_dead=True)
+        assert [row["event_id"] for row in await rows(parts.store, "messages")] == ids
 
 
 async def test_what_a_process_held_is_reclaimed_when_its_lease_expired_and_not_before(

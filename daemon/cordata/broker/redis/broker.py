@@ -48,9 +48,6 @@ from cordata.store import Store, published_topic, watch
 
 log = logger("cordata.redis")
 
-#: Longest time for the pending entries of one dead process: its caller renews a lease, too.
-_MOVE_S = 5.0
-
 
 class RedisBroker(Broker):
     """The broker of one process; `queue` is its queue on the store."""
@@ -204,16 +201,14 @@ class RedisBroker(Broker):
 
     async def reclaim(self, owner: str, *, is_dead: bool) -> int:
         """As in Broker. Its pending entries move to the store first; or later, by the primary, if
-        Redis is unavailable or slow, or it is not certain that the process is dead.
+        Redis is unavailable, or it is not certain that the process is dead.
         """
         if is_dead:
             state = await self._store.read(load)
+            places = self._store, self._server, self._keys
             try:
-                async with asyncio.timeout(_MOVE_S):
-                    for group, type in sorted(state.groups.items()):
-                        where = {"type": type, "group": group, "name": owner}
-                        await move_claims(self._store, self._server, self._keys, **where)
-            except (BrokerUnavailable, ResponseError, TimeoutError) as error:
+                await move_claims(*places, state.groups, name=owner)
+            except (BrokerUnavailable, ResponseError) as error:
                 log.debug("what %s held in Redis is reclaimed later: %s", owner, error)
         count = await self._queue.reclaim(owner, is_dead=is_dead)
         self._store.notify(REDIS_TOPIC)

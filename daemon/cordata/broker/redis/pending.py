@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 
 from redis.asyncio.client import Pipeline
 from redis.exceptions import ResponseError
@@ -16,7 +17,7 @@ from cordata.broker.redis.server import WRONG_TYPE, RedisServer, code_of
 from cordata.broker.redis.stream import ID, Keys
 from cordata.store import Store, Tx
 
-#: Entries that move in one transaction.
+#: Entries of each group that move in one transaction.
 _PAGE = 500
 #: KEYS: the stream. ARGV: group, consumer.
 _REMOVE_CONSUMER = """
@@ -32,46 +33,81 @@ def queue_removal(pipe: Pipeline, key: str, group: str, name: str) -> None:
 
 
 async def move_claims(
-    store: Store, server: RedisServer, keys: Keys, *, type: str, group: str, name: str
+    store: Store, server: RedisServer, keys: Keys, groups: Mapping[str, str], *, name: str
 ) -> int:
-    """Move a dead process's pending entries of a group to the store, then remove the consumer.
+    """Move the pending entries that a dead process has in these groups (name -> event type) to the
+    store, then remove its consumers.
 
     In the store they are messages that the dead process has claimed, so they are reclaimed as any
-    other claim of it. Two processes may do this at once. Returns the number of messages added.
+    other claim of it. Those of all groups move together: one that a process held alone has failed
+    an attempt. Two processes may do this at once. Returns the number of messages added.
     Raises: BrokerUnavailable, ResponseError, StoreUnavailable.
     """
-    key, count = keys.of(type), 0
-    while True:
+    count, left = 0, dict(groups)
+    while left:
         pipe = server.pipeline()
-        pipe.xpending_range(key, group, "-", "+", _PAGE, name)
-        (held,) = await server.execute(pipe)
-        if isinstance(held, ResponseError):
-            if code_of(held) in ("NOGROUP", WRONG_TYPE):  # nothing is pending
-                return count
-            raise held
-        pipe = server.pipeline()
-        if not held:
-            queue_removal(pipe, key, group, name)
+        for group, type in left.items():
+            pipe.xpending_range(keys.of(type), group, "-", "+", _PAGE, name)
+        held: dict[str, list[bytes]] = {}
+        for group, reply in zip(list(left), await server.execute(pipe), strict=True):
+            if not isinstance(reply, ResponseError):
+                held[group] = [one["message_id"] for one in reply]
+            elif code_of(reply) in ("NOGROUP", WRONG_TYPE):  # nothing is pending
+                del left[group]
+            else:
+                raise reply
+        if any(held.values()):
+            count += await _move_page(store, server, keys, left, held, name)
+        else:
+            pipe = server.pipeline()
+            for group, type in left.items():
+                queue_removal(pipe, keys.of(type), group, name)
             await server.execute(pipe)
             break
-        ids = [one["message_id"] for one in held]
-        for entry_id in ids:
-            pipe.xrange(key, entry_id, entry_id)
-        found = [entries[0][1] for entries in await server.execute(pipe) if entries]
-        event_ids = [fields[ID].decode() for fields in found if ID in fields]
-        count += await _keep(store, group, event_ids, name)
-        pipe = server.pipeline()
-        pipe.xack(key, group, *ids)
-        await server.execute(pipe)
     return count
 
 
-async def _keep(store: Store, group: str, event_ids: list[str], owner: str) -> int:
+async def _move_page(
+    store: Store,
+    server: RedisServer,
+    keys: Keys,
+    types: Mapping[str, str],
+    held: Mapping[str, Sequence[bytes]],
+    name: str,
+) -> int:
+    """Move these entries, by group. Returns the number of messages added."""
+    pipe = server.pipeline()
+    for group, ids in held.items():
+        for entry_id in ids:
+            pipe.xrange(keys.of(types[group]), entry_id, entry_id)
+    replies = iter(await server.execute(pipe))
+    events: dict[str, list[str]] = {}
+    for group, ids in held.items():
+        found = [entries[0][1] for _, entries in zip(ids, replies, strict=False) if entries]
+        events[group] = [fields[ID].decode() for fields in found if ID in fields]
+    count = await _keep(store, events, name)
+    pipe = server.pipeline()
+    for group, ids in held.items():
+        if ids:
+            pipe.xack(keys.of(types[group]), group, *ids)
+    await server.execute(pipe)
+    return count
+
+
+async def _keep(store: Store, events: Mapping[str, Sequence[str]], owner: str) -> int:
+    """Add messages of these events, by group, that `owner` has claimed, except those that their
+    group is not to get.
+    """
     claim = random.getrandbits(62) + 1
 
     async def unit(tx: Tx) -> int:
+        wanted = set[tuple[str, str]]()
+        for group, ids in events.items():
+            known = await tx.fetch_all("redis.handled", ids=json.dumps(ids), group=group)
+            wanted |= {(id, group) for id in {*ids} - {row["event_id"] for row in known}}
         rows = [
-            [id, group, "claimed", 1, tx.now_us, "", 0, 0, owner, claim] for id in sorted(event_ids)
+            [id, group, "claimed", 1, tx.now_us, "", 0, 0, owner, claim]
+            for id, group in sorted(wanted)
         ]
         return await tx.execute("redis.keep", messages=json.dumps(rows))
 

@@ -51,6 +51,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -320,28 +321,24 @@ class Reconciler:
 
         Returns whether there were any.
         """
-        consumers = [
-            (type, group, name)
-            for type, look in looks.items()
-            for group, names in look.consumers.items()
-            for name in names
-        ]
+        groups: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        for type, look in looks.items():
+            for group, names in look.consumers.items():
+                for name in names:
+                    groups[name][group] = type
 
         async def unit(tx: Tx) -> set[str]:
             return {row["id"] for row in await tx.fetch_all("process.all")}
 
         # After Redis was read: a process is in the table before it reads its first entry.
-        living = await self._store.read(unit) if consumers else set[str]()
-        moved = False
-        for type, group, name in consumers:
-            if name not in living:
-                progress()
-                moved = True
-                where = {"type": type, "group": group, "name": name}
-                await move_claims(self._store, self._server, self._keys, **where)
-        if moved:
+        living = await self._store.read(unit) if groups else set[str]()
+        dead = groups.keys() - living
+        for name in sorted(dead):
+            progress()
+            await move_claims(self._store, self._server, self._keys, groups[name], name=name)
+        if dead:
             self._store.notify(PROCESS_TOPIC)  # workers reclaim them
-        return moved
+        return bool(dead)
 
     # RECOVERING
 
