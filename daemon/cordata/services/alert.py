@@ -82,7 +82,9 @@ class AlertService:
             log.debug("alerts wait for the store: %s", error)
             self._buffer.put_back(self._tell_directly(groups))
             return False
-        except asyncio.CancelledError:  # the process leaves what is in the buffer to the primary
+        except asyncio.CancelledError:
+            # The process leaves what is in the buffer to the primary. On SQLite the commit may
+            # still happen: they are counted twice then, which is better than not at all.
             self._buffer.put_back(groups)
             raise
         return True

@@ -124,7 +124,7 @@ async def test_slow_process_and_the_one_that_relieves_it_handle_each_message_onc
     """Whoever comes first: it is gone, or comes again, and never stays in dead hands.
 
     A stream knows no claims. So with Redis it may be both, marked after it was moved to the store:
-    then its handler finds the mark.
+    then a handler that writes finds the mark, and one that writes nothing runs again.
     """
     async with AsyncExitStack() as stack:
         slow, other = await opened(stack, broker, 2)
