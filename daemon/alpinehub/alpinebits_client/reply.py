@@ -32,7 +32,8 @@ _ADVISORY = "11"
 _MAX_MARKUP = 3_000_000
 _MAX_TEXT_CHARS = 300
 _HTML = re.compile(rb"\s*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-_TITLE = re.compile(rb"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
+#: The tag ends before the next "<": else a page of half-written tags is read once for each of them.
+_TITLE = re.compile(rb"<title[^<>]*>([^<]{1,200})", re.IGNORECASE)
 _HINTS: Final = {
     401: "check the user name and the password",
     403: "check the user name and the password; perhaps this address may not call",

@@ -1,0 +1,31 @@
+"""What somebody else writes is read once: no text makes the reader begin again and again.
+
+Each text here takes a reader that does begin again longer than the limit of `python`, minutes.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.integration.cli.command import python
+
+_PAGE = """
+from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits_client.http import HttpResponse
+from alpinehub.alpinebits_client.reply import read_reply
+answer = HttpResponse(status=200, headers={}, body=b"<html>" + b"<title" * 1_000_000, took_ms=0)
+print(read_reply(answer, "OTA_PingRS", PROTOCOLS["2024-10"]).text)
+"""
+_ADDRESS = """
+from alpinehub.alpinebits.grammar.schema import takes
+print(takes("email", "@" * 500_000 + " "), takes("email", "a@" * 500_000))
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(_PAGE, "a web page instead of AlpineBits\n"), (_ADDRESS, "False True\n")],
+    ids=["page of half-written titles", "address of nothing but @"],
+)
+def test_text_is_read_once(code: str, said: str) -> None:
+    done = python("-c", code)
+    assert (done.stdout, done.stderr) == (said, "")
