@@ -26,9 +26,10 @@ from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.reader import Reader, Reading, read_here
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.models import Account
-from cordata import Context, PoolError, fields
+from cordata import Context, PoolError, Store, fields
 from cordata.errors import (
     ChildCrashed,
+    CommandFailed,
     CommandPoisoned,
     DeadlineExceeded,
     PoolUnavailable,
@@ -40,15 +41,15 @@ T = TypeVar("T")
 #: The commands of `large.py`.
 READ_LARGE, CONVERT_LARGE = "read_message", "convert_content"
 THREAD_BYTES, POOL_BYTES = 64 * 1024, 256 * 1024
-#: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s; after this time the document is
-#: processed in this process.
+#: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s. What takes longer is refused;
+#: if no child has begun by then, the document is processed in this process.
 POOL_TIMEOUT_S = 8.0
-#: Seconds without calls after the pool did not answer in time, so that not every call waits: with a
+#: Seconds without calls after no child began one in time, so that not every call waits: with a
 #: stopped child, three documents at once are answered within 8.5 s. Without it, the first takes
 #: 8 s, the second 16 s, and the third is answered 503.
 _AWAY_S = 60.0
-#: Pool client -> monotonic time until which the pool is not called.
-_away_until: WeakKeyDictionary[object, float] = WeakKeyDictionary()
+#: Store of a process -> monotonic time until which its pool is not called.
+_away_until: WeakKeyDictionary[Store, float] = WeakKeyDictionary()
 
 #: Errors of one message that are logged; the response has more of them.
 _LOGGED = 5
@@ -137,35 +138,35 @@ async def in_a_child(
 ) -> T | None:
     """The result of a command of `large.py`; None: the pool cannot run it now, the caller has to.
 
-    `what`: the name of the document, for the log. Raises: TransportError if the command killed its
-    child: it would probably kill this worker, too.
+    `what`: the name of the document, for the log. What a child has tried is not tried here again:
+    it would kill this worker, take it as long, or fail again. Raises: TransportError if the command
+    killed its child or took too long; CommandFailed.
     """
-    try:
-        return await _in_the_pool(call.ctx, command, payload, type=type)
-    except ChildCrashed:
-        raise TransportError(500, "the request cannot be processed") from None
-    except CommandPoisoned:
-        text = "large documents cannot be processed at the moment; try again"
-        raise TransportError(503, text) from None
-    except PoolError as error:
-        text = "a large %s is processed in the worker, not by the pool (%s)"
-        _log.warning(text, what, error.code)
-        return None
-
-
-async def _in_the_pool(ctx: Context, command: str, payload: object, *, type: type[T]) -> T:
-    """The result of a command, which is idempotent. Raises: PoolError."""
-    pool = ctx.pool
-    if monotonic() < _away_until.get(pool, 0.0):
-        raise PoolUnavailable("it did not answer a moment ago")
-    try:
-        result: T = await pool.execute(
-            command, payload, timeout=POOL_TIMEOUT_S, idempotent=True, type=type
-        )
-    except (PoolUnavailable, DeadlineExceeded, QueueTimeout):
-        _away_until[pool] = monotonic() + _AWAY_S
-        raise
-    return result
+    store = call.ctx.store
+    if monotonic() < _away_until.get(store, 0.0):
+        code = PoolUnavailable.code
+    else:
+        try:
+            result: T = await call.ctx.pool.execute(
+                command, payload, timeout=POOL_TIMEOUT_S, idempotent=True, type=type
+            )
+            return result
+        except ChildCrashed:
+            raise TransportError(500, "the request cannot be processed") from None
+        except CommandPoisoned:
+            text = "large documents cannot be processed at the moment; try again"
+            raise TransportError(503, text) from None
+        except CommandFailed:
+            raise
+        except PoolError as error:
+            if isinstance(error, DeadlineExceeded) and error.ran:
+                text = "the document takes too long to process; try again, or send less at once"
+                raise TransportError(503, text) from None
+            if isinstance(error, PoolUnavailable | DeadlineExceeded | QueueTimeout):
+                _away_until[store] = monotonic() + _AWAY_S
+            code = error.code
+    _log.warning("a large %s is processed in the worker, not by the pool (%s)", what, code)
+    return None
 
 
 def respond(call: Call, outcome: Outcome, inside: str = "") -> bytes:

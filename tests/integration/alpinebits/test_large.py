@@ -76,7 +76,7 @@ async def test_large_acknowledgement_is_read_here_when_there_is_no_pool(
 
 @pytest.mark.usefixtures("patient")
 async def test_document_that_kills_is_not_read_here(tmp_path: Path) -> None:
-    with running(tmp_path, app="tests.integration.alpinebits.deadly:app", workers=1) as path:
+    with running(tmp_path, app="tests.integration.alpinebits.deadly:dying", workers=1) as path:
         async with open_hub(tmp_path / "state", path) as hub:
             await hub.add(1, "a1")
             await hub.read("u1", "H1")
@@ -87,6 +87,35 @@ async def test_document_that_kills_is_not_read_here(tmp_path: Path) -> None:
             assert await hub.read("u1", "H1") == ["a1"]
         with SyncClient(path) as pool:
             assert pool.status()["workers"][0]["crashed"] == 3
+
+
+@pytest.mark.parametrize(
+    ("pool", "timeout_s", "status", "said"),
+    [
+        ("staying", 5.0, 503, "the document takes too long to process"),
+        ("failing", 60.0, 500, "the server failed"),
+    ],
+)
+async def test_document_that_a_child_has_tried_is_not_read_here(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    pool: str,
+    timeout_s: float,
+    status: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(call, "POOL_TIMEOUT_S", timeout_s)
+    app = f"tests.integration.alpinebits.deadly:{pool}"
+    with running(tmp_path, app=app, workers=1) as path:
+        async with open_hub(tmp_path / "state", path) as hub:
+            await hub.add(1, "a1")
+            await hub.read("u1", "H1")
+            answer = await send(hub, large("a1"))
+            assert answer.status_code == status and answer.text.startswith(f"ERROR:{said}")
+            assert await hub.read("u1", "H1") == ["a1"]
+    assert "processed in the worker" not in caplog.text
+    assert ("no such letter" in caplog.text) is (pool == "failing")
 
 
 @pytest.mark.usefixtures("patient")
@@ -100,7 +129,7 @@ async def test_stored_content_that_kills_is_not_converted_here(tmp_path: Path) -
         answer = await hub.post("u1", "OTA_HotelDescriptiveContentNotif:Inventory", document)
         assert "<Success" in answer.text
         assert len((await hub.post("u1", action, info_rq())).content) > POOL_BYTES
-    with running(tmp_path, app="tests.integration.alpinebits.deadly:app", workers=1) as path:
+    with running(tmp_path, app="tests.integration.alpinebits.deadly:dying", workers=1) as path:
         async with open_worker(folder, path) as hub:
             answers = [await hub.post("u1", action, info_rq()) for _ in range(2)]
             assert [one.status_code for one in answers] == [500, 503]
