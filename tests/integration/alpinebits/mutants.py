@@ -68,14 +68,14 @@ ATTRIBUTES = (
 
 
 def mutants(document: bytes, count: int, seed: int = 0) -> Iterator[etree._Element]:
-    """So many changed copies of a message."""
+    """So many changed copies of a message, as they are read from bytes."""
     rnd = random.Random(seed)
     original = etree.fromstring(document, etree.XMLParser(remove_comments=True))
     for _ in range(count):
         root = copy.deepcopy(original)
         for _ in range(rnd.choice((1, 1, 2))):
             _mutate(root, rnd)
-        yield root
+        yield etree.fromstring(etree.tostring(root))
 
 
 def _mutate(root: etree._Element, rnd: random.Random) -> None:

@@ -1,6 +1,6 @@
-"""What somebody else writes is read once: no text makes the reader begin again and again.
+"""What somebody else writes is read once: nothing makes the reader begin again and again.
 
-Each text here takes a reader that does begin again longer than the limit of `python`, minutes.
+Each of these takes a reader that does begin again longer than the limit of `python`, minutes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,33 @@ _ADDRESS = """
 from alpinehub.alpinebits.grammar.schema import takes
 print(takes("email", "@" * 500_000 + " "), takes("email", "a@" * 500_000))
 """
+_MISTAKES = """
+from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits.rules.freerooms import COUNTS
+from alpinehub.alpinebits.reader import read_here
+from alpinehub.alpinebits.transport_error import TransportError
+begin = f'<{COUNTS.root} xmlns="{NAMESPACE}" Version="4"><Inventories HotelCode="H1">'
+document = begin + '<Inventory a="" b=""/>' * 390_000 + f"</Inventories></{COUNTS.root}>"
+try:
+    read_here(document.encode(), PROTOCOLS["2024-10"], COUNTS)
+except TransportError as error:
+    print(error)
+"""
 
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [(_PAGE, "a web page instead of AlpineBits\n"), (_ADDRESS, "False True\n")],
-    ids=["page of half-written titles", "address of nothing but @"],
+    [
+        (_PAGE, "a web page instead of AlpineBits\n"),
+        (_ADDRESS, "False True\n"),
+        (
+            _MISTAKES,
+            "the request does not conform to the schema: Inventory/@a is not allowed\n",
+        ),
+    ],
+    ids=["page of half-written titles", "address of nothing but @", "the same mistake everywhere"],
 )
-def test_text_is_read_once(code: str, said: str) -> None:
+def test_document_is_read_once(code: str, said: str) -> None:
     done = python("-c", code)
     assert (done.stdout, done.stderr) == (said, "")

@@ -141,6 +141,37 @@ def test_refusal_names_the_place_and_nothing_that_a_client_wrote(
     assert caught.value.text.startswith("the request does not conform to the schema: ")
 
 
+@pytest.mark.parametrize("count", [1, 1000], ids=["small", "large"])
+@pytest.mark.parametrize("text", ["x", "&lt;" * 70_000], ids=["short", "long"])
+def test_message_is_checked_whatever_its_size_and_the_length_of_its_text(
+    count: int, text: str
+) -> None:
+    def problem(attributes: str = "", after: str = "") -> str | None:
+        one = f'<HotelReservation><UniqueID Type="14" ID="&amp;{"b" * 20}"/></HotelReservation>'
+        inside = f'<Warnings><Warning Type="3" Code="450" RecordID="a">{text}</Warning></Warnings>'
+        known = f"<HotelReservations{attributes}>{one * count}</HotelReservations>"
+        inside += f"<NotifDetails><HotelNotifReport>{known}</HotelNotifReport></NotifDetails>"
+        start = '<OTA_NotifReportRQ xmlns="http://www.opentravel.org/OTA/2003/05" Version="1">'
+        document = f"{start}<Success/>{inside}{after}</OTA_NotifReportRQ>"
+        return check(etree.fromstring(document), PROTOCOLS["2024-10"])
+
+    assert problem() is None
+    assert problem(' foo="1"') == "HotelReservations/@foo is not allowed"
+    assert problem(after="<y/>") == "y is not allowed here"
+
+
+@pytest.mark.parametrize("code", ["&amp;" * 16, "&amp;#38;" + "a" * 11, "ä" * 16, "&#10;" * 16])
+@pytest.mark.parametrize("count", [1, 10_000], ids=["small", "large"])
+def test_length_of_a_value_is_that_of_its_characters(code: str, count: int) -> None:
+    for more, problem in (("", None), ("a", "Inventories/@HotelCode is not valid")):
+        document = (
+            '<OTA_HotelInvCountNotifRQ xmlns="http://www.opentravel.org/OTA/2003/05" Version="4">'
+            f'<Inventories HotelCode="{code}{more}">{"<Inventory/>" * count}</Inventories>'
+            "</OTA_HotelInvCountNotifRQ>"
+        )
+        assert check(etree.fromstring(document), PROTOCOLS["2024-10"]) == problem
+
+
 def test_message_is_refused_when_the_version_has_none_or_another_was_meant() -> None:
     ping = b'<OTA_PingRQ xmlns="http://www.opentravel.org/OTA/2003/05" Version="1"/>'
     for document, root, problem in (
