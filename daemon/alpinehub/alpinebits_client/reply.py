@@ -71,7 +71,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     text: str = ""
     #: The next step for the user.
     hint: str = ""
-    #: How the message violates the schema of its version; "": it is valid.
+    #: How the message violates the schema of its version; "": it is valid, or was not validated.
     invalid: str = ""
     #: None where there is no OTA message.
     root: _Element | None = None
@@ -86,8 +86,10 @@ class Reply(Struct, frozen=True, kw_only=True):
         return iter(()) if self.root is None else self.root.iter(tag(name))
 
 
-def read_reply(answer: HttpResponse, expected: str, protocol: Protocol) -> Reply:
-    """Read an answer that should be a message with the root element `expected`."""
+def read_reply(answer: HttpResponse, expected: str, protocol: Protocol | None = None) -> Reply:
+    """Read an answer that should be a message with the root element `expected`. `protocol`: the
+    version whose schema it is validated by; None: it is not.
+    """
     if answer.status != 200 or answer.body.lstrip()[:6] == b"ERROR:":
         text, hint = describe_rejection(answer)
         return Reply(outcome="rejected", status=answer.status, text=text, hint=hint)
@@ -107,7 +109,7 @@ def read_reply(answer: HttpResponse, expected: str, protocol: Protocol) -> Reply
     return reply
 
 
-def _read(root: _Element, protocol: Protocol) -> Reply:
+def _read(root: _Element, protocol: Protocol | None) -> Reply:
     """The outcome: Success or Errors at the top, and the worst of the warnings."""
     remarks = tuple(_remarks(root))
     # The common capabilities are in a warning, which does not change the outcome.
@@ -123,9 +125,9 @@ def _read(root: _Element, protocol: Protocol) -> Reply:
     elif findings:
         outcome = "advisory"
     text = "the answer says neither Success nor Errors" if outcome == "unreadable" else ""
-    invalid = grammar.check(root, protocol) or ""
+    invalid = grammar.check(root, protocol) if protocol is not None else None
     return Reply(
-        outcome=outcome, status=200, remarks=remarks, text=text, invalid=invalid, root=root
+        outcome=outcome, status=200, remarks=remarks, text=text, invalid=invalid or "", root=root
     )
 
 

@@ -25,7 +25,6 @@ from alpinehub.alpinebits.guest_requests import (
     list_pages,
     record_sent_if_waiting,
 )
-from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.alpinebits_client import message
 from alpinehub.alpinebits_client.client import AlpineBitsClient
@@ -194,7 +193,7 @@ async def _push_page(
         document = message.push_requests(one.xml for one in page)
         answer = await connection.call(*server.request(PUSH, document, gzip=gzip))
     sent = [(str(one.unique_id_type), one.reservation_id) for one in page]
-    report = read_answer(answer, recipient.protocol, sent)
+    report = read_answer(answer, sent)
     await _record(ctx, recipient, report)
     taken = len(report.accepted) + len(report.rejected)
     if missing := len(sent) - taken:
@@ -202,15 +201,13 @@ async def _push_page(
     return taken
 
 
-def read_answer(
-    answer: HttpResponse, protocol: Protocol, sent: Sequence[tuple[str, str]]
-) -> Acknowledgement:
+def read_answer(answer: HttpResponse, sent: Sequence[tuple[str, str]]) -> Acknowledgement:
     """What the hotel accepted and rejected of what was sent. Raises: PushFailed.
 
-    An answer that breaks the schema is read as far as it is understood: otherwise the same requests
+    The answer is not validated, but read as far as it is understood: otherwise the same requests
     would be pushed again and again to a server that has them.
     """
-    reply = read_reply(answer, "OTA_HotelResNotifRS", protocol)
+    reply = read_reply(answer, "OTA_HotelResNotifRS")
     if reply.root is None:
         what = "no AlpineBits" if reply.status == 200 else "no OTA message"
         raise PushFailed(f"HTTP {reply.status}, {what}")

@@ -32,6 +32,15 @@ try:
 except TransportError as error:
     print(error)
 """
+_ANSWER = """
+from alpinehub.alpinebits.document import NAMESPACE
+from alpinehub.alpinebits_client.http import HttpResponse
+from alpinehub.push.delivery import read_answer
+begin = f'<OTA_HotelResNotifRS xmlns="{NAMESPACE}"><Success/><Warnings>{"x" * 100_000}'
+body = begin + '<Warning a=""/>' * 250_000 + "</Warnings></OTA_HotelResNotifRS>"
+answer = HttpResponse(status=200, headers={}, body=body.encode(), took_ms=0)
+print(read_answer(answer, []).accepted)
+"""
 
 
 @pytest.mark.parametrize(
@@ -43,8 +52,14 @@ except TransportError as error:
             _MISTAKES,
             "the request does not conform to the schema: Inventory/@a is not allowed\n",
         ),
+        (_ANSWER, "()\n"),
     ],
-    ids=["page of half-written titles", "address of nothing but @", "the same mistake everywhere"],
+    ids=[
+        "page of half-written titles",
+        "address of nothing but @",
+        "the same mistake everywhere",
+        "answer to a push with nothing but mistakes",
+    ],
 )
 def test_document_is_read_once(code: str, said: str) -> None:
     done = python("-c", code)

@@ -47,7 +47,7 @@ def test_answer_to_a_push_names_what_was_sent_or_fails(
 ) -> None:
     answer = HttpResponse(status=status, headers={}, body=body, took_ms=1)
     try:
-        told = read_answer(answer, PROTOCOLS[protocol], _SENT)
+        told = read_answer(answer, _SENT)
     except PushFailed as failed:
         assert "Muster" not in str(failed) and len(str(failed)) < 200
     else:
