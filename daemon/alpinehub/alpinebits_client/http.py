@@ -104,7 +104,10 @@ class HttpClient(Struct, frozen=True, kw_only=True):
                         address, url.port, ssl=tls, server_hostname=name, limit=_MAX_LINE_BYTES
                     )
             except ssl.SSLCertVerificationError as error:
-                hint = "give its authority's certificate with --ca-file, or test with --insecure"
+                hint = (
+                    "add the certificate of its authority to the system's"
+                    " (update-ca-certificates); `pms` and `check` have --ca-file and --insecure"
+                )
                 text = f"the certificate of {url.host} is not valid: {error.verify_message}"
                 raise RequestFailed("tls", text, hint) from None
             except ssl.SSLError as error:

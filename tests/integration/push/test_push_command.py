@@ -6,7 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.integration.alpinebits_client.peers import Done, command, http, scripted
+from tests.integration.alpinebits_client.peers import (
+    Done,
+    command,
+    http,
+    make_certificate,
+    scripted,
+)
 from tests.integration.hub.command import configure
 from tests.integration.hub.material import open_hub
 
@@ -91,3 +97,15 @@ async def test_test_shakes_hands_and_brings_nothing(tmp_path: Path) -> None:
         done = await command("account", "push", "test", "demo", "--config", config)
         assert done.code == 0 and "action_OTA_HotelResNotif_GuestRequests" in done.out
         assert [one.action for one in peer.asked] == ["OTA_Ping:Handshaking"]
+
+
+async def test_test_names_only_options_that_there_are(tmp_path: Path) -> None:
+    config = push_private(tmp_path, allowed=True)
+    tls = make_certificate(tmp_path)
+    async with open_hub(tmp_path), scripted(lambda asked: None, tls=tls) as peer:
+        url = peer.url.replace("http:", "https:")
+        words = ("set", "demo", "--url", url, "--login", "hub")
+        await command("account", "push", *words, "--config", config, given=f"{SECRET}\n")
+        done = await command("account", "push", "test", "demo", "--config", config)
+        assert done.code == 3 and "is not valid" in done.err
+        assert "hint: add the certificate of its authority to the system's" in done.err
