@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 from lxml import etree
@@ -109,7 +109,6 @@ class _NoTree:
         """The end of the document."""
 
 
-@lru_cache(maxsize=4096)
 def takes(type_name: str, value: str) -> bool:
     """Whether a value is valid for a type of the grammars."""
     element = etree.Element(tag("Value"))
