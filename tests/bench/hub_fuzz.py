@@ -36,7 +36,7 @@ PROPERTIES = (
     "integration.hub.test_either",
     "unit.alpinebits.test_anything",
     "unit.alpinebits.test_overlay_model",
-    "unit.alpinebits.test_periods",
+    "unit.alpinebits.test_room_counts",
     "unit.alpinebits.test_moment",
     "unit.hub.test_interpretation",
     "unit.hub.test_payload",
@@ -125,12 +125,12 @@ def _keep(root: str, told: Any) -> None:
     """What becomes of a push of which nothing is wrong."""
     from alpinehub.alpinebits.large import StoredContent, convert
     from alpinehub.alpinebits.protocol import PROTOCOLS
-    from alpinehub.alpinebits.rules import periods
+    from alpinehub.alpinebits.rules import room_counts
     from alpinehub.alpinebits.rules.overlay import TooLarge, apply_overlay
 
     if root in ("OTA_HotelAvailNotifRQ", "OTA_HotelInvCountNotifRQ"):
-        rooms = periods.apply_complete_set(told.rooms)
-        assert periods.decode(periods.encode(rooms)) == rooms
+        rooms = room_counts.apply_complete_set(told.rooms)
+        assert room_counts.decode(room_counts.encode(rooms)) == rooms
     if root == "OTA_HotelRatePlanNotifRQ" and not told.findings:
         for one in told.plans:
             try:

@@ -9,7 +9,7 @@ from typing import Final
 
 from alpinehub.alpinebits.actions.rate_plans import read_plans
 from alpinehub.alpinebits.inbound import DocumentKind, read_document
-from alpinehub.alpinebits.rules import periods
+from alpinehub.alpinebits.rules import room_counts
 from alpinehub.hotels import require_hotel
 from cordata import Store, Tx
 
@@ -82,7 +82,7 @@ def _activity(row: dict[str, object]) -> dict[str, object]:
 def _nights(body: bytes) -> Iterator[dict[str, object]]:
     if not body:
         return
-    rooms = periods.decode(body)
+    rooms = room_counts.decode(body)
     periods_of = [((CLOSED, ""), rooms.closings), *sorted(rooms.entries.items())]
     for (category, room), some in periods_of:
         for one in some:

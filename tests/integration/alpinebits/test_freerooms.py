@@ -23,8 +23,8 @@ from tests.unit.alpinebits.free_rooms import CLOSED, DZ, LIMIT, ROOM, count, sta
 from alpinehub.alpinebits.call import POOL_BYTES
 from alpinehub.alpinebits.document import LARGE_BYTES
 from alpinehub.alpinebits.inbound import read_document
-from alpinehub.alpinebits.rules import periods
-from alpinehub.alpinebits.rules.periods import Counts, Key
+from alpinehub.alpinebits.rules import room_counts
+from alpinehub.alpinebits.rules.room_counts import Counts, Key
 
 pytestmark = pytest.mark.usefixtures("each_store", "one_day")
 
@@ -36,7 +36,7 @@ async def known(hub: Hub) -> dict[Key, dict[int, Counts]]:
     document = await hub.ctx.store.read(lambda tx: read_document(tx, 1, "freerooms"))
     if not document.body():
         return {}
-    rooms = periods.decode(document.body())
+    rooms = room_counts.decode(document.body())
     told = {**rooms.entries, **({Key(""): rooms.closings} if rooms.closings else {})}
     return {
         key: {

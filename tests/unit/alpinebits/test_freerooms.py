@@ -12,7 +12,7 @@ from alpinehub.alpinebits.document import NAMESPACE
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import read_here
 from alpinehub.alpinebits.rules.freerooms import AVAIL, COUNTS, FreeRoomsMessage
-from alpinehub.alpinebits.rules.periods import Counts, FreeRooms, Key, Period
+from alpinehub.alpinebits.rules.room_counts import Counts, FreeRooms, Key, Period
 
 JAN_1 = date(2027, 1, 1).toordinal()
 

@@ -18,7 +18,7 @@ from alpinehub.alpinebits.inbound import (
 )
 from alpinehub.alpinebits.outcome import MISSING, UNABLE, Finding, Outcome, error, failed
 from alpinehub.alpinebits.reader import Reader
-from alpinehub.alpinebits.rules import periods
+from alpinehub.alpinebits.rules import room_counts
 from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
 from alpinehub.alpinebits.rules.inbound_message import FAR, TOO_FAR
 from cordata import from_us
@@ -75,27 +75,27 @@ def apply_message(
     None: the outcome is an error.
     """
     today = from_us(now_us).date().toordinal()
-    near = periods.drop_after(message.rooms, today + FAR.days)
+    near = room_counts.drop_after(message.rooms, today + FAR.days)
     findings = []
     if near != message.rooms:
         findings.append(TOO_FAR)
     if message.complete:
-        result = periods.apply_complete_set(near)
+        result = room_counts.apply_complete_set(near)
     else:
         body = before.body()
-        stored = periods.decode(body) if body else periods.FreeRooms()
+        stored = room_counts.decode(body) if body else room_counts.FreeRooms()
         if near.entries and {bool(key.room) for key in stored.entries} - {near.distinct}:
             text = "what is known is of the other kind: distinct rooms or room categories; send all"
             return None, failed(UNABLE, text, status=_SEND_FREEROOMS)
-        recent = periods.drop_before(stored, today - _PAST.days)
-        result = periods.apply_delta(recent, near)
+        recent = room_counts.drop_before(stored, today - _PAST.days)
+        result = room_counts.apply_delta(recent, near)
         findings += _advice(before.complete_at, now_us)
-    if periods.is_free_while_closed(near, result.closings):
+    if room_counts.is_free_while_closed(near, result.closings):
         text = "rooms are free in a closing season: there they are not offered"
         findings.append(Finding(kind="advisory", text=text))
     if result.size > _MAX_PERIODS:
         return None, failed(UNABLE, "there are too many periods", status=_SEND_FREEROOMS)
-    return periods.encode(result), Outcome(tuple(findings))
+    return room_counts.encode(result), Outcome(tuple(findings))
 
 
 def _advice(complete_at: int | None, now_us: int) -> list[Finding]:

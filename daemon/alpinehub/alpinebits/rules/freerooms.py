@@ -27,7 +27,7 @@ from alpinehub.alpinebits.rules.inbound_message import (
     count,
     day,
 )
-from alpinehub.alpinebits.rules.periods import Counts, FreeRooms, Key, Period
+from alpinehub.alpinebits.rules.room_counts import Counts, FreeRooms, Key, Period
 from alpinehub.models import Feature
 
 if TYPE_CHECKING:

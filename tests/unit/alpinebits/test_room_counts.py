@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpinehub.alpinebits.rules.periods import (
+from alpinehub.alpinebits.rules.room_counts import (
     Counts,
     FreeRooms,
     Key,
