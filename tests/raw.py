@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
+from tests.waiting import until_async
+
+from cordata import Store
 from cordata.store import Row, Tx
 from cordata.store.queries import Query
 from cordata.store.sqlite.tx import SqliteTx
@@ -25,3 +28,14 @@ async def raw(tx: Tx, sql: str, args: Sequence[object] = ()) -> list[Row]:
     call = Call(Query("raw", numbered, "test", "postgres"), [encode(value) for value in args])
     rows: list[Row] = await tx.ask(Request((call,), "rows"))
     return rows
+
+
+async def until_blocked(store: Store, count: int = 1) -> None:
+    """Wait until so many sessions of PostgreSQL wait for a lock."""
+
+    async def are_blocked() -> bool:
+        sql = "SELECT count(*) AS waiting FROM pg_locks WHERE NOT granted"
+        [row] = await store.read(lambda tx: raw(tx, sql))
+        return bool(row["waiting"] >= count)
+
+    await until_async(are_blocked)

@@ -221,12 +221,6 @@ def reservations(document: bytes) -> list[tuple[str, str, str]]:
     return found
 
 
-async def waits_for_a_lock(hub: Hub, count: int = 1) -> bool:
-    """Whether so many wait for a lock of PostgreSQL."""
-    waiting = await hub.one("SELECT count(*) FROM pg_locks WHERE NOT granted")
-    return bool(waiting >= count)
-
-
 def error_of(response: httpx.Response) -> tuple[str, str]:
     """Type and Code of the Error in an OTA answer."""
     assert response.status_code == 200, response.text

@@ -14,10 +14,9 @@ from tests.integration.alpinebits.hub import (
     open_hub,
     open_worker,
     read_rq,
-    waits_for_a_lock,
 )
 from tests.integration.engine.stores import url_of
-from tests.waiting import until_async
+from tests.raw import until_blocked
 
 from alpinehub.alpinebits import guest_requests
 from alpinehub.alpinebits.actions import acknowledge
@@ -270,7 +269,7 @@ async def test_acknowledgement_that_meets_a_resending_leaves_it_waiting(
             said = ((14, "a1"),) if how == "taken" else ()
             refused = {"a1": "no room"} if how == "rejected" else {}
             task = asyncio.create_task(hub.acknowledge("u1", *said, rejected=refused))
-            await until_async(lambda: waits_for_a_lock(hub))
+            await until_blocked(hub.ctx.store)
         assert await task == ["a1"]
         row = (await hub.deliveries(U1))["a1", 1]
         assert (row["waiting"], row["acked_at"], row["rejected_text"]) == (1, None, None)

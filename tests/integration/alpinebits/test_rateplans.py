@@ -16,10 +16,9 @@ from tests.integration.alpinebits.hub import (
     error_of,
     open_hub,
     open_worker,
-    waits_for_a_lock,
 )
 from tests.integration.engine.stores import url_of
-from tests.waiting import until_async
+from tests.raw import until_blocked
 
 from alpinehub.alpinebits.actions import rate_plans
 from alpinehub.alpinebits.call import POOL_BYTES
@@ -201,7 +200,7 @@ async def test_of_two_complete_sets_at_once_one_is_left(tmp_path: Path) -> None:
             other.execute("LOCK TABLE inbound_message IN SHARE MODE")
             first = asyncio.create_task(push_plans(one, plan("A", kind="Full"), complete=True))
             second = asyncio.create_task(push_plans(two, plan("B", kind="Full"), complete=True))
-            await until_async(lambda: waits_for_a_lock(one, 2))
+            await until_blocked(one.ctx.store, 2)
         await asyncio.gather(first, second)
         assert len(await codes(one)) == 1
 

@@ -15,8 +15,7 @@ import pytest
 from msgspec import structs
 from tests.integration.hub.guests import settle, write
 from tests.integration.hub.material import BOOKING, Hub, open_hub
-from tests.integration.hub.test_together import blocked
-from tests.raw import raw
+from tests.raw import raw, until_blocked
 
 from alpinehub import retention
 from alpinehub.customers import traces
@@ -146,7 +145,7 @@ async def test_request_that_goes_just_now_is_a_new_one_when_its_source_changes_i
                     await raw(tx, f"DELETE FROM {table}")
                 await raw(tx, "DELETE FROM reservation")
                 again = group.create_task(write(hub, number="n-1", email="b@example.com"))
-                await blocked(other)
+                await until_blocked(other.ctx.store)
         assert again.result() != gone
         assert await count(hub, "reservation") == 1 == await count(hub, "reservation_version")
 

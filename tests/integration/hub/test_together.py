@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from tests.integration.hub.material import BOOKING, Hub, open_hub
-from tests.raw import raw
-from tests.waiting import until_async
+from tests.raw import raw, until_blocked
 
 from alpinehub.accounts import add_account, grant, revoke
 from alpinehub.alpinebits import guest_requests
@@ -40,15 +39,6 @@ _STALE = """SELECT d.reservation_id FROM delivery d JOIN reservation r ON r.id =
 async def check(hub: Hub) -> None:
     assert await hub.rows(_MISSING) == []
     assert await hub.rows(_STALE) == []
-
-
-async def blocked(hub: Hub) -> None:
-    """Wait until somebody waits for a lock."""
-
-    async def waits() -> bool:
-        return bool(await hub.one("SELECT count(*) FROM pg_locks WHERE NOT granted"))
-
-    await until_async(waits)
 
 
 async def test_two_workers_find_one_customer_when_the_same_guest_writes_at_once(
@@ -156,7 +146,7 @@ async def test_granted_user_gets_the_version_that_is_being_made(
                 await change(tx, reservation_id)
                 await note(tx, reservation_id)
                 group.create_task(grant(hub.ctx.store, "late", "DEMO"))
-                await blocked(other)
+                await until_blocked(other.ctx.store)
                 await fan_out(tx, reservation_id)
         await check(hub)
 
@@ -193,7 +183,7 @@ async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile
                 await change(tx, reservation_id)
                 await fan_out(tx, reservation_id)
                 group.create_task(hub.ctx.store.run(record))
-                await blocked(other)
+                await until_blocked(other.ctx.store)
         await check(hub)
 
 
@@ -236,7 +226,7 @@ async def test_of_two_changes_of_one_hotel_at_once_both_stay(tmp_path: Path) -> 
         async with hub.ctx.transaction() as tx:
             await raw(tx, """UPDATE hotel SET name = 'Post', settings = '{"off": ["rooms"]}'""")
             task = asyncio.create_task(change_hotel(other.ctx.store, "DEMO", change))
-            await blocked(hub)
+            await until_blocked(hub.ctx.store)
         await task
         [row] = await hub.rows("SELECT name, language, settings FROM hotel")
         assert (row["name"], row["language"]) == ("Post", "it")
@@ -252,7 +242,7 @@ async def test_of_two_changes_of_a_forms_options_at_once_both_stay(tmp_path: Pat
         async with hub.ctx.transaction() as tx:
             await raw(tx, """UPDATE source SET options = '{"honeypot": "fax"}'""")
             task = asyncio.create_task(set_options(other.ctx.store, "DEMO", "contact", redirect))
-            await blocked(hub)
+            await until_blocked(hub.ctx.store)
         await task
         options = await hub.one("SELECT options FROM source WHERE name = 'contact'")
         assert json.loads(options) == {"honeypot": "fax", **redirect}
@@ -268,6 +258,6 @@ async def test_who_adds_a_source_at_the_same_moment_is_told_so(tmp_path: Path) -
             await raw(tx, copy)
             added = add_source(other.ctx, "DEMO", "generic", "shop", "another-secret")
             task = asyncio.create_task(added)
-            await blocked(hub)
+            await until_blocked(hub.ctx.store)
         with pytest.raises(Unusable, match="a source 'shop' already"):
             await task
