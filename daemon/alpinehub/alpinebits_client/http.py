@@ -22,8 +22,8 @@ from alpinehub.alpinebits_client.address import Allowed, Url, any_address, read_
 
 Kind = Literal["name", "forbidden", "connect", "tls", "timeout", "cut", "large", "http"]
 
-#: Of a line of the response's head, and of all of them.
-_MAX_LINE_BYTES, _MAX_HEADERS = 64 * 1024, 200
+#: Of the head of a response, and so of each of its lines; and how many headers it has.
+_MAX_HEAD_BYTES, _MAX_HEADERS = 64 * 1024, 200
 _MAX_INTERIM = 10
 #: Of a Content-Length; of some thousands no number is made.
 _MAX_DIGITS = 18
@@ -101,7 +101,7 @@ class HttpClient(Struct, frozen=True, kw_only=True):
             try:
                 async with asyncio.timeout(left_s / (len(addresses) - number)):
                     return await asyncio.open_connection(
-                        address, url.port, ssl=tls, server_hostname=name, limit=_MAX_LINE_BYTES
+                        address, url.port, ssl=tls, server_hostname=name, limit=_MAX_HEAD_BYTES
                     )
             except ssl.SSLCertVerificationError as error:
                 hint = (
@@ -223,7 +223,7 @@ async def _line(reader: asyncio.StreamReader) -> str:
     try:
         line = await reader.readuntil(b"\n")
     except asyncio.LimitOverrunError:
-        raise RequestFailed("http", "the head of the answer is too large") from None
+        raise _too_large_head() from None
     return line.decode("latin-1").rstrip("\r\n")
 
 
@@ -237,16 +237,20 @@ async def read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
         if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdigit()):
             raise RequestFailed("http", "what answers does not speak HTTP/1.1")
         headers: dict[str, str] = {}
+        size = 0
         for _ in range(_MAX_HEADERS + 1):
             line = await _line(reader)
             if not line:
                 break
+            size += len(line)
+            if size > _MAX_HEAD_BYTES:
+                raise _too_large_head()
             name, _, value = line.partition(":")
             name = name.strip().lower()
             before = headers.get(name)
             headers[name] = value.strip() if before is None else f"{before}, {value.strip()}"
         else:
-            raise RequestFailed("http", "the head of the answer is too large")
+            raise _too_large_head()
         if int(code) >= 200:
             return int(code), headers
     raise RequestFailed("http", "the answer never begins")
@@ -299,6 +303,10 @@ async def _read_chunks(reader: asyncio.StreamReader, most: int) -> bytes:
     while await _line(reader):
         pass  # trailers
     return bytes(data)
+
+
+def _too_large_head() -> RequestFailed:
+    return RequestFailed("http", "the head of the answer is too large")
 
 
 def _too_large(most: int) -> RequestFailed:

@@ -72,6 +72,8 @@ async def poll(url: str, *words: str) -> tuple[int, dict[str, object], str]:
          "Content-Length"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, 3, "unreachable", "too large"),
         (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 300, 3, "unreachable", "too large"),
+        (b"HTTP/1.1 200 OK\r\n" + (b"a: " + b"x" * 1000 + b"\r\n") * 100 + b"\r\n", 3,
+         "unreachable", "too large"),
         (b"HTTP/1.1 102 x\r\n\r\n" * 20, 3, "unreachable", "never begins"),
         (b"", 3, "unreachable", "before its answer was whole"),
     ],
