@@ -264,13 +264,14 @@ async def _change_reservation(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, existing: Row
 ) -> StoreResult:
     """The next version of an existing reservation."""
-    data = submission.data
-    if data.status == "cancelled":
-        data = carry_over(decode(existing["data"]), data)
+    said = data = submission.data
+    if said.status == "cancelled":
+        data = carry_over(decode(existing["data"]), said)
         prepared = prepared._replace(data=encode(data).decode())
     customer_id = existing["customer_id"]
-    if data.email or data.phone or customer_id is None:
-        customer_id = await find_or_create(tx, submission.hotel.id, data, batch=prepared.batch)
+    # By what was said, not by the fields carried over: the customer may have newer ones since.
+    if said.email or said.phone or customer_id is None:
+        customer_id = await find_or_create(tx, submission.hotel.id, said, batch=prepared.batch)
         if customer_id is None:
             raise NotBatched
     reservation_id, number = str(existing["id"]), int(existing["version"]) + 1
@@ -279,13 +280,13 @@ async def _change_reservation(
         rows=1,
         id=reservation_id,
         version=number,
-        status=data.status,
+        status=said.status,
         customer_id=customer_id,
         ends_on=ends_on(data),
         now=tx.now_us,
     )
     await _add_inbox(tx, submission, reservation_id, "changed")
-    res_status = next_res_status(data.status, existing["status"])
+    res_status = next_res_status(said.status, existing["status"])
     await add_version(tx, _version_of(submission, prepared, reservation_id, number, res_status))
     await _write_order(tx, submission, reservation_id)
     return StoreResult(reservation_id, "changed", number)

@@ -185,6 +185,22 @@ async def test_consent_comes_with_a_webhook(tmp_path: Path) -> None:
         assert [one["consent"] for one in await customers(hub)] == [0]
 
 
+async def test_cancellation_tells_nothing_of_the_customer_but_what_it_says(tmp_path: Path) -> None:
+    """Its other fields are those of an older version: the customer has said other things since."""
+    async with open_hub(tmp_path) as hub:
+        first = await write(hub, number="n-1", **PERSON, consent=True)
+        await write(hub, email="eva@example.com", phone="0471998877", consent=False)
+        cancelled: dict[str, Any] = {"status": "cancelled", "adults": 0}
+        cancelled |= {"arrival": None, "departure": None}
+        assert await write(hub, number="n-1", **cancelled) == first
+        [eva] = await customers(hub)
+        assert (eva["phone"], eva["consent"]) == ("0471998877", 0)
+        data = await hub.one("SELECT data FROM reservation_version ORDER BY id DESC LIMIT 1")
+        assert PERSON["phone"] in data and await customer_of(hub, first) == eva["id"]
+        await write(hub, number="n-1", **cancelled, email="eva@example.com", city="Wien")
+        assert [one["city"] for one in await customers(hub)] == ["Wien"]
+
+
 async def test_two_workers_and_the_primary_agree_who_is_who_when_all_work_at_once(
     tmp_path: Path,
 ) -> None:
