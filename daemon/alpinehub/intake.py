@@ -93,6 +93,8 @@ class NormalisedSubmission(msgspec.Struct, frozen=True, kw_only=True):
     body_hash: str = ""
     #: Its row in the inbox, which the caller updates; None: insert one.
     inbox_id: int | None = None
+    #: When that row was received, in microseconds since the epoch; None: now.
+    received_at: int | None = None
 
 
 class StoreResult(msgspec.Struct, frozen=True):
@@ -235,7 +237,7 @@ async def _add_reservation(
     if not submission.may_create:
         raise UnknownReservation
     data, order = submission.data, submission.order
-    customer_id = await find_or_create(tx, submission.hotel.id, data, batch=prepared.batch)
+    customer_id = await _find_customer(tx, submission, prepared)
     columns = {
         "id": prepared.id,
         "hotel_id": submission.hotel.id,
@@ -271,7 +273,7 @@ async def _change_reservation(
     customer_id = existing["customer_id"]
     # By what was said, not by the fields carried over: the customer may have newer ones since.
     if said.email or said.phone or customer_id is None:
-        customer_id = await find_or_create(tx, submission.hotel.id, said, batch=prepared.batch)
+        customer_id = await _find_customer(tx, submission, prepared)
         if customer_id is None:
             raise NotBatched
     reservation_id, number = str(existing["id"]), int(existing["version"]) + 1
@@ -290,6 +292,19 @@ async def _change_reservation(
     await add_version(tx, _version_of(submission, prepared, reservation_id, number, res_status))
     await _write_order(tx, submission, reservation_id)
     return StoreResult(reservation_id, "changed", number)
+
+
+async def _find_customer(
+    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
+) -> int | None:
+    received_at = submission.received_at
+    return await find_or_create(
+        tx,
+        submission.hotel.id,
+        submission.data,
+        told_at=tx.now_us if received_at is None else received_at,
+        batch=prepared.batch,
+    )
 
 
 async def _write_order(tx: Tx, submission: NormalisedSubmission, reservation_id: str) -> None:

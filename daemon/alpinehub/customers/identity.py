@@ -65,17 +65,19 @@ class NotBatched(Exception):
 
 
 async def find_or_create(
-    tx: Tx, hotel_id: int, data: ReservationData, *, batch: bool = False
+    tx: Tx, hotel_id: int, data: ReservationData, *, told_at: int, batch: bool = False
 ) -> int | None:
     """The id of the customer of a record; runs in the unit that stores the record.
 
-    The data of the record replaces the customer's. `batch`: the unit is batched; then None means a
-    new customer, whom later statements find by the e-mail address.
+    The data of the record replaces the customer's; its consent only if none was given or refused
+    after `told_at`, when the record arrived. `batch`: the unit is batched; then None means a new
+    customer, whom later statements find by the e-mail address.
 
     Raises: Conflict if another unit creates the same customer meanwhile, or merges two: when the
     unit runs again, it finds them. NotBatched if the customer has no e-mail address, or changes.
     """
     given = columns_of(data)
+    times = {"told_at": told_at, "now": tx.now_us}
     if batch and given["email"] is None:
         raise NotBatched
     row, may_be_two = await _find(tx, hotel_id, given["email"], given["phone"])
@@ -83,16 +85,16 @@ async def find_or_create(
         if changes := changes_of(dict(row), given):
             if batch:
                 raise NotBatched
-            await tx.write("customer_update", id=row["id"], now=tx.now_us, **changes)
+            await tx.write("customer_update", id=row["id"], **times, **changes)
         elif given["consent"] is not None and row["phone"]:
             # Nothing new, but they may later be merged with a customer of the same number who
             # answered otherwise, and then the latest answer of the two counts.
-            await tx.write("customer_consent_again", id=row["id"], now=tx.now_us)
+            await tx.write("customer_consent_again", id=row["id"], **times)
         return int(row["id"])
     columns = {
         "hotel_id": hotel_id,
         **given,
-        "consent_at": None if given["consent"] is None else tx.now_us,
+        "consent_at": None if given["consent"] is None else told_at,
         "phone_due": int(may_be_two),
         "created_at": tx.now_us,
     }

@@ -217,6 +217,7 @@ class _Settling(Struct, frozen=True, kw_only=True):
             headers="",
             request_id=row["request_id"],
             inbox_id=row["id"],
+            received_at=row["received_at"],
         )
 
     async def _find(self, tx: Tx, found: Mapped) -> tuple[str, Row | None]:

@@ -42,7 +42,8 @@ ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: customer_update
--- New data of a customer; NULL: not changed, '': removed.
+-- New data of a customer; NULL: not changed, '': removed. The consent stays if it was given or refused
+-- between :told_at and :now: while the submission waited in the review list.
 UPDATE customer SET
     email = coalesce(:email, email),
     phone = coalesce(:phone, phone),
@@ -55,15 +56,19 @@ UPDATE customer SET
     birth_date = nullif(coalesce(:birth_date, birth_date), ''),
     gender = nullif(coalesce(:gender, gender), ''),
     language = nullif(coalesce(:language, language), ''),
-    consent = coalesce(CAST(:consent AS INTEGER), consent),
-    consent_at = CASE WHEN CAST(:consent AS INTEGER) IS NULL THEN consent_at ELSE :now END,
+    consent = CASE WHEN consent_at > :told_at AND consent_at <= :now THEN consent
+        ELSE coalesce(CAST(:consent AS INTEGER), consent) END,
+    consent_at = CASE WHEN CAST(:consent AS INTEGER) IS NULL
+            OR (consent_at > :told_at AND consent_at <= :now) THEN consent_at
+        ELSE :told_at END,
     phone_due = CASE WHEN CAST(:phone AS TEXT) IS NULL AND CAST(:country AS TEXT) IS NULL
         THEN phone_due ELSE 1 END
 WHERE id = :id
 
 -- name: customer_consent_again
 -- The customer gave the same consent again: only its time changes.
-UPDATE customer SET consent_at = :now WHERE id = :id
+UPDATE customer SET consent_at = :told_at
+WHERE id = :id AND NOT (consent_at > :told_at AND consent_at <= :now)
 
 -- name: customer_due
 -- plan: kept

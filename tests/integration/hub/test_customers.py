@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.integration.hub.guests import customer_of, settle, write
+from tests.integration.hub.lenient import FORM, open_lenient, post_form
 from tests.integration.hub.material import BOOKING, Hub, forget_directory, open_hub
 from tests.raw import raw
 
@@ -19,6 +20,7 @@ from alpinehub.customers.export import export
 from alpinehub.customers.hashing import hashes
 from alpinehub.customers.search import find
 from alpinehub.hotels import NewHotel, add_hotel
+from alpinehub.inbox.actions import accept
 from alpinehub.sources import add_source
 from cordata import Conflict, Tx
 
@@ -199,6 +201,22 @@ async def test_cancellation_tells_nothing_of_the_customer_but_what_it_says(tmp_p
         assert PERSON["phone"] in data and await customer_of(hub, first) == eva["id"]
         await write(hub, number="n-1", **cancelled, email="eva@example.com", city="Wien")
         assert [one["city"] for one in await customers(hub)] == ["Wien"]
+
+
+async def test_consent_of_a_form_that_waited_does_not_undo_a_later_no(tmp_path: Path) -> None:
+    past = {"arrival": "2020-02-01", "departure": "2020-02-08", "marketing": "yes"}
+    async with open_lenient(tmp_path) as hub:
+        await post_form(hub, FORM | past)
+        hub.harness.advance(days=1)
+        await post_form(hub, FORM | {"marketing": "no"})
+        await hub.handle_events()
+        hub.harness.advance(days=1)
+        await accept(hub.ctx, 1, by="test")
+        assert await hub.one("SELECT count(*) FROM reservation") == 2
+        assert [one["consent"] for one in await customers(hub)] == [0]
+        await post_form(hub, FORM | {"marketing": "yes", "adults": "3"})
+        await hub.handle_events()
+        assert [one["consent"] for one in await customers(hub)] == [1]
 
 
 async def test_two_workers_and_the_primary_agree_who_is_who_when_all_work_at_once(
