@@ -120,10 +120,6 @@ async def in_review(store: Store, hotel: str | None, source: str | None) -> list
     return sorted(row["id"] for row in await list_inbox(store, wanted))
 
 
-#: Problems that an operator may accept: of the stay, which a person can judge.
-ACCEPTABLE = ("past:", "too_long:")
-
-
 async def accept(ctx: Context, inbox_id: int, *, by: str) -> None:
     """Accept a submission of the review list although its stay is in the past, or very long.
 
@@ -132,14 +128,17 @@ async def accept(ctx: Context, inbox_id: int, *, by: str) -> None:
     row = await ctx.store.read(partial(require_row, inbox_id=inbox_id))
     if row["state"] != "review":
         raise Unusable(f"submission {inbox_id} is {row['state']}: it is not in the review list")
-    found, _ = interpreted(row)
-    problems = found.problems if isinstance(found, Unmapped) else ()
-    if others := [one for one in problems if not one.startswith(ACCEPTABLE)]:
+    found, _ = interpreted(row, accept=True)
+    if not isinstance(found, Mapped):
+        problems = found.problems if isinstance(found, Unmapped) else (found.outcome,)
         raise Unusable(
-            f"submission {inbox_id} cannot be accepted as it is: {', '.join(others)}",
+            f"submission {inbox_id} cannot be accepted as it is: {', '.join(problems)}",
             hint="`alpinehub inbox map` says how its fields are read",
         )
     await settle(ctx, inbox_id, accepted_by=by)
+    row = await ctx.store.read(partial(require_row, inbox_id=inbox_id))
+    if row["state"] != "mapped":
+        raise Unusable(f"submission {inbox_id} was settled at the same time: it is {row['state']}")
 
 
 async def reject(store: Store, inbox_id: int, reason: str) -> None:

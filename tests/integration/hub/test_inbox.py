@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.integration.hub.command import Run
 from tests.integration.hub.lenient import (
+    FORM,
     GOOGLE,
     WIX,
     data,
@@ -189,6 +190,35 @@ async def test_operator_accepts_a_stay_that_is_past_or_very_long_and_nothing_els
         assert await hub.one("SELECT count(*) FROM reservation") == 2
         details = await hub.rows("SELECT detail FROM reservation_history WHERE event = 'mapped'")
         assert all("accepted_by" in row["detail"] for row in details)
+
+
+@on_each_store
+async def test_accept_fails_when_the_submission_became_spam_or_was_rejected_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from alpinehub.hotels import Unusable
+    from alpinehub.inbox import actions
+    from alpinehub.inbox.processing import settle
+    from alpinehub.sources import set_options
+
+    async with open_lenient(tmp_path) as hub:
+        past = {"arrival": "2020-02-01", "departure": "2020-02-08"}
+        await post_form(hub, FORM | past)
+        await hub.handle_events()
+        await set_options(hub.ctx.store, "DEMO", "form", {"honeypot": "message"})
+        with pytest.raises(Unusable, match="cannot be accepted as it is: spam"):
+            await actions.accept(hub.ctx, 1, by="test")
+        assert await hub.one("SELECT state FROM inbox") == "review"
+        await set_options(hub.ctx.store, "DEMO", "form", {"honeypot": ""})
+
+        async def reject_first(ctx: Any, inbox_id: int, **how: Any) -> None:
+            await actions.reject(ctx.store, inbox_id, "by another operator")
+            await settle(ctx, inbox_id, **how)
+
+        monkeypatch.setattr(actions, "settle", reject_first)
+        with pytest.raises(Unusable, match="it is rejected"):
+            await actions.accept(hub.ctx, 1, by="test")
+        assert await hub.one("SELECT count(*) FROM reservation") == 0
 
 
 @on_each_store
