@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from time import monotonic
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -26,6 +27,8 @@ from cordata import Context, Store, Tx, fields
 #: Refusals that one worker caches.
 MAX_REMEMBERED = 10_000
 _MINUTE_US, _HOUR_US = 60_000_000, 3_600_000_000
+#: Seconds between two alerts of one process about a bucket.
+_ALERT_AGAIN_S = 3600.0
 _HASH = "alpinehub form limit"
 
 _log = logging.getLogger("alpinehub.webhook")
@@ -42,12 +45,15 @@ class Bucket(Struct, frozen=True):
     async def take(self, tx: Tx) -> int:
         """Take a token. Returns 0; if there is none, the time of the next (us since the epoch)."""
         allowance = (self.burst - 1) * self.interval_us
+        latest = tx.now_us + allowance
         taken = await tx.fetch_one(
             "form_limit_take",
             key=self.key,
             full_at=tx.now_us + self.interval_us,
             interval=self.interval_us,
-            latest=tx.now_us + allowance,
+            latest=latest,
+            # An hour more: a correction of seconds must not make a proof of work valid again.
+            wrong=latest + self.interval_us + _HOUR_US,
         )
         if taken is not None:
             return 0
@@ -97,14 +103,16 @@ class RefusalCache:
 
     def __init__(self) -> None:
         self._until_us: dict[bytes, int] = {}
-        #: Key of a bucket -> when the next alert about it is allowed.
-        self._alert_at_us: dict[bytes, int] = {}
+        #: Key of a bucket -> monotonic time from which the next alert about it is allowed.
+        self._alert_at_s: dict[bytes, float] = {}
 
     def find(self, buckets: Sequence[Bucket], now_us: int) -> LimitReached | None:
-        """The first refusal of one of the buckets that has not ended yet, or None."""
+        """The first refusal of one of the buckets that has not ended yet, or None. One that lasts
+        longer than a token takes was cached before the clock was set back.
+        """
         for bucket in buckets:
             until_us = self._until_us.get(bucket.key, 0)
-            if now_us < until_us:
+            if 0 < until_us - now_us <= bucket.interval_us:
                 return LimitReached(bucket, until_us)
         return None
 
@@ -120,13 +128,13 @@ class RefusalCache:
         self, ctx: Context, source: Source, refusal: LimitReached, client: str | None
     ) -> None:
         """Alert, once an hour, if guests are refused: a whole form, or all of a proxy."""
-        now_us, key = ctx.now_us(), refusal.bucket.key
+        now_s, key = monotonic(), refusal.bucket.key
         local = client is None or is_loopback(client)
         if refusal.bucket.of == "proof" or (refusal.bucket.of == "address" and not local):
             return
-        if now_us < self._alert_at_us.get(key, 0):
+        if now_s < self._alert_at_s.get(key, 0.0):
             return
-        self._alert_at_us[key] = now_us + _HOUR_US
+        self._alert_at_s[key] = now_s + _ALERT_AGAIN_S
         if refusal.bucket.of == "source":
             ctx.alert(
                 f"form-limit:{source.id}",

@@ -20,8 +20,11 @@ from tests.integration.hub.lenient import (
     wix,
 )
 from tests.integration.hub.material import BOOKING, Hub
+from tests.raw import raw
 
 from alpinehub.sources import set_options
+from alpinehub.webhooks.form_limit import Bucket, LimitReached, RefusalCache
+from cordata import Tx
 
 on_each_store = pytest.mark.usefixtures("each_store")
 GUEST, OTHER = "203.0.113.7", "203.0.113.8"
@@ -56,6 +59,25 @@ async def test_form_answers_429_when_an_address_sends_more_than_its_burst(tmp_pa
         assert await inbox_count(hub) == 20 + 1 + 1 + 5 + 20
         rows = await hub.rows("SELECT * FROM form_limit")
         assert GUEST not in str(rows) and "203.0" not in str(rows)
+
+
+@on_each_store
+async def test_form_is_taken_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    year_us = 365 * 86_400 * 1_000_000
+    async with open_lenient(tmp_path, form_burst=2) as hub:
+        assert await posted(hub, 3) == [200, 200, 429]
+        hub.harness.advance(seconds=30)  # until then the refusal is cached
+
+        async def set_back(tx: Tx) -> None:
+            await raw(tx, "UPDATE form_limit SET full_at = full_at + ?", [year_us])
+
+        await hub.ctx.store.run(set_back)
+        assert await posted(hub, 3) == [200, 200, 429]
+    bucket = Bucket("address", b"key", 20, 12_000_000)
+    cached = RefusalCache()
+    cached.remember(LimitReached(bucket, year_us + 12_000_000))
+    assert cached.find([bucket], year_us) is not None
+    assert cached.find([bucket], 0) is None
 
 
 @on_each_store
