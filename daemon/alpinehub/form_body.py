@@ -62,9 +62,9 @@ def _unquoted(text: bytes) -> bytes:
 def _multipart(body: bytes, content_type: str, most: int) -> list[Part]:
     # Imported here: a worker without form posts saves its memory.
     from python_multipart.exceptions import FormParserError
-    from python_multipart.multipart import MultipartParser, parse_options_header
+    from python_multipart.multipart import MultipartParser
 
-    boundary = parse_options_header(content_type)[1].get(b"boundary", b"")
+    boundary = _parameters(content_type)[1].get(b"boundary", b"")
     if not 0 < len(boundary) <= _MAX_BOUNDARY_BYTES:
         raise Broken("no_boundary")
     collector = _Collector(most)
@@ -82,6 +82,16 @@ def _multipart(body: bytes, content_type: str, most: int) -> list[Part]:
     if not collector.complete:
         raise Broken("cut_off")
     return collector.parts
+
+
+def _parameters(header: str | bytes) -> tuple[bytes, dict[bytes, bytes]]:
+    """The value of a header, and its parameters. Raises: Broken."""
+    from python_multipart.multipart import parse_options_header
+
+    try:
+        return parse_options_header(header)
+    except ValueError:  # name*N="x" with thousands of digits, where it is read by RFC 2231
+        raise Broken("malformed") from None
 
 
 class _Collector:
@@ -120,9 +130,7 @@ class _Collector:
         self._data.append(data[start:end])
 
     def on_part_end(self) -> None:
-        from python_multipart.multipart import parse_options_header
-
-        kind, options = parse_options_header(self._disposition)
+        kind, options = _parameters(self._disposition)
         name = options.get(b"name") if kind.lower() == b"form-data" else None
         self.parts.append(Part(name, b"".join(self._data), b"filename" in options))
 
