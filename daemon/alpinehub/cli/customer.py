@@ -135,7 +135,8 @@ def export(hub: Hub, /, output: Path | None, all_hotels: bool, **who: Any) -> No
         with new_file(output, hint="give another file with --output") as write:
             found, documents = hub.run(act)
             text = json.dumps({"customers": documents}, indent=2, ensure_ascii=False)
-            write(f"{text}\n".encode())
+            # Half of a surrogate pair is escaped, as by show_json.
+            write(f"{text}\n".encode("utf-8", "backslashreplace"))
         click.echo(f"{_counted(found)} of {_hotels(found)} written to {output}")
     _note("export", found)
 

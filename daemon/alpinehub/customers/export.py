@@ -99,7 +99,9 @@ def _value(name: str, value: Any) -> Any:
         value = bytes(value).decode("utf-8", "replace")
     if name in ("data", "headers", "detail", "body"):
         try:
-            return json.loads(value)
-        except ValueError:
+            found = json.loads(value, parse_constant=str)
+            json.dumps(found, indent=2)  # as the document is written
+        except (ValueError, RecursionError):  # a body that is no JSON, or nested too deeply
             return value
+        return found
     return bool(value) if name == "consent" else value

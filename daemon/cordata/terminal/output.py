@@ -24,8 +24,9 @@ _NO_WRAP_WIDTH = 1_000_000
 
 
 def show_json(value: object) -> None:
-    """Print one JSON document."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print one JSON document; half of a surrogate pair, which UTF-8 cannot encode, is escaped."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    click.echo(text.encode("utf-8", "backslashreplace").decode())
 
 
 def as_record(fields: Mapping[str, Any]) -> dict[str, Any]:

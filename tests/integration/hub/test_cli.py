@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.hub.command import Run
+from tests.integration.hub.lenient import open_lenient, post_form, post_wix, wix
 from tests.integration.hub.material import BOOKING, open_hub
 from tests.servers import fork_server
 
@@ -154,6 +155,35 @@ async def test_command_tells_and_erases_a_person(tmp_path: Path, run: Run) -> No
         await command("show", "--email", "a@b.it", "--id", "1", code=2)
         [left] = await hub.rows("SELECT email FROM customer")
         assert left["email"] == "else@example.com"
+
+
+async def test_submission_of_any_text_is_shown_and_exported_as_json(
+    tmp_path: Path, run: Run
+) -> None:
+    """An emoji cut in half; and bodies nested as deeply as only an attacker writes them."""
+    eva, half = "eva@example.com", "cut \ud83d"
+    async with open_lenient(tmp_path) as hub:
+        await post_wix(hub, wix(field__long_answer_3524=half))
+        for depth in (500, 50_000):
+            await post_form(hub, body=b"[" * depth + b'"eva@example.com"' + b"]" * depth)
+        await hub.handle_events()
+
+        async def command(*words: str) -> str:
+            done = await asyncio.to_thread(run, *words)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        for number in ("1", "2", "3"):
+            shown = json.loads(await command("inbox", "show", number, "--body", "--json"))
+            if number == "1":
+                assert half in [field["value"] for field in shown["fields"]]
+        export = ("customer", "export", "--email", eva, "--hotel", "DEMO")
+        [printed] = json.loads(await command(*export))["customers"]
+        await command(*export, "--output", str(tmp_path / "eva.json"))
+        [written] = json.loads((tmp_path / "eva.json").read_text())["customers"]
+        assert printed == written and len(written["elsewhere"]["inbox"]) == 2
+        [request] = written["requests"]
+        assert request["inbox"][0]["body"]["data"]["field:long_answer_3524"] == half
 
 
 @pytest.mark.usefixtures("each_store")
