@@ -222,7 +222,8 @@ class _Settling(Struct, frozen=True, kw_only=True):
 
     async def _find(self, tx: Tx, found: Mapped) -> tuple[str, Row | None]:
         """The sender's id and the reservation with it. Without an id, one is made of content and
-        time: the same content within _SAME_US is one submission, a week later it is another.
+        time: the same content within _SAME_US is one submission, a week later it is another. The
+        later of the two may be settled first.
         """
         row = self.row
         if row["external_id"] and row["state"] == "mapped":
@@ -231,7 +232,7 @@ class _Settling(Struct, frozen=True, kw_only=True):
             ids = [found.external_id]
         else:
             content, slot = encode(found.data), row["received_at"] // _SAME_US
-            ids = [_content_id(content, slot), _content_id(content, slot - 1)]
+            ids = [_content_id(content, one) for one in (slot, slot + 1, slot - 1)]
         for external_id in reversed(ids):
             existing = await tx.fetch_one(
                 "find_reservation", source_id=row["source_id"], external_id=external_id

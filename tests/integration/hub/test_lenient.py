@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from tests.integration.hub.lenient import (
     post_wix,
     wix,
 )
+
+from alpinehub.inbox.processing import settle
 
 on_each_store = pytest.mark.usefixtures("each_store")
 
@@ -155,6 +158,23 @@ async def test_form_sent_twice_is_one_request_and_a_later_one_another(tmp_path: 
         await hub.handle_events()
         rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
         assert [row["outcome"] for row in rows] == ["new", "duplicate", "new"]
+
+
+@on_each_store
+async def test_form_sent_twice_is_one_request_though_the_second_is_settled_first(
+    tmp_path: Path,
+) -> None:
+    """Also when ten minutes by the clock, by which its id is made, end between the two."""
+    before = datetime(2027, 1, 2, 12, 9, 59, tzinfo=UTC)
+    async with open_lenient(tmp_path, now=before) as hub:
+        await post_form(hub)
+        hub.harness.advance(seconds=2)
+        await post_form(hub)
+        for number in (2, 1):
+            await settle(hub.ctx, number)
+        rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
+        assert [row["outcome"] for row in rows] == ["duplicate", "new"]
+        assert await hub.one("SELECT count(*) FROM reservation") == 1
 
 
 @pytest.mark.parametrize(
