@@ -94,7 +94,8 @@ WHERE id = :id AND state IN ('received', 'review')
 
 -- name: inbox_lock
 -- newest
--- Locks the row, so that no other process settles it, and its source, so that the hotel is not granted
--- to an account meanwhile (lock_sources).
+-- Locks the row, so that no other process settles it, and its source: the hotel is not granted to an
+-- account meanwhile (lock_sources), and submissions of one source are settled one after the other, so that
+-- of two with the same content the second finds the request of the first.
 SELECT i.state FROM inbox i JOIN source s ON s.id = i.source_id WHERE i.id = :id
-{|FOR NO KEY UPDATE OF i FOR KEY SHARE OF s}
+{|FOR NO KEY UPDATE OF i, s}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.integration.hub.lenient import (
     post_wix,
     wix,
 )
+from tests.integration.hub.material import open_hub
 
 from alpinehub.inbox.processing import settle
 
@@ -161,20 +163,28 @@ async def test_form_sent_twice_is_one_request_and_a_later_one_another(tmp_path: 
 
 
 @on_each_store
-async def test_form_sent_twice_is_one_request_though_the_second_is_settled_first(
+async def test_form_sent_twice_is_one_request_though_the_second_is_settled_first_or_at_once(
     tmp_path: Path,
 ) -> None:
     """Also when ten minutes by the clock, by which its id is made, end between the two."""
     before = datetime(2027, 1, 2, 12, 9, 59, tzinfo=UTC)
-    async with open_lenient(tmp_path, now=before) as hub:
-        await post_form(hub)
-        hub.harness.advance(seconds=2)
-        await post_form(hub)
-        for number in (2, 1):
-            await settle(hub.ctx, number)
+    async with (
+        open_lenient(tmp_path, now=before) as hub,
+        open_hub(tmp_path, seed=False, now=before) as other,
+    ):
+        for number in range(10):
+            for pause_s in (2, 598):
+                await post_form(hub, FORM | {"message": f"form {number}"})
+                hub.harness.advance(seconds=pause_s)
+            first, second = 2 * number + 1, 2 * number + 2
+            if number == 0:
+                await settle(hub.ctx, second)
+                await settle(hub.ctx, first)
+            else:
+                await asyncio.gather(settle(hub.ctx, first), settle(other.ctx, second))
         rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
-        assert [row["outcome"] for row in rows] == ["duplicate", "new"]
-        assert await hub.one("SELECT count(*) FROM reservation") == 1
+        assert [row["outcome"] for row in rows[:2]] == ["duplicate", "new"]
+        assert await hub.one("SELECT count(*) FROM reservation") == 10
 
 
 @pytest.mark.parametrize(
