@@ -85,14 +85,6 @@ async def _count_waiting(tx: Tx, ids: str) -> int:
     return int(row["waiting"]) if row is not None else 0
 
 
-def _refuse(waiting: int) -> None:
-    if waiting:
-        raise Unusable(
-            f"guest requests of the customer wait for hotel software: {waiting}",
-            hint="wait until it has fetched them, or use --force: then it never gets them",
-        )
-
-
 async def erase(store: Store, customers: Sequence[Customer], why: Reason) -> Erased:
     """Erase customers. Raises: Unusable if a request waits for hotel software or arrives now."""
     requests = inbox = versions = mails = gone = 0
@@ -121,8 +113,6 @@ async def erase_requests(store: Store, customers: Sequence[Customer], why: Reaso
     """The first step: erase their requests, STEP at a time. Returns how many. Raises: Unusable if
     one waits for hotel software.
     """
-    if not why.force:
-        _refuse(await count_waiting(store, customers))
     matcher = group_matcher([matcher_of(customer) for customer in customers])
     ids, count = _ids(customers), 0
     while done := await store.run(partial(_erase_requests, ids=ids, matcher=matcher, why=why)):
@@ -173,7 +163,12 @@ async def _erase_requests(tx: Tx, ids: str, matcher: GroupMatcher, why: Reason) 
     if not requests:
         return 0
     if not why.force:  # the rows are locked: no more deliveries are added after this count
-        _refuse(await _count_waiting(tx, ids))
+        waiting = await _count_waiting(tx, ids)
+        if waiting:
+            raise Unusable(
+                f"guest requests of the customer wait for hotel software: {waiting}",
+                hint="wait until it has fetched them, or use --force: then it never gets them",
+            )
     mine = encode_list(row["id"] for row in requests)
     versions = await tx.fetch_all("customer_versions", ids=mine)
     for row in versions:
