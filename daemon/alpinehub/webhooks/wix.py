@@ -31,6 +31,8 @@ from alpinehub.webhooks.submission import (
 from alpinehub.webhooks.values import line
 
 _FIELD = "field:"
+#: Longest key or label. The targets of names are cached (field_names.py).
+_MAX_NAME = 200
 _UTM = re.compile(r"utm_[a-z0-9_]{1,32}")
 #: Paths in the CRM's contact; a place of a mapping is `path:contact.name.first`.
 _CONTACT = (
@@ -56,7 +58,7 @@ def read(body: bytes) -> Submission:
     data = document.get("data")
     if not isinstance(data, dict):
         data = document
-    keyed = [(k, text_of(v)) for k, v in data.items() if k.startswith(_FIELD)]
+    keyed = [(k[:_MAX_NAME], text_of(v)) for k, v in data.items() if k.startswith(_FIELD)]
     labelled = _labelled(data.get("submissions"))
     check_count(len(keyed))
     check_count(len(labelled))
@@ -72,7 +74,7 @@ def _labelled(submissions: object) -> list[tuple[str, str]]:
     if not isinstance(submissions, list):
         return []
     return [
-        (text_of(one.get("label")).strip(), text_of(one.get("value")))
+        (text_of(one.get("label")).strip()[:_MAX_NAME], text_of(one.get("value")))
         for one in submissions
         if isinstance(one, dict)
     ]

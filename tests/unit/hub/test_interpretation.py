@@ -22,6 +22,7 @@ from alpinehub.webhooks.interpretation import (
     Received,
     Unmapped,
     interpret,
+    take_apart,
 )
 
 CORPUS = Path(__file__).resolve().parents[2] / "data" / "webhook"
@@ -91,6 +92,26 @@ def test_total_is_read_only_where_it_can_mean_one_thing(text: str, total: str | 
         assert isinstance(found, Unmapped) and found.problems == ("unreadable:total",)
     else:
         assert isinstance(found, Mapped) and str(found.data.total) == total
+
+
+@pytest.mark.parametrize("kind", OF_KIND)
+def test_names_of_fields_are_bounded(kind: str) -> None:
+    long = "x" * 20_000
+    bodies = {
+        "wix": {f"field:{long}": "1", "submissions": [{"label": long, "value": "2"}]},
+        "google": {"user_column_data": [{"column_id": long, "column_name": long}]},
+    }
+    body = urlencode({long: "1"}) if kind == "form" else json.dumps(bodies[kind])
+    submission = take_apart(
+        Received(
+            kind=kind,
+            body=body.encode(),
+            content_type="application/x-www-form-urlencoded",
+            honeypot="",
+        )
+    )
+    assert submission.answers
+    assert all(len(one.key) <= 200 and len(one.label) <= 200 for one in submission.answers)
 
 
 def check(data: ReservationData) -> None:
