@@ -6,7 +6,7 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from hashlib import scrypt
 from pathlib import Path
@@ -15,23 +15,17 @@ from typing import Any
 import httpx
 import msgspec
 from lxml import etree
-from tests.integration.engine.stores import url_of
-from tests.integration.engine.template import begin
-from tests.queries import queries_of
+from tests.integration.hub import material
 from tests.raw import raw
 
 from alpinehub.alpinebits.endpoint import alpinebits
 from alpinehub.intake import Version, add_version
 from alpinehub.reservations import ReservationData, Status, encode, next_res_status
 from cordata import Context, Tx
-from cordata.config.sections import StoreConfig
 from cordata.pool import Client
 from cordata.pool.client.lazy_client import LazyClient
-from cordata.store import Chain, dialect_of, open_store
-from cordata.vault import Vault
 
 NAMESPACE = "http://www.opentravel.org/OTA/2003/05"
-CHAINS = (Chain("cordata", "cordata.store.sql"), Chain("alpinehub", "alpinehub.sql"))
 PASSWORD = "secret:ä"
 #: With parameters a thousandth as dear as a login's: a fresh worker checks it in most tests.
 _HASH = "scrypt$4$8$1${}${}".format(
@@ -240,15 +234,9 @@ async def open_hub(folder: Path, pool: Path | None = None) -> AsyncIterator[Hub]
 @asynccontextmanager
 async def open_worker(folder: Path, pool: Path | None = None) -> AsyncIterator[Hub]:
     """One worker on the store of a folder; several may share one."""
-    config = StoreConfig(url=url_of(folder))
-    queries = queries_of(dialect_of(config), "alpinehub.sql")
-    await begin(folder, config.url, CHAINS)
-    async with await open_store(
-        config, state_dir=folder, runtime_dir=folder, queries=queries
-    ) as store:
-        await store.migrate(CHAINS)
+    async with material.open_hub(folder, seed=False) as made:
         lazy_client = LazyClient() if pool is None else LazyClient(lambda: Client(pool))
-        ctx = Context(store=store, vault=Vault(None), lazy_client=lazy_client)
+        ctx = replace(made.ctx, lazy_client=lazy_client)
 
         async def mounted(scope: Any, receive: Any, send: Any) -> None:
             hub.parts = -1  # the message that begins the answer is none
@@ -257,6 +245,7 @@ async def open_worker(folder: Path, pool: Path | None = None) -> AsyncIterator[H
                 hub.parts += 1
                 await send(message)
 
+            made.harness.advance(milliseconds=1)  # no two requests at the same moment
             scope = {**scope, "root_path": "/api/alpinebits", "state": {"cordata": ctx}}
             await alpinebits(scope, receive, counted)
 

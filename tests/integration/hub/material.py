@@ -25,6 +25,8 @@ from cordata.registry import AsgiApp
 from cordata.testing import Harness, open_app
 
 MASTER_KEY = bytes(range(32)).hex().encode()
+#: The migrations of a hub's store.
+CHAINS = chains_of(hub_app)
 SECRET = "demo-secret"
 BOOKING: dict[str, Any] = {
     "hotel_code": "DEMO",
@@ -188,7 +190,7 @@ async def open_hub(
     `now`: by default that of the call. `settings` are those of [alpinehub].
     """
     config: dict[str, Any] = {"store": {"url": url_of(directory)}, "alpinehub": settings}
-    await begin(directory, url_of(directory), chains_of(hub_app))
+    await begin(directory, url_of(directory), CHAINS)
     async with open_app(
         hub_app, config=config, directory=directory, startup=False, now=now
     ) as harness:

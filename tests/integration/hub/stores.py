@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.alpinebits.hub import CHAINS
 from tests.integration.engine.stores import STORES, use
 from tests.integration.engine.template import template_of
+from tests.integration.hub.material import CHAINS
 from tests.servers.postgres import PostgresServer
 
 from alpinehub import login

@@ -10,8 +10,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.integration.alpinebits.hub import CHAINS
 from tests.integration.engine.template import template_of
+from tests.integration.hub.material import CHAINS
 from tests.queries import queries_of
 from tests.servers.postgres import PostgresServer
 
