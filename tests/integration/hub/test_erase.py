@@ -333,6 +333,24 @@ async def test_operator_is_told_when_a_customer_became_one_with_another_meanwhil
         assert (await erase(hub.ctx.store, [one], WHY)).customers == 1
 
 
+async def test_each_of_several_persons_is_hidden_in_a_mail(tmp_path: Path) -> None:
+    people = [
+        PersonMatcher(1, "eva@example.com", frozenset({"390471998877"}), "eva muster"),
+        PersonMatcher(1, "", frozenset(), "o wu"),
+        PersonMatcher(1, "evald@example.com", frozenset(), ""),
+    ]
+    text = "EVALD@example.com, Eva Muster (+390471998877, Eva@Example.com) and O Wu, not Eva."
+
+    async def mail(tx: Tx) -> None:
+        await tx.send_mail(to=["hotel@example.com"], subject="News of O Wu", text=text)
+        await tx.send_mail(to=["hotel@example.com"], subject="News", text="Eva, O, Wu")
+
+    async with open_hub(tmp_path) as hub:
+        await hub.ctx.store.run(mail)
+        [(_, *hidden)] = (await find_traces(hub.ctx.store, people)).mails
+        assert hidden == ["News of …", "…, … (…, …) and …, not Eva.", None]
+
+
 async def test_loop_serves_others_while_many_are_looked_for_in_many_mails(tmp_path: Path) -> None:
     count = 6 * MAILS
 
