@@ -83,6 +83,16 @@ async def test_text_of_a_submission_goes_but_not_what_waits_for_a_person(tmp_pat
         assert await wait(hub, 1) == {}, "once"
 
 
+async def test_text_goes_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    async with keeping(tmp_path, inbox_days=90) as hub:
+        await write(hub, email="a@example.com", body=b"text")
+        assert await wait(hub, 0) == {}
+        for one in retention._passes[hub.ctx.store].values():
+            assert one.done_at is not None
+            one.done_at += 10 * 365 * 86_400 * 1_000_000
+        assert await wait(hub, 91) == {"inbox_days": 1}
+
+
 async def test_trail_and_pushes_go_when_they_are_old(tmp_path: Path) -> None:
     async with keeping(tmp_path, history_days=30, inbound_days=10) as hub:
         await hub.post(BOOKING)
