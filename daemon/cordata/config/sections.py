@@ -161,7 +161,7 @@ class MailConfig:
     security: Literal["none", "starttls", "tls"] = "none"
     #: From address.
     sender: str = "cordata@localhost"
-    #: Limit for the whole SMTP session of one mail.
+    #: Limit for connecting and logging in, and again for each mail.
     timeout_s: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
     #: Longest pause before the first retry; it doubles with each attempt. A random share is used.
     retry_first_s: Annotated[float, Meta(ge=0.001, le=86_400)] = 5.0

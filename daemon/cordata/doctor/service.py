@@ -26,7 +26,7 @@ from cordata.context_factory import (
 from cordata.doctor import judge
 from cordata.doctor.finding import Finding, failed, of_error, ok, run_checks, skipped, warning
 from cordata.errors import BrokerUnavailable, ConfigError, CordataError
-from cordata.mail.smtp import SmtpUnavailable, connect, disconnect, next_step
+from cordata.mail.smtp import SmtpUnavailable, connected, next_step
 from cordata.process import all_processes
 from cordata.registry import Check
 from cordata.store import dialect_of, missing_file
@@ -243,10 +243,10 @@ class Service:
         limited = replace(mail, timeout_s=min(mail.timeout_s, _MAIL_S))
         where = f"{mail.host}:{mail.port} (security {mail.security})"
         try:
-            client = await connect(limited, self.secrets.smtp)
+            async with connected(limited, self.secrets.smtp):
+                pass
         except SmtpUnavailable as error:
             return [failed("mail", f"{where}: {error}", next_step(str(error)))]
-        await disconnect(client)
         login = "logged in" if self.secrets.smtp else "without a login"
         return [ok("mail", f"{where}, {login}")]
 

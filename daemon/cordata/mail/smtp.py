@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from email.utils import make_msgid
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Reply to MAIL FROM when the mail is larger than the server takes (RFC 1870, 6.1).
 _TOO_LARGE = 552
+#: Longest wait for the answer to QUIT: nothing depends on it.
+_QUIT_S = 2.0
 
 
 class SmtpUnavailable(Exception):
@@ -31,8 +34,11 @@ class MailRejected(Exception):
         self.code = code
 
 
-async def connect(config: MailConfig, login: tuple[str, str] | None) -> SMTP:
-    """Connect, secure and log in as configured. Raises: SmtpUnavailable."""
+@asynccontextmanager
+async def connected(config: MailConfig, login: tuple[str, str] | None) -> AsyncIterator[SMTP]:
+    """Connect, secure and log in as configured. The conversation ends with QUIT; if the block
+    fails or is cancelled, the connection is closed at once. Raises: SmtpUnavailable.
+    """
     import aiosmtplib  # 60 ms, and only when there is mail
 
     user, password = login or (None, None)
@@ -47,12 +53,16 @@ async def connect(config: MailConfig, login: tuple[str, str] | None) -> SMTP:
         timeout=config.timeout_s,
     )
     try:
-        async with asyncio.timeout(config.timeout_s):
-            await client.connect()
-    except (aiosmtplib.SMTPException, OSError, ValueError) as error:
+        try:
+            async with asyncio.timeout(config.timeout_s):
+                await client.connect()
+        except (aiosmtplib.SMTPException, OSError, ValueError) as error:
+            raise SmtpUnavailable(_reason(error)) from error
+        yield client
+        with suppress(aiosmtplib.SMTPException, OSError):
+            await client.quit(timeout=_QUIT_S)
+    finally:
         client.close()
-        raise SmtpUnavailable(_reason(error)) from error
-    return client
 
 
 async def deliver(
@@ -79,16 +89,6 @@ async def deliver(
     return {recipient: answer.code for recipient, answer in answers.items()}
 
 
-async def disconnect(client: SMTP) -> None:
-    """End the conversation with QUIT; close the connection if that fails."""
-    import aiosmtplib
-
-    try:
-        await client.quit()
-    except (aiosmtplib.SMTPException, OSError):
-        client.close()
-
-
 async def send_now(
     config: MailConfig,
     login: tuple[str, str] | None,
@@ -111,8 +111,7 @@ async def send_now(
         date=clock.now(),
     )
     sender, recipients = address(config.sender), [address(one) for one in to]
-    client = await connect(config, login)
-    try:
+    async with connected(config, login) as client:
         return await deliver(
             client,
             sender=sender,
@@ -120,8 +119,6 @@ async def send_now(
             message=message,
             timeout_s=config.timeout_s,
         )
-    finally:
-        await disconnect(client)
 
 
 def next_step(reason: str) -> str:

@@ -27,7 +27,7 @@ from cordata.errors import PermanentError, StoreUnavailable
 from cordata.heartbeat import Heartbeat
 from cordata.log import fields, in_request, logger
 from cordata.mail.message import DeliveryResult, address, delivery_result, mime_message
-from cordata.mail.smtp import MailRejected, SmtpUnavailable, connect, deliver, disconnect
+from cordata.mail.smtp import MailRejected, SmtpUnavailable, connected, deliver
 from cordata.metrics.process import Outcomes
 from cordata.services.loop import WakeEvent, wake_on
 from cordata.store import MAIL_TOPIC, Row, Store, Tx
@@ -107,14 +107,11 @@ class MailService:
         if row is None:
             return await self._until_next()
         try:
-            client = await connect(self._config, self._login)
-            try:
+            async with connected(self._config, self._login) as client:
                 while row is not None and not stop.is_set():
                     await self._send(client, row)
                     self._heal()
                     row = await self._next()
-            finally:
-                await disconnect(client)
         except SmtpUnavailable as error:
             return self._back_off(error)
         return 0.0 if row is not None else await self._until_next()

@@ -18,7 +18,6 @@ from tests.integration.alpinebits.hub import (
 )
 from tests.integration.engine.stores import url_of
 from tests.raw import raw, until_blocked
-from tests.waiting import until_async
 
 from alpinehub.alpinebits import guest_requests
 from alpinehub.alpinebits.actions import acknowledge

@@ -27,6 +27,11 @@ class Mailbox:
     max_bytes: int = 1_000_000
     #: Called with each accepted mail before the server answers.
     on_mail: Callable[[], None] | None = None
+    #: Commands that are not answered before `thawed`: DATA (its mail has come then), QUIT.
+    frozen: set[str] = field(default_factory=set)
+    thawed: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Set when a frozen command has come.
+    waits: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle_RCPT(
         self, server: Any, session: Session, envelope: Envelope, to: str, options: list[str]
@@ -39,6 +44,7 @@ class Mailbox:
 
     async def handle_DATA(self, server: Any, session: Session, envelope: Envelope) -> str:
         """Keep the mail, then the chosen answer."""
+        await self._freeze("DATA")
         answer = self.data.pop(0) if self.data else "250 OK"
         if answer.startswith("250"):
             assert isinstance(envelope.content, bytes)
@@ -47,6 +53,16 @@ class Mailbox:
             if self.on_mail is not None:
                 self.on_mail()
         return answer
+
+    async def handle_QUIT(self, server: Any, session: Session, envelope: Envelope) -> str:
+        """The usual answer."""
+        await self._freeze("QUIT")
+        return "221 Bye"
+
+    async def _freeze(self, command: str) -> None:
+        if command in self.frozen:
+            self.waits.set()
+            await self.thawed.wait()
 
     @property
     def ids(self) -> list[str]:
@@ -69,6 +85,7 @@ async def smtp_server(box: Mailbox) -> AsyncIterator[Mailbox]:
     try:
         yield box
     finally:
+        box.thawed.set()
         server.close()
         # A client in another thread may still have to send QUIT after the last mail.
         await _ended(connections)

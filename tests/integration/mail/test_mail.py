@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import signal
 from collections import Counter
@@ -19,6 +20,7 @@ from cordata.app import App
 from cordata.config.sections import MailConfig
 from cordata.core.inline_image import InlineImage
 from cordata.heartbeat import Heartbeat
+from cordata.mail.smtp import send_now
 from cordata.services.mail import MailService
 from cordata.store import Row, Store, Tx
 
@@ -165,6 +167,31 @@ async def test_mail_is_sent_when_the_server_comes_back(tmp_path: Path) -> None:
             async with smtp_server(box):
                 await until(lambda: _states(store, sent=3))
                 await until(lambda: mail.status() == "")
+
+
+async def test_next_mail_does_not_wait_for_a_server_that_does_not_answer_quit(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as store, smtp_server(Mailbox(frozen={"QUIT"})) as box:
+        config = dataclasses.replace(config_of(box), timeout_s=3600.0)
+        async with running(build(store, tmp_path, App("p"), mail=config)):
+            for count in (1, 2):
+                await send(store)
+                await until(lambda sent=count: _states(store, sent=sent))  # type: ignore[misc]
+                box.waits.clear()
+
+
+async def test_conversation_ends_at_once_when_it_is_cancelled() -> None:
+    """Else the stop of the primary waits for a server that is frozen, and systemd kills it."""
+    async with smtp_server(Mailbox(frozen={"DATA", "QUIT"})) as box:
+        config = dataclasses.replace(config_of(box), timeout_s=3600.0)
+        sending = asyncio.create_task(
+            send_now(config, None, to=["a@hotel.example"], subject="Report", text="Hi")
+        )
+        await box.waits.wait()
+        sending.cancel()
+        await asyncio.wait([sending], timeout=60.0)
+        assert sending.cancelled()
 
 
 async def test_mail_is_given_up_when_it_is_too_old(state: Path) -> None:
