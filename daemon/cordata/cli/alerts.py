@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 
 import click
 
@@ -25,6 +26,9 @@ from cordata.systemd import install_logging
 from cordata.terminal import Command, Group, config_option, limit_option, show_page, show_record
 
 _COLUMNS = ("fingerprint", "title", "count", "pending", "last_at", "mail", "mailed_at", "place")
+#: [mail] timeout_s of `cordata alert` at most. systemd ends alert@ after 60 s (TimeoutStartSec=),
+#: and an alert that could not be mailed has to be in the host's file before.
+MAIL_S = 20.0
 
 
 @click.group(cls=Group)
@@ -149,7 +153,7 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     later: list[AlertGroup] = []
     alerter = Alerter(
         settings.alert,
-        settings.mail,
+        replace(settings.mail, timeout_s=min(settings.mail.timeout_s, MAIL_S)),
         login=login,
         directories=directories,
         postpone=later.append,

@@ -13,6 +13,8 @@ import pytest
 
 import cordata
 from cordata import events, exit_codes
+from cordata.cli import alerts
+from cordata.config import Config
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -139,6 +141,13 @@ def test_services_keep_the_contract_of_the_units() -> None:
         lasting = service["Type"] != ["oneshot"]
         assert (service.get("Restart") == ["always"]) == lasting, path.name
         assert (service.get("RestartPreventExitStatus") == ["78"]) == lasting, path.name
+
+
+def test_alert_is_kept_before_its_unit_is_killed_when_the_mail_server_does_not_answer() -> None:
+    [limit_s] = settings(ROOT / "units/alert@.service")["TimeoutStartSec"]
+    # To connect and to send; and to wait until the primary has stored what is in the file.
+    most_s = 2 * alerts.MAIL_S + Config().store.write_timeout_s
+    assert most_s < 0.9 * float(limit_s)
 
 
 def test_unit_of_the_report_tries_again_what_passes_and_makes_the_summary_whatever_fails() -> None:
