@@ -230,6 +230,22 @@ def test_stream_sends_changes_until_the_worker_stops(tmp_path: Path) -> None:
             one.close()
 
 
+def test_stream_by_token_goes_on_while_others_try_wrong_ones(tmp_path: Path) -> None:
+    with status_page(tmp_path) as page:
+        connection = http.client.HTTPConnection(page.address, timeout=PATIENCE_S)
+        connection.request("GET", "/live", headers={"authorization": f"Bearer {page.token}"})
+        stream = connection.getresponse()
+        assert stream.status == 200
+        for _ in range(60):  # until both workers check none for a while
+            page.ask("/status.json", authorization="Bearer wrong")
+        assert page.ask("/status.json", authorization="Bearer wrong")[0] == 429
+        page.publish("thing.refused")
+        while "/replay" not in (line := stream.readline().decode()):
+            assert line, "the stream has ended"
+        connection.close()
+        assert "Misuse" not in page.server.log
+
+
 def test_another_worker_serves_a_unix_socket_when_its_owner_is_killed(tmp_path: Path) -> None:
     listen = str(tmp_path / "run" / "status.sock")
     with status_page(tmp_path, listen=listen) as page:
