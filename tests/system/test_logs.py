@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from tests.host.load import BOOKING
 from tests.host.machine import Host, wait_for
 
@@ -42,6 +43,7 @@ def test_lines_are_the_last_ones_as_text(host: Host) -> None:
     whole = shown(host, "--since", "1h")
     assert shown(host, "-n", "3") == whole[-3:]
     assert shown(host, "--since", "1h", "-n", "2") == whole[-2:]
+    assert shown(host, "--since", "3000w", "-n", "2") == whole[-2:]  # before 1970
     (line,) = host.run("cordata", "logs", "-n", "1").stdout.splitlines()
     assert line.startswith(whole[-1]["at"][:23]) and whole[-1]["message"] in line
 
@@ -73,19 +75,24 @@ def test_new_entries_follow_until_it_is_ended(host: Host) -> None:
     assert following.returncode == 130
 
 
-def test_first_lines_of_systemd_about_a_unit_are_followed(host: Host) -> None:
-    command = "echo $$; exec timeout --foreground 60 cordata logs -f --json --unit job@none"
+@pytest.mark.parametrize("options", ["--unit job@none", ""], ids=["named", "all"])
+def test_first_lines_of_systemd_about_a_unit_are_followed(host: Host, options: str) -> None:
+    name = "job@none" if options else "job@never"
+    command = f"echo $$; exec timeout --foreground 60 cordata logs -f --json {options}"
     with host.popen("sh", "-c", command) as following:
         assert following.stdout is not None
         pid = int(following.stdout.readline())
         files = f"ls -l /proc/{pid}/fd /proc/$(pgrep -P {pid})/fd 2>/dev/null || true"
         wait_for(lambda: "/journal/" in host.sh(files), what="the journal")
-        host.systemctl("start", "job@none", check=False)
-        while json.loads(following.stdout.readline())["logger"] != "systemd":
+        host.systemctl("start", name, check=False)
+        while True:
+            entry = json.loads(following.stdout.readline())
+            if (entry["logger"], entry["unit"]) == ("systemd", name):
+                break
             assert following.poll() is None
         host.kill("INT", pid)
         following.communicate()
-    host.systemctl("reset-failed", "job@none")
+    host.systemctl("reset-failed", name)
 
 
 def test_user_who_may_not_read_the_journal_learns_what_to_do(host: Host) -> None:

@@ -75,6 +75,7 @@ class JournalReader:
         except ImportError:
             raise NoJournal(hint="install python3-systemd") from None
         self._reader = journal.Reader()
+        self._wanted = JournalFilter()
         # Every user may read a journal of their own, in which nothing of the services is.
         with journal.Reader(journal.LOCAL_ONLY | journal.SYSTEM) as services:
             readable = services.has_persistent_files() or services.has_runtime_files()
@@ -86,29 +87,23 @@ class JournalReader:
 
     def select(self, wanted: JournalFilter) -> None:
         """Read only what matches. Call it once."""
-        reader = self._reader
-        levels = [{"PRIORITY": priority} for priority in range(_PRIORITIES[wanted.level] + 1)] * (
-            wanted.level != "debug"
-        )
-        ours: list[Mapping[str, object]] = [{"_SYSTEMD_SLICE": SLICE}, *levels]
-        ours += [{"_SYSTEMD_UNIT": unit} for unit in wanted.units]
+        self._wanted = wanted
         if wanted.any_of:
             for number, (name, values) in enumerate(wanted.any_of.items()):
                 if number:
-                    reader.add_disjunction()
-                self._match(*ours, *[{name: value} for value in values])
+                    self._reader.add_disjunction()
+                self._match(*self._ours(), *[{name: value} for value in values])
             return
         # A unit that is named may get its first lines by systemd later.
-        about = wanted.units or reader.query_unique("UNIT")
+        about = wanted.units or self._reader.query_unique("UNIT")
         named = [unit for unit in about if self._is_ours(unit)]
-        self._match(*ours)
+        self._match(*self._ours())
         if named:
-            reader.add_disjunction()
-            self._match({"_PID": 1}, *levels, *[{"UNIT": unit} for unit in named])
+            self._match_systemd(*[{"UNIT": unit} for unit in named])
 
     def since(self, at_us: int) -> Iterator[JournalEntry]:
         """The entries from a time on, in microseconds since the epoch."""
-        self._reader.seek_realtime(at_us / 1e6)
+        self._reader.seek_realtime(max(0, at_us))  # the journal takes no time before 1970
         return self._rest()
 
     def last(self, count: int) -> Iterator[JournalEntry]:
@@ -124,17 +119,39 @@ class JournalReader:
 
     def follow(self) -> Iterator[JournalEntry]:
         """What comes after the last entry that was returned; it never ends."""
+        if not (self._wanted.units or self._wanted.any_of):
+            # Units get their first lines by systemd now: of all of its lines `_rest` takes ours.
+            self._reader.flush_matches()
+            self._match(*self._ours())
+            self._match_systemd()
         while True:
             yield from self._rest()
             self._reader.wait(_WAIT_S)
 
     def _rest(self) -> Iterator[JournalEntry]:
         while entry := self._reader.get_next():
-            yield _entry(entry)
+            if entry.get("_PID") != 1 or self._is_ours(str(entry.get("UNIT", ""))):
+                yield _entry(entry)
 
     def _match(self, *fields: Mapping[str, object]) -> None:
         for one in fields:
             self._reader.add_match(**one)
+
+    def _match_systemd(self, *units: Mapping[str, object]) -> None:
+        """Match systemd's lines about these units as well; none: about all."""
+        self._reader.add_disjunction()
+        self._match({"_PID": 1}, *self._levels(), *units)
+
+    def _ours(self) -> list[Mapping[str, object]]:
+        """What the lines of the runtime's processes have."""
+        units = [{"_SYSTEMD_UNIT": unit} for unit in self._wanted.units]
+        return [{"_SYSTEMD_SLICE": SLICE}, *self._levels(), *units]
+
+    def _levels(self) -> list[Mapping[str, object]]:
+        if self._wanted.level == "debug":
+            return []
+        most = _PRIORITIES[self._wanted.level]
+        return [{"PRIORITY": priority} for priority in range(most + 1)]
 
     @staticmethod
     def _is_ours(unit: str) -> bool:
