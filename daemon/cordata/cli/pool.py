@@ -169,7 +169,12 @@ def _show_status(answer: Mapping[str, Any]) -> None:
     click.echo()
     children = [_child(worker, child) for worker in workers for child in worker["children"]]
     children += [
-        {**dict.fromkeys(_COLUMNS, None), "worker": worker["worker"], "pool": worker["pool"]}
+        {
+            **dict.fromkeys(_COLUMNS, None),
+            "worker": worker["worker"],
+            "pool": worker["pool"],
+            "state": None if worker["answers"] else "no answer",
+        }
         for worker in workers
         if not worker["children"]
     ]
@@ -261,7 +266,7 @@ def _recycle_and_wait(client: SyncClient, worker: str) -> dict[str, Any]:
 def _look(client: SyncClient, worker: str) -> dict[str, Any] | None:
     """The status of a worker; None if it does not answer."""
     for one in client.status()["workers"]:
-        if one["worker"] == worker:
+        if one["worker"] == worker and one["answers"]:
             return dict(one)
     return None
 

@@ -43,6 +43,8 @@ from cordata.systemd.systemctl import Unit, show_units, span_s
 
 #: Longest time for a part: more than a busy store needs, less than somebody waits.
 LIMIT_S = 5.0
+#: Longest time for a worker of the pool: less than a part has, since the others are shown.
+_WORKER_S = 3.0
 _DAY_US = 86_400_000_000
 _ALERTS = 5
 _SLICE = "cordata.slice"
@@ -300,7 +302,7 @@ async def _pool(config: Config) -> Mapping[str, Any]:
         return {}
     from cordata.pool import Client
 
-    async with Client(path) as client:
+    async with Client(path, timeout=_WORKER_S) as client:
         answer = await client.status()
     return {"pool": [_pool_state(worker) for worker in answer["workers"]]}
 
@@ -318,4 +320,5 @@ def _pool_state(worker: Mapping[str, Any]) -> PoolState:
         crashed=worker["crashed"],
         drained=worker["drained"],
         start_error=worker["start_error"],
+        answers=worker["answers"],
     )

@@ -162,7 +162,10 @@ def _rest(snapshot: Snapshot) -> Iterator[Reason]:
             text = f"{shown(mail.waiting)} mails wait, the oldest {mail.oldest_s:.0f} s"
             yield _degraded("mail", f"{text}: `cordata mail list`")
     for pool in snapshot.pool:
-        if pool.start_error:
+        if not pool.answers:
+            text = f"worker {pool.worker} does not answer: `journalctl -u worker@{pool.worker}`"
+            yield _degraded("pool", text)
+        elif pool.start_error:
             text = f"no child of worker {pool.worker} starts: {pool.start_error}"
             yield _degraded("pool", f"{text}: `journalctl -u worker@{pool.worker}`")
         elif not (pool.ready or pool.busy or pool.drained):

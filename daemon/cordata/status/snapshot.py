@@ -121,6 +121,8 @@ class PoolState:
     drained: bool
     #: Why its last child could not start; "": it did.
     start_error: str
+    #: False: the worker did not answer, so that nothing else is known.
+    answers: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,7 +111,8 @@ def _group(one: GroupBacklog, handled_per_s: float | None) -> Row:
 
 
 def _pool(one: PoolState) -> Row:
-    worker = f"{one.worker} (drained)" if one.drained else one.worker
+    state = "" if one.answers else " (no answer)"
+    worker = one.worker + (" (drained)" if one.drained else state)
     return worker, one.pool, one.ready, one.busy, one.other, one.waiting, one.crashed
 
 

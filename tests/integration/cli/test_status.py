@@ -174,6 +174,29 @@ def test_pool_without_children_that_take_calls_is_named(tmp_path: Path) -> None:
         assert looked(config)[1]["pool"][0]["drained"] is True
 
 
+def test_worker_of_the_pool_that_does_not_answer_hides_no_other(tmp_path: Path) -> None:
+    with running(tmp_path, app="tests.integration.cli.called:app", workers=2):
+        config = tmp_path / "cordata.toml"
+        words = ("--json", "--config", str(config))
+        pids = {
+            one["worker"]: one["pid"]
+            for one in json.loads(cordata("pool", "status", *words).stdout)["workers"]
+        }
+        os.kill(pids["0"], signal.SIGSTOP)
+        try:
+            document = looked(config)[1]
+            states = [(one["worker"], one["answers"], one["ready"]) for one in document["pool"]]
+            assert states == [("0", False, 0), ("1", True, 1)]
+            assert "pool: worker 0 does not answer" in texts(document)
+            assert "0 (no answer) " in cordata("status", "--config", str(config)).stdout
+            listed = json.loads(cordata("pool", "status", *words).stdout)
+            assert [one["answers"] for one in listed["workers"]] == [False, True]
+            assert listed["sessions"]["count"] == 0
+        finally:
+            os.kill(pids["0"], signal.SIGCONT)
+        assert [one["answers"] for one in looked(config)[1]["pool"]] == [True, True]
+
+
 def test_mistake_of_the_configuration_is_a_reason_and_hides_nothing(tmp_path: Path) -> None:
     config = write_config(tmp_path, "[http]\nmax_headerz = 1\n")
     assert cordata("migrate", "--config", str(config)).returncode == 78

@@ -60,6 +60,7 @@ POOL = PoolState(
     crashed=3,
     drained=False,
     start_error="",
+    answers=True,
 )
 PROCESS = ProcessState(name="worker-0", host="a", pid=7, alive=True)
 RATE = HttpRate(
@@ -132,6 +133,7 @@ FAILED = replace(
         ({"mail": replace(MAIL, failed=1)}, "1 mails failed"),
         ({"mail": replace(MAIL, oldest_s=1000.0)}, "2 mails wait, the oldest 1000 s"),
         ({"pool": [replace(POOL, ready=0)]}, "worker 0 has no child that takes calls"),
+        ({"pool": [replace(POOL, answers=False, ready=0)]}, "pool: worker 0 does not answer"),
         ({"pool": [replace(POOL, start_error="no memory")]}, "worker 0 starts: no memory"),
         ({"disk": DiskState(path="/var", free_bytes=0, total_bytes=9, state="failed")}, "/var"),
         ({"errors": {"pool": "no answer within 5 s"}}, "pool: no answer within 5 s"),

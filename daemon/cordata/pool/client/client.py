@@ -23,6 +23,7 @@ from cordata.config.pool import DEFAULT_POOL, PoolConfig, pool_of_command
 from cordata.errors import (
     DeadlineExceeded,
     PoolClosed,
+    PoolError,
     PoolRestarted,
     PoolUnavailable,
     ProtocolError,
@@ -227,20 +228,38 @@ class Client:
 
     async def status(self) -> dict[str, Any]:
         """The status of all workers and their children, by pool and name, and the number of
-        sessions.
+        sessions; without those if no worker can say it.
+
+        A worker that does not answer in time has `answers` False, and nothing else is known of it.
+        One that has ended is left out.
         """
-        deadline = self._control_deadline()
+        deadline, control = self._control_deadline(), self._dispatcher().control
+        asked: dict[tuple[str, str], list[asyncio.Future[Any]]] = {}
         found: list[dict[str, Any]] = []
-        for path in list(self._dispatcher().workers.values()):
-            with suppress(OSError):
-                asked = self._dispatcher().control.ask(path, protocol.StatusRequest(number=0))
-                answer = await _answer(asked, deadline)
-                found.append({**asdict(answer), "children": [*map(asdict, answer.children)]})
+        for (pool, worker), path in list(self._dispatcher().workers.items()):
+            try:
+                asked[pool, worker] = [
+                    control.ask(path, protocol.StatusRequest(number=0)),
+                    control.ask(path, protocol.GlobalRequest(number=0, operation="stats")),
+                ]
+            except BlockingIOError:  # it has not read for long
+                found.append(_silent(pool, worker))
+            except OSError:
+                pass  # it has ended
+        sessions: dict[str, Any] = {}
+        for (pool, worker), (status, stats) in asked.items():
+            try:
+                answer = await _answer(status, deadline)
+                children = [*map(asdict, answer.children)]
+                found.append({**asdict(answer), "children": children, "answers": True})
+                with suppress(PoolError):  # its journal says why
+                    sessions = {"sessions": (await _answer(stats, deadline)).counts}
+            except DeadlineExceeded:
+                found.append(_silent(pool, worker))
+            except OSError:
+                pass
         found.sort(key=lambda one: (one["pool"], len(one["worker"]), one["worker"]))
-        if not found:
-            return {"workers": []}
-        stats = await self._ask(protocol.GlobalRequest(number=0, operation="stats"))
-        return {"workers": found, "sessions": stats.counts}
+        return {"workers": found, **sessions}
 
     async def list_sessions(self, *, after: str = "", limit: int = 100) -> dict[str, Any]:
         """The next sessions by id after `after`, without data; `next` is the `after` of the next
@@ -336,6 +355,24 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def _silent(pool: str, worker: str) -> dict[str, Any]:
+    """The status of a worker that does not answer."""
+    unknown = protocol.WorkerStatus(
+        number=0,
+        worker=worker,
+        pool=pool,
+        pid=0,
+        drained=False,
+        started=0,
+        crashed=0,
+        killed=0,
+        start_error="",
+        commands=[],
+        children=[],
+    )
+    return {**asdict(unknown), "answers": False}
 
 
 async def _answer(asked: asyncio.Future[Any], deadline: float) -> Any:
