@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from alpinehub.check.peer import Peer, served_by
 from alpinehub.check.suite import Check, CheckRun, Outcome, run_suite
 from alpinehub.cli.peer import TransportFailed, converse, make_client, server_options
 from alpinehub.cli.session import as_json
-from cordata.terminal import Command, ProgressBar, printable, show_table
+from cordata.terminal import Command, ProgressBar, printable, show_json, show_table
 
 _AREAS = {"transport": transport.CHECKS, "handshake": handshake.CHECKS, "guest": guest.CHECKS}
 
@@ -81,9 +80,7 @@ def check(
     if json_:
         summary: dict[str, int] = {name: counts[name] for name in get_args(Outcome)}
         records = [_record(one) for one in done]
-        click.echo(
-            json.dumps({"url": client.login.url.redacted, **summary, "checks": records}, indent=2)
-        )
+        show_json({"url": client.login.url.redacted, **summary, "checks": records})
     else:
         _show(done, counts)
     return 1 if counts["failed"] else 0

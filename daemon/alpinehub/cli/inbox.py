@@ -16,7 +16,15 @@ from alpinehub.inbox import actions
 from alpinehub.inbox.listing import STATES, InboxFilter, list_inbox, show_submission
 from alpinehub.webhooks.fields import TARGETS, FieldMapping, decode, encode
 from cordata import Context
-from cordata.terminal import Group, limit_option, printable, show_page, show_record, show_table
+from cordata.terminal import (
+    Group,
+    limit_option,
+    printable,
+    show_json,
+    show_page,
+    show_record,
+    show_table,
+)
 
 
 @click.group(cls=Group, short_help="Submissions of forms: review, mapping, processing.")
@@ -238,7 +246,7 @@ def reprocess(
 
     done = hub.run(act)
     if hub.json:
-        click.echo(json.dumps([asdict(one) for one in done]))
+        show_json([asdict(one) for one in done])
     else:
         for one in done:
             problems = f" ({_listed(one.problems)})" if one.problems else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Coroutine
@@ -16,7 +15,7 @@ from alpinehub.alpinebits_client.address import InvalidUrl, is_local, parse_url,
 from alpinehub.alpinebits_client.client import AlpineBitsClient, Login
 from alpinehub.alpinebits_client.http import HttpClient, RequestFailed
 from alpinehub.cli.session import first_line
-from cordata.terminal import add_options, printable, traceback_option
+from cordata.terminal import add_options, printable, show_json, traceback_option
 
 T = TypeVar("T")
 
@@ -146,5 +145,5 @@ def converse(talk: Coroutine[Any, Any, T], json_: bool) -> T:
     except RequestFailed as error:
         if json_:
             record = {"outcome": "unreachable", "reason": error.kind, "text": str(error)}
-            click.echo(json.dumps(record))
+            show_json(record, one_line=True)
         raise TransportFailed(str(error), error.hint) from None

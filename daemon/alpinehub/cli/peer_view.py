@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from alpinehub.alpinebits_client.reply import (
 )
 from alpinehub.cli.peer import TransportFailed
 from alpinehub.cli.session import show_document
-from cordata.terminal import printable, show_table
+from cordata.terminal import printable, show_json, show_table
 
 _DONE = ("success", "advisory")
 
@@ -44,7 +43,7 @@ def show_handshake(client: AlpineBitsClient, answers: Sequence[HttpResponse], js
     if problem:
         record["problem"] = problem
     if json_:
-        click.echo(json.dumps(record))
+        show_json(record, one_line=True)
     else:
         _headline(client, answer, reply)
         click.echo(f"gzip: {'accepted' if accepts_gzip(answer) else 'not announced'}")
@@ -96,13 +95,13 @@ def _show_housekeeping(
             what, hint = describe_rejection(answer)
             if json_:
                 record = {"outcome": "refused", "status": answer.status, "text": what}
-                click.echo(json.dumps(record))
+                show_json(record, one_line=True)
             raise TransportFailed(what, hint)
         values.append(printable(text.removeprefix("OK:")))
     version, names = values[0], [name for name in values[1].split(",") if name]
     if json_:
         record = {"outcome": "success", "status": 200, "gzip": accepts_gzip(answers[0])}
-        click.echo(json.dumps({**record, "version": version, "capabilities": names}))
+        show_json({**record, "version": version, "capabilities": names}, one_line=True)
         return
     click.echo(f"{client.login.url.redacted}  speaks AlpineBits {version}")
     click.echo("\n".join(names))
@@ -120,7 +119,7 @@ def show_requests(
     came = [read(one) for one in reply.all("HotelReservation")]
     if json_ and not raw:
         requests = [msgspec.to_builtins(one) for one in came]
-        click.echo(json.dumps({**_record(client, answer, reply), "requests": requests}))
+        show_json({**_record(client, answer, reply), "requests": requests}, one_line=True)
     elif not raw:
         _headline(client, answer, reply)
         if rows := [_row(one) for one in came]:
@@ -168,7 +167,7 @@ def finish(
     """
     reply = _reply(client, answer, answered_by(action), json_)
     if json_:
-        click.echo(json.dumps(_record(client, answer, reply)))
+        show_json(_record(client, answer, reply), one_line=True)
     else:
         _headline(client, answer, reply)
         if body:
@@ -183,7 +182,7 @@ def _reply(client: AlpineBitsClient, answer: HttpResponse, expected: str, json_:
     reply = read_reply(answer, expected, client.login.protocol)
     if reply.root is None:
         if json_:
-            click.echo(json.dumps(_record(client, answer, reply)))
+            show_json(_record(client, answer, reply), one_line=True)
         raise TransportFailed(reply.text, reply.hint)
     return reply
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import os
 import pwd
 import sys
@@ -16,7 +15,14 @@ from typing import IO, Any, TypeVar
 import click
 
 from cordata import Context, connect
-from cordata.terminal import add_options, as_record, config_option, moment, traceback_option
+from cordata.terminal import (
+    add_options,
+    as_record,
+    config_option,
+    moment,
+    show_json,
+    traceback_option,
+)
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,11 +61,8 @@ class Hub:
         return asyncio.run(main())
 
     def print_result(self, record: Mapping[str, object], sentence: str) -> None:
-        """Print what was done: a sentence, or a JSON object on one line."""
-        if self.json:
-            click.echo(json.dumps(as_record(record), ensure_ascii=False))
-        else:
-            click.echo(sentence)
+        """Print what was done: a sentence, or a JSON object."""
+        show_json(as_record(record)) if self.json else click.echo(sentence)
 
 
 def with_hub(function: Callable[..., Any]) -> Callable[..., Any]:

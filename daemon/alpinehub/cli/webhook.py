@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import IO
 from urllib.parse import quote
@@ -16,7 +15,7 @@ from alpinehub.cli.peer import converse, read_hidden, transport_options
 from alpinehub.cli.sample import LANGUAGES, Sample, sample
 from alpinehub.cli.session import as_json
 from alpinehub.sources import KINDS, path_of
-from cordata.terminal import Group, printable
+from cordata.terminal import Group, printable, show_json
 
 SECRET_VARIABLE = "ALPINEHUB_SECRET"
 _SHOWN = 500
@@ -139,7 +138,7 @@ def _show(kind: str, answer: HttpResponse, secret: str, json_: bool) -> None:
         "body": text,
     }
     if json_:
-        click.echo(json.dumps(record))
+        show_json(record, one_line=True)
         return
     to = f" to {location}" if location else ""
     shown = printable(" ".join(text.split()))

@@ -36,6 +36,7 @@ from cordata.terminal import (
     limit_option,
     moment,
     printable,
+    show_json,
     show_page,
 )
 
@@ -213,7 +214,10 @@ def tail(
         number = 0
         async with contextlib.aclosing(_following(ctx, wanted, origin, lines)) as following:
             async for event in following:
-                click.echo(_line_of(event, payload=payload, json_=operator.json))
+                if operator.json:
+                    show_json(as_record(_row(event)), one_line=True)
+                else:
+                    click.echo(_line_of(event, payload=payload))
                 number += 1
                 if number == count:
                     return
@@ -264,10 +268,8 @@ def _row(event: StoredEvent) -> dict[str, Any]:
     }
 
 
-def _line_of(event: StoredEvent, *, payload: bool, json_: bool) -> str:
-    """One event as one line of text or JSON."""
-    if json_:
-        return json.dumps(as_record(_row(event)), ensure_ascii=False)
+def _line_of(event: StoredEvent, *, payload: bool) -> str:
+    """One event as one line of text."""
     at = f"{event.created_at:%Y-%m-%d %H:%M:%S}Z"
     line = f"{at}  {event.position}  {event.stream} {event.version}  {event.type}"
     more = f"  {json.dumps(event.payload, ensure_ascii=False)}" if payload else ""

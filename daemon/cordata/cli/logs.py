@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from itertools import chain
 import click
 
 from cordata.systemd.journal_reader import LEVELS, JournalEntry, JournalFilter, JournalReader
-from cordata.terminal import Command, Moment, moment, printable
+from cordata.terminal import Command, Moment, moment, printable, show_json
 
 _LINES = 100
 _COLOURS = {"warning": "yellow", "error": "red", "critical": "bright_red"}
@@ -88,18 +87,17 @@ def logs(
     if since is not None and lines is not None:
         entries = _last(entries, lines)
     for entry in chain(entries, reader.follow() if follow else ()):
-        click.echo(_json(entry) if json_ else _line(entry))
+        if json_:
+            at = entry.at.isoformat(timespec="microseconds")
+            show_json(asdict(entry) | {"at": at}, one_line=True)
+        else:
+            click.echo(_line(entry))
 
 
 def _last(entries: Iterator[JournalEntry], count: int) -> Iterator[JournalEntry]:
     from collections import deque
 
     return iter(deque(entries, maxlen=count))
-
-
-def _json(entry: JournalEntry) -> str:
-    record = asdict(entry) | {"at": entry.at.isoformat(timespec="microseconds")}
-    return json.dumps(record, ensure_ascii=False)
 
 
 def _line(entry: JournalEntry) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import sys
 from collections import deque
@@ -328,7 +327,7 @@ async def _follow(
             now = clock.monotonic()
             progress.update(now, status.behind)
             if json_:
-                click.echo(json.dumps(_progress_record(status, progress)))
+                show_json(_progress_record(status, progress), one_line=True)
             elif sys.stderr.isatty():
                 bar.draw(progress.share, _progress_text(status, progress))
             else:

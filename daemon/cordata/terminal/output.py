@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 _NO_WRAP_WIDTH = 1_000_000
 
 
-def show_json(value: object) -> None:
-    """Print one JSON document; half of a surrogate pair, which UTF-8 cannot encode, is escaped."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+def show_json(value: object, *, one_line: bool = False) -> None:
+    """Print a JSON document. `one_line`: it is one of several, which come one after the other.
+
+    Half of a surrogate pair, which UTF-8 cannot encode, is escaped.
+    """
+    text = json.dumps(value, indent=None if one_line else 2, ensure_ascii=False)
     click.echo(text.encode("utf-8", "backslashreplace").decode())
 
 

@@ -124,12 +124,7 @@ class Done:
 
     @property
     def json(self) -> Any:
-        """Its first line."""
-        return json.loads(self.out.splitlines()[0])
-
-    @property
-    def json_whole(self) -> Any:
-        """All of it."""
+        """The document that it printed."""
         return json.loads(self.out)
 
 

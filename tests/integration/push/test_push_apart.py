@@ -39,7 +39,7 @@ async def test_servers_that_never_answer_delay_no_other(tmp_path: Path) -> None:
 
             async def is_done() -> bool:  # the answer is stored a moment after it was given
                 listed = await command("account", "push", "list", "--json", "--config", config)
-                waiting = {row["name"]: row["waiting"] for row in listed.json_whole["items"]}
+                waiting = {row["name"]: row["waiting"] for row in listed.json["items"]}
                 assert waiting["slow-7"] == 1
                 return bool(waiting["demo"] == 0)
 

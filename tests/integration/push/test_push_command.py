@@ -39,7 +39,7 @@ async def test_target_is_set_listed_and_taken_away(tmp_path: Path) -> None:
         assert made.code == 0 and made.json["protocol"] == "2022-10"
         stored = await hub.one("SELECT secret FROM push_target")
         assert SECRET.encode() not in bytes(stored)
-        [listed] = (await push("list", "--json")).json_whole["items"]
+        [listed] = (await push("list", "--json")).json["items"]
         assert (listed["name"], listed["hotel"], listed["waiting"]) == ("demo", "DEMO", 0)
         table = await push("list")
         assert table.out.splitlines()[0].split()[:3] == ["NAME", "HOTEL", "URL"]
