@@ -10,9 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cordata.errors import ConfigError
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: One element of a Forwarded header, and one parameter of an element (RFC 7239).
 _ELEMENT = re.compile(rb'(?:[^",]|"[^"]*")+')
@@ -45,23 +42,11 @@ class Peer:
 
 
 class TrustedProxies:
-    """The peers of `[http] trusted_proxies`."""
+    """The peers of `[http] trusted_proxies`, which config.rules has checked."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        """Raises: ConfigError naming every entry that is neither `unix`, address nor network."""
         self._unix = "unix" in names
-        networks: list[Network] = []
-        problems = []
-        for name in names:
-            if name == "unix":
-                continue
-            try:
-                networks.append(ipaddress.ip_network(name, strict=False))
-            except ValueError:
-                problems.append(f"http.trusted_proxies: {name!r} is no address, network or 'unix'")
-        if problems:
-            raise ConfigError(*problems)
-        self._networks = tuple(networks)
+        self._networks = [ipaddress.ip_network(one, strict=False) for one in names if one != "unix"]
         self._cached = lru_cache(maxsize=1024)(self._resolve)
 
     def __contains__(self, address: str | None) -> bool:

@@ -57,7 +57,7 @@ class HttpServer:
         how the server's own errors of paths below a prefix begin (`App.mount`). `metrics`: where
         requests are counted. `before` is awaited before a connection is accepted. `heartbeat`: the
         one of the service that runs this server. The sockets listen already, and the caller closes
-        them. Raises: ConfigError for an invalid entry of `trusted_proxies`.
+        them.
         """
         self._before = before
         #: Set when connections are accepted.
@@ -149,7 +149,7 @@ class HttpServer:
             await state.ended.wait()
 
     def reload(self, config: HttpConfig) -> None:
-        """Apply new limits; no connection is dropped. Raises: ConfigError (nothing changed)."""
+        """Apply new limits; no connection is dropped."""
         self.state.trusted = TrustedProxies(config.trusted_proxies)
         self.state.config = config
         for connection in self.connections:

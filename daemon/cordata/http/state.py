@@ -42,7 +42,7 @@ class ServerState:
         error_texts: Mapping[str, str] | None = None,
         metrics: HttpMetrics | None = None,
     ) -> None:
-        """See `HttpServer`. Raises: ConfigError for an invalid entry of `trusted_proxies`."""
+        """See `HttpServer`."""
         self.app = app
         self.config = config
         self.trusted = TrustedProxies(config.trusted_proxies)

@@ -126,7 +126,7 @@ def reload_of(
 ) -> Callable[[], Coroutine[Any, Any, str]]:
     """The function for SIGHUP: reads the file again, passes it on, sets the log level.
 
-    Other settings need a restart. `pass_on` raises ConfigError if it refuses the new ones.
+    Other settings need a restart.
     """
 
     async def reload() -> str:

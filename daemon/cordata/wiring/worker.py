@@ -286,7 +286,7 @@ def _pool_child(role: Role) -> PoolChildService | None:
 
 
 def _pass_on(http: HttpServer | None, child: PoolChildService | None, config: Config) -> None:
-    """Pass a reloaded configuration to the parts of this role that use it. Raises: ConfigError."""
+    """Pass a reloaded configuration to the parts of this role that use it."""
     if http is not None:
         http.reload(config.http)
     if child is not None:
