@@ -154,6 +154,6 @@ def secret_values(config: Config) -> list[str]:
 
 def mask(text: str, secrets: Iterable[str]) -> str:
     """A text without these secrets and without the passwords of URLs."""
-    for secret in secrets:
+    for secret in sorted(secrets, key=len, reverse=True):  # one may be the beginning of another
         text = text.replace(secret, _MASK)
     return _URL_PASSWORD.sub(rf"\1:{_MASK}@", text)

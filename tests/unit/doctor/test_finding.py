@@ -74,3 +74,7 @@ def test_mask_hides_secrets_and_passwords_of_urls() -> None:
     text = "key 0123abcd at postgresql://ann:pw@db/x and http://h/a?b=c@d"
     masked = "key ******** at postgresql://ann:********@db/x and http://h/a?b=c@d"
     assert mask(text, ["0123abcd"]) == masked
+
+
+def test_secret_that_begins_like_a_shorter_one_is_masked_as_a_whole() -> None:
+    assert mask("redis at hunter2-redis", ["hunter2", "hunter2-redis"]) == "redis at ********"
