@@ -68,7 +68,7 @@ def pool() -> None:
 
 
 @pool.command(
-    examples="cordata pool status --json | jq .pools",
+    examples="cordata pool status --json | jq .workers",
 )
 @operator_options
 def status(operator: Operator) -> int:
