@@ -50,6 +50,8 @@ class Alerter:
         self._guard = threading.RLock()  # as that of Buffer
         #: By cause.
         self._pending: dict[str, AlertGroup] = {}
+        #: Those that the thread has taken; it mails the first.
+        self._mailing: list[AlertGroup] = []
         self._working = False
 
     @property
@@ -110,19 +112,28 @@ class Alerter:
                 for one in pending:
                     self._postpone(one)
 
+    def end(self) -> None:
+        """Postpone the alerts of `mail_soon` whose mails are not sent: the process ends."""
+        with self._guard:
+            unsent = [*self._mailing, *self._pending.values()]
+        for group in unsent:
+            self._postpone(group)
+
     def _work(self) -> None:
-        while pending := self._take():
-            for group in pending:
-                self.mail(group)
+        while mailing := self._take():
+            while mailing:
+                self.mail(mailing[0])
+                del mailing[0]
             # Thousands of one cause then become one update of the state file per second.
             time.sleep(_PAUSE_S)
 
     def _take(self) -> list[AlertGroup]:
         """Remove and return the alerts that wait. After none the next alert starts a thread."""
         with self._guard:
-            pending, self._pending = self._pending, {}
-            self._working = bool(pending)
-        return list(pending.values())
+            mailing = self._mailing = [*self._pending.values()]
+            self._pending = {}
+            self._working = bool(mailing)
+        return mailing
 
     def _send(self, group: AlertGroup) -> None:
         """Raises: _NotSent."""

@@ -86,6 +86,11 @@ class Alerts(Struct, frozen=True, kw_only=True):
             with suppress(OSError):  # the journal has them
                 self.spool.add(groups)
 
+    def end(self) -> None:
+        """`leave`, with the alerts whose mails are not sent: this process, or its program, ends."""
+        self.alerter.end()
+        self.leave()
+
     def service(self, store: Store, *, sweeps: bool = False) -> Service:
         """The service that stores the alerts; with `sweeps` also those in the host's file."""
         spool = self.spool if sweeps else None
@@ -96,8 +101,9 @@ class Alerts(Struct, frozen=True, kw_only=True):
 def alerting(config: Config, role: str, *, ends_soon: bool = False) -> Iterator[Alerts]:
     """Within the block, errors that this process logs are alerts of `role`.
 
-    Alerts that are not in the store at the end wait in a file for the primary. With `ends_soon`
-    the process sends no mail itself: it would end before the mail is sent.
+    Alerts that are not in the store at the end wait in a file for the primary, and so do those
+    whose mail is not sent yet. With `ends_soon` the process sends no mail itself: it would end
+    before the mail is sent.
     """
     alert = replace(config.alert, to=()) if ends_soon else config.alert
     place = f"{socket.gethostname()} {role}"
@@ -118,7 +124,7 @@ def alerting(config: Config, role: str, *, ends_soon: bool = False) -> Iterator[
         with handled_by(AlertHandler(alerter, buffer, place=place)):
             yield alerts
     finally:
-        alerts.leave()
+        alerts.end()
 
 
 def reload_of(

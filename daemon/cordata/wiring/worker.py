@@ -148,7 +148,7 @@ async def run_without_config(config: Config, instance: str, error: ConfigError) 
         async def reload() -> str:
             await unavailable.release()
             if alerts is not None:
-                alerts.leave()
+                alerts.end()
             notifier.watchdog()  # the new program sends the next one
             reexec()
 

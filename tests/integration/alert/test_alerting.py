@@ -21,7 +21,7 @@ from tests.integration.mail.smtp_server import Mailbox, smtp_server
 from tests.integration.store.parts import fill, needs_root, small_disk
 from tests.servers.process import free_port
 
-from cordata import clock
+from cordata import clock, events
 from cordata.alert import RETRY_S, Buffer, Cooldown, Spool
 from cordata.config import Config
 from cordata.config.sections import AlertConfig, EngineConfig, MailConfig, PathsConfig
@@ -206,6 +206,21 @@ async def test_alerts_are_kept_and_the_urgent_mailed_while_the_store_is_away(
     assert [message.get_content().splitlines()[0] for _, message in box.got] == ["twice"]
     kept = {group.cause: (group.count, group.pending) for group in one.buffer.take()}
     assert kept == {"app-twice": (2, 0), "app-once": (1, 1)}
+
+
+async def test_urgent_alert_is_kept_when_the_process_ends_before_its_mail_is_sent(
+    tmp_path: Path,
+) -> None:
+    async with smtp_server(Mailbox(frozen={"DATA"})) as box:
+        paths = PathsConfig(state=tmp_path, runtime=tmp_path)
+        config = Config(alert=AlertConfig(to=OPS), mail=mail_of(box), paths=paths)
+        with alerting(config, "worker@0"):
+            extra = fields(events.MESSAGE_DEAD)
+            logger("cordata.test").error("it is a dead letter", extra=extra)
+            await box.waits.wait()
+        with Spool([tmp_path]).taken() as kept:
+            [group] = kept
+    assert (group.title, group.count, group.pending) == ("it is a dead letter", 1, 1)
 
 
 async def test_urgent_alert_is_kept_until_it_may_be_mailed_again_when_the_mail_server_is_away(
