@@ -85,7 +85,10 @@ def lines(snapshot: Snapshot) -> dict[str, str]:
 def document(snapshot: Snapshot, reasons: Sequence[Reason]) -> dict[str, Any]:
     """The JSON document."""
     found = [asdict(one) for one in reasons]
-    return {"state": worst(reasons), "reasons": found, **as_record(asdict(snapshot))}
+    record = as_record(asdict(snapshot))
+    # By subscription: a name that ends with _at is no time.
+    record["blocked"] = dict(snapshot.blocked)
+    return {"state": worst(reasons), "reasons": found, **record}
 
 
 def _table(part: str, title: str, heads: str, rows: Iterable[Row]) -> Table:

@@ -10,6 +10,7 @@ from tests.host.documents import text_of
 
 from cordata.metrics.backlog import GroupBacklog, PrimaryState
 from cordata.status import snapshot
+from cordata.status.tables import document
 
 TABLE = dict(re.findall(r"^\| (`[^|]*`) \| (.*) \|$", text_of("operate/operate.md"), re.MULTILINE))
 RECORDS = {
@@ -35,3 +36,9 @@ def test_every_key_of_a_part_is_documented(part: str) -> None:
 def test_every_part_is_documented() -> None:
     named = {name for keys in TABLE for name in re.findall(r"`(\w+)`", keys)}
     assert {one.name for one in fields(snapshot.Snapshot)} | {"state", "reasons"} <= named
+
+
+def test_subscription_whose_name_ends_like_that_of_a_time_has_its_count() -> None:
+    blocked = {"shop.looked_at": 3}
+    seen = snapshot.Snapshot(version="1", host="a", systemd=False, blocked=blocked)
+    assert document(seen, [])["blocked"] == blocked
