@@ -185,7 +185,7 @@ def drop_in_of(unit: str) -> Path:
 async def restrict(config: Config) -> list[Reach]:
     """Restrict all units to what the settings name, from their next start on.
 
-    Raises: ConfigError, NetworkError, SystemdError; then nothing was written.
+    Raises: ConfigError, NetworkError: nothing was written; SystemdError: not all of it was.
     """
     if not is_booted():
         hint = "a container has its own network: restrict that one"

@@ -24,7 +24,7 @@ def network() -> None:
         cordata network restrict && cordata rolling-restart
         cordata network restrict --json
     """,
-    exit_codes="0 done, 1 nothing was changed, 78 the configuration cannot be used",
+    exit_codes="0 done, 1 failed, 78 the configuration cannot be used",
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 @config_option
