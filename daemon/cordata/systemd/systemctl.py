@@ -64,9 +64,7 @@ def write_drop_in(path: Path, text: str) -> None:
         new.chmod(0o644)
         new.replace(path)
     except OSError as error:
-        raise SystemdError(
-            f"{path} cannot be written: {error.strerror}", hint="run it as root"
-        ) from error
+        raise _failure(f"{path} cannot be written", error) from error
 
 
 def remove_drop_in(path: Path) -> None:
@@ -76,9 +74,12 @@ def remove_drop_in(path: Path) -> None:
         if path.parent.is_dir() and not any(path.parent.iterdir()):
             path.parent.rmdir()
     except OSError as error:
-        raise SystemdError(
-            f"{path} cannot be removed: {error.strerror}", hint="run it as root"
-        ) from error
+        raise _failure(f"{path} cannot be removed", error) from error
+
+
+def _failure(what: str, error: OSError) -> SystemdError:
+    hint = "run it as root" if isinstance(error, PermissionError) else None
+    return SystemdError(f"{what}: {error.strerror}", hint=hint)
 
 
 async def show_units(properties: Iterable[str], *names: str) -> list[Unit]:
