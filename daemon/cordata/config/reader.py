@@ -88,7 +88,7 @@ def find_file(
 
     Raises: ConfigError if a named file does not exist, if another user can write to ./cordata.toml,
     its drop-ins or their directories, or if the default file names an application as well: then
-    the one that serves here and the one of this directory are both possible.
+    the one that serves here and the one of this directory are both possible; as `drop_in_files`.
     """
     named = option or environ.get("CORDATA_CONFIG")
     if named:
@@ -193,9 +193,22 @@ def _parse(path: Path) -> dict[str, Any]:
 
 
 def drop_in_files(path: Path) -> list[Path]:
-    """The drop-ins of a configuration file, in the order in which they are read."""
-    files = (path.parent / DROP_INS).glob("*.toml")
-    return sorted(file for file in files if not file.name.startswith("."))
+    """The drop-ins of a configuration file, in the order in which they are read.
+
+    Raises: ConfigError if this user may not look into their directory: with settings left out a
+    process would run as nobody wants it.
+    """
+    directory = path.parent / DROP_INS
+    try:
+        names = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        hint = f"`chmod a+rX {directory}`" if isinstance(error, PermissionError) else None
+        raise ConfigError(f"{directory}: {error.strerror}", hint=hint) from error
+    return sorted(
+        directory / name for name in names if name.endswith(".toml") and not name.startswith(".")
+    )
 
 
 def _app_of(tables: Mapping[str, Any]) -> str | None:

@@ -55,7 +55,10 @@ def prepare(config: str | None, app: str | None, *, place: Callable[[Config], Co
     named and does not exist, or must not be read.
     """
     path = find_file(config)
-    files = [] if path is None else [path, *drop_in_files(path)]
+    files = [] if path is None else [path]
+    if path is not None:
+        with suppress(ConfigError):  # `load` raises it, too
+            files += drop_in_files(path)
     fix = f"correct {path or 'it'}, then `cordata config check`"
     try:
         loaded = load(path, app)

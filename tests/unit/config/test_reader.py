@@ -311,6 +311,13 @@ def test_find_file_prefers_the_option_when_both_are_given(tmp_path: Path) -> Non
     assert find_file(None, {"CORDATA_CONFIG": str(two)}) == two
 
 
+def test_drop_ins_are_not_left_out_when_their_directory_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "cordata.toml").touch()
+    (tmp_path / "conf.d").symlink_to("conf.d")  # fails for root, too
+    with pytest.raises(ConfigError, match=r"conf\.d: Too many levels"):
+        open_document(tmp_path / "cordata.toml")
+
+
 @pytest.mark.parametrize("name", ["cordata.toml", "conf.d/hub.toml"])
 def test_find_file_refuses_to_choose_between_two_applications(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
