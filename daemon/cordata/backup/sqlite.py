@@ -28,8 +28,9 @@ _BUSY_MS = 5000
 #: SHARED_FIRST and SHARED_SIZE of SQLite's os_unix.c: in WAL mode each connection holds a lock on
 #: a byte of this range for as long as it is open.
 _SHARED_FIRST, _SHARED_BYTES = 0x40000002, 510
-#: Of a database in WAL mode.
-_SUFFIXES = ("", "-wal", "-shm")
+#: What the names of a database's files end with. SQLite applies a log or a journal to any database
+#: of that name.
+_SUFFIXES = ("", "-journal", "-wal", "-shm")
 
 
 def copy(path: Path, target: Path, draw: Draw) -> None:
@@ -116,8 +117,7 @@ def check_target(path: Path, state_dir: Path, *, replace: bool) -> None:
             if lock_path.exists():
                 _lock(lock_path).close()
         _require_closed(path)
-        there = [path.with_name(path.name + end) for end in _SUFFIXES]
-        if not replace and any(one.exists() for one in there):
+        if not replace and any(path.with_name(path.name + end).exists() for end in _SUFFIXES):
             raise CordataError(
                 f"there is a store already: {path}",
                 hint="--replace moves it aside, and deletes nothing",
@@ -194,8 +194,8 @@ def restoring(
             for end in _SUFFIXES
             if (one := path.with_name(path.name + end)).exists()
         ]
-        stack.callback(building.unlink, missing_ok=True)
-        building.unlink(missing_ok=True)
+        stack.callback(_remove, building)
+        _remove(building)
         _copy(backup, building, sha256, draw)
         _raise_term(building, now_s)
         yield str(path.with_name(path.name + aside)) if moves else None
@@ -203,6 +203,12 @@ def restoring(
             os.rename(one, there)
         os.rename(building, path)
         sync(path.parent)
+
+
+def _remove(building: Path) -> None:
+    """Remove a database, also what a killed restore of another backup has left of it."""
+    for end in _SUFFIXES:
+        building.with_name(building.name + end).unlink(missing_ok=True)
 
 
 def _copy(backup: BinaryIO, building: Path, sha256: str, draw: Draw) -> None:

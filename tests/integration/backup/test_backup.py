@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -453,6 +454,35 @@ def test_store_is_the_old_one_or_the_new_one_when_a_restore_is_killed(
     done = host.restore(copy, "--replace")
     assert done.returncode == 0, done
     assert host.number("SELECT count(*) FROM effect") == 100_000
+
+
+#: Begins to change a database, and is killed when some of its pages are on disk.
+_KILLED_IN_A_CHANGE = """
+import os, signal, sqlite3, sys
+file = sqlite3.connect(sys.argv[1], isolation_level=None)
+file.execute("PRAGMA cache_size = 1")
+file.execute("BEGIN")
+file.execute("UPDATE effect SET number = number + 1")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_restore_is_complete_when_one_of_another_backup_was_killed_before(tmp_path: Path) -> None:
+    """SQLite applies the journal that was left to any file of that name."""
+    host, new = filled(tmp_path / "host"), place(tmp_path / "new")
+    host.fill(5_000)
+    assert host.backup(tmp_path / "small").returncode == 0
+    host.fill(20_000)
+    assert host.backup(tmp_path / "large").returncode == 0
+    left = new.database.with_name(".cordata.db.restoring")
+    shutil.copy(tmp_path / "small/store.db", left)
+    subprocess.run([sys.executable, "-c", _KILLED_IN_A_CHANGE, left], check=False)
+    assert left.with_name(f"{left.name}-journal").stat().st_size
+
+    assert new.restore(tmp_path / "large").returncode == 0
+    assert new.number("SELECT count(*) FROM effect") == 25_000
+    assert new.rows("PRAGMA integrity_check") == [("ok",)]
+    assert list(new.database.parent.glob(".cordata.db.restoring*")) == []
 
 
 def test_password_of_the_server_reaches_its_programs_and_no_command_line(tmp_path: Path) -> None:
