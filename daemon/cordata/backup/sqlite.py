@@ -199,9 +199,12 @@ def restoring(
         _copy(backup, building, sha256, draw)
         _raise_term(building, now_s)
         yield str(path.with_name(path.name + aside)) if moves else None
-        for one, there in moves:
-            os.rename(one, there)
-        os.rename(building, path)
+        with ExitStack() as moving_back:
+            for one, there in moves:
+                os.rename(one, there)
+                moving_back.callback(os.rename, there, one)
+            os.rename(building, path)
+            moving_back.pop_all()
         sync(path.parent)
 
 

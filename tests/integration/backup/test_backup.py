@@ -381,14 +381,18 @@ def test_nothing_that_looks_like_a_backup_is_left_when_it_is_killed(
     assert [one.name for one in backups.iterdir()] == ["copy"]
 
 
-def test_old_master_key_comes_back_when_the_store_cannot_be_moved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["", "-wal"])
+def test_store_and_master_key_are_the_old_ones_when_the_store_cannot_be_moved(
+    tmp_path: Path, end: str
+) -> None:
     host, copy = filled(tmp_path / "host"), tmp_path / "copy"
     assert host.backup(copy).returncode == 0
     host.key.write_text("6b" * 32 + "\n")
     host.write("INSERT INTO effect VALUES ('kept', 1)")
-    for seconds in range(120):  # in the way of the name that the old store would get
-        name = f"cordata.db.before-restore-{datetime.now(UTC) + timedelta(seconds=seconds):{FORM}}"
-        (host.database.parent / name).mkdir()
+    host.database.with_name("cordata.db-wal").touch()  # as if a process had been killed
+    for seconds in range(120):  # in the way of the name that a file of the old store would get
+        moment = datetime.now(UTC) + timedelta(seconds=seconds)
+        (host.database.parent / f"cordata.db.before-restore-{moment:{FORM}}{end}").mkdir()
     done = host.restore(copy, "--replace")
     assert done.returncode == 1 and "the restore failed" in done.stderr, done
     assert host.key.read_text() == "6b" * 32 + "\n"
