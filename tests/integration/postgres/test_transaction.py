@@ -18,6 +18,7 @@ from cordata.errors import (
     PermanentError,
     StoreUnavailable,
     TransactionStale,
+    TransactionTimeout,
     TransientError,
 )
 from cordata.store import Row, Store, Tx
@@ -172,6 +173,28 @@ async def test_locks_are_free_at_once_when_a_transaction_is_cancelled(database: 
             await change(two, "a")
         assert await balance(one, "a") == 3
         assert one.stats().state == "ok"
+
+
+async def test_locks_are_free_when_the_time_of_a_block_is_up_and_its_statement_waits(
+    database: str,
+) -> None:
+    """The server has nothing to tell the client meanwhile, so it must look whether it is there."""
+    settings: dict[str, Any] = {"write_timeout_s": 3600.0}
+    async with (
+        opened(database, transaction_timeout_s=0.5, **settings) as one,
+        opened(database, transaction_timeout_s=3600.0, **settings) as two,
+    ):
+        await add_account(one, "a")
+        await add_account(one, "b")
+        async with two.transaction() as holder:
+            await holder.execute("account.change", id="b", amount=1)
+            with pytest.raises(TransactionTimeout):
+                async with one.transaction() as tx:
+                    await tx.execute("account.change", id="a", amount=1)
+                    await tx.execute("account.change", id="b", amount=1)
+            async with asyncio.timeout(60):
+                await change(one, "a", 5)
+        assert await balance(one, "a") == 5
 
 
 async def test_connection_is_used_again_when_a_block_raised(

@@ -15,8 +15,12 @@ from cordata.store.queries import Queries, split
 
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))"
 #: While a statement waits for a table's lock, all later users of the table wait behind it. So it
-#: gives up after this time; the migration is tried again.
-_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', '5s', true)"
+#: gives up after this time; the migration is tried again. And that of a process that was killed
+#: ends soon: the next primary waits for it.
+_SETTINGS = (
+    "SELECT set_config('lock_timeout', '5s', true),"
+    " set_config('client_connection_check_interval', '1s', true)"
+)
 
 
 class Migrator:
@@ -80,7 +84,7 @@ class Migrator:
         try:
             connection.send("BEGIN ISOLATION LEVEL READ COMMITTED")
             connection.send(_ALONE)
-            connection.send(_LOCK_TIMEOUT)
+            connection.send(_SETTINGS)
             await connection.sync()
             await work(connection)
             await connection.execute("COMMIT")

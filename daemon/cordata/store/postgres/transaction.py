@@ -40,6 +40,9 @@ _BEGIN: dict[Kind, str] = {
 _SETTINGS = (
     "SELECT set_config('statement_timeout', $1, $3 = 'true'),"
     " set_config('idle_in_transaction_session_timeout', $2, $3 = 'true'),"
+    # Else a statement that waits for a lock, and whose client is gone, keeps the locks of its
+    # transaction until its timeout: the server writes to the client only at its end.
+    " set_config('client_connection_check_interval', '1s', $3 = 'true'),"
     # With "off" a COMMIT would return before it is on disk; all other values wait for the disk.
     " set_config('synchronous_commit', replace(current_setting('synchronous_commit'),"
     " 'off', 'on'), $3 = 'true'),"
