@@ -104,6 +104,22 @@ async def test_commit_does_not_wait_as_long_as_a_block_may_when_the_server_is_si
             assert store.stats().state == "unavailable"
 
 
+async def test_statement_does_not_wait_as_long_as_its_block_may_when_the_server_is_silent(
+    postgres: PostgresServer, database: str
+) -> None:
+    async with Wire(postgres.port) as wire:
+        async with opened(
+            wire.url(database), write_timeout_s=0.5, transaction_timeout_s=3600.0
+        ) as store:
+            await deposit(store, "before")
+            with pytest.raises(StoreUnavailable, match="no answer"):
+                async with asyncio.timeout(HANG_S), store.transaction() as tx:
+                    await tx.execute("entry.add", account_id="a", amount=1, note="n")
+                    wire.freeze()
+                    await tx.execute("entry.add", account_id="a", amount=1, note="m")
+            assert store.stats().state == "unavailable"
+
+
 @pytest.mark.parametrize("way", ["kill", "immediate", "fast"])
 async def test_nothing_is_lost_and_nothing_is_done_twice_when_the_server_restarts_under_load(
     way: str,

@@ -156,6 +156,8 @@ class UnitRunner:
     def __init__(self, resources: Resources, config: StoreConfig) -> None:
         self._resources = resources
         self._timeout_s = config.write_timeout_s
+        #: How long to wait for the answer to a statement.
+        self._statement_s = self._timeout_s + GRACE_S
         self._loop = asyncio.get_running_loop()
         # Half of the connections: the others are for batches, reads and transactions.
         self._slots = asyncio.Semaphore(max(1, config.pool_size // 2))
@@ -213,10 +215,10 @@ class UnitRunner:
         """Run a unit in the task of the caller, in every state of the store. Returns its result.
 
         `entry`: of a caller in another task. If they are cancelled before the COMMIT, the unit is
-        rolled back. `pauses_s`: how long the unit may pause. `newest`: it will need the newest
-        state, so it never gets a snapshot.
+        rolled back. `pauses_s`: how long the unit may pause; that is no time for a statement or the
+        COMMIT. `newest`: it will need the newest state, so it never gets a snapshot.
         """
-        deadline = self._loop.time() + self._timeout_s + GRACE_S + pauses_s
+        deadline = self._loop.time() + self._statement_s + pauses_s
         attempt, collided, reran = 0, False, False
         while True:
             attempt += 1
@@ -260,13 +262,12 @@ class UnitRunner:
             limit = asyncio.timeout_at(deadline)
             try:
                 async with limit:
-                    run = _UnitRun(transaction, UnitCoroutine(unit, tx), turn)
+                    run = _UnitRun(
+                        transaction, UnitCoroutine(unit, tx), turn, limit, self._statement_s
+                    )
                     value = await run.to_end()
                     if entry is not None and entry.future.done():
                         raise Busy("the unit's caller was cancelled")
-                    # The deadline may be later, since it has room for the pauses of the unit.
-                    deadline = min(deadline, self._loop.time() + self._timeout_s + GRACE_S)
-                    limit.reschedule(deadline)
                     await run.commit()
             except InDoubt as caught:
                 doubt = caught
@@ -282,6 +283,7 @@ class UnitRunner:
             else:
                 self._committed(tx, transaction.commit_s)
                 return value
+        deadline = min(deadline, self._loop.time() + self._statement_s)
         if not await self._was_committed(doubt, deadline):
             raise Again(connection_lost("the connection was lost during a commit"))
         self._committed(tx, None)
@@ -303,12 +305,21 @@ class _UnitRun:
     """One run of a unit in a transaction."""
 
     def __init__(
-        self, transaction: Transaction, coroutine: UnitCoroutine, turn: AsyncExitStack
+        self,
+        transaction: Transaction,
+        coroutine: UnitCoroutine,
+        turn: AsyncExitStack,
+        limit: asyncio.Timeout,
+        statement_s: float,
     ) -> None:
+        """`limit`: of the run, with its pauses; `statement_s`: of one statement."""
         self._transaction = transaction
         self._coroutine = coroutine
         #: Holds `Resources.turn` if this runs after a collision; closed before a pause.
         self._turn = turn
+        deadline = limit.when()
+        assert deadline is not None
+        self._limit, self._deadline, self._statement_s = limit, deadline, statement_s
         self._tx = coroutine.tx
         #: Reads of the newest state before the first write, to be repeated after a lock.
         self._reads: list[tuple[Call, list[Row]]] = []
@@ -341,6 +352,7 @@ class _UnitRun:
         calls, tx.deferred = tx.deferred, []
         self._needs_newest(calls)  # may choose the isolation
         await pause_before_write(calls)
+        self._limit_statement()
         try:
             for call in calls:
                 self._transaction.send(call.query.sql, call.args)
@@ -357,11 +369,13 @@ class _UnitRun:
         """The answer to a request; an error is returned, not raised."""
         if isinstance(request, Pause):
             await self._turn.aclose()  # others that collided may run meanwhile
+            self._limit.reschedule(self._deadline)
             await request.event.wait()
             return None
         calls = [*self._tx.deferred, *request.calls]
         newest = self._needs_newest(calls)
         await pause_before_write(calls)
+        self._limit_statement()
         self._wrote = self._wrote or not all(call.query.selects for call in calls)
         again = [call for call, _ in self._reads] if newest and not self._wrote else []
         reply = await answer(self._transaction, self._tx, request, also=again)
@@ -380,6 +394,12 @@ class _UnitRun:
             replies = [reply] if request.wants == "rows" else reply
             self._reads.extend(zip(request.calls, replies, strict=True))
         return reply
+
+    def _limit_statement(self) -> None:
+        """Limit the wait for the statements that are sent next."""
+        end = min(self._deadline, asyncio.get_running_loop().time() + self._statement_s)
+        if end != self._limit.when():
+            self._limit.reschedule(end)
 
     def _needs_newest(self, calls: Sequence[Call]) -> bool:
         """Whether one of these calls must see the newest state. The first calls of a unit also
