@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import psycopg
 import pytest
 from tests.contract.store.stores import add_account
 from tests.integration.postgres.parts import Cutter, Wire, deposit, notes_there, opened
@@ -149,6 +150,30 @@ async def test_neighbours_share_their_commit_when_one_unit_asks_in_vain(database
         )
         assert isinstance(told[0], PermanentError) and told[1:] == [None] * 60
         assert store.stats().commits - commits < 5
+
+
+async def test_units_share_their_commit_when_a_cancelled_read_was_never_prepared(
+    postgres: PostgresServer, database: str
+) -> None:
+    """Nobody waits for the error any more, but the connection must not take it for prepared."""
+    locks = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    async with opened(database, read_timeout_s=0.5) as store:
+        for n in range(5):
+            await add_account(store, f"a{n}")
+        with psycopg.connect(database) as other:
+            other.execute("LOCK TABLE account IN ACCESS EXCLUSIVE MODE")
+            read = asyncio.ensure_future(store.read(lambda tx: tx.fetch_one("account.get", id="a")))
+            await until_async(lambda: postgres.execute(locks) == [(1,)])
+            read.cancel()
+            await until_async(lambda: store._pool._taken == 0)
+        commits = store.stats().commits
+
+        async def unit(tx: Tx, n: int) -> None:
+            assert await tx.fetch_one("account.get", id=f"a{n}")
+            await tx.write("account.change", id=f"a{n}", amount=1)
+
+        await asyncio.gather(*(store.run(partial(unit, n=n), batch=True) for n in range(5)))
+        assert store.stats().commits - commits == 1
 
 
 async def test_unit_with_very_many_statements_keeps_to_itself(database: str) -> None:

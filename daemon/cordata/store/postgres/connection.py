@@ -142,15 +142,14 @@ class Connection:
         """Drop the results that are still to come, and roll back a transaction that is open.
 
         Closes the connection, which undoes it too, if the server has not answered by `deadline`
-        (loop time; None: soon).
+        (loop time; None: soon), or one of the results is an error.
         """
         try:
             async with asyncio.timeout_at(deadline or self._loop.time() + _RESET_S):
                 if self._sent and not self._syncing:
                     self._send_sync()
                 await self._wait()
-                self._sent.clear()
-                self._results.clear()
+                self._take_results()
                 if self.in_transaction:
                     await self.execute("ROLLBACK")
         except (TimeoutError, ConnectionLost, ServerError):
