@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -20,6 +20,7 @@ from tests.waiting import until_async
 
 from cordata.errors import StoreFull, StoreUnavailable
 from cordata.store import Tx, UnitMisuse
+from cordata.store.postgres.fault import ServerFull
 
 
 async def test_units_wait_their_turn_when_there_are_more_than_connections(database: str) -> None:
@@ -115,6 +116,23 @@ async def test_store_makes_do_with_what_it_has_when_the_server_is_full() -> None
             finally:
                 for other in others:
                     other.close()
+
+
+async def test_all_are_told_at_once_when_the_server_is_full_and_the_pool_has_no_connection() -> (
+    None
+):
+    """Also those that wait for a connection of the others: none will be released to them."""
+    settings = {"max_connections": "6", "superuser_reserved_connections": "0"}
+    with PostgresServer(settings=settings) as server, server.database() as url:
+        async with opened(url, migrate=False, pool_size=2, read_timeout_s=3600.0) as store:
+            with ExitStack() as others:
+                with pytest.raises(psycopg.OperationalError):
+                    while True:
+                        others.enter_context(psycopg.connect(url))
+                reads = (store.read(lambda tx: tx.fetch_one("migration.table")) for _ in range(5))
+                async with asyncio.timeout(60):
+                    told = await asyncio.gather(*reads, return_exceptions=True)
+            assert {type(error) for error in told} == {ServerFull}
 
 
 @contextmanager

@@ -80,9 +80,10 @@ class Pool:
         try:
             connection = await self._connect()
         except ServerFull as error:
-            self._taken -= 1  # no waiter takes the slot: its attempt would fail, too
-            if not (self._taken or self._idle):
+            if self._taken == 1 and not self._idle:
+                self._free_slot()  # no connection will be released: those that wait try it, too
                 raise
+            self._taken -= 1  # no waiter takes the slot: its attempt would fail, too
             # The server is full, but this pool has some connections: use those for a while.
             self._full, self._full_until = error, self._loop.time() + _FULL_S
             return await self.acquire(deadline)
