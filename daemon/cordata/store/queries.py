@@ -62,6 +62,11 @@ _READS = re.compile(
     r"\s*(SELECT|VALUES|EXPLAIN|WITH(?!.*\b(INSERT|UPDATE|DELETE|REPLACE|MERGE)\b))\b",
     re.I | re.DOTALL,
 )
+#: The first word of a statement that ends a transaction, or undoes a part of it: it may be that of
+#: many units.
+_CONTROLS = re.compile(
+    r"(BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE|PREPARE)\b", re.IGNORECASE
+)
 _COMMENT = re.compile(r"^\s*--[^\n]*$\n?", re.MULTILINE)
 Bind = Callable[[Mapping[str, Any]], Sequence[object]]
 
@@ -257,7 +262,8 @@ class Queries:
         the runtime.
 
         Raises: ConfigError with every problem found: package or folder missing, name missing,
-        malformed or used twice, text before the first name, more than one statement.
+        malformed or used twice, text before the first name, more than one statement, one that
+        ends a transaction.
         """
         found: list[Query] = []
         problems: list[str] = []
@@ -314,6 +320,11 @@ def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") 
             problems.append(f"{source}:{line}: query {name!r} is empty")
         elif ";" in (_TOKEN_POSTGRES if dialect == "postgres" else _TOKEN).sub("", sql):
             problems.append(f"{source}:{line}: query {name!r} holds more than one statement")
+        elif (control := _CONTROLS.match(sql)) is not None:
+            problems.append(
+                f"{source}:{line}: query {name!r} must not {control[0].upper()}: its transaction"
+                " may be that of many units; a unit that raises an exception is undone"
+            )
         else:
             plan = _PLAN.search(body)
             if plan is not None and plan[1] != "kept":

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.store.parts import deposit, notes_on_disk, opened
+from tests.raw import raw
 from tests.waiting import until_async
 
 from cordata.clock import monotonic
@@ -215,7 +216,7 @@ async def test_unit_runs_alone_when_a_statement_ends_the_transaction(tmp_path: P
     async with opened(tmp_path) as store:
 
         async def rude(tx: Tx) -> None:
-            await tx.execute("rude.rollback")
+            await raw(tx, "ROLLBACK")
 
         results = await asyncio.gather(
             deposit(store, "a"), store.run(rude), deposit(store, "b"), return_exceptions=True

@@ -58,9 +58,6 @@ SELECT count(*) AS count FROM n;
 WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 50000)
 SELECT count(*) AS count FROM n;
 
--- name: rude.rollback
-ROLLBACK;
-
 -- name: lost.add
 INSERT INTO lost (id) VALUES (:id);
 
