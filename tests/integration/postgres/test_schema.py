@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.integration.postgres.parts import child
+from tests.raw import raw
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until_async
 
@@ -156,3 +157,15 @@ async def test_error_of_a_script_names_the_statement_and_no_value(
         assert "secret" not in str(caught.value)
         assert "INSERT INTO shop VALUES ('secret'), ('secret')" in (caught.value.hint or "")
         assert not await store.schema_current([shop.chain])
+
+
+async def test_copy_from_or_to_the_client_is_refused(database: str, shop: Shop) -> None:
+    """libpq would say for ever that the server waits for rows, or has some."""
+    async with shop.opened(database) as store:
+        await store.migrate([shop.chain])
+        shop.write("0002_rows.sql", "COPY shop FROM stdin;")
+        async with shop.opened(database) as newer:
+            with pytest.raises(StoreUnavailable, match="0002_rows: COPY FROM STDIN"):
+                await newer.migrate([shop.chain])
+        with pytest.raises(StoreUnavailable, match="COPY TO STDOUT"):
+            await store.run(lambda tx: raw(tx, "COPY shop TO stdout"))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
 
 _IDLE = pq.TransactionStatus.IDLE
+_COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT)
 #: The pool replaces a connection with more prepared statements than this.
 _MAX_PREPARED = 1000
 #: A long result may come in several pieces, and its end after the last one.
@@ -279,6 +280,9 @@ class Connection:
             missing = False
             if result.status == pq.ExecStatus.PIPELINE_SYNC:
                 self._end_sync()
+                return
+            if result.status in _COPY:  # libpq would return it again and again
+                self._lose("COPY FROM STDIN and COPY TO STDOUT are not supported")
                 return
             self._results.append(result)
             if pg.status == pq.ConnStatus.BAD:
