@@ -61,7 +61,7 @@ class Connection:
         self.history = ""
         #: Loop time since when it has been idle, for the pool.
         self.idle_since = 0.0
-        #: Called once, on the loop, when the connection is lost while no task waits for it.
+        #: Called once, on the loop, when the connection is lost or closed.
         self.on_lost: Callable[[], None] | None = None
         #: Why the connection cannot be used any more; "": it can.
         self.lost: str = ""
@@ -190,7 +190,7 @@ class Connection:
     def close(self) -> None:
         """Close it; the server rolls back an open transaction. Idempotent."""
         if not self.lost:
-            self._lose("closed", call_on_lost=False)
+            self._lose("closed")
 
     def _send_sync(self) -> None:
         if self.lost:
@@ -308,7 +308,7 @@ class Connection:
                 text = notification.extra.decode("utf-8", "replace")
                 self._on_notify(text, notification.be_pid)
 
-    def _lose(self, reason: str, *, call_on_lost: bool = True) -> None:
+    def _lose(self, reason: str) -> None:
         if self.lost:
             return
         self.lost = " ".join(reason.split()) or "the connection is lost"
@@ -316,7 +316,6 @@ class Connection:
         if self._writing:
             self._loop.remove_writer(self._socket)
         self._pg.finish()
-        waited = self._waiter is not None and not self._waiter.done()
         self._wake()
-        if call_on_lost and not waited and self.on_lost is not None:
+        if self.on_lost is not None:
             self.on_lost()

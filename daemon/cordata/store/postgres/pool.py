@@ -15,7 +15,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 
 from cordata.errors import StoreUnavailable
 from cordata.store.health import Busy
@@ -94,7 +93,6 @@ class Pool:
             connection.close()
             self._free_slot()
             raise StoreUnavailable("the store is closed")
-        connection.on_lost = partial(self._lost, connection)
         self._connections.add(connection)
         return connection
 
@@ -163,11 +161,6 @@ class Pool:
         for connection in self._idle:
             self._close(connection)
         self._idle.clear()
-
-    def _lost(self, connection: Connection) -> None:
-        if connection in self._idle:
-            self._idle.remove(connection)
-            self._close(connection)
 
     def _close(self, connection: Connection) -> None:
         self._connections.discard(connection)
