@@ -177,14 +177,13 @@ class UnitCoroutine:
         """Continue with the answer to the last request (None at first). Returns the next request;
         None: the unit has ended.
 
-        An answer that is an error is raised in the unit, which fails even if it catches it. Raises:
-        what the unit raised; UnitMisuse when it awaits something other than its tx.
+        An answer that is an error (`tx.failed`) is raised in the unit, which fails even if it
+        catches it. Raises: what the unit raised; UnitMisuse when it awaits something other than its
+        tx.
         """
         try:
             with require_awaits():
                 if isinstance(answer, BaseException):
-                    if isinstance(answer, CordataError):
-                        self.tx.failed = answer
                     request = self._coroutine.throw(answer)
                 else:
                     request = self._coroutine.send(answer)
