@@ -345,7 +345,7 @@ class _Batch:
                 return
             transaction = self._transaction = Transaction(self._connection, self._settings, "batch")
             if reads is not None:
-                transaction.follow(reads)
+                transaction.commit_first(reads)
             failed = await self._send(transaction, arrange(self._members, merge=merge))
             if not failed:
                 self._answer_all()

@@ -174,9 +174,11 @@ class Transaction:
         self.connection.send(sql, args)
         self._queued += 1
 
-    def follow(self, before: Transaction) -> None:
-        """Commit `before`, which only read on this connection, in the same round trip."""
-        if before.begun:
+    def commit_first(self, reads: Transaction) -> None:
+        """Commit `reads`, which only read on this connection, in the round trip that begins this
+        one.
+        """
+        if reads.begun:
             self.connection.send("COMMIT")
             self._own_statements += 1
 
