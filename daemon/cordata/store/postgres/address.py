@@ -82,6 +82,12 @@ def _problem(given: dict[str, Any]) -> str | None:
     # For libpq, a / in a password ends the host, and the @ is then part of the database's name.
     if "@" in str(given.get("dbname", "")) or any(c.isspace() for c in hosts):
         return "has an @ after the end of the host, or a space in a host"
+    try:
+        for host in str(given.get("host", "")).split(","):
+            if not host.startswith(("/", "@")):  # else the directory of a socket
+                host.encode("idna")  # as the resolver does
+    except UnicodeError:
+        return "has a host that is no name: between dots there are 1 to 63 characters"
     return None
 
 
