@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -44,10 +45,11 @@ class Shop:
         (self._migrations / name).write_text(script)
 
     @asynccontextmanager
-    async def opened(self, url: str) -> AsyncIterator[PostgresStore]:
+    async def opened(self, url: str, **settings: Any) -> AsyncIterator[PostgresStore]:
         """A store of the application."""
         queries = Queries.load([self.chain.package], "postgres")
-        async with await PostgresStore.open(StoreConfig(url=url), queries=queries) as store:
+        config = StoreConfig(url=url, **settings)
+        async with await PostgresStore.open(config, queries=queries) as store:
             yield store
 
 
@@ -169,3 +171,23 @@ async def test_copy_from_or_to_the_client_is_refused(database: str, shop: Shop) 
                 await newer.migrate([shop.chain])
         with pytest.raises(StoreUnavailable, match="COPY TO STDOUT"):
             await store.run(lambda tx: raw(tx, "COPY shop TO stdout"))
+
+
+async def test_migration_ends_when_the_server_does_not_answer_any_more(
+    shop: Shop,
+) -> None:
+    """No time limit would do: a migration may take hours."""
+    asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    shop.write("0002_slow.sql", "SELECT pg_sleep(3600);")
+    with PostgresServer() as server, server.database() as url:
+        async with shop.opened(url, connect_timeout_s=2.0) as store:
+            migrating = asyncio.ensure_future(store.migrate([shop.chain]))
+            await until_async(lambda: server.execute(asleep) == [(1,)])
+            server.suspend()
+            try:
+                async with asyncio.timeout(60):
+                    with pytest.raises(StoreUnavailable, match="0002_slow: the server accepts no"):
+                        await migrating
+            finally:
+                server.resume()
+            await until_async(lambda: store.stats().state == "ok")

@@ -187,10 +187,10 @@ class Connection:
             if result.status in FAILED:
                 raise ServerError(fault_of(result), position)
 
-    def close(self) -> None:
+    def close(self, reason: str = "closed") -> None:
         """Close it; the server rolls back an open transaction. Idempotent."""
         if not self.lost:
-            self._lose("closed")
+            self._lose(reason)
 
     def _send_sync(self) -> None:
         if self.lost:

@@ -10,6 +10,7 @@ from cordata.store.fence import Fence, require_newest
 from cordata.store.migrate import Migration, SchemaError, bootstrap_script
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError, connection_lost, translate
+from cordata.store.postgres.probe import LivenessProbe
 from cordata.store.postgres.result import encode
 from cordata.store.queries import Queries, split
 
@@ -24,17 +25,22 @@ _SETTINGS = (
 
 
 class Migrator:
-    """Runs scripts, each on a separate session, since they may change its settings."""
+    """Runs scripts, each on a separate session, since they may change its settings.
+
+    One may take hours, so it has no time limit, but it ends when the server does not answer.
+    """
 
     def __init__(
         self,
         connect: Callable[[], Awaitable[Connection]],
         queries: Queries,
         now_us: Callable[[], int],
+        liveness: LivenessProbe,
     ) -> None:
         self._connect = connect
         self._queries = queries.by_name
         self._now_us = now_us
+        self._liveness = liveness
 
     async def bootstrap(self) -> None:
         """Create the tables that come before all migrations, if they are missing."""
@@ -82,12 +88,13 @@ class Migrator:
     ) -> None:
         connection = await self._connect()
         try:
-            connection.send("BEGIN ISOLATION LEVEL READ COMMITTED")
-            connection.send(_ALONE)
-            connection.send(_SETTINGS)
-            await connection.sync()
-            await work(connection)
-            await connection.execute("COMMIT")
+            with self._liveness.watch(connection):
+                connection.send("BEGIN ISOLATION LEVEL READ COMMITTED")
+                connection.send(_ALONE)
+                connection.send(_SETTINGS)
+                await connection.sync()
+                await work(connection)
+                await connection.execute("COMMIT")
         except ServerError as error:
             raise _explained(error, what) from error
         except ConnectionLost as error:

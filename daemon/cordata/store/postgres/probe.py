@@ -1,8 +1,8 @@
-"""Probes the server: with writes while the store is not ok, with a connection during a slow read.
+"""Probes the server: with writes while the store is not ok, with a connection during slow work.
 
 A store that is not ok is tried from time to time, so that it recovers without traffic. A slow read
-looks the same as a server that hangs, since the kernel of a hanging server still acknowledges data.
-So after a while the probe makes a new connection during the read.
+or migration looks the same as a server that hangs, since the kernel of a hanging server still
+acknowledges data. So after a while the probe makes a new connection meanwhile.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ async def _write(tx: Tx) -> None:
 
 
 class LivenessProbe:
-    """Connects from time to time while a read is slow. If the server does not accept a connection,
-    the store is not ok, and the connections of the slow reads are closed.
+    """Connects from time to time while a read or a migration is slow. If the server does not accept
+    a connection, the store is not ok, and the connections of the slow ones are closed.
     """
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._loop = asyncio.get_running_loop()
-        #: The connection of each read, and the loop time since when it waits.
-        self._reads: dict[Connection, float] = {}
+        #: The connections that are watched, and the loop time since when.
+        self._watched: dict[Connection, float] = {}
         self._running = False
 
     @contextmanager
     def watch(self, connection: Connection) -> Iterator[None]:
-        """Watch a connection while the block reads."""
-        self._reads[connection] = self._loop.time()
+        """Watch a connection while the block uses it."""
+        self._watched[connection] = self._loop.time()
         timer = self._loop.call_later(_ASK_AFTER_S, self._start)
         try:
             yield
         finally:
             timer.cancel()
-            del self._reads[connection]
+            del self._watched[connection]
 
     def _start(self) -> None:
         if not self._running:
@@ -82,11 +82,11 @@ class LivenessProbe:
                 except StoreUnavailable as error:
                     self._resources.health.failed(error)
                     for connection in self._slow():
-                        connection.close()
+                        connection.close("the server accepts no connection")
                 await asyncio.sleep(_ASK_AFTER_S)
         finally:
             self._running = False
 
     def _slow(self) -> list[Connection]:
         since = self._loop.time() - _ASK_AFTER_S
-        return [one for one, begun in self._reads.items() if begun <= since]
+        return [one for one, begun in self._watched.items() if begun <= since]
