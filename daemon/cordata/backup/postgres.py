@@ -48,6 +48,8 @@ _SCHEMAS = (
     f" AND nspname <> 'information_schema' AND NOT starts_with(nspname, '{ASIDE}')"
     " AND EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid) ORDER BY 1"
 )
+#: Exit code of psql.
+_CONNECTION_LOST = 2
 #: pg_restore 17 writes this for every server; older ones do not know it.
 _NEW_SETTING = b"SET transaction_timeout = 0;\n"
 
@@ -257,6 +259,11 @@ def restoring(
         yield ", ".join(moved.values()) or None
         _say(psql, "COMMIT;")
         _, said = psql.communicate()
+        if psql.returncode == _CONNECTION_LOST:
+            raise CordataError(
+                f"whether the restore was committed is not known: {_last(said)}",
+                hint="`cordata restore --replace` does it again, which is right in both cases",
+            )
         if psql.returncode:
             raise CordataError(f"the restore was not committed: {_last(said)}")
 

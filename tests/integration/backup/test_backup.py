@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -21,6 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.integration.backup.counter import HOLD
 from tests.integration.backup.places import KEY, SECRET, Load, Place, filled, place
 from tests.integration.cli.command import ROOT
+from tests.integration.postgres.parts import Wire
 from tests.integration.server.running import PATIENCE_S
 from tests.integration.store.parts import needs_root, small_disk
 from tests.servers.postgres import PostgresServer
@@ -526,3 +528,21 @@ def test_restore_changes_nothing_when_the_server_refuses_a_statement(
     assert done.returncode == 1 and "refused the restore" in done.stderr, done
     assert new.rows("SELECT to_regclass('event')") == [(None,)]
     assert not new.key.exists()
+
+
+async def test_nobody_is_told_that_nothing_was_restored_when_the_answer_to_the_commit_is_lost(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    host = filled(tmp_path / "host", postgres.url(postgres.create_database()))
+    assert host.backup(tmp_path / "copy").returncode == 0
+    url = postgres.url(postgres.create_database())
+    async with Wire(postgres.port) as wire:
+        new = place(tmp_path / "new", wire.url(url))
+        wire.look = lambda data: True if b"COMMIT;" in data else None
+        done = await asyncio.to_thread(new.restore, tmp_path / "copy")
+        assert done.returncode == 1 and "is not known" in done.stderr, done
+        assert "--replace" in done.stderr
+        wire.look = lambda data: None
+        done = await asyncio.to_thread(new.restore, tmp_path / "copy", "--replace")
+        assert done.returncode == 0, done
+        assert "before-restore" in done.stdout  # it had happened
