@@ -51,10 +51,9 @@ from cordata.store.sqlite.fault import translate
 _STATE = "db_copy"
 #: Differs on the two sides: it has the digests of the SQL in each dialect.
 _OWN = ("migration", _STATE)
-#: Rows of a page, at most; fewer if they are larger than this together.
+#: Rows of a page, at most; fewer if they are larger than this together. The size of rows is known
+#: from the page before, so a table begins with one row, and a page has at most twice as many.
 _PAGE_ROWS, _PAGE_BYTES = 1000, 1 << 22
-#: The first page of a table, before the size of its rows is known.
-_FIRST_ROWS = 100
 #: A row is left out while another one has its unique value; the next round finds that one changed.
 _ROUNDS = 3
 _DRAW_S = 0.2
@@ -286,7 +285,7 @@ class _Pass:
 
     def _walk(self, ours: Table, theirs: Table, copied: CopiedTable) -> bool:
         """One round: page by page through both. Whether all of it is as it should be."""
-        digest, limit, settled = hashlib.sha256(), _FIRST_ROWS, True
+        digest, limit, settled = hashlib.sha256(), 1, True
         after: Row | None = None
         copied.rows = 0
         while True:
@@ -296,8 +295,8 @@ class _Pass:
             ends = [page[-1][: ours.width] for page in (rows, there) if len(page) == limit]
             end = min(ends, default=None)
             rows, there = _up_to(rows, end, ours.width), _up_to(there, end, ours.width)
-            data = _encoded(rows)
-            if data != _encoded(there):
+            data, old_data = _encoded(rows), _encoded(there)
+            if data != old_data:
                 self._write(theirs, rows, there, copied)
                 if self._verify:
                     again = _up_to(self._target.page(theirs, after, limit), end, ours.width)
@@ -309,8 +308,8 @@ class _Pass:
                 copied.sha256 = digest.hexdigest()
                 return settled
             after = end
-            if rows:
-                limit = max(1, min(_PAGE_ROWS, _PAGE_BYTES * len(rows) // len(data)))
+            fitting = _PAGE_BYTES * (len(rows) + len(there)) // (len(data) + len(old_data))
+            limit = max(1, min(_PAGE_ROWS, 2 * limit, fitting))
 
     def _write(
         self, table: Table, rows: Sequence[Row], there: Sequence[Row], copied: CopiedTable

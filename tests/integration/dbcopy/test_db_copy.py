@@ -187,6 +187,34 @@ def test_copy_goes_on_after_it_was_killed(
     assert contents(target) == expected
 
 
+#: A program that may have so much memory.
+_LITTLE_MEMORY = """
+import resource
+resource.setrlimit(resource.RLIMIT_DATA, (200 << 20, 200 << 20))
+from cordata.cli import main
+main()
+"""
+
+
+def test_memory_is_bounded_when_rows_are_large(tmp_path: Path, postgres: PostgresServer) -> None:
+    source = filled(tmp_path / "source", app=FAMILY)
+    target = place(tmp_path / "target", postgres.url(postgres.create_database()), app=FAMILY)
+    source.write(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100)"
+        " INSERT INTO parent (name, note) SELECT 'name ' || i, hex(zeroblob(1000000)) FROM n"
+    )
+    words = ["db", "copy", "--config", str(source.config), "--to", target.url, "--finish"]
+    done = subprocess.run(
+        [sys.executable, "-c", _LITTLE_MEMORY, *words],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    assert target.number("SELECT sum(length(note)) FROM parent") == 200_000_000
+
+
 def test_what_would_harm_is_refused(tmp_path: Path, postgres: PostgresServer) -> None:
     source = filled(tmp_path / "source", app=FAMILY)
     source.write(parents(3))
