@@ -12,6 +12,7 @@ from cordata.context import EventContext
 from cordata.errors import (
     AlreadySeen,
     Conflict,
+    StoreUnavailable,
     TransactionStale,
     TransactionTimeout,
 )
@@ -191,6 +192,22 @@ async def test_transaction_fails_at_its_end_when_it_timed_out_unnoticed(opened: 
                 await tx.execute("account.add", id="a", balance=1)
                 await asyncio.sleep(0.1)
         assert await balance(store, "a") is None
+
+
+async def test_block_is_told_when_the_store_was_closed_meanwhile(opened: Opener) -> None:
+    async with opened() as store, opened() as other:
+        await add_account(store, "a")
+        with pytest.raises(StoreUnavailable, match="closed"):
+            async with store.transaction() as tx:
+                await tx.execute("account.change", id="a", amount=1)
+                await store.close()
+                with pytest.raises(StoreUnavailable, match="closed"):
+                    await tx.execute("account.change", id="a", amount=1)
+        with pytest.raises(LookupError):
+            async with other.transaction() as tx:
+                await tx.execute("account.change", id="a", amount=1)
+                await other.close()
+                raise LookupError
 
 
 async def test_transaction_fails_when_a_swallowed_error_ended_it(opened: Opener) -> None:

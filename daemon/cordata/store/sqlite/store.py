@@ -252,6 +252,7 @@ class SqliteStore(Store):
         if locked:
             self._lock.release()
         if not self._thread.busy:  # else it still waits on this very file descriptor
+            self._lock.release_file()  # a transaction() that is still open may hold it
             self._file_lock.close()
         self._thread.stop()
         await self._tasks.close()

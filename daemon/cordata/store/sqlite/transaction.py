@@ -20,7 +20,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cordata import clock
-from cordata.errors import CordataError, TransactionStale, TransactionTimeout
+from cordata.errors import (
+    CordataError,
+    StoreUnavailable,
+    TransactionStale,
+    TransactionTimeout,
+)
 from cordata.store.fence import Fence, check_fence
 from cordata.store.health import Health
 from cordata.store.queries import Queries, Query
@@ -88,6 +93,8 @@ class TransactionTx(SqliteTx):
                     await self._begin()
                 except CordataError as error:
                     self.failed = error
+            elif self.failed is None and not self._access.connection.in_transaction():
+                self.failed = StoreUnavailable("the store is closed")
         return await super()._run(query, params)
 
     async def _write_event(self, **event: object) -> bool:
