@@ -61,7 +61,7 @@ class Layer:
     #: Whether the layer above starts only when this one is ready; READY=1 waits for it anyway.
     is_awaited: bool = True
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    #: The services that were started; a task has the name of its service.
+    #: Of the services that were started, in their order; a task has the name of its service.
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def running(self) -> set[str]:
@@ -236,8 +236,8 @@ class Runner:
         stale = [
             service.name
             for layer in self.layers
-            for service in layer.services
-            if service.name in layer.running() and not _fresh(service, now)
+            for service, task in zip(layer.services, layer.tasks, strict=False)
+            if not (task.done() or _fresh(service, now))
         ]
         if stale:
             log.error(
