@@ -89,7 +89,7 @@ class Consumer:
         #: Group -> event type.
         self._types: dict[str, str] = {}
         #: Read and not settled.
-        self._held: dict[MessageId, Message] = {}
+        self._unsettled: dict[MessageId, Message] = {}
         #: Messages that the caller of the last `give_back_orphans` did not know.
         self._unknown: frozenset[MessageId] = frozenset()
         #: Handled messages without a mark, since their handlers wrote nothing.
@@ -322,9 +322,9 @@ class Consumer:
                 log.error("%s: entry %s of %s: %s", group, token, self._keys.of(type), error)
                 self._settled[group, token] = _message(group, type, token, _FOREIGN)
                 continue
-            held = self._held.get(message.id) or self._unmarked.get(message.id)
+            held = self._unsettled.get(message.id) or self._unmarked.get(message.id)
             if held is None:
-                self._held[message.id] = message
+                self._unsettled[message.id] = message
                 is_doubtful = are_doubtful or event.again or self._is_old(entry_id)
                 (self._doubtful if is_doubtful else found).append(message)
             elif held.token != token:  # the event is in its stream twice: one entry is enough
@@ -365,7 +365,7 @@ class Consumer:
 
         Raises: StoreUnavailable; then the same outcomes may come again.
         """
-        outcomes = [one for one in outcomes if one.message.id in self._held]
+        outcomes = [one for one in outcomes if one.message.id in self._unsettled]
         rest = [one for one in outcomes if one.verdict is not Verdict.DONE]
 
         async def keep(tx: Tx) -> None:
@@ -377,7 +377,7 @@ class Consumer:
             await self._store.run(keep)
         for outcome in outcomes:
             if outcome.verdict is Verdict.DONE and not outcome.marked:
-                self._unmarked[outcome.message.id] = self._held.pop(outcome.message.id)
+                self._unmarked[outcome.message.id] = self._unsettled.pop(outcome.message.id)
             else:
                 self._settle(outcome.message)
         if self._unmarked:
@@ -432,12 +432,12 @@ class Consumer:
         Raises: StoreUnavailable.
         """
         doubtful = {message.id for message in self._doubtful}
-        unknown = frozenset(self._held.keys() - doubtful - set(held))
+        unknown = frozenset(self._unsettled.keys() - doubtful - set(held))
         orphaned, self._unknown = unknown & self._unknown, unknown
-        await self.settle([give_back(self._held[id]) for id in sorted(orphaned)])
+        await self.settle([give_back(self._unsettled[id]) for id in sorted(orphaned)])
 
     def _settle(self, message: Message) -> None:
-        del self._held[message.id]
+        del self._unsettled[message.id]
         self._settled[message.group, message.token] = message
 
     def stop_claiming(self) -> Sequence[Message]:

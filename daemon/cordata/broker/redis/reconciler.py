@@ -4,7 +4,7 @@ Redis may lose anything at any time; no event exists only there. The store has t
 events, the marks of what each group has handled, and `redis_sent`: one row for each entry that a
 relay has added to a stream and that some group may not have handled. A row leaves `redis_sent` in
 one transaction with this check: each group of its type has a mark, or a message in the store; a
-group with neither gets a message (`_close`). So whatever Redis forgets or repeats, an event is
+group with neither gets a message (`_close_rows`). So whatever Redis forgets or repeats, an event is
 handled by each group, and its effect happens once, because the mark commits with the effect.
 
 So this module only has to detect a loss early, and to keep streams short:
@@ -238,7 +238,7 @@ class Reconciler:
             while rows := await self._finished_page(type, finished):
                 moved = True
                 progress()
-                if count := await self._close([(type, entry, id) for entry, id in rows]):
+                if count := await self._close_rows([(type, entry, id) for entry, id in rows]):
                     text = "republished %d messages of %s that Redis lost"
                     log.warning(text, count, type, extra=_DATA_LOST)
                 if len(rows) < _PAGE:
@@ -252,7 +252,7 @@ class Reconciler:
 
         return await self._store.read(unit)
 
-    async def _close(self, rows: Sequence[tuple[str, int, str]]) -> int:
+    async def _close_rows(self, rows: Sequence[tuple[str, int, str]]) -> int:
         """Remove rows (type, entry, event id) of `redis_sent`.
 
         Each group that has not handled one of the events gets it in the store. Returns how many.
@@ -376,7 +376,7 @@ class Reconciler:
             page = await self._store.read(unit)
             progress()
             if lost := await self._lost(page):
-                count += await self._close(lost)
+                count += await self._close_rows(lost)
                 progress()
             if len(page) < _PAGE:
                 return count

@@ -96,7 +96,7 @@ class Relay:
         self._keys = keys
         self._state = StoredState()
         #: Claimed, and in no stream yet.
-        self._held: Sequence[Message] = ()
+        self._claimed: Sequence[Message] = ()
         #: Of those that could not be added: to be settled before the next claim.
         self._outcomes: list[Outcome] = []
         #: Added, but perhaps not entered into `redis_sent` yet.
@@ -121,7 +121,7 @@ class Relay:
     def held(self) -> set[MessageId]:
         """The messages that this process has claimed for the relay."""
         batch = self._batch.messages if self._batch is not None else ()
-        return {one.id for one in (*self._held, *batch, *(o.message for o in self._outcomes))}
+        return {one.id for one in (*self._claimed, *batch, *(o.message for o in self._outcomes))}
 
     def due_at(self) -> int:
         """When it looks again without a wake-up, in microseconds of the store's wall time."""
@@ -170,8 +170,8 @@ class Relay:
             await self._load_state()
         limits = {RELAY: ClaimLimit(count=_BATCH, low=_BATCH)}
         claimed = await self._queue.settle_and_claim((), limits)
-        self._held = claimed.messages
-        if self._held:
+        self._claimed = claimed.messages
+        if self._claimed:
             await self._relay(execute)
         self.trouble, self._is_refused = "", False
         if RELAY in claimed.more:
@@ -188,7 +188,7 @@ class Relay:
             del self._outcomes[: len(outcomes)]
 
     async def _relay(self, execute: Execute) -> None:
-        messages = self._held
+        messages = self._claimed
         try:
             streamed = await self._streamed(messages)
             ids = await self._append(streamed, execute)
@@ -212,7 +212,7 @@ class Relay:
             refusal = ResponseError(f"{WRONG_TYPE} the key is no stream")
             self._server.log_refusal(self._keys.of(type), refusal)
         self._batch = _Batch(self._state, messages, entries)
-        self._held = ()
+        self._claimed = ()
         self._added.set()
 
     async def _streamed(self, messages: Sequence[Message]) -> list[Message]:
@@ -331,7 +331,7 @@ class Relay:
 
     def _put_back(self, messages: Sequence[Message]) -> None:
         """Redis may have them: their attempt is counted, so that they are added `again`."""
-        self._held = ()
+        self._claimed = ()
         self._outcomes += [Outcome(message=one, verdict=Verdict.RETRY) for one in messages]
 
 
