@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from tests.integration.engine.parts import opened, registered
-from tests.integration.redis.parts import RETRIES, on_redis
+from tests.integration.redis.parts import RETRIES, PromptBroker, on_redis
 from tests.integration.redis.stores import REDIS_KINDS
 
 from cordata.broker import Broker, ClaimLimit, Message, Outcome, Queue
@@ -39,6 +39,8 @@ class Parts:
     kind: Literal["store", "redis"] = "store"
     #: With Redis: its own registration, before that of the store.
     prepare: Callable[..., Awaitable[None]] | None = None
+    #: With Redis: whether each pass of a process relays, too, as in a worker.
+    relays: bool = False
     keyed: frozenset[str] = frozenset()
     groups: dict[str, str] = field(default_factory=dict)
     #: What each group may fail before it is dead.
@@ -134,14 +136,19 @@ async def on_streams(state: Path) -> AsyncIterator[Parts]:
     async with on_redis(state) as redis:
 
         def make(name: str, retries: Mapping[str, int], keyed: Collection[str]) -> Broker:
-            return redis.broker(name)
+            broker = redis.broker(name)
+            assert isinstance(broker, PromptBroker)
+            broker.relays = parts.relays
+            return broker
 
         async def arrive() -> None:
-            await redis.relay_all()
+            if not parts.relays:
+                await redis.relay_all()
             for broker in redis.brokers.values():
                 broker._look_deadline = 0.0
 
-        yield Parts(redis.store, make, arrive, kind="redis", prepare=redis.register)
+        parts = Parts(redis.store, make, arrive, kind="redis", prepare=redis.register)
+        yield parts
 
 
 BROKERS: dict[str, Callable[[Path], AbstractAsyncContextManager[Parts]]] = {

@@ -23,6 +23,7 @@ async def opened(stack: AsyncExitStack, broker: Open, count: int) -> list[Parts]
     """As many hosts' views, one group `a` and one `b` registered."""
     parts = [await stack.enter_async_context(broker()) for _ in range(count)]
     for one in parts:
+        one.relays = True
         await one.register({"a": "thing.done", "b": "thing.done"})
     return parts
 

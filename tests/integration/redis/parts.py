@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from msgspec.structs import replace
 from tests.integration.engine.parts import opened
 from tests.integration.redis.stores import PREFIX, url_of
 from tests.processes import joined
@@ -40,9 +41,10 @@ def server_of(url: str, *, timeout_s: float = 5.0, password: str | None = None) 
 
 
 class PromptBroker(RedisBroker):
-    """One without the loops of `listen`: it looks itself for entries, and marks at once. It relays
-    only when a test says so.
-    """
+    """One without the loops of `listen`: it looks itself for entries, and marks at once."""
+
+    #: Whether each pass relays, as in a worker; else only a test does.
+    relays = False
 
     async def settle_and_claim(
         self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
@@ -50,10 +52,14 @@ class PromptBroker(RedisBroker):
         with suppress(BrokerUnavailable):
             await self._server.connect()
         self._consumer._note_unread(None)
-        self.relay._deadline = clock.monotonic() + 1e6
+        self.relay._deadline = 0.0 if self.relays else clock.monotonic() + 1e6
         await self._consumer.settle([one for one in outcomes if not one.message.claim])
         await self._consumer.mark()
-        return await super().settle_and_claim(outcomes, limits, suspect_allowed=suspect_allowed)
+        claimed = await super().settle_and_claim(outcomes, limits, suspect_allowed=suspect_allowed)
+        if not self.relays:
+            return claimed
+        await self.relay.enter()
+        return replace(claimed, next_at=self._next_at)  # not of the relay's next look
 
 
 def broker_of(
