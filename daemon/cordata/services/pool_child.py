@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import fields
+from itertools import count
 
 from msgspec.structs import replace
 
+from cordata import clock
 from cordata.config.pool import PoolConfig
 from cordata.heartbeat import Heartbeat
 from cordata.log import LogThrottle, logger
@@ -39,7 +41,11 @@ class PoolChildService:
         self._config = config
         self._store = store
         places = [Place(spec.place.worker, number) for number in range(config.children)]
-        self._keepers = [Keeper(replace(spec, place=place), config) for place in places]
+        # From a clock, so that no generation is used twice, also after the worker was killed.
+        generations = count(int(clock.monotonic() * 1000))
+        self._keepers = [
+            Keeper(replace(spec, place=place), config, generations) for place in places
+        ]
         #: Set when the first children are warm, or after `child_start_timeout_s`.
         self.ready = asyncio.Event()
 

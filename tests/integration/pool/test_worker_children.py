@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import resource
@@ -203,6 +204,19 @@ def test_call_is_killed_on_request_but_no_other(tmp_path: Path) -> None:
         assert pool.ask(DeathRequest(5, generation)).reason == "cancelled"
 
 
+def test_children_of_one_worker_are_told_apart(tmp_path: Path) -> None:
+    with children(tmp_path, children=2, cancel_grace_s=0.1) as pool:
+        first, second = pool.name("0"), pool.name("0-1")
+        for name in (first, second):
+            peer = pool.connect(name)
+            number = peer.order("hang", None)
+            until(lambda peer=peer, number=number: peer.page.begun == number)  # type: ignore[misc]
+        assert isinstance(pool.ask(KillRequest(1, second.generation, CLIENT, 1)), Reply)
+        death = pool.ask(DeathRequest(2, second.generation))
+        assert (death.reason, death.signal) == ("cancelled", 9)
+        assert pool.page(first).running
+
+
 def test_kill_of_a_call_that_has_ended_by_then_hits_no_other(tmp_path: Path) -> None:
     with children(tmp_path, cancel_grace_s=0.1) as pool:
         peer = running(pool, "wait", 30.0)
@@ -259,7 +273,7 @@ async def test_worker_sleeps_when_the_child_to_be_replaced_still_starts(tmp_path
         asyncio.get_running_loop().call_soon(keeper.recycle)  # after this pass
 
     make_directory(Path(spec.directory))
-    keeper = Keeper(spec, PoolConfig())
+    keeper = Keeper(spec, PoolConfig(), itertools.count())
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         group.create_task(keeper.run(tick=tick))
         await keeper.warmed.wait()

@@ -17,8 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from zlib import crc32
 
@@ -62,11 +61,11 @@ _LINE = 300
 class Keeper:
     """One child of a worker, and its spare."""
 
-    def __init__(self, spec: ChildSpec, config: PoolConfig) -> None:
+    def __init__(self, spec: ChildSpec, config: PoolConfig, generations: Iterator[int]) -> None:
+        """`generations`: those of all children of the worker, each used once."""
         self.spec = spec
         self.config = config
-        # From a clock, so that no generation is used twice, also after the worker was killed.
-        self._generations = count(int(clock.monotonic() * 1000))
+        self._generations = generations
         self.child: ChildProcess | None = None
         self._spare: ChildProcess | None = None
         #: Children that were replaced or stopped, and still run.
