@@ -49,7 +49,7 @@ def test_child_gives_back_what_it_gets(tmp_path: Path) -> None:
             assert peer.call("echo", payload) == payload
         page = pool.page()
         assert (page.ended, page.failed, page.running) == (len(PAYLOADS), 0, False)
-        assert (page.client, page.number, page.command) == (CLIENT, len(PAYLOADS), "echo")
+        assert (page.client, page.id, page.command) == (CLIENT, len(PAYLOADS), "echo")
 
 
 def test_command_is_called_with_arguments_and_keywords(tmp_path: Path) -> None:

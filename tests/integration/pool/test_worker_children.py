@@ -226,6 +226,11 @@ def test_kill_of_a_call_that_has_ended_by_then_hits_no_other(tmp_path: Path) -> 
         until(lambda: peer.page.begun == number)
         pool.ask(KillRequest(1, pool.name().generation, CLIENT, 1))
         assert peer.expect(Result).number == number
+        again = pool.connect()  # whose calls have the same numbers, as those of a client may
+        number = again.order("wait", 0.6, id=3)
+        until(lambda: again.page.begun == number)
+        pool.ask(KillRequest(2, pool.name().generation, CLIENT, number))
+        assert again.expect(Result).number == number
 
 
 @pytest.mark.parametrize("limit", ["max_calls", "max_age_s", "max_rss_bytes", "order"])

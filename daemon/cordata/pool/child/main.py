@@ -387,7 +387,7 @@ class Loop:
             connection.send(encode(NotRun(call.number, "revoked")))
             return
         client = connection.client
-        status.begin(client, call.number, call.id, call.command, began, call.deadline)
+        status.begin(client, call.id, call.command, began, call.deadline)
         self._output.begin(client, call.id, call.request_id, call.traceparent)
         connection.begin(call)
         data, failed = runner.run(call, session, connection)

@@ -688,7 +688,7 @@ class Dispatcher:
             number=0,
             generation=connection.address.generation,
             client=self._client_id,
-            call=call.number,
+            call=call.sequence,
         )
         try:
             self.control.ask(connection.address.control, request)

@@ -8,9 +8,9 @@ of the call and then, in one aligned store of 8 bytes, that the call runs.
   0  drained   u64  worker: takes no calls     8  paused    u64  worker: begin no call
  16  begun     u64  calls begun               24  ended     u64  runs: begun != ended
  32  failed    u64                            40  waiting   u64  read but not begun
- 48  client    u64  of the call that runs:    56  number    u64    on its connection
- 64  id        u64    the client's own        72  started   f64    monotonic seconds
- 80  deadline  f64                            88  command   u16 bytes, then the text
+ 48  client    u64  of the call that runs:    56  id        u64    the client's own
+ 64  started   f64    monotonic seconds       72  deadline  f64
+ 80  command   u16 bytes, then the text
 ```
 A child is drained before it is told to leave; clients see its page only once it is warm.
 
@@ -44,12 +44,12 @@ SIZE = 4096
 #: Seconds between setting `paused` or `revoked` and reading what has begun.
 SETTLE_S = 0.001
 
-_ALL = Struct("@QQQQQQQQQdd")
+_ALL = Struct("@QQQQQQQQdd")
 _COMMAND = Struct("@H")
 #: Offsets, in words of 8 bytes.
 _DRAINED, _PAUSED, _BEGUN, _ENDED, _FAILED, _WAITING = range(6)
-_CLIENT, _NUMBER, _ID, _STARTED, _DEADLINE = range(6, 11)
-_COMMAND_AT = 88
+_CLIENT, _ID, _STARTED, _DEADLINE = range(6, 10)
+_COMMAND_AT = 80
 #: A process that reads a mapped file that has shrunk gets SIGBUS.
 _SEALS = fcntl.F_SEAL_SHRINK
 
@@ -64,7 +64,6 @@ class Status(NamedTuple):
     failed: int
     waiting: int
     client: int
-    number: int
     id: int
     started: float
     deadline: float
@@ -109,9 +108,7 @@ class StatusWriter:
         """Write the number of calls that were read but not begun."""
         self._words[_WAITING] = count
 
-    def begin(
-        self, client: int, number: int, id: int, command: str, started: float, deadline: float
-    ) -> None:
+    def begin(self, client: int, id: int, command: str, started: float, deadline: float) -> None:
         """Write that a call starts."""
         words, times = self._words, self._times
         if command != self._command:
@@ -120,7 +117,7 @@ class StatusWriter:
             at = _COMMAND_AT + _COMMAND.size
             self._bytes[at : at + len(data)] = data
             self._command = command
-        words[_CLIENT], words[_NUMBER], words[_ID] = client, number, id
+        words[_CLIENT], words[_ID] = client, id
         times[_STARTED], times[_DEADLINE] = started, deadline
         self._begun += 1
         words[_BEGUN] = self._begun

@@ -217,7 +217,7 @@ class KillRequest(Packet, tag="kill"):
     number: Number
     generation: Number
     client: Number
-    #: Number of the call on the client's connection.
+    #: `Call.id`.
     call: Number
 
 

@@ -118,13 +118,13 @@ class Keeper:
         living = {child.generation: child.death for child in self._all()}
         return living.get(generation) or self._deaths.get(generation)
 
-    def kill_call(self, generation: int, client: int, number: int) -> bool:
+    def kill_call(self, generation: int, client: int, id: int) -> bool:
         """Kill the child if it still runs this call; returns whether it did."""
         for child in self._all():
             if child.generation == generation and not child.killed:
                 child.pause()
                 status = child.status()
-                if status.running and (status.client, status.number) == (client, number):
+                if status.running and (status.client, status.id) == (client, id):
                     self._kill(child, "cancelled")
                     return True
                 child.resume()
