@@ -81,6 +81,11 @@ def add_and_fail(payload: Any, session: Any) -> None:
     raise NoRoom
 
 
+def add_and_give_no_value(payload: Any, session: Any) -> object:
+    add(payload, session)
+    return object()
+
+
 def shared(payload: Any, session: Any) -> Any:
     """Set the globals that the payload has; give all."""
     found = cordata.current_call().globals

@@ -19,6 +19,7 @@ COMMANDS = (
     "sleep",
     "add",
     "add_and_fail",
+    "add_and_give_no_value",
     "shared",
     "about",
 )

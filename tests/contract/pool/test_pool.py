@@ -153,8 +153,9 @@ async def test_session_is_changed_by_its_calls(opened: Opened) -> None:
 async def test_call_that_fails_changes_no_session(opened: Opened) -> None:
     async with opened() as pool:
         session = (await pool.sessions.create(data={"rooms": [1]})).id
-        with pytest.raises(CommandFailed):
-            await pool.execute("add_and_fail", 2, session=session)
+        for command in ("add_and_fail", "add_and_give_no_value"):
+            with pytest.raises(CommandFailed):
+                await pool.execute(command, 2, session=session)
         assert (await pool.sessions.get(session)).data == {"rooms": [1]}
         assert (await pool.execute("add", 3, session=session))["rooms"] == [1, 3]
 

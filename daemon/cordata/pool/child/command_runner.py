@@ -143,18 +143,20 @@ class CommandRunner:
         seen = CurrentCall(call, caller, session, self._globals)
         try:
             value = copy_context().run(self._call, self._commands[call.command], call, seen, caller)
-            if session is not None or seen.used_globals is not None:
-                self._save(session, seen.used_globals, caller)
             worker = affinity = ""
             if session is not None and session.affinity:
                 worker, affinity = session.worker, session.affinity
             run_us = _microseconds(began)
+            # Before the changes are stored: a result that cannot be sent fails the call.
             if call.credits:
-                return encode(End(call.number, run_us, worker, affinity)), False
-            # The value is encoded together with its packet.
-            data = encode(Result(call.number, value, run_us, worker, affinity))  # type: ignore[arg-type]
-            if len(data) > self._limit:
-                raise too_large(len(data), self._limit)
+                data = encode(End(call.number, run_us, worker, affinity))
+            else:
+                # The value is encoded together with its packet.
+                data = encode(Result(call.number, value, run_us, worker, affinity))  # type: ignore[arg-type]
+                if len(data) > self._limit:
+                    raise too_large(len(data), self._limit)
+            if session is not None or seen.used_globals is not None:
+                self._save(session, seen.used_globals, caller)
             return data, False
         except Exception as error:  # noqa: BLE001 - the boundary of a call
             return self._failure(call, error, began), True
