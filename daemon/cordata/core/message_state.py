@@ -93,8 +93,7 @@ def error_text(error: BaseException) -> str:
 
 def add_failure(history: str | None, failure: Failure) -> str:
     """The JSON list of failures with one more at its end, bounded to HISTORY_ENTRIES."""
-    entries = json.loads(history) if history else []
-    entries.append(asdict(failure))
+    entries = [*read_failures(history), asdict(failure)]
     if len(entries) > HISTORY_ENTRIES:
         entries = [entries[0], *entries[1 - HISTORY_ENTRIES :]]
     return json.dumps(entries, ensure_ascii=False)
