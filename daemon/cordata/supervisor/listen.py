@@ -137,6 +137,7 @@ def _is_stale(path: str) -> bool:
     except OSError:
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # a server that hangs may have a full queue
         try:
             probe.connect(path)
         except ConnectionRefusedError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,25 @@ def test_bind_replaces_a_socket_file_when_nobody_answers_there(tmp_path: Path) -
         bind(f"unix:{path}")
     close(sock)
     assert not path.exists()
+
+
+def test_bind_does_not_wait_for_a_server_that_accepts_nothing(tmp_path: Path) -> None:
+    path, errors = str(tmp_path / "s"), list[Exception]()
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as waiting:
+        server.bind(path)
+        server.listen(0)
+        waiting.connect(path)  # its queue is full now
+
+        def try_it() -> None:
+            try:
+                bind(path)
+            except CordataError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=try_it, daemon=True)
+        thread.start()
+        thread.join(20.0)
+    assert [str(error) for error in errors] == [f"cannot listen on {path}: Address already in use"]
 
 
 def test_bind_never_replaces_what_is_no_socket(tmp_path: Path) -> None:
