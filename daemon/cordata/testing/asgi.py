@@ -102,7 +102,8 @@ class _Exchange:
             raise RuntimeError("the application returned before its response was complete")
         head = self._sent[0]
         lines = [
-            (name.decode().lower(), value.decode("latin-1")) for name, value in head["headers"]
+            (name.decode().lower(), value.decode("latin-1"))
+            for name, value in head.get("headers", ())
         ]
         body = b"".join(message.get("body", b"") for message in self._sent[1:])
         return Response(status=head["status"], headers=dict(lines), body=body)

@@ -388,6 +388,18 @@ async def test_request_goes_to_what_is_mounted() -> None:
     assert shop.log[-1] == "down"
 
 
+async def test_response_may_have_no_headers() -> None:
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+
+    shop = Shop()
+    shop.app.mount("/bare", serve)
+    async with open_app(shop.app, now=NOW) as harness:
+        answer = await harness.request("GET", "/bare")
+        assert (answer.status, answer.headers, answer.body) == (204, {}, b"")
+
+
 async def test_client_of_ones_own_gets_the_mounted_applications() -> None:
     shop = with_web(Shop())
     async with open_app(shop.app, now=NOW) as harness:
