@@ -88,11 +88,13 @@ class SyncClient:
             for item in items:
                 pending.append(self.submit(command, item))
                 if len(pending) >= window:
-                    yield wait(pending.popleft())
+                    yield wait(pending[0])
+                    pending.popleft()
             while pending:
-                yield wait(pending.popleft())
+                yield wait(pending[0])
+                pending.popleft()
         finally:
-            for future in pending:
+            for future in pending:  # interrupted or left; the first one may have ended
                 future.cancel()
 
     def stream(

@@ -96,6 +96,27 @@ def test_sync_submit_gives_a_future_and_map_the_results(one: Workers, tmp_path: 
     assert ran(file) == []
 
 
+def test_interrupted_sync_map_cancels_all_its_calls(one: Workers) -> None:
+    def interrupt() -> None:
+        one.until_running("wait")
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    def raise_interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, raise_interrupt)
+    thread = threading.Thread(target=interrupt)
+    try:
+        with SyncClient(one.path, timeout=600.0) as client:
+            thread.start()
+            with pytest.raises(KeyboardInterrupt):
+                next(client.map("wait", [600.0, 600.0]))
+            until(lambda: not one.running())
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
 async def test_exception_is_the_cause_where_its_class_is_imported(one: Workers) -> None:
     async with Client(one.path, timeout=60.0) as client:
         with pytest.raises(CommandRefused) as caught:
