@@ -39,7 +39,7 @@ from cordata.pool.shared.protocol import (
 )
 from cordata.pool.shared.sessions import SessionStore, answer
 from cordata.pool.worker.keeper import Keeper
-from cordata.pool.worker.spawning import make_directory
+from cordata.pool.worker.spawning import clean_directory, make_directory
 
 log = logger("cordata.pool")
 
@@ -75,6 +75,7 @@ class ControlServer:
         directory = Path(self._spec.directory)
         make_directory(directory)
         with _only_one(directory, self._worker):
+            clean_directory(directory, self._worker)
             with _listen(control_path(directory, self._worker)) as listener:
                 self._listen(listener)
                 try:

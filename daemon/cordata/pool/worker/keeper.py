@@ -18,7 +18,6 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -40,7 +39,6 @@ from cordata.pool.shared.protocol import (
 )
 from cordata.pool.shared.spec import ChildSpec
 from cordata.pool.worker.process import PING, ChildProcess
-from cordata.pool.worker.spawning import clean_directory
 
 log = logger("cordata.pool")
 
@@ -144,7 +142,6 @@ class Keeper:
 
     async def run(self, *, tick: Callable[[], None]) -> None:
         """Run until `stop` is called; `tick` is called at each pass. Cancelling kills the child."""
-        clean_directory(Path(self.spec.directory), self.spec.place)
         try:
             while not (self._stopping and not self._all()):
                 tick()

@@ -68,11 +68,13 @@ def make_directory(directory: Path) -> None:
             one.chmod(_DIRECTORY_MODE)
 
 
-def clean_directory(directory: Path, place: Place) -> None:
-    """Remove the files of former children of this place: a killed worker leaves them behind."""
+def clean_directory(directory: Path, worker: str) -> None:
+    """Remove the files of former children of this worker: one that was killed leaves them behind.
+    Raises: OSError.
+    """
     for file in directory.iterdir():
         found = parse(directory, file.name.removeprefix("."))
-        if found is not None and found.place == place:
+        if found is not None and found.place.worker == worker:
             file.unlink(missing_ok=True)
 
 
