@@ -162,7 +162,7 @@ class InlineEngine:
             self.crashes[call.command] -= 1
             if not call.may_run_again(self.options[call.command], self._retries):
                 return True
-            call.attempts += 1
+            call.deaths += 1
         return False
 
     def _run(self, call: Call, caller: _Caller) -> bytes:

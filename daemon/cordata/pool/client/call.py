@@ -108,8 +108,8 @@ class Call(Struct, eq=False):
     nested: bool = False
     #: Its entry in the queue; None: it does not wait (the heap may still have a dropped entry).
     entry: object = None
-    #: Runs that ended with a dead child.
-    attempts: int = 0
+    #: Earlier runs of it, each of which ended with the death of its child.
+    deaths: int = 0
     #: The scheduler's ChildState of the child that has it, and its number on that connection.
     child: Any = None
     number: int = 0
@@ -168,7 +168,7 @@ class Call(Struct, eq=False):
         elif options.retries is not None:
             retries = options.retries
         touched = self.stream is not None and self.stream.touched
-        return idempotent and self.attempts < retries and not touched
+        return idempotent and self.deaths < retries and not touched
 
     def answer(self, packet: Result | End | Failure) -> None:
         """Set what its child answered."""

@@ -373,9 +373,9 @@ class Dispatcher:
         pool = self._get_or_create_pool(call.pool)
         try:
             if now >= call.deadline:
-                again = " again" if call.attempts else ""
+                again = " again" if call.deaths else ""
                 text = f"the deadline passed before a child began the call{again}"
-                raise DeadlineExceeded(text, ran=call.attempts > 0)
+                raise DeadlineExceeded(text, ran=call.deaths > 0)
             self._breaker.check(call.command, now)
             self._check_known(pool, call.command)
         except CordataError as error:
@@ -601,7 +601,7 @@ class Dispatcher:
         if not (pool.children or pool.workers):
             return PoolUnavailable(f"no worker took the call{more} ({self.problem or self._path})")
         text = f"the deadline passed in the queue{more}"
-        return DeadlineExceeded(text, ran=call.attempts > 0)
+        return DeadlineExceeded(text, ran=call.deaths > 0)
 
     def _check_children_soon(self) -> None:
         """Check the children again soon, while calls wait for them."""
@@ -671,7 +671,7 @@ class Dispatcher:
         elif death.reason == "cancelled":
             self._fail(call, CallCancelled("its child was killed after a hard cancel"))
         elif self._may_run_again(connection, call, now):
-            call.attempts += 1
+            call.deaths += 1
             self._requeue(call)
         else:
             self._fail(call, _crash_error(connection, call, death))
@@ -749,7 +749,7 @@ class Dispatcher:
 def _crash_error(connection: Connection, call: Call, death: protocol.Death) -> ChildCrashed:
     """The error of a call whose child died."""
     child, pid = connection.child, connection.pid
-    more = f", at attempt {call.attempts + 1}" if call.attempts else ""
+    more = f", at attempt {call.deaths + 1}" if call.deaths else ""
     return ChildCrashed(
         f"the child {pid} of worker {child.place.worker} {death.how()}{more}",
         exit_code=death.code,
