@@ -192,28 +192,24 @@ class InlineEngine:
         return self._runner.run(packet, session, caller)[0]
 
     def _ended(self, call: Call, ending: asyncio.Future[bytes]) -> None:
-        self._callers.pop(call).close()
-        self._deadlines.clear(call)
         error = ending.exception()
         if error is not None:
             call.fail(error if isinstance(error, Exception) else ChildCrashed(repr(error)))
         else:
             [message] = protocol.from_child.decode(protocol.batch([ending.result()]))
-            _answer(call, message)
+            if isinstance(message, protocol.Result | protocol.End | protocol.Failure):
+                call.answer(message)
+            elif isinstance(message, protocol.NotRun) and message.reason == "deadline":
+                self._due(call)  # its timer is late
+            else:
+                call.fail(PoolError(f"the call did not run: {message}"))
+        self._callers.pop(call).close()
+        self._deadlines.clear(call)
 
     def _due(self, call: Call) -> None:
         caller = self._callers[call]
         caller.leave()
         call.fail(DeadlineExceeded("the call's deadline passed", ran=caller.begun))
-
-
-def _answer(call: Call, packet: protocol.FromChild) -> None:
-    if isinstance(packet, protocol.Result | protocol.End | protocol.Failure):
-        call.answer(packet)
-    elif isinstance(packet, protocol.NotRun) and packet.reason == "deadline":
-        call.fail(DeadlineExceeded("the call's deadline passed", ran=False))
-    else:
-        call.fail(PoolError(f"the call did not run: {packet}"))
 
 
 class _Caller:
@@ -265,7 +261,7 @@ class _Caller:
         assert self._pair is not None
         with contextlib.suppress(BlockingIOError):
             self.credits += len(self._pair[0].recv(4096))
-        return self._left or monotonic() >= self._call.deadline
+        return self._left
 
     def wait(self, event: int, timeout_s: float) -> bool:
         """Wait until a credit arrives or the caller leaves; False: neither within the timeout."""
