@@ -44,6 +44,7 @@ from cordata.pool.client.values import (
     unpack,
 )
 from cordata.pool.shared import protocol
+from cordata.pool.shared.paths import CONTROL
 from cordata.pool.shared.protocol import NO_KEYWORDS, CommandOptions
 from cordata.trace import carried
 
@@ -234,26 +235,27 @@ class Client:
         One that has ended is left out.
         """
         deadline, control = self._control_deadline(), self._dispatcher().control
-        asked: dict[tuple[str, str], list[asyncio.Future[Any]]] = {}
+        asked: dict[tuple[str, str], tuple[Path, asyncio.Future[Any], asyncio.Future[Any]]] = {}
         found: list[dict[str, Any]] = []
         for (pool, worker), path in list(self._dispatcher().workers.items()):
             try:
-                asked[pool, worker] = [
+                asked[pool, worker] = (
+                    path,
                     control.ask(path, protocol.StatusRequest(number=0)),
                     control.ask(path, protocol.GlobalRequest(number=0, operation="stats")),
-                ]
+                )
             except BlockingIOError:  # it has not read for long
                 found.append(_silent(pool, worker))
             except OSError:
                 pass  # it has ended
         sessions: dict[str, Any] = {}
-        for (pool, worker), (status, stats) in asked.items():
+        for (pool, worker), (path, status, stats) in asked.items():
             try:
-                answer = await _answer(status, deadline)
+                answer = await _answer(status, path, deadline)
                 children = [*map(asdict, answer.children)]
                 found.append({**asdict(answer), "children": children, "answers": True})
                 with suppress(PoolError):  # its journal says why
-                    sessions = {"sessions": (await _answer(stats, deadline)).counts}
+                    sessions = {"sessions": (await _answer(stats, path, deadline)).counts}
             except DeadlineExceeded:
                 found.append(_silent(pool, worker))
             except OSError:
@@ -293,7 +295,7 @@ class Client:
                 except OSError:
                     continue  # nothing was sent
                 try:
-                    reply: protocol.Reply = await _answer(asked, deadline)
+                    reply: protocol.Reply = await _answer(asked, path, deadline)
                 except ConnectionError:
                     if may_repeat(request):
                         continue
@@ -314,7 +316,7 @@ class Client:
                 request = protocol.WorkerOrder(number=0, order=order)
                 try:
                     asked = self._dispatcher().control.ask(path, request)
-                    await _answer(asked, self._control_deadline())
+                    await _answer(asked, path, self._control_deadline())
                 except OSError as error:
                     raise PoolUnavailable(f"worker {worker} is not connected: {error}") from None
                 return {"worker": worker}
@@ -375,13 +377,16 @@ def _silent(pool: str, worker: str) -> dict[str, Any]:
     return {**asdict(unknown), "answers": False}
 
 
-async def _answer(asked: asyncio.Future[Any], deadline: float) -> Any:
-    """The worker's answer. Raises: ConnectionError when it goes away; the error it answers."""
+async def _answer(asked: asyncio.Future[Any], path: Path, deadline: float) -> Any:
+    """The answer of the worker with this control socket. Raises: ConnectionError when it goes away;
+    DeadlineExceeded; the error that it answers.
+    """
     try:
         async with asyncio.timeout(max(0.0, deadline - monotonic())):
             answer = await asked
     except TimeoutError:
-        raise DeadlineExceeded("the worker did not answer before the deadline") from None
+        worker = path.name.removesuffix(CONTROL)
+        raise DeadlineExceeded(f"worker {worker} did not answer before the deadline") from None
     if isinstance(answer, protocol.Failure):
         raise error_of(answer)
     return answer
