@@ -360,8 +360,8 @@ def test_child_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
         name = pool.name()
         time.sleep(1.5)  # several pings, all answered
         assert pool.name() == name
+        pool.reload(health_s=600.0, health_timeout_s=0.3)
         os.kill(pool.child().pid, signal.SIGSTOP)
-        pool.reload(health_s=0.2, health_timeout_s=0.3)
         until(lambda: pool.ask(DeathRequest(1, name.generation)).known)
         assert pool.ask(DeathRequest(1, name.generation)).reason == "unhealthy"
         until(lambda: pool.names() not in ([], [name]))

@@ -34,7 +34,7 @@ def handled(address: str, number: int) -> bool:
 
 def test_http_and_events_run_and_calls_wait_while_the_child_is_stopped(tmp_path: Path) -> None:
     address = free_address()
-    config = write_config(tmp_path, app=APP)
+    config = write_config(tmp_path, "[pool]\nhealth_timeout_s = 25.0\n", app=APP)
     with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
         running.ready()
         pid = child_of(running.pid_of("worker@0"))

@@ -12,12 +12,16 @@ from cordata.pool.worker.process import PING, Health
 CONFIG = PoolConfig(init_timeout_s=60.0, health_s=30.0, health_timeout_s=5.0, kill_grace_s=2.0)
 
 
-def idle(health: Health, now: float) -> str:
-    return health.due_action(running=False, deadline=0.0, now=now, config=CONFIG)
+def idle(health: Health, now: float, *, stopped: bool = False) -> str:
+    return health.due_action(
+        running=False, stopped=stopped, deadline=0.0, now=now, config=CONFIG
+    )
 
 
 def busy(health: Health, now: float, deadline: float) -> str:
-    return health.due_action(running=True, deadline=deadline, now=now, config=CONFIG)
+    return health.due_action(
+        running=True, stopped=False, deadline=deadline, now=now, config=CONFIG
+    )
 
 
 def warm(now: float = 0.0) -> Health:
@@ -47,6 +51,16 @@ def test_idle_child_is_asked_and_has_to_answer() -> None:
     assert idle(health, 64.8) == ""
     assert idle(health, 64.9) == PING
     assert idle(health, 69.9) == "unhealthy"
+
+
+def test_child_that_was_stopped_is_asked_at_once() -> None:
+    health = warm()
+    assert idle(health, 1.0, stopped=True) == PING
+    assert idle(health, 5.9, stopped=True) == ""
+    health.note_pong(5.9)
+    assert idle(health, 6.0) == ""
+    assert idle(health, 7.0, stopped=True) == PING
+    assert idle(health, 12.0, stopped=True) == "unhealthy"
 
 
 def test_call_after_the_ping_lets_the_answer_wait() -> None:

@@ -193,7 +193,11 @@ class Keeper:
     def _due_action(self, child: ChildProcess, now: float) -> str:
         status = child.status()
         return child.health.due_action(
-            running=status.running, deadline=status.deadline, now=now, config=self.config
+            running=status.running,
+            stopped=child.is_stopped(),
+            deadline=status.deadline,
+            now=now,
+            config=self.config,
         )
 
     def _kill(self, child: ChildProcess, reason: str) -> None:
