@@ -32,6 +32,7 @@ from cordata.errors import (
     DeadlineExceeded,
     FrameTooLarge,
     PoolTransient,
+    PoolUnavailable,
     PreferredWorkerBusy,
     ProtocolError,
     QueueTimeout,
@@ -69,7 +70,7 @@ _STATUS: tuple[tuple[type[CordataError], int], ...] = (
 )
 
 #: Errors whose text says why no child took the call.
-_OF_THE_POOL = (DeadlineExceeded, QueueTimeout, PreferredWorkerBusy)
+_OF_THE_POOL = (DeadlineExceeded, PoolUnavailable, PreferredWorkerBusy, QueueTimeout)
 
 
 class _Refused(CordataError):
@@ -228,7 +229,7 @@ def _status_and_body(error: CordataError) -> tuple[int, bytes]:
     if isinstance(error, _Refused):
         status = error.status
     elif isinstance(error, _OF_THE_POOL):
-        # Without the names of workers, and why their children do not start.
+        # Without paths, the names of workers, and why their children do not start.
         text = text.partition(": ")[0].partition(" (")[0]
     elif isinstance(error, ChildCrashed):
         text = "the process that ran the command died"

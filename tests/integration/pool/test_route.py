@@ -197,6 +197,7 @@ async def test_pool_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
         assert sent[0]["status"] == 503
         assert (b"retry-after", b"1") in sent[0]["headers"]
         assert b"unavailable" in sent[1]["body"]
+        assert b"nobody" not in sent[1]["body"], "the path is not for those outside"
 
 
 def test_configuration_switches_it_on(tmp_path: Path) -> None:
