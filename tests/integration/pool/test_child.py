@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import re
@@ -155,6 +156,26 @@ def test_child_begins_nothing_while_its_worker_holds_it(tmp_path: Path) -> None:
             shared = mmap.mmap(file.fileno(), page.SIZE)
         page.set_paused(shared, True)
         peer.order("echo", 1)
+        assert peer.silent(0.1) and peer.page.begun == pool.page().begun == 0
+        page.set_paused(shared, False)
+        assert msgpack.decode(peer.expect(Result).value) == 1
+        shared.close()
+
+
+def test_child_that_waited_for_a_session_begins_nothing_while_its_worker_holds_it(
+    tmp_path: Path,
+) -> None:
+    with children(tmp_path) as pool:
+        peer = pool.connect()
+        pool.ask(SessionRequest(1, "create", "s"))
+        with pool.name().status.open("r+b") as file:
+            shared = mmap.mmap(file.fileno(), page.SIZE)
+        with (tmp_path / "sessions.db.lock").open("r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            peer.order("echo", 1, session="s")  # the first use of a session is written
+            waits = re.compile(rf"-> FLOCK +ADVISORY +WRITE {peer.welcome.pid} ")
+            until(lambda: waits.search(Path("/proc/locks").read_text()) is not None)
+            page.set_paused(shared, True)
         assert peer.silent(0.1) and peer.page.begun == pool.page().begun == 0
         page.set_paused(shared, False)
         assert msgpack.decode(peer.expect(Result).value) == 1

@@ -375,13 +375,13 @@ class Loop:
     def _serve(self, connection: Connection, call: Call) -> None:
         status, runner = self._status, self._runner
         self.tell_waiting()
-        while status.paused:
-            time.sleep(page.SETTLE_S)
         began = monotonic()
         session = runner.prepare(call, began)
         if isinstance(session, Packet):
             connection.send(encode(session))
             return
+        while status.paused:  # last, as the worker waits no longer than SETTLE_S
+            time.sleep(page.SETTLE_S)
         assert connection.page is not None  # it said hello
         if not connection.page.may_begin(call.number):
             connection.send(encode(NotRun(call.number, "revoked")))
