@@ -19,8 +19,9 @@ from cordata.pool.shared import protocol
 from cordata.pool.shared.page import SETTLE_S, ConnectionPage, StatusReader
 from cordata.pool.shared.paths import ChildAddress, socket_address
 
-#: The largest message in bytes that a client reads; the child applies the configured limit.
-MAX_TAKEN = 1 << 30
+#: The largest packet in bytes that a client reads: one message of the largest max_frame_bytes that
+#: can be configured. The child applies the configured limit.
+MAX_TAKEN = 2**30 + protocol.HEAD_BYTES
 #: Largest packet with more than one message.
 _BATCH_BYTES = protocol.INLINE_BYTES - protocol.HEAD_BYTES
 #: Pause before a packet is sent again after the system was out of descriptors or memory.

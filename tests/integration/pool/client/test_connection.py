@@ -9,14 +9,16 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import pytest
 import uvloop
 from msgspec import Raw
 
+from cordata.config.pool import PoolConfig
 from cordata.errors import DeadlineExceeded, PoolClosed
 from cordata.pool import Client
+from cordata.pool.client.connection import MAX_TAKEN
 from cordata.pool.shared import page, protocol
 from cordata.pool.shared.page import ConnectionPage
 from cordata.pool.shared.paths import ChildAddress, Place
@@ -196,6 +198,11 @@ def test_client_without_descriptors_connects_later(tmp_path: Path) -> None:
         assert await call == 1
 
     run(tmp_path, test)
+
+
+def test_client_reads_the_largest_message_that_can_be_configured() -> None:
+    [limits] = get_type_hints(PoolConfig, include_extras=True)["max_frame_bytes"].__metadata__
+    assert limits.le + protocol.HEAD_BYTES <= MAX_TAKEN
 
 
 def test_call_that_is_being_revoked_ends_when_its_client_is_closed(tmp_path: Path) -> None:
