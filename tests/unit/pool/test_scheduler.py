@@ -210,7 +210,9 @@ def test_reason_says_what_keeps_the_children(engine: Any) -> None:
     assert nobody.unavailable_reason(asked) == "no child of pool default is warm"
     assert pool(child("0")).unavailable_reason(asked) == ""
     drained = pool(child("2", takes_calls=False), child("10", takes_calls=False))
-    assert drained.unavailable_reason(asked) == "all workers of pool default are drained: 2, 10"
+    assert drained.unavailable_reason(asked) == (
+        "all workers of pool default are drained: 2, 10; `cordata pool drain N --undo` ends it"
+    )
     lacking = pool(child("0", {}))
     assert "knows 'echo': 0" in lacking.unavailable_reason(asked)
     asked.pinned = "5"

@@ -235,7 +235,8 @@ class Scheduler:
             return ""
         if knowing:
             drained_ones = names({child.place.worker for child in knowing})
-            return f"all workers of pool {name} are drained: {drained_ones}"
+            undo = "`cordata pool drain N --undo` ends it"
+            return f"all workers of pool {name} are drained: {drained_ones}; {undo}"
         if children:
             there = names({child.place.worker for child in children})
             return f"no connected worker of pool {name} knows {call.command!r}: {there}"
