@@ -13,15 +13,11 @@ CONFIG = PoolConfig(init_timeout_s=60.0, health_s=30.0, health_timeout_s=5.0, ki
 
 
 def idle(health: Health, now: float, *, stopped: bool = False) -> str:
-    return health.due_action(
-        running=False, stopped=stopped, deadline=0.0, now=now, config=CONFIG
-    )
+    return health.due_action(running=False, stopped=stopped, deadline=0.0, now=now, config=CONFIG)
 
 
 def busy(health: Health, now: float, deadline: float) -> str:
-    return health.due_action(
-        running=True, stopped=False, deadline=deadline, now=now, config=CONFIG
-    )
+    return health.due_action(running=True, stopped=False, deadline=deadline, now=now, config=CONFIG)
 
 
 def warm(now: float = 0.0) -> Health:
