@@ -371,11 +371,10 @@ class Dispatcher:
         now = monotonic()
         call.child, call.late_error = None, None
         pool = self._get_or_create_pool(call.pool)
+        if now >= call.deadline:
+            self._fail(call, self._late_error(call, now))
+            return
         try:
-            if now >= call.deadline:
-                again = " again" if call.deaths else ""
-                text = f"the deadline passed before a child began the call{again}"
-                raise DeadlineExceeded(text, ran=call.deaths > 0)
             self._breaker.check(call.command, now)
             self._check_known(pool, call.command)
         except CordataError as error:
@@ -600,7 +599,8 @@ class Dispatcher:
             return QueueTimeout(f"no child was free in time{more}")
         if not (pool.children or pool.workers):
             return PoolUnavailable(f"no worker took the call{more} ({self.problem or self._path})")
-        text = f"the deadline passed in the queue{more}"
+        again = ", before it ran again" if call.deaths else ""
+        text = f"the deadline passed in the queue{again}{more}"
         return DeadlineExceeded(text, ran=call.deaths > 0)
 
     def _check_children_soon(self) -> None:
