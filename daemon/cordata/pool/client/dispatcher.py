@@ -442,7 +442,8 @@ class Dispatcher:
                 continue
             self._deadlines.clear(call)
             self._breaker.succeeded(call.command)
-            pool.ran(child, call.command, message.run_us)
+            if message.run_us:
+                pool.ran(child, call.command, message.run_us)
             metrics = self._metrics.get(call.command)
             if metrics is not None and not call.done():  # else it was counted, or cancelled
                 run_s = message.run_us / 1e6

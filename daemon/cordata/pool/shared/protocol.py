@@ -175,6 +175,7 @@ class Failure(Packet, tag="failure"):
     code: Name
     message: str
     data: dict[str, Any] = field(default_factory=dict)
+    #: 0: the command was not called.
     run_us: Number = 0
 
 

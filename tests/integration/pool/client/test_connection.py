@@ -16,13 +16,22 @@ import uvloop
 from msgspec import Raw
 
 from cordata.config.pool import PoolConfig
-from cordata.errors import DeadlineExceeded, PoolClosed
+from cordata.errors import DeadlineExceeded, PoolClosed, SessionNotFound
 from cordata.pool import Client
 from cordata.pool.client.connection import MAX_TAKEN
 from cordata.pool.shared import page, protocol
 from cordata.pool.shared.page import ConnectionPage
 from cordata.pool.shared.paths import ChildAddress, Place
-from cordata.pool.shared.protocol import Call, CommandOptions, Hello, Result, Welcome, batch, encode
+from cordata.pool.shared.protocol import (
+    Call,
+    CommandOptions,
+    Failure,
+    Hello,
+    Result,
+    Welcome,
+    batch,
+    encode,
+)
 
 P = TypeVar("P", bound=protocol.Packet)
 #: Only reached when it fails; the machine may be busy.
@@ -77,7 +86,7 @@ class Child:
         return call
 
     def answer(self, call: Call) -> None:
-        self.send(Result(call.number, Raw(b"\x01")))
+        self.send(Result(call.number, Raw(b"\x01"), run_us=1))
 
     def die(self) -> None:
         self.listener.close()
@@ -139,6 +148,27 @@ def test_client_connects_anew_to_a_child_that_lives(tmp_path: Path) -> None:
         await asyncio.to_thread(child.accept)
         child.answer(await asyncio.to_thread(child.begin))
         assert await call == 1
+
+    run(tmp_path, test)
+
+
+def test_call_that_did_not_run_says_nothing_of_how_long_its_command_takes(tmp_path: Path) -> None:
+    async def test(client: Client, child: Child) -> None:
+        call = client.start("echo", 1, session="gone")
+        await asyncio.to_thread(child.accept)
+        asked = await asyncio.to_thread(child.expect, Call)
+        child.send(Failure(asked.number, SessionNotFound.code, "there is no session"))
+        with pytest.raises(SessionNotFound):
+            await call
+        other = Child(tmp_path, 2)
+        await asyncio.to_thread(other.accept)
+        pool = client._dispatcher()._pools["default"]
+        while sum(one.ready for one in pool.children) < 2:
+            await asyncio.sleep(0)
+        calls = [client.start("echo", number) for number in range(2)]
+        for one in (child, other):  # if it took no time, one of them would get both
+            one.answer(await asyncio.to_thread(one.begin))
+        assert await asyncio.gather(*calls) == [1, 1]
 
     run(tmp_path, test)
 
