@@ -175,6 +175,7 @@ def test_child_that_waited_for_a_session_begins_nothing_while_its_worker_holds_i
             peer.order("echo", 1, session="s")  # the first use of a session is written
             waits = re.compile(rf"-> FLOCK +ADVISORY +WRITE {peer.welcome.pid} ")
             until(lambda: waits.search(Path("/proc/locks").read_text()) is not None)
+            assert pool.page().waiting == 1, "or others would take it for free"
             page.set_paused(shared, True)
         assert peer.silent(0.1) and peer.page.begun == pool.page().begun == 0
         page.set_paused(shared, False)

@@ -374,20 +374,20 @@ class Loop:
 
     def _serve(self, connection: Connection, call: Call) -> None:
         status, runner = self._status, self._runner
-        self.tell_waiting()
         began = monotonic()
         session = runner.prepare(call, began)
-        if isinstance(session, Packet):
-            connection.send(encode(session))
-            return
         while status.paused:  # last, as the worker waits no longer than SETTLE_S
             time.sleep(page.SETTLE_S)
         assert connection.page is not None  # it said hello
-        if not connection.page.may_begin(call.number):
-            connection.send(encode(NotRun(call.number, "revoked")))
+        if not (isinstance(session, Packet) or connection.page.may_begin(call.number)):
+            session = NotRun(call.number, "revoked")
+        if isinstance(session, Packet):
+            self.tell_waiting()
+            connection.send(encode(session))
             return
         client = connection.client
         status.begin(client, call.id, call.command, began, call.deadline)
+        self.tell_waiting()  # not before: clients must not take this child for free meanwhile
         self._output.begin(client, call.id, call.request_id, call.traceparent)
         connection.begin(call)
         data, failed = runner.run(call, session, connection)
