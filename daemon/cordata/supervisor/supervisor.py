@@ -19,7 +19,7 @@ from pathlib import Path
 from cordata import clock, events, exit_codes
 from cordata.config import Config, build, find_file, open_document
 from cordata.config.pool import PoolConfig
-from cordata.errors import ConfigError, StoreUnavailable, is_transient
+from cordata.errors import ConfigError, CordataError, StoreUnavailable, is_transient
 from cordata.log import fields, logger
 from cordata.supervisor import listen as listening
 from cordata.supervisor.child import START_TIMEOUT_S, Child, children, outcome
@@ -153,15 +153,19 @@ class Supervisor:
             log.info("each process imports the application by itself: %s", reason)
 
     def _start(self, child: Child) -> None:
-        environment = {"NOTIFY_SOCKET": self._notify.address, **self._directories()}
+        environment = {"NOTIFY_SOCKET": self._notify.address}
         if self._watchdog_s:
             environment["WATCHDOG_USEC"] = str(int(self._watchdog_s * 1e6))
         sockets = [("http", sock.fileno()) for sock in self._sockets] if child.is_worker else []
-        start = Start(arguments=child.arguments, environment=environment, sockets=sockets)
         try:
+            environment.update(self._directories())
+            start = Start(arguments=child.arguments, environment=environment, sockets=sockets)
             pid = spawn(start, None if has_threads() else self._program)
         except OSError as error:  # no process or no memory is left
             self._gone(child, f"cannot be started: {error.strerror}")
+            return
+        except CordataError as error:  # its directories have gone, and cannot be made again
+            self._gone(child, f"cannot be started: {error}")
             return
         child.started(pid, clock.monotonic())
         log.debug("%s started as %d", child.name, child.pid)

@@ -109,6 +109,24 @@ def test_server_starts_a_crashed_worker_again_when_told_to_restart(tmp_path: Pat
         assert len(running.out) == 1
 
 
+def test_server_goes_on_when_a_directory_of_a_crashed_worker_cannot_be_made(
+    tmp_path: Path,
+) -> None:
+    state = tmp_path / "state"
+    with server(state, "--restart") as running:
+        running.ready()
+        (state / "run").rename(state / "former")
+        (state / "run").write_text("a file where the directory would be")
+        os.kill(running.pid_of("worker@0"), signal.SIGKILL)
+        running.until_logged("worker@0 cannot be started: .*run cannot be created.*starts again in")
+        assert running.get("/facts")["pid"] == running.pid_of("worker@1")
+        (state / "run").unlink()
+        (state / "former").rename(state / "run")
+        running.until_logged(r"worker@0 is ready \(pid", count=2)
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 1
+
+
 @pytest.mark.parametrize("name", ["worker@0", "primary"])
 def test_server_starts_a_terminated_child_again_when_told_to_restart(
     tmp_path: Path, name: str
