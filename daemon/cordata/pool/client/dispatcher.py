@@ -59,6 +59,9 @@ _DEATH_REPORT_S = 1.5
 _CHECK_MAX_S = 0.05
 #: Pause before the client connects again to a child that it could not reach or that hung up.
 _CONNECT_AGAIN_S = 0.01
+#: A free child has this long to begin a call whose queue timeout has passed meanwhile. Without it 6
+#: of 100 calls with a queue timeout of 0 failed although the child was free.
+_BEGIN_S = 1.0
 #: A call that is being revoked is checked again after this long at most.
 _REVOKE_S = 1.0
 #: Seconds between two lines about refused calls.
@@ -564,6 +567,10 @@ class Dispatcher:
                 return
             connection.cancel(call)
             self._fail(call, DeadlineExceeded("the deadline passed while it ran", ran=True))
+        elif now < (latest := min(call.deadline, call.queue_deadline + _BEGIN_S)) and (
+            not connection.child.load.busy_since
+        ):  # its queue timeout, but the child is free and about to begin it
+            self._deadlines.set(call, min(latest, now + _CHECK_MAX_S))
         else:
             call.late_error = self._late_error(call, now)
             self._deadlines.set(call, now + _REVOKE_S)

@@ -174,6 +174,18 @@ async def test_queue_timeout_counts_only_until_the_call_begins(
     assert ran(file) == []
 
 
+async def test_call_that_may_not_wait_runs_in_a_free_child(one: Workers) -> None:
+    async with Client(one.path, timeout=60.0) as client:
+        assert await client.execute("echo", 1) == 1
+        for number in range(100):
+            assert await client.execute("echo", number, queue_timeout=0.0) == number
+        wait = client.start("wait", 60.0)
+        await running(one, "wait")
+        with pytest.raises(QueueTimeout):
+            await client.execute("echo", queue_timeout=0.0)
+        wait.cancel()
+
+
 async def test_cancelled_call_never_begins_and_hard_cancel_kills_one_that_hangs(
     one: Workers, tmp_path: Path
 ) -> None:
