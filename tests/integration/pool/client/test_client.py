@@ -339,13 +339,13 @@ async def test_change_is_made_by_a_worker_that_lives_when_others_left_their_sock
             await client.globals.set(season="winter")
 
 
-async def test_status_names_the_worker_that_does_not_answer(tmp_path: Path) -> None:
+async def test_error_names_the_worker_that_does_not_answer(tmp_path: Path) -> None:
     with workers(tmp_path) as pool, pool.worker("0"), pool.worker("1") as silent:
         os.kill(silent.process.pid, signal.SIGSTOP)
         try:
             async with Client(pool.path, timeout=3.0) as client:
                 with pytest.raises(DeadlineExceeded, match="worker 1 did not answer"):
-                    await client.status()
+                    await client.drain("1")
         finally:
             os.kill(silent.process.pid, signal.SIGCONT)
 
