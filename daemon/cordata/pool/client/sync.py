@@ -82,20 +82,24 @@ class SyncClient:
         self, command: str, items: Iterable[object], *, window: int = 0
     ) -> Generator[Any, None, None]:
         """As `Client.map`: a generator of the results, in the order of the items."""
-        pending: deque[concurrent.futures.Future[Any]] = deque()
+        pending: deque[CallFuture] = deque()
         window = window or MAP_WINDOW
+        hard = self._hard
         try:
             for item in items:
-                pending.append(self.submit(command, item))
+                pending.append(self._begin(command, encode_value((item,))))
                 if len(pending) >= window:
                     yield wait(pending[0])
                     pending.popleft()
             while pending:
                 yield wait(pending[0])
                 pending.popleft()
+        except (Exception, GeneratorExit):
+            hard = False  # not interrupted
+            raise
         finally:
-            for future in pending:  # interrupted or left; the first one may have ended
-                future.cancel()
+            for future in pending:  # the first one may have ended
+                future.cancel_call(hard=hard)
 
     def stream(
         self,

@@ -96,9 +96,19 @@ def test_sync_submit_gives_a_future_and_map_the_results(one: Workers, tmp_path: 
     assert ran(file) == []
 
 
-def test_interrupted_sync_map_cancels_all_its_calls(one: Workers) -> None:
+@pytest.mark.parametrize(("command", "hard"), [("wait", False), ("hang", True)])
+def test_interrupted_sync_map_cancels_all_its_calls(
+    one: Workers, command: str, hard: bool
+) -> None:
+    submitted = threading.Event()
+
+    def items() -> Iterator[float]:
+        yield from (600.0, 600.0)
+        submitted.set()
+
     def interrupt() -> None:
-        one.until_running("wait")
+        submitted.wait()
+        one.until_running(command)
         os.kill(os.getpid(), signal.SIGUSR1)
 
     def raise_interrupt(*_: object) -> None:
@@ -107,11 +117,11 @@ def test_interrupted_sync_map_cancels_all_its_calls(one: Workers) -> None:
     before = signal.signal(signal.SIGUSR1, raise_interrupt)
     thread = threading.Thread(target=interrupt)
     try:
-        with SyncClient(one.path, timeout=600.0) as client:
+        with SyncClient(one.path, timeout=600.0, hard_cancel=hard) as client:
             thread.start()
             with pytest.raises(KeyboardInterrupt):
-                next(client.map("wait", [600.0, 600.0]))
-            until(lambda: not one.running())
+                next(client.map(command, items()))
+            until(lambda: not one.running(), timeout_s=30.0)  # it hangs for 60 s
     finally:
         thread.join()
         signal.signal(signal.SIGUSR1, before)
