@@ -11,7 +11,7 @@ import pytest
 from tests.integration.pool.workers import workers
 
 from cordata.config.pool import PoolConfig
-from cordata.errors import ChildCrashed, CommandPoisoned
+from cordata.errors import ChildCrashed, CommandPoisoned, SessionNotFound
 from cordata.pool import SyncClient
 
 SEGV = int(signal.SIGSEGV)
@@ -50,6 +50,8 @@ def test_command_is_refused_after_deaths_in_a_row_and_taken_again_after_a_while(
             with pytest.raises(Exception, match="NoneType"):
                 client.execute("die", None)  # it failed and lived: not in a row
             dies()
+            with pytest.raises(SessionNotFound):
+                client.execute("die", SEGV, session="gone")  # it did not run: still in a row
             dies()
             began = time.monotonic()
             with pytest.raises(CommandPoisoned) as caught:

@@ -28,7 +28,9 @@ class CircuitBreaker:
         return fresh
 
     def succeeded(self, command: str) -> None:
-        """Reset the count, because a child answered (an error counts, too). A pause goes on."""
+        """Reset the count: a child ran the command, perhaps with an error, and lived. A pause
+        goes on.
+        """
         if self._deaths:
             self._deaths.pop(command, None)
 

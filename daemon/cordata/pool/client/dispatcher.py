@@ -444,8 +444,8 @@ class Dispatcher:
                 self._on_not_run(connection, call, message)
                 continue
             self._deadlines.clear(call)
-            self._breaker.succeeded(call.command)
             if message.run_us:
+                self._breaker.succeeded(call.command)
                 pool.ran(child, call.command, message.run_us)
             metrics = self._metrics.get(call.command)
             if metrics is not None and not call.done():  # else it was counted, or cancelled
