@@ -105,5 +105,5 @@ def read_failures(history: str | None) -> list[Mapping[str, Any]]:
     """
     try:
         return list(json.loads(history or "[]"))
-    except ValueError:
+    except (ValueError, TypeError):
         return []
