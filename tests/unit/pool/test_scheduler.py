@@ -217,6 +217,10 @@ def test_reason_says_what_keeps_the_children(engine: Any) -> None:
     assert "knows 'echo': 0" in lacking.unavailable_reason(asked)
     asked.pinned = "5"
     assert pool(child("0")).unavailable_reason(asked) == "worker 5 is not connected (there are: 0)"
+    drained = pool(child("5", takes_calls=False), child("6"))
+    assert drained.unavailable_reason(asked) == (
+        "worker 5 is drained; `cordata pool drain 5 --undo` ends it"
+    )
 
 
 def test_queue_gives_the_oldest_less_a_second_for_each_priority(engine: Any) -> None:

@@ -228,8 +228,10 @@ class Scheduler:
             children = [child for child in children if child.place.worker == call.pinned]
             if not children:
                 return f"worker {call.pinned} has no warm child"
-            drained = not any(child.load.takes_calls for child in children)
-            return f"worker {call.pinned} is drained" if drained else ""
+            if any(child.load.takes_calls for child in children):
+                return ""
+            undo = f"`cordata pool drain {call.pinned} --undo` ends it"
+            return f"worker {call.pinned} is drained; {undo}"
         knowing = [child for child in children if call.command in child.commands]
         if any(child.load.takes_calls for child in knowing):
             return ""
