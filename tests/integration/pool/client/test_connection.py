@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 import pytest
 import uvloop
 from msgspec import Raw
-from tests.waiting import until
+from tests.waiting import until_async
 
 from cordata.config.pool import PoolConfig
 from cordata.errors import DeadlineExceeded, PoolClosed, SessionNotFound
@@ -164,7 +164,7 @@ def test_call_that_did_not_run_says_nothing_of_how_long_its_command_takes(tmp_pa
         other = Child(tmp_path, 2)
         await asyncio.to_thread(other.accept)
         pool = client._dispatcher()._pools["default"]
-        await asyncio.to_thread(until, lambda: [one.ready for one in pool.children] == [True] * 2)
+        await until_async(lambda: sum(one.ready for one in pool.children) == 2)
         calls = [client.start("echo", number) for number in range(2)]
         for one in (child, other):  # if it took no time, one of them would get both
             one.answer(await asyncio.to_thread(one.begin))
