@@ -605,7 +605,7 @@ class Dispatcher:
         more = f": {why}" if why else ""
         if now < call.deadline:
             return QueueTimeout(f"no child was free in time{more}")
-        if not (pool.children or pool.workers):
+        if not (call.deaths or pool.children or pool.workers):
             return PoolUnavailable(f"no worker took the call{more} ({self.problem or self._path})")
         again = ", before it ran again" if call.deaths else ""
         text = f"the deadline passed in the queue{again}{more}"

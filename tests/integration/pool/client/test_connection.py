@@ -253,6 +253,22 @@ def test_call_that_is_being_revoked_ends_when_its_client_is_closed(tmp_path: Pat
     run(tmp_path, test)
 
 
+def test_call_whose_child_died_says_that_it_ran_when_no_worker_is_left(tmp_path: Path) -> None:
+    async def test(client: Client, child: Child) -> None:
+        first = client.start("echo", 1)
+        await asyncio.to_thread(child.accept)
+        child.answer(await asyncio.to_thread(child.begin))
+        assert await first == 1
+        call = client.start("echo", 2, idempotent=True, timeout=0.1)
+        child.begin()  # without a turn of the event loop, so in time
+        child.die()
+        with pytest.raises(DeadlineExceeded) as caught:
+            await call
+        assert caught.value.ran
+
+    run(tmp_path, test)
+
+
 def test_call_that_no_child_knows_delays_no_other(tmp_path: Path) -> None:
     async def test(client: Client, child: Child) -> None:
         rare = client.start("rare", 1)
