@@ -97,9 +97,7 @@ def test_sync_submit_gives_a_future_and_map_the_results(one: Workers, tmp_path: 
 
 
 @pytest.mark.parametrize(("command", "hard"), [("wait", False), ("hang", True)])
-def test_interrupted_sync_map_cancels_all_its_calls(
-    one: Workers, command: str, hard: bool
-) -> None:
+def test_interrupted_sync_map_cancels_all_its_calls(one: Workers, command: str, hard: bool) -> None:
     submitted = threading.Event()
 
     def items() -> Iterator[float]:
