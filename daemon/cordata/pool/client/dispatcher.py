@@ -16,6 +16,7 @@ import asyncio
 from asyncio import AbstractEventLoop, Future
 from collections import OrderedDict
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
@@ -680,6 +681,8 @@ class Dispatcher:
             self._fail(call, CallCancelled("its child was killed after a hard cancel"))
         elif self._may_run_again(connection, call, now):
             call.deaths += 1
+            call.queue_deadline = inf  # it began in time
+            self._deadlines.set(call, call.deadline)
             self._requeue(call)
         else:
             self._fail(call, _crash_error(connection, call, death))

@@ -17,7 +17,7 @@ from msgspec import Raw
 from tests.waiting import until_async
 
 from cordata.config.pool import PoolConfig
-from cordata.errors import DeadlineExceeded, PoolClosed, SessionNotFound
+from cordata.errors import DeadlineExceeded, PoolClosed, QueueTimeout, SessionNotFound
 from cordata.pool import Client
 from cordata.pool.client.connection import MAX_TAKEN
 from cordata.pool.shared import page, protocol
@@ -265,6 +265,25 @@ def test_call_whose_child_died_says_that_it_ran_when_no_worker_is_left(tmp_path:
         with pytest.raises(DeadlineExceeded) as caught:
             await call
         assert caught.value.ran
+
+    run(tmp_path, test)
+
+
+def test_call_whose_child_died_has_begun_within_its_queue_timeout(tmp_path: Path) -> None:
+    async def test(client: Client, child: Child) -> None:
+        first = client.start("echo", 1)
+        await asyncio.to_thread(child.accept)
+        child.answer(await asyncio.to_thread(child.begin))
+        assert await first == 1
+        call = client.start("echo", 2, idempotent=True, queue_timeout=0.1)
+        child.begin()  # without a turn of the event loop, so in time
+        child.die()
+        with pytest.raises(QueueTimeout):  # behind it
+            await client.execute("rare", queue_timeout=0.1)
+        following = Child(tmp_path, 2)
+        await asyncio.to_thread(following.accept)
+        following.answer(await asyncio.to_thread(following.begin))
+        assert await call == 1
 
     run(tmp_path, test)
 
