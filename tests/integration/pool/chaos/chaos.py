@@ -225,8 +225,7 @@ def _fault(order: Order, runs: int, late_s: float) -> str:
     if order.ok and not runs and order.kind != "leave":
         return "a result without a run"
     never = isinstance(outcome, DeadlineExceeded) and not outcome.ran
-    if not order.idempotent:  # else an earlier manager may have had it
-        never |= isinstance(outcome, PoolUnavailable)
+    never |= isinstance(outcome, PoolUnavailable)
     if runs and never:
         return f"it ran, and {outcome!r} says that it did not"
     return ""
