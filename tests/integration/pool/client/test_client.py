@@ -105,7 +105,7 @@ def test_interrupted_sync_map_cancels_all_its_calls(one: Workers, command: str, 
         submitted.set()
 
     def interrupt() -> None:
-        submitted.wait()
+        assert submitted.wait(60.0)
         one.until_running(command)
         os.kill(os.getpid(), signal.SIGUSR1)
 
