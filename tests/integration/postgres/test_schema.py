@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.integration.postgres.parts import child
+from tests.integration.postgres.parts import Wire, child
 from tests.raw import raw
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until_async
@@ -18,6 +18,7 @@ from tests.waiting import until_async
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store import Chain, Queries, SchemaError, Tx
+from cordata.store.postgres import migration
 from cordata.store.postgres.store import PostgresStore
 
 QUERIES = """
@@ -174,9 +175,10 @@ async def test_copy_from_or_to_the_client_is_refused(database: str, shop: Shop) 
 
 
 async def test_migration_ends_when_the_server_does_not_answer_any_more(
-    shop: Shop,
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No time limit would do: a migration may take hours."""
+    monkeypatch.setattr(migration, "_PATIENCE_S", 1.0)
     asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
     shop.write("0002_slow.sql", "SELECT pg_sleep(3600);")
     with PostgresServer() as server, server.database() as url:
@@ -191,3 +193,35 @@ async def test_migration_ends_when_the_server_does_not_answer_any_more(
             finally:
                 server.resume()
             await until_async(lambda: store.stats().state == "ok")
+
+
+async def test_migration_goes_on_when_the_server_accepts_no_connection_for_a_moment(
+    postgres: PostgresServer, database: str, shop: Shop
+) -> None:
+    """It may have run for hours. The proxy is not asked at all: its session goes past it."""
+    asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    wait = "WHILE NOT EXISTS (SELECT FROM go) LOOP PERFORM pg_sleep(0.1); END LOOP;"
+    shop.write("0002_slow.sql", f"DO $$ BEGIN {wait} END $$;")
+    accepts, refused, accepted = False, 0, 0
+
+    def look(data: bytes) -> bool | None:
+        nonlocal refused, accepted
+        refused, accepted = refused + (not accepts), accepted + accepts
+        return None if accepts else False
+
+    with psycopg.connect(database, autocommit=True) as other:
+        other.execute("CREATE TABLE go ()")
+        async with Wire(postgres.port) as proxy, Wire(postgres.port) as wire:
+            async with shop.opened(
+                proxy.url(database), session_url=wire.url(database), pool_size=4
+            ) as store:
+                migrating = asyncio.ensure_future(store.migrate([shop.chain]))
+                await until_async(lambda: postgres.execute(asleep) == [(1,)])
+                proxy.look, wire.look = lambda data: False, look
+                await until_async(lambda: refused > 0)
+                accepts = True
+                await until_async(lambda: accepted > 0)
+                proxy.look = lambda data: None
+                other.execute("INSERT INTO go DEFAULT VALUES")
+                await migrating
+                assert store.stats().state == "ok"

@@ -12,7 +12,8 @@ from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ConnectionLost, ServerError, connection_lost, translate
 from cordata.store.postgres.probe import LivenessProbe
 from cordata.store.postgres.result import encode
-from cordata.store.queries import Queries, split
+from cordata.store.postgres.unit_runner import Resources
+from cordata.store.queries import split
 
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))"
 #: While a statement waits for a table's lock, all later users of the table wait behind it. So it
@@ -22,25 +23,23 @@ _SETTINGS = (
     "SELECT set_config('lock_timeout', '5s', true),"
     " set_config('client_connection_check_interval', '1s', true)"
 )
+#: A migration may have run for hours, so it is not given up for an attempt to connect that fails
+#: since the server is busy, the network is interrupted, or the name is not resolved.
+_PATIENCE_S = 60.0
 
 
 class Migrator:
     """Runs scripts, each on a separate session, since they may change its settings.
 
-    One may take hours, so it has no time limit, but it ends when the server does not answer.
+    One may take hours, so it has no time limit, but it ends when the server accepts no connection
+    for a minute.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], Awaitable[Connection]],
-        queries: Queries,
-        now_us: Callable[[], int],
-        liveness: LivenessProbe,
-    ) -> None:
-        self._connect = connect
-        self._queries = queries.by_name
-        self._now_us = now_us
-        self._liveness = liveness
+    def __init__(self, resources: Resources) -> None:
+        self._connect = resources.connector.connect_session
+        self._queries = resources.queries.by_name
+        self._now_us = resources.clock.now_us
+        self._liveness = LivenessProbe(resources, self._connect, patience_s=_PATIENCE_S)
 
     async def bootstrap(self) -> None:
         """Create the tables that come before all migrations, if they are missing."""

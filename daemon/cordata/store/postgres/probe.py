@@ -8,7 +8,7 @@ acknowledges data. So after a while the probe makes a new connection meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from cordata.errors import PermanentError, StoreUnavailable
@@ -49,8 +49,19 @@ class LivenessProbe:
     a connection, the store is not ok, and the connections of the slow ones are closed.
     """
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        connect: Callable[[], Awaitable[Connection]],
+        *,
+        patience_s: float = 0.0,
+    ) -> None:
+        """`connect`: as the connections that are watched were made. `patience_s`: for how long the
+        attempts have to fail, so that more than the first one counts.
+        """
         self._resources = resources
+        self._connect = connect
+        self._patience_s = patience_s
         self._loop = asyncio.get_running_loop()
         #: The connections that are watched, and the loop time since when.
         self._watched: dict[Connection, float] = {}
@@ -73,16 +84,19 @@ class LivenessProbe:
             self._resources.tasks.start(self._probe())
 
     async def _probe(self) -> None:
+        answered_at = self._loop.time()
         try:
             while self._slow():
                 try:
-                    (await self._resources.connector.connect()).close()
+                    (await self._connect()).close()
+                    answered_at = self._loop.time()
                 except ServerFull:  # the server has answered, so it is alive
-                    pass
+                    answered_at = self._loop.time()
                 except StoreUnavailable as error:
-                    self._resources.health.failed(error)
-                    for connection in self._slow():
-                        connection.close("the server accepts no connection")
+                    if self._loop.time() - answered_at >= self._patience_s:
+                        self._resources.health.failed(error)
+                        for connection in self._slow():
+                            connection.close("the server accepts no connection")
                 await asyncio.sleep(_ASK_AFTER_S)
         finally:
             self._running = False

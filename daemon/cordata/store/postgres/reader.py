@@ -35,13 +35,13 @@ class _SecondStatement(Exception):
 class Reader:
     """All reads of one process."""
 
-    def __init__(self, resources: Resources, config: StoreConfig, liveness: LivenessProbe) -> None:
+    def __init__(self, resources: Resources, config: StoreConfig) -> None:
         self._resources = resources
         self._timeout_s = config.read_timeout_s
         self._prepared = config.prepared_statements
         self._settings = resources.connector.settings
         self._loop = asyncio.get_running_loop()
-        self._liveness = liveness
+        self._liveness = LivenessProbe(resources, resources.connector.connect)
         #: Code objects of units that send more than one statement.
         self._long: set[object] = set()
 

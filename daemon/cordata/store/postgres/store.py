@@ -22,7 +22,7 @@ from cordata.store.postgres.lease import SessionLease
 from cordata.store.postgres.migration import Migrator
 from cordata.store.postgres.notifier import Notifier
 from cordata.store.postgres.pool import Pool
-from cordata.store.postgres.probe import LivenessProbe, try_write
+from cordata.store.postgres.probe import try_write
 from cordata.store.postgres.reader import Reader
 from cordata.store.postgres.replay import ReplayedTx, holding
 from cordata.store.postgres.unit_runner import Entry, Resources, UnitRunner
@@ -61,8 +61,7 @@ class PostgresStore(Store):
         )
         self._runner = UnitRunner(self._resources, config)
         self._batcher = Batcher(self._resources, self._runner, config)
-        liveness = LivenessProbe(self._resources)
-        self._reader = Reader(self._resources, config, liveness)
+        self._reader = Reader(self._resources, config)
         #: Limit of open transactions; some connections are always left for units and reads.
         self._slots = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
         self._probe = HealthProbe(
@@ -71,7 +70,7 @@ class PostgresStore(Store):
         self._notifier = Notifier(self._connector)
         #: Sessions of leases; closed with the store, also while they wait for their lock.
         self._sessions: list[Connection] = []
-        migrator = Migrator(self._connector.connect_session, queries, self._clock.now_us, liveness)
+        migrator = Migrator(self._resources)
         self._schema = Schema(self.dialect, self.read, migrator.bootstrap, migrator.apply_one)
         self._closing: asyncio.Future[None] | None = None
 
