@@ -17,8 +17,8 @@ from cordata.store.queries import split
 
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('cordata migration', 0))"
 #: While a statement waits for a table's lock, all later users of the table wait behind it. So it
-#: gives up after this time; the migration is tried again. And that of a process that was killed
-#: ends soon: the next primary waits for it.
+#: gives up after this time; the migration is tried again. If the process is killed, the server ends
+#: its statement within a second: the next primary waits for it.
 _SETTINGS = (
     "SELECT set_config('lock_timeout', '5s', true),"
     " set_config('client_connection_check_interval', '1s', true)"
