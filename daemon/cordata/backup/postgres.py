@@ -24,7 +24,7 @@ from psycopg.conninfo import make_conninfo
 from cordata.backup.archive import TERMS, Draw, Manifest, private_file
 from cordata.backup.owner import acting_as_owner
 from cordata.config.sections import StoreConfig
-from cordata.errors import CordataError
+from cordata.errors import CordataError, Unclear
 from cordata.store.migrate import MigrationId
 from cordata.store.postgres.address import addresses
 from cordata.store.postgres.connector import connect_error
@@ -232,7 +232,7 @@ def restoring(
 
     Schemas that are there are renamed in it: `aside` stands before their names then. Yields their
     new names; None: there were none. `check_target` took the primary's lock, so none can lead
-    meanwhile.
+    meanwhile. Raises: CordataError, of which Unclear if the outcome of the COMMIT is not known.
     """
     directory, _ = programs(max(server.major, manifest.pg_dump))
     found = _schemas(server)
@@ -257,15 +257,7 @@ def restoring(
         if psql.stdout.readline() != b"restored\n":
             raise _failed(psql)
         yield ", ".join(moved.values()) or None
-        _say(psql, "COMMIT;")
-        _, said = psql.communicate()
-        if psql.returncode == _CONNECTION_LOST:
-            raise CordataError(
-                f"whether the restore was committed is not known: {_last(said)}",
-                hint="`cordata restore --replace` does it again, which is right in both cases",
-            )
-        if psql.returncode:
-            raise CordataError(f"the restore was not committed: {_last(said)}")
+        _commit(psql)
 
 
 def _pump(
@@ -308,6 +300,23 @@ def _say(psql: subprocess.Popen[bytes], text: str) -> None:
         psql.stdin.flush()
     except BrokenPipeError:
         raise _failed(psql) from None
+
+
+def _commit(psql: subprocess.Popen[bytes]) -> None:
+    """Raises: Unclear if the server may have committed; CordataError if it has refused."""
+    _say(psql, "COMMIT;")
+    try:
+        _, said = psql.communicate()
+    except KeyboardInterrupt:
+        said = b"it was interrupted"
+    killed = psql.returncode is None or psql.returncode < 0
+    if killed or psql.returncode == _CONNECTION_LOST:
+        raise Unclear(
+            f"whether the restore was committed is not known: {_last(said)}",
+            hint="`cordata restore --replace` does it again, which is right in both cases",
+        )
+    if psql.returncode:
+        raise CordataError(f"the restore was not committed: {_last(said)}")
 
 
 def _failed(psql: subprocess.Popen[bytes]) -> CordataError:

@@ -27,7 +27,7 @@ from cordata.backup.sealed import unseal
 from cordata.broker.factory import is_store
 from cordata.config import DEFAULT_FILE, Config, Document
 from cordata.context_factory import store_password
-from cordata.errors import ConfigError, CordataError
+from cordata.errors import ConfigError, CordataError, Unclear
 from cordata.store import Chain, dialect_of
 from cordata.store.migrate import SchemaError, load, pending
 from cordata.store.sqlite.connection import database_path
@@ -88,7 +88,8 @@ def restore(
 
     `passphrase` opens the credentials, if the backup has some; None leaves them out. `replace`
     moves aside what is there. `dry_run`: only the checks. Raises: CordataError, of which
-    SchemaError when the program is older than the backup; the store is as it was then.
+    SchemaError when the program is older than the backup; the store is as it was then, except
+    after Unclear.
     """
     manifest = archive.read_manifest(directory)
     archive.check_files(directory, manifest, draw)
@@ -116,6 +117,10 @@ def restore(
                 if secrets is not None:
                     _put_credentials(host, secrets, aside, replace_key=replace_key, done=done)
                 done.old_store = moved or ""
+    except Unclear as error:  # the store may be the backup's, so its master-key stays
+        if done.old_key:
+            error.hint = f"{error.hint}; the old master-key is {done.old_key}"
+        raise
     except BaseException as error:
         _put_key_back(host, done)
         if isinstance(error, OSError):

@@ -15,6 +15,7 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -530,18 +531,42 @@ def test_restore_changes_nothing_when_the_server_refuses_a_statement(
     assert not new.key.exists()
 
 
+def _psql_of(url: str) -> int:
+    """The process id of the psql that connects to the port in `url`."""
+    port = f"port={urlsplit(url).port}"
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            program, *words = path.read_text(errors="replace").split("\0")
+            if program.endswith("/psql") and port in " ".join(words).split():
+                return int(path.parent.name)
+    raise LookupError(port)
+
+
+@pytest.mark.parametrize("how", ["cut", "killed"])
 async def test_nobody_is_told_that_nothing_was_restored_when_the_answer_to_the_commit_is_lost(
-    tmp_path: Path, postgres: PostgresServer
+    tmp_path: Path, postgres: PostgresServer, how: str
 ) -> None:
     host = filled(tmp_path / "host", postgres.url(postgres.create_database()))
     assert host.backup(tmp_path / "copy").returncode == 0
     url = postgres.url(postgres.create_database())
     async with Wire(postgres.port) as wire:
-        new = place(tmp_path / "new", wire.url(url))
-        wire.look = lambda data: True if b"COMMIT;" in data else None
-        done = await asyncio.to_thread(new.restore, tmp_path / "copy")
+        new = place(tmp_path / "new", wire.url(url), key="6b" * 32)
+
+        def look(data: bytes) -> bool | None:
+            if b"COMMIT;" not in data:
+                return None
+            if how == "killed":
+                os.kill(_psql_of(wire.url(url)), signal.SIGKILL)
+            return True
+
+        wire.look = look
+        done = await asyncio.to_thread(new.restore, tmp_path / "copy", "--replace")
         assert done.returncode == 1 and "is not known" in done.stderr, done
-        assert "--replace" in done.stderr
+        (old,) = new.key.parent.parent.glob("master-key.before-restore-*")
+        assert "restore --replace` does it again" in done.stderr and str(old) in done.stderr
+        # The key is that of the store, which is restored.
+        assert new.key.read_text() == host.key.read_text()
+        assert old.read_text() == "6b" * 32 + "\n"
         wire.look = lambda data: None
         done = await asyncio.to_thread(new.restore, tmp_path / "copy", "--replace")
         assert done.returncode == 0, done
