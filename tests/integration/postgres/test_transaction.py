@@ -6,6 +6,7 @@ import asyncio
 import gc
 from typing import Any
 
+import psycopg
 import pytest
 from tests.contract.store.stores import add_account, balance
 from tests.integration.postgres.parts import RoundTrips, Wire, opened
@@ -195,6 +196,28 @@ async def test_locks_are_free_when_the_time_of_a_block_is_up_and_its_statement_w
             async with asyncio.timeout(60):
                 await change(one, "a", 5)
         assert await balance(one, "a") == 5
+
+
+async def test_writes_that_are_sent_together_have_their_whole_time_each(database: str) -> None:
+    """The server limits each statement; all of them together may take longer."""
+    with psycopg.connect(database) as server:
+        async with opened(database, write_timeout_s=2.0, transaction_timeout_s=3600.0) as store:
+            await add_account(store, "a")
+            server.execute(
+                "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql"
+                " AS 'BEGIN PERFORM pg_sleep(1.1); RETURN new; END'"
+            )
+            server.execute(
+                "CREATE TRIGGER wait BEFORE UPDATE ON account FOR EACH ROW EXECUTE FUNCTION wait()"
+            )
+            server.commit()
+            async with store.transaction() as tx:
+                for _ in range(3):
+                    await tx.write("account.change", id="a", amount=1)
+                assert await tx.fetch_one("account.get", id="a") == {"id": "a", "balance": 3}
+                for _ in range(3):  # sent with the COMMIT
+                    await tx.write("account.change", id="a", amount=1)
+            assert await balance(store, "a") == 6 and store.stats().state == "ok"
 
 
 async def test_connection_is_used_again_when_a_block_raised(

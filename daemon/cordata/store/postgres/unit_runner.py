@@ -156,8 +156,6 @@ class UnitRunner:
     def __init__(self, resources: Resources, config: StoreConfig) -> None:
         self._resources = resources
         self._timeout_s = config.write_timeout_s
-        #: How long to wait for the answer to a statement.
-        self._statement_s = self._timeout_s + GRACE_S
         self._loop = asyncio.get_running_loop()
         # Half of the connections: the others are for batches, reads and transactions.
         self._slots = asyncio.Semaphore(max(1, config.pool_size // 2))
@@ -218,7 +216,7 @@ class UnitRunner:
         rolled back. `pauses_s`: how long the unit may pause; that is no time for a statement or the
         COMMIT. `newest`: it will need the newest state, so it never gets a snapshot.
         """
-        deadline = self._loop.time() + self._statement_s + pauses_s
+        deadline = self._loop.time() + self._timeout_s + GRACE_S + pauses_s
         attempt, collided, reran = 0, False, False
         while True:
             attempt += 1
@@ -263,7 +261,7 @@ class UnitRunner:
             try:
                 async with limit:
                     run = _UnitRun(
-                        transaction, UnitCoroutine(unit, tx), turn, limit, self._statement_s
+                        transaction, UnitCoroutine(unit, tx), turn, limit, self._timeout_s
                     )
                     value = await run.to_end()
                     if entry is not None and entry.future.done():
@@ -283,7 +281,7 @@ class UnitRunner:
             else:
                 self._committed(tx, transaction.commit_s)
                 return value
-        deadline = min(deadline, self._loop.time() + self._statement_s)
+        deadline = min(deadline, self._loop.time() + self._timeout_s + GRACE_S)
         if not await self._was_committed(doubt, deadline):
             raise Again(connection_lost("the connection was lost during a commit"))
         self._committed(tx, None)
@@ -310,16 +308,18 @@ class _UnitRun:
         coroutine: UnitCoroutine,
         turn: AsyncExitStack,
         limit: asyncio.Timeout,
-        statement_s: float,
+        timeout_s: float,
     ) -> None:
-        """`limit`: of the run, with its pauses; `statement_s`: of one statement."""
+        """`limit`: of the run, with its pauses; `timeout_s`: after which a live server ends a
+        statement.
+        """
         self._transaction = transaction
         self._coroutine = coroutine
         #: Holds `Resources.turn` if this runs after a collision; closed before a pause.
         self._turn = turn
         deadline = limit.when()
         assert deadline is not None
-        self._limit, self._deadline, self._statement_s = limit, deadline, statement_s
+        self._limit, self._deadline, self._timeout_s = limit, deadline, timeout_s
         self._tx = coroutine.tx
         #: Reads of the newest state before the first write, to be repeated after a lock.
         self._reads: list[tuple[Call, list[Row]]] = []
@@ -352,7 +352,7 @@ class _UnitRun:
         calls, tx.deferred = tx.deferred, []
         self._needs_newest(calls)  # may choose the isolation
         await pause_before_write(calls)
-        self._limit_statement()
+        self._limit_statements(len(calls) + 1)  # and COMMIT
         try:
             for call in calls:
                 self._transaction.send(call.query.sql, call.args)
@@ -375,9 +375,9 @@ class _UnitRun:
         calls = [*self._tx.deferred, *request.calls]
         newest = self._needs_newest(calls)
         await pause_before_write(calls)
-        self._limit_statement()
         self._wrote = self._wrote or not all(call.query.selects for call in calls)
         again = [call for call, _ in self._reads] if newest and not self._wrote else []
+        self._limit_statements(len(calls) + len(again))
         reply = await answer(self._transaction, self._tx, request, also=again)
         if self._tx.failed is not None:
             return reply
@@ -395,9 +395,10 @@ class _UnitRun:
             self._reads.extend(zip(request.calls, replies, strict=True))
         return reply
 
-    def _limit_statement(self) -> None:
-        """Limit the wait for the statements that are sent next."""
-        end = min(self._deadline, asyncio.get_running_loop().time() + self._statement_s)
+    def _limit_statements(self, count: int) -> None:
+        """Limit the wait for the statements that are sent next: each may take its whole time."""
+        limit_s = count * self._timeout_s + GRACE_S
+        end = min(self._deadline, asyncio.get_running_loop().time() + limit_s)
         if end != self._limit.when():
             self._limit.reschedule(end)
 
