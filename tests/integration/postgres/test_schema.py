@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.servers.postgres import PostgresServer
 from tests.waiting import until_async
 
 from cordata.config.sections import StoreConfig
-from cordata.errors import StoreUnavailable
+from cordata.errors import StatementError, StoreUnavailable
 from cordata.store import Chain, Queries, SchemaError, Tx
 from cordata.store.postgres import migration
 from cordata.store.postgres.store import PostgresStore
@@ -166,12 +167,24 @@ async def test_copy_from_or_to_the_client_is_refused(database: str, shop: Shop) 
     """libpq would say for ever that the server waits for rows, or has some."""
     async with shop.opened(database) as store:
         await store.migrate([shop.chain])
-        shop.write("0002_rows.sql", "COPY shop FROM stdin;")
+        shop.write("0002_rows.sql", "SELECT 1; COPY shop FROM stdin;")
         async with shop.opened(database) as newer:
-            with pytest.raises(StoreUnavailable, match="0002_rows: COPY FROM STDIN"):
+            with pytest.raises(SchemaError, match="0002_rows: COPY FROM STDIN") as caught:
                 await newer.migrate([shop.chain])
-        with pytest.raises(StoreUnavailable, match="COPY TO STDOUT"):
-            await store.run(lambda tx: raw(tx, "COPY shop TO stdout"))
+            assert caught.value.hint == "the statement: COPY shop FROM stdin;"
+        runs: list[str] = []
+
+        async def copy(tx: Tx) -> None:
+            runs.append("copy")
+            await raw(tx, "COPY shop TO stdout")
+
+        batched = partial(store.run, batch=True)
+        for run, expected in ((store.run, 1), (store.read, 1), (batched, 2)):  # 2: also alone
+            runs.clear()
+            with pytest.raises(StatementError, match="COPY TO STDOUT"):
+                await run(copy)
+            assert len(runs) == expected
+        assert store.stats().state == "ok"
 
 
 async def test_migration_ends_when_the_server_does_not_answer_any_more(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import pq
 from psycopg.adapt import Transformer
 
-from cordata.store.postgres.fault import ConnectionLost, ServerError
+from cordata.store.postgres.fault import ConnectionLost, Fault, ServerError
 from cordata.store.postgres.result import FAILED, Result, fault_of, reason
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _IDLE = pq.TransactionStatus.IDLE
 _COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT)
+_NO_COPY = Fault("0A000", "COPY FROM STDIN and COPY TO STDOUT are not supported")
 #: The pool replaces a connection with more prepared statements than this.
 _MAX_PREPARED = 1000
 #: A long result may come in several pieces, and its end after the last one.
@@ -72,6 +73,8 @@ class Connection:
         #: Sent since the last sync: None for a statement, its text for a Prepare.
         self._sent: list[str | None] = []
         self._results: list[PGresult] = []
+        #: The error of a statement that the connection was closed for.
+        self._refused: ServerError | None = None
         self._syncing = False
         #: Loop time when the last sync was sent.
         self._synced_at = 0.0
@@ -207,6 +210,8 @@ class Connection:
         while self._syncing and not self.lost:
             self._waiter = self._loop.create_future()
             await self._waiter
+        if self._refused is not None:
+            raise self._refused
         if self.lost:
             raise ConnectionLost(self.lost)
 
@@ -282,7 +287,10 @@ class Connection:
                 self._end_sync()
                 return
             if result.status in _COPY:  # libpq would return it again and again
-                self._lose("COPY FROM STDIN and COPY TO STDOUT are not supported")
+                before = len(self._results)
+                position = self._sent[:before].count(None) if pipelined else before
+                self._refused = ServerError(_NO_COPY, position)
+                self._lose(_NO_COPY.message)
                 return
             self._results.append(result)
             if pg.status == pq.ConnStatus.BAD:
