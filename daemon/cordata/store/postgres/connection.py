@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from psycopg import pq
@@ -146,14 +147,15 @@ class Connection:
         """Drop the results that are still to come, and roll back a transaction that is open.
 
         Closes the connection, which undoes it too, if the server has not answered by `deadline`
-        (loop time; None: soon), or one of the results is an error.
+        (loop time; None: soon).
         """
         try:
             async with asyncio.timeout_at(deadline or self._loop.time() + _RESET_S):
                 if self._sent and not self._syncing:
                     self._send_sync()
                 await self._wait()
-                self._take_results()
+                with suppress(ServerError):
+                    self._take_results()
                 if self.in_transaction:
                     await self.execute("ROLLBACK")
         except (TimeoutError, ConnectionLost, ServerError):
