@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.contract.store.stores import balance
-from tests.integration.postgres.parts import changes_in, deposit, deposit_solo, opened
+from tests.integration.postgres.parts import Wire, changes_in, deposit, deposit_solo, opened
 from tests.integration.store.parts import needs_root
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import as_user
@@ -121,18 +121,33 @@ async def test_store_makes_do_with_what_it_has_when_the_server_is_full() -> None
 async def test_all_are_told_at_once_when_the_server_is_full_and_the_pool_has_no_connection() -> (
     None
 ):
-    """Also those that wait for a connection of the others: none will be released to them."""
+    """Also those that wait for a connection of the others: none will be released to them. They do
+    not try it one after the other, which would keep a full server busy.
+    """
+    tries: list[bytes] = []
+
+    def look(data: bytes) -> None:
+        if b"user\0" in data:
+            tries.append(data)
+
     settings = {"max_connections": "6", "superuser_reserved_connections": "0"}
     with PostgresServer(settings=settings) as server, server.database() as url:
-        async with opened(url, migrate=False, pool_size=2, read_timeout_s=3600.0) as store:
+        async with (
+            Wire(server.port) as wire,
+            opened(
+                wire.url(url), migrate=False, pool_size=2, read_timeout_s=3600.0
+            ) as store,
+        ):
+            wire.look = look
             with ExitStack() as others:
                 with pytest.raises(psycopg.OperationalError):
                     while True:
                         others.enter_context(psycopg.connect(url))
-                reads = (store.read(lambda tx: tx.fetch_one("migration.table")) for _ in range(5))
+                reads = (store.read(lambda tx: tx.fetch_one("migration.table")) for _ in range(20))
                 async with asyncio.timeout(60):
                     told = await asyncio.gather(*reads, return_exceptions=True)
             assert {type(error) for error in told} == {ServerFull}
+            assert len(tries) == 2
 
 
 @contextmanager

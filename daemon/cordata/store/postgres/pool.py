@@ -20,6 +20,7 @@ from cordata.errors import StoreUnavailable
 from cordata.store.health import Busy
 from cordata.store.postgres.connection import Connection
 from cordata.store.postgres.fault import ServerFull
+from cordata.store.tasks import own_error
 
 #: Connections that are idle for this long are closed, except for one.
 _IDLE_S = 60.0
@@ -79,10 +80,10 @@ class Pool:
         try:
             connection = await self._connect()
         except ServerFull as error:
-            if self._taken == 1 and not self._idle:
-                self._free_slot()  # no connection will be released: those that wait try it, too
-                raise
             self._taken -= 1  # no waiter takes the slot: its attempt would fail, too
+            if not (self._taken or self._idle):
+                self._fail_waiting(error)  # no connection will be released to them
+                raise
             # The server is full, but this pool has some connections: use those for a while.
             self._full, self._full_until = error, self._loop.time() + _FULL_S
             return await self.acquire(deadline)
@@ -117,7 +118,7 @@ class Pool:
         """Remove a waiter that was cancelled; a connection or slot it got goes to the next one."""
         if future in self._waiting:
             self._waiting.remove(future)
-        elif future.done() and not future.cancelled():
+        elif future.done() and not future.cancelled() and future.exception() is None:
             connection = future.result()
             if connection is None:
                 self._free_slot()
@@ -180,7 +181,10 @@ class Pool:
         if self._timer is not None:
             self._timer.cancel()
         self.replace_all()
+        self._fail_waiting(StoreUnavailable("the store is closed"))
+
+    def _fail_waiting(self, error: StoreUnavailable) -> None:
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
-                future.set_exception(StoreUnavailable("the store is closed"))
+                future.set_exception(own_error(error))
