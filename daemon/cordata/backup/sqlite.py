@@ -204,8 +204,9 @@ def restoring(
                 os.rename(one, there)
                 moving_back.callback(os.rename, there, one)
             os.rename(building, path)
+            moving_back.callback(os.rename, path, building)
+            sync(path.parent)
             moving_back.pop_all()
-        sync(path.parent)
 
 
 def _remove(building: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import pty
@@ -30,6 +31,8 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.reaper import watched
 from tests.waiting import until
 
+from cordata.backup import sqlite
+from cordata.backup.archive import STORE, read_manifest
 from cordata.backup.postgres import connected
 from cordata.config.sections import StoreConfig
 
@@ -401,6 +404,33 @@ def test_store_and_master_key_are_the_old_ones_when_the_store_cannot_be_moved(
     assert host.key.read_text() == "6b" * 32 + "\n"
     assert host.number("SELECT count(*) FROM effect") == 1
     assert not (host.database.parent / ".cordata.db.restoring").exists()
+
+
+@pytest.mark.parametrize("old", [[b"kept"], []])
+def test_store_is_the_old_one_when_its_directory_cannot_be_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: list[bytes]
+) -> None:
+    host, copy = filled(tmp_path / "host"), tmp_path / "copy"
+    assert host.backup(copy).returncode == 0
+    sha256 = read_manifest(copy).files[STORE["sqlite"]].sha256
+    state = tmp_path / "state"
+    state.mkdir()
+    path = state / "cordata.db"
+    for content in old:
+        path.write_bytes(content)
+
+    def fail(synced: Path) -> None:
+        if synced.is_dir():
+            raise OSError(errno.EIO, "it failed", str(synced))
+
+    monkeypatch.setattr(sqlite, "sync", fail)
+    with pytest.raises(OSError, match="it failed"):
+        with sqlite.restoring(
+            copy / STORE["sqlite"], sha256, path, state, ".old", now_s=0, draw=lambda *_: None
+        ):
+            pass
+    left = [one for one in state.iterdir() if one.suffix != ".lock"]
+    assert [one.read_bytes() for one in left] == old
 
 
 @needs_root
