@@ -65,7 +65,7 @@ _READS = re.compile(
 #: The first word of a statement that ends a transaction, or undoes a part of it: it may be that of
 #: many units.
 _CONTROLS = re.compile(
-    r"(BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE|PREPARE)\b", re.IGNORECASE
+    r"\s*(BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE|PREPARE)\b", re.IGNORECASE
 )
 _COMMENT = re.compile(r"^\s*--[^\n]*$\n?", re.MULTILINE)
 Bind = Callable[[Mapping[str, Any]], Sequence[object]]
@@ -314,15 +314,16 @@ def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") 
         line = text.count("\n", 0, mark.start()) + 1
         body = text[mark.end() : following.start() if following else len(text)]
         sql = _COMMENT.sub("", body).strip().removesuffix(";").rstrip()
+        bare = (_TOKEN_POSTGRES if dialect == "postgres" else _TOKEN).sub(" ", sql)
         if not _VALID.match(name):
             problems.append(f"{source}:{line}: {name!r} is not a valid name for a query")
         elif not sql:
             problems.append(f"{source}:{line}: query {name!r} is empty")
-        elif ";" in (_TOKEN_POSTGRES if dialect == "postgres" else _TOKEN).sub("", sql):
+        elif ";" in bare:
             problems.append(f"{source}:{line}: query {name!r} holds more than one statement")
-        elif (control := _CONTROLS.match(sql)) is not None:
+        elif (control := _CONTROLS.match(bare)) is not None:
             problems.append(
-                f"{source}:{line}: query {name!r} must not {control[0].upper()}: its transaction"
+                f"{source}:{line}: query {name!r} must not {control[1].upper()}: its transaction"
                 " may be that of many units; a unit that raises an exception is undone"
             )
         else:

@@ -67,6 +67,7 @@ def test_plan_is_kept_when_the_statement_says_so() -> None:
         ("-- name: q\n-- nothing\n", "'q' is empty"),
         ("-- name: q\nSELECT 1; SELECT 2;", "more than one statement"),
         ("-- name: q\n-- Undo.\nRollback;", "'q' must not ROLLBACK"),
+        ("-- name: q\n/* Undo. */ ROLLBACK/**/TO s", "'q' must not ROLLBACK"),
         ("-- name: q\nSAVEPOINT s", "'q' must not SAVEPOINT"),
         ("-- name: 1q\nSELECT 1;", "'1q' is not a valid name"),
         ("-- name:\nSELECT 1;", "'' is not a valid name"),
