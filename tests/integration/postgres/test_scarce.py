@@ -134,9 +134,7 @@ async def test_all_are_told_at_once_when_the_server_is_full_and_the_pool_has_no_
     with PostgresServer(settings=settings) as server, server.database() as url:
         async with (
             Wire(server.port) as wire,
-            opened(
-                wire.url(url), migrate=False, pool_size=2, read_timeout_s=3600.0
-            ) as store,
+            opened(wire.url(url), migrate=False, pool_size=2, read_timeout_s=3600.0) as store,
         ):
             wire.look = look
             with ExitStack() as others:
