@@ -62,10 +62,10 @@ _READS = re.compile(
     r"\s*(SELECT|VALUES|EXPLAIN|WITH(?!.*\b(INSERT|UPDATE|DELETE|REPLACE|MERGE)\b))\b",
     re.I | re.DOTALL,
 )
-#: The first word of a statement that ends a transaction, or undoes a part of it: it may be that of
-#: many units.
+#: The first word of a statement that ends a transaction (for COPY the connection is closed), or
+#: undoes a part of it: it may be that of many units.
 _CONTROLS = re.compile(
-    r"\s*(BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE|PREPARE)\b", re.IGNORECASE
+    r"\s*(BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE|PREPARE|COPY)\b", re.IGNORECASE
 )
 _COMMENT = re.compile(r"^\s*--[^\n]*$\n?", re.MULTILINE)
 Bind = Callable[[Mapping[str, Any]], Sequence[object]]

@@ -69,6 +69,7 @@ def test_plan_is_kept_when_the_statement_says_so() -> None:
         ("-- name: q\n-- Undo.\nRollback;", "'q' must not ROLLBACK"),
         ("-- name: q\n/* Undo. */ ROLLBACK/**/TO s", "'q' must not ROLLBACK"),
         ("-- name: q\nSAVEPOINT s", "'q' must not SAVEPOINT"),
+        ("-- name: q\nCOPY t TO STDOUT", "'q' must not COPY"),
         ("-- name: 1q\nSELECT 1;", "'1q' is not a valid name"),
         ("-- name:\nSELECT 1;", "'' is not a valid name"),
     ],
