@@ -73,7 +73,14 @@ def pool() -> None:
 @operator_options
 def status(operator: Operator) -> int:
     """Show the workers and the command of each child."""
-    return _ask(operator, lambda client: client.status(), _show_status)
+
+    def act(client: SyncClient) -> dict[str, Any]:
+        answer = client.status()
+        if not any(worker["answers"] for worker in answer["workers"]):
+            raise PoolUnavailable("no worker answers: `journalctl -u 'worker@*'` may say why")
+        return answer
+
+    return _ask(operator, act, _show_status)
 
 
 @pool.command(
@@ -182,7 +189,8 @@ def _show_status(answer: Mapping[str, Any]) -> None:
     click.echo()
     known: dict[str, set[str]] = {}
     for worker in workers:
-        known.setdefault(worker["pool"], set()).update(worker["commands"])
+        if worker["answers"]:
+            known.setdefault(worker["pool"], set()).update(worker["commands"])
     for name, commands in sorted(known.items()):
         text = ", ".join(map(printable, sorted(commands))) or "none"
         click.echo(f"commands   {printable(name)}: {text}")

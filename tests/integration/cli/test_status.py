@@ -192,8 +192,12 @@ def test_worker_of_the_pool_that_does_not_answer_hides_no_other(tmp_path: Path) 
             listed = json.loads(cordata("pool", "status", *words).stdout)
             assert [one["answers"] for one in listed["workers"]] == [False, True]
             assert listed["sessions"]["count"] == 0
+            os.kill(pids["1"], signal.SIGSTOP)
+            nobody = cordata("pool", "status", "--config", str(config))
+            assert nobody.returncode == 75 and "no worker answers" in nobody.stderr, nobody
         finally:
-            os.kill(pids["0"], signal.SIGCONT)
+            for pid in pids.values():
+                os.kill(pid, signal.SIGCONT)
         assert [one["answers"] for one in looked(config)[1]["pool"]] == [True, True]
 
 
