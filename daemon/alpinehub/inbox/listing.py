@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from alpinehub.hotels import Unusable
-from alpinehub.inbox.processing import interpreted, parts_of
+from alpinehub.inbox.processing import fields_of, interpreted
 from alpinehub.webhooks.field_names import target_of_key, target_of_label
 from alpinehub.webhooks.fields import OF_KIND, title
 from alpinehub.webhooks.interpretation import Mapped, Unmapped
@@ -110,7 +110,7 @@ async def show_submission(store: Store, inbox_id: int) -> dict[str, object]:
                 "means": target_of_key(answer.key) or target_of_label(answer.label),
                 "title": title(answer),
             }
-            for answer in parts_of(row)
+            for answer in fields_of(row)
         ],
         "now": asdict(preview_of(row)) if row["kind"] in OF_KIND else None,
         "body": bytes(row["body"]).decode("utf-8", "replace"),

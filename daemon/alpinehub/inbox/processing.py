@@ -33,9 +33,9 @@ from cordata.errors import AlreadySeen, ClaimLost
 
 #: States of a row that is not settled.
 OPEN = ("received", "review")
-#: In so many microseconds, or the time that follows them, the same content sent twice is one
-#: submission: a double click, a reload.
-_SAME_US = 600_000_000
+#: Width of a time slot. The same content in the same or a neighbouring slot is one submission: a
+#: double click, a reload.
+_SLOT_US = 600_000_000
 
 
 async def settle_or_review(ctx: EventContext, inbox_id: int) -> None:
@@ -100,7 +100,7 @@ def interpreted(
     return interpret(_received(row), mapping, joined_hotel(row), accept=accept), mapping
 
 
-def parts_of(row: Row) -> tuple[FormField, ...]:
+def fields_of(row: Row) -> tuple[FormField, ...]:
     """The fields of a row; none if its kind has no fields, or its body cannot be read."""
     if row["kind"] not in mappings.OF_KIND:
         return ()
@@ -222,8 +222,8 @@ class _Settling(Struct, frozen=True, kw_only=True):
 
     async def _find(self, tx: Tx, found: Mapped) -> tuple[str, Row | None]:
         """The sender's id and the reservation with it. Without an id, one is made of content and
-        time: the same content within _SAME_US is one submission, a week later it is another. The
-        later of the two may be settled first.
+        time: the same content in the same or a neighbouring slot is one submission, a week later
+        it is another. The later of the two may be settled first, so the slot after counts, too.
         """
         row = self.row
         if row["external_id"] and row["state"] == "mapped":
@@ -231,9 +231,9 @@ class _Settling(Struct, frozen=True, kw_only=True):
         elif found.external_id is not None:
             ids = [found.external_id]
         else:
-            content, slot = encode(found.data), row["received_at"] // _SAME_US
-            ids = [_content_id(content, one) for one in (slot, slot + 1, slot - 1)]
-        for external_id in reversed(ids):
+            content, slot = encode(found.data), row["received_at"] // _SLOT_US
+            ids = [_content_id(content, one) for one in (slot, slot - 1, slot + 1)]
+        for external_id in ids:
             existing = await tx.fetch_one(
                 "find_reservation", source_id=row["source_id"], external_id=external_id
             )
