@@ -3,7 +3,9 @@
     new external id ........................ version 1, reservation.received
     stored, same content as the newest ..... duplicate
     stored, older by the source's order .... duplicate
-    stored, sent before a cancellation ..... duplicate, unless it is newer by the source's order
+    stored, same content as a version
+      before a cancellation ................ duplicate, unless it is newer by the source's order; a
+                                             cancellation never is
     stored, other content .................. version + 1, reservation.modified or .cancelled
 
 A duplicate gets the existing id. It writes no version and no event: it is counted, and if it is
@@ -14,7 +16,7 @@ The unit runs until it commits, RUNS times at most:
     batched ------------------------ COMMIT --> stored
      |  |  ^                                      ^
      |  +--+ Conflict: run again                  |
-     | NotBatched                                 |
+     | MustRunAlone                               |
      v                                            |
     in a transaction of its own ---- COMMIT ------+
         |  ^
@@ -35,7 +37,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from alpinehub import counts
-from alpinehub.customers.identity import NotBatched, find_or_create
+from alpinehub.customers.identity import MustRunAlone, find_or_create
 from alpinehub.models import Hotel
 from alpinehub.reservations import (
     ReservationData,
@@ -142,7 +144,7 @@ async def store_submission(
             return await store.run(unit, batch=prepared.batch)
         except Conflict:
             continue  # the next run finds the other unit's rows
-        except NotBatched:
+        except MustRunAlone:
             prepared = prepared._replace(batch=False)
     raise StoreUnavailable("too many changes of the same reservation at once", retry_after_s=1)
 
@@ -266,29 +268,29 @@ async def _change_reservation(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, existing: Row
 ) -> StoreResult:
     """The next version of an existing reservation."""
-    said = data = submission.data
-    if said.status == "cancelled":
-        data = carry_over(decode(existing["data"]), said)
+    received = data = submission.data
+    if received.status == "cancelled":
+        data = carry_over(decode(existing["data"]), received)
         prepared = prepared._replace(data=encode(data).decode())
     customer_id = existing["customer_id"]
-    # By what was said, not by the fields carried over: the customer may have newer ones since.
-    if said.email or said.phone or customer_id is None:
+    # By the fields received, not by those carried over: the customer may have newer ones since.
+    if received.email or received.phone or customer_id is None:
         customer_id = await _find_customer(tx, submission, prepared)
         if customer_id is None:
-            raise NotBatched
+            raise MustRunAlone  # the batch inserts the customer later: its id is not known yet
     reservation_id, number = str(existing["id"]), int(existing["version"]) + 1
     await tx.write(  # no row: retention has just deleted it; the next run stores a new one
         "update_reservation",
         rows=1,
         id=reservation_id,
         version=number,
-        status=said.status,
+        status=received.status,
         customer_id=customer_id,
         ends_on=ends_on(data),
         now=tx.now_us,
     )
     await _add_inbox(tx, submission, reservation_id, "changed")
-    res_status = next_res_status(said.status, existing["status"])
+    res_status = next_res_status(received.status, existing["status"])
     await add_version(tx, _version_of(submission, prepared, reservation_id, number, res_status))
     await _write_order(tx, submission, reservation_id)
     return StoreResult(reservation_id, "changed", number)
@@ -302,7 +304,7 @@ async def _find_customer(
         tx,
         submission.hotel.id,
         submission.data,
-        told_at=tx.now_us if received_at is None else received_at,
+        received_at=tx.now_us if received_at is None else received_at,
         batch=prepared.batch,
     )
 
@@ -427,11 +429,11 @@ def ends_on(data: ReservationData) -> str | None:
 
 def carry_over(before: ReservationData, now: ReservationData) -> ReservationData:
     """A cancellation, with the fields that it lacks taken from the version before it."""
-    said = {
+    given_fields = {
         f.name: value
         for f in msgspec.structs.fields(now)
-        if (value := getattr(now, f.name)) is False or value
+        if (value := getattr(now, f.name)) is False or value  # False is an answer, not missing
     }
     if now.arrival is None or now.departure is None:  # the stay only as a whole
-        said |= {"arrival": before.arrival, "departure": before.departure}
-    return msgspec.structs.replace(before, **said)
+        given_fields |= {"arrival": before.arrival, "departure": before.departure}
+    return msgspec.structs.replace(before, **given_fields)

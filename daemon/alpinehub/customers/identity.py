@@ -1,8 +1,10 @@
 """Customers of a hotel: found by e-mail address, else by telephone number, else new.
 
-    an e-mail address ................ one customer, in upper or lower case
-    only a number .................... the customer with that number; if several have it, the one
-                                       without an e-mail address, or a new one
+    an e-mail address ................ the customer with that address, in upper or lower case; else
+                                       one with the same number and no address, if no customer with
+                                       an address has the number; else a new one
+    only a number .................... the customer with that number; if several have it, one
+                                       without an e-mail address; else a new one
     neither .......................... a new customer each time
 
 Numbers are compared here as they were written. The primary merges customers whose numbers are
@@ -30,6 +32,9 @@ GROUPS = (
     ("gender",),
     ("language",),
 )
+#: `fits` of the query customer_find for a number that may be the same, written differently: not yet
+#: the same customer.
+_SIMILAR_NUMBER = 3
 #: Every column that identifies a person.
 COLUMNS = tuple(name for group in GROUPS for name in group)
 
@@ -60,31 +65,31 @@ def changes_of(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     return {name: found.get(name) for name in (*COLUMNS, "consent")} if found else {}
 
 
-class NotBatched(Exception):
+class MustRunAlone(Exception):
     """The unit must run without `batch=True`, because it decides by rows that it only reads."""
 
 
 async def find_or_create(
-    tx: Tx, hotel_id: int, data: ReservationData, *, told_at: int, batch: bool = False
+    tx: Tx, hotel_id: int, data: ReservationData, *, received_at: int, batch: bool = False
 ) -> int | None:
     """The id of the customer of a record; runs in the unit that stores the record.
 
     The data of the record replaces the customer's; its consent only if none was given or refused
-    after `told_at`, when the record arrived. `batch`: the unit is batched; then None means a new
-    customer, whom later statements find by the e-mail address.
+    after `received_at`. `batch`: the unit is batched; then None means a new customer, whom later
+    statements find by the e-mail address.
 
     Raises: Conflict if another unit creates the same customer meanwhile, or merges two: when the
-    unit runs again, it finds them. NotBatched if the customer has no e-mail address, or changes.
+    unit runs again, it finds them. MustRunAlone if the customer has no e-mail address, or changes.
     """
     given = columns_of(data)
-    times = {"told_at": told_at, "now": tx.now_us}
+    times = {"received_at": received_at, "now": tx.now_us}
     if batch and given["email"] is None:
-        raise NotBatched
+        raise MustRunAlone
     row, may_be_two = await _find(tx, hotel_id, given["email"], given["phone"])
     if row is not None:
         if changes := changes_of(dict(row), given):
             if batch:
-                raise NotBatched
+                raise MustRunAlone
             await tx.write("customer_update", id=row["id"], **times, **changes)
         elif given["consent"] is not None and row["phone"]:
             # Nothing new, but they may later be merged with a customer of the same number who
@@ -94,7 +99,7 @@ async def find_or_create(
     columns = {
         "hotel_id": hotel_id,
         **given,
-        "consent_at": None if given["consent"] is None else told_at,
+        "consent_at": None if given["consent"] is None else received_at,
         "phone_due": int(may_be_two),
         "created_at": tx.now_us,
     }
@@ -119,7 +124,7 @@ async def _find(
         if not rows:
             return None, False
         first = min(rows, key=lambda row: int(row["fits"]))
-        return (first if first["fits"] < 3 else None), True
+        return (first if first["fits"] != _SIMILAR_NUMBER else None), True
     if phone is None:
         return None, False
     rows = await tx.fetch_all("customer_find_by_phone", hotel_id=hotel_id, **number)

@@ -43,7 +43,7 @@ RETURNING id
 
 -- name: customer_update
 -- New data of a customer; NULL: not changed, '': removed. The consent stays if it was given or refused
--- between :told_at and :now: while the submission waited in the review list.
+-- between :received_at and :now: while the submission waited in the review list.
 UPDATE customer SET
     email = coalesce(:email, email),
     phone = coalesce(:phone, phone),
@@ -56,19 +56,19 @@ UPDATE customer SET
     birth_date = nullif(coalesce(:birth_date, birth_date), ''),
     gender = nullif(coalesce(:gender, gender), ''),
     language = nullif(coalesce(:language, language), ''),
-    consent = CASE WHEN consent_at > :told_at AND consent_at <= :now THEN consent
+    consent = CASE WHEN consent_at > :received_at AND consent_at <= :now THEN consent
         ELSE coalesce(CAST(:consent AS INTEGER), consent) END,
     consent_at = CASE WHEN CAST(:consent AS INTEGER) IS NULL
-            OR (consent_at > :told_at AND consent_at <= :now) THEN consent_at
-        ELSE :told_at END,
+            OR (consent_at > :received_at AND consent_at <= :now) THEN consent_at
+        ELSE :received_at END,
     phone_due = CASE WHEN CAST(:phone AS TEXT) IS NULL AND CAST(:country AS TEXT) IS NULL
         THEN phone_due ELSE 1 END
 WHERE id = :id
 
 -- name: customer_consent_again
 -- The customer gave the same consent again: only its time changes.
-UPDATE customer SET consent_at = :told_at
-WHERE id = :id AND NOT (consent_at > :told_at AND consent_at <= :now)
+UPDATE customer SET consent_at = :received_at
+WHERE id = :id AND NOT (consent_at > :received_at AND consent_at <= :now)
 
 -- name: customer_due
 -- plan: kept
