@@ -47,9 +47,10 @@ POOL_TIMEOUT_S = 8.0
 #: Seconds without calls after no child began one in time, so that not every call waits: with a
 #: stopped child, three documents at once are answered within 8.5 s. Without it, the first takes
 #: 8 s, the second 16 s, and the third is answered 503.
-_AWAY_S = 60.0
-#: Store of a process -> monotonic time until which its pool is not called.
-_away_until: WeakKeyDictionary[Store, float] = WeakKeyDictionary()
+_SKIP_POOL_S = 60.0
+#: Monotonic time until which the pool is not called, by store: a server has one store as long as it
+#: runs, and tests run several servers in a process.
+_pool_skipped_until: WeakKeyDictionary[Store, float] = WeakKeyDictionary()
 
 #: Errors of one message that are logged; the response has more of them.
 _LOGGED = 5
@@ -125,7 +126,7 @@ async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T], type: ty
         "protocol": call.protocol.name,
         "root": reader.root,
     }
-    reading = await in_a_child(call, READ_LARGE, payload, type=Reading, what=reader.root)
+    reading = await run_in_pool(call, READ_LARGE, payload, type=Reading, what=reader.root)
     if reading is None:
         return await asyncio.to_thread(read_here, data, call.protocol, reader)
     if reading.message is None:
@@ -133,7 +134,7 @@ async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T], type: ty
     return msgspec.msgpack.decode(reading.message, type=type)
 
 
-async def in_a_child(
+async def run_in_pool(
     call: Call, command: str, payload: object, *, type: type[T], what: str
 ) -> T | None:
     """The result of a command of `large.py`; None: the pool cannot run it now, the caller has to.
@@ -143,7 +144,7 @@ async def in_a_child(
     killed its child or took too long; CommandFailed.
     """
     store = call.ctx.store
-    if monotonic() < _away_until.get(store, 0.0):
+    if monotonic() < _pool_skipped_until.get(store, 0.0):
         code = PoolUnavailable.code
     else:
         try:
@@ -163,13 +164,13 @@ async def in_a_child(
                 text = "the document takes too long to process; try again, or send less at once"
                 raise TransportError(503, text) from None
             if isinstance(error, PoolUnavailable | DeadlineExceeded | QueueTimeout):
-                _away_until[store] = monotonic() + _AWAY_S
+                _pool_skipped_until[store] = monotonic() + _SKIP_POOL_S
             code = error.code
     _log.warning("a large %s is processed in the worker, not by the pool (%s)", what, code)
     return None
 
 
-def respond(call: Call, outcome: Outcome, inside: str = "") -> bytes:
+def respond(call: Call, outcome: Outcome, content: str = "") -> bytes:
     """The response to a request; an error is logged here, because its HTTP status is 200 too and
     the HTTP server logs only other statuses.
     """
@@ -179,4 +180,4 @@ def respond(call: Call, outcome: Outcome, inside: str = "") -> bytes:
         texts = "; ".join(f"{finding.code}: {finding.text}" for finding in errors[:_LOGGED])
         more = f"; and {len(errors) - _LOGGED} more" if len(errors) > _LOGGED else ""
         _log.warning("answered with error %s%s", texts, more, extra=extra)
-    return answer(call.response, call.protocol, outcome, inside)
+    return answer(call.response, call.protocol, outcome, content)

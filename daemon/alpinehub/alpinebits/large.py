@@ -55,7 +55,7 @@ class Converted(msgspec.Struct, frozen=True, kw_only=True):
     """The content in the protocol version of the response."""
 
     #: The XML that follows Success.
-    inside: str = ""
+    content: str = ""
     #: How many elements and attributes were left out.
     dropped: int = 0
     #: Why the version cannot carry the content at all; "": it can.
@@ -86,8 +86,8 @@ def convert(stored: StoredContent) -> Converted:
         made, dropped = project(root, PROTOCOLS[stored.protocol])
     except Unfit as reason:
         return Converted(problem=str(reason))
-    inside = etree.tostring(made[-1], encoding="unicode", with_tail=False)
-    return Converted(inside=inside, dropped=dropped)
+    content = etree.tostring(made[-1], encoding="unicode", with_tail=False)
+    return Converted(content=content, dropped=dropped)
 
 
 def convert_large(payload: dict[str, Any], session: object) -> Converted:

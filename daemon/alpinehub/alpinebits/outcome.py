@@ -111,8 +111,8 @@ def opening(root: str) -> str:
     return f'{_DECLARATION}<{root} xmlns="{NAMESPACE}" Version="{version}">'
 
 
-def answer(root: str, protocol: Protocol, outcome: Outcome, inside: str = "") -> bytes:
-    """A response; `inside` is the XML that follows Success and its Warnings.
+def answer(root: str, protocol: Protocol, outcome: Outcome, content: str = "") -> bytes:
+    """A response; `content` is the XML that follows Success and its Warnings.
 
     A warning that the response cannot have in this version is left out. Raises: TransportError
     (400) for an error that it cannot have.
@@ -129,7 +129,7 @@ def answer(root: str, protocol: Protocol, outcome: Outcome, inside: str = "") ->
     if outcome.findings and protocol.year >= form.warnings:
         warnings_xml = "".join(_warning(finding, form, statuses) for finding in outcome.findings)
         warnings = f"<Warnings>{warnings_xml}</Warnings>"
-    return f"{opening(root)}<Success/>{warnings}{inside}</{root}>".encode()
+    return f"{opening(root)}<Success/>{warnings}{content}</{root}>".encode()
 
 
 def _error(finding: Finding, statuses: frozenset[str]) -> str:

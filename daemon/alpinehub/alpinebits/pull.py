@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from alpinehub.alpinebits.call import CONVERT_LARGE, POOL_BYTES, Call, in_a_child, respond
+from alpinehub.alpinebits.call import CONVERT_LARGE, POOL_BYTES, Call, respond, run_in_pool
 from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.large import Converted, StoredContent, convert
 from alpinehub.alpinebits.outcome import SYSTEM_ERROR, Outcome, failed
@@ -42,14 +42,14 @@ async def respond_with(
     if converted.dropped:
         extra = fields(hotel=hotel.code, dropped=converted.dropped)
         _log.info("%s is sent without what its protocol version lacks", call.response, extra=extra)
-    return respond(call, outcome or Outcome(), converted.inside)
+    return respond(call, outcome or Outcome(), converted.content)
 
 
 async def _convert(call: Call, stored: StoredContent) -> Converted:
     if len(stored.content) <= POOL_BYTES:
         return await asyncio.to_thread(convert, stored)
     async with limit_of(call.ctx).reading():
-        converted = await in_a_child(
+        converted = await run_in_pool(
             call, CONVERT_LARGE, stored, type=Converted, what=stored.response
         )
         if converted is None:

@@ -76,13 +76,13 @@ async def update_statuses(call: Call) -> ResponseBody:
     notes = (
         Finding(kind="advisory", code=UNABLE, text=_UNKNOWN, record=record) for record in unknown
     )
-    inside = "".join(
+    content = "".join(
         f'<HotelReservation><UniqueID Type="{kind}" ID="{escape_attribute(name)}"/>'
         "</HotelReservation>"
         for kind, name in dict.fromkeys((one.kind, one.id) for one in updates)
     )
-    inside = f"<HotelReservations>{inside}</HotelReservations>"
-    return respond(call, Outcome(tuple(notes)), inside)
+    content = f"<HotelReservations>{content}</HotelReservations>"
+    return respond(call, Outcome(tuple(notes)), content)
 
 
 async def _record(
