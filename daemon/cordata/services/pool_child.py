@@ -20,8 +20,8 @@ from cordata.log import LogThrottle, logger
 from cordata.pool.shared.paths import Place
 from cordata.pool.shared.sessions import SessionStore
 from cordata.pool.shared.spec import ChildSpec, SessionLimits
+from cordata.pool.worker.child_supervisor import ChildSupervisor
 from cordata.pool.worker.control import ControlServer
-from cordata.pool.worker.keeper import Keeper
 from cordata.services.loop import background, pause
 
 log = logger("cordata.pool")
@@ -43,8 +43,8 @@ class PoolChildService:
         places = [Place(spec.place.worker, number) for number in range(config.children)]
         # From a clock, so that no generation is used twice, also after the worker was killed.
         generations = count(int(clock.monotonic() * 1000))
-        self._keepers = [
-            Keeper(replace(spec, place=place), config, generations) for place in places
+        self._supervisors = [
+            ChildSupervisor(replace(spec, place=place), config, generations) for place in places
         ]
         #: Set when the first children are warm, or after `child_start_timeout_s`.
         self.ready = asyncio.Event()
@@ -52,21 +52,21 @@ class PoolChildService:
     @property
     def up(self) -> int:
         """Children that take calls."""
-        return sum(keeper.up for keeper in self._keepers)
+        return sum(supervisor.up for supervisor in self._supervisors)
 
     @property
     def count(self) -> int:
         """Children that it keeps."""
-        return len(self._keepers)
+        return len(self._supervisors)
 
     def status(self) -> str:
         """For STATUS=: how many children are ready; "" if all are."""
         up = self.up
-        if up == len(self._keepers):
+        if up == len(self._supervisors):
             return ""
-        if len(self._keepers) == 1:
+        if len(self._supervisors) == 1:
             return "pool child starting"
-        return f"{up} of {len(self._keepers)} pool children ready"
+        return f"{up} of {len(self._supervisors)} pool children ready"
 
     def reload(self, config: PoolConfig, *, log_level: str) -> None:
         """Other limits for the children that run; the next ones log at this level, and have the
@@ -74,8 +74,8 @@ class PoolChildService:
         """
         self._config = config
         self._store.limits = limits_of(config)
-        for keeper in self._keepers:
-            keeper.reload(
+        for supervisor in self._supervisors:
+            supervisor.reload(
                 config,
                 unread_timeout_s=config.unread_timeout_s,
                 log_level=log_level,
@@ -87,7 +87,7 @@ class PoolChildService:
 
         Raises: CordataError when another process is this worker.
         """
-        control = ControlServer(self._keepers, self._store)
+        control = ControlServer(self._supervisors, self._store)
         with contextlib.ExitStack() as stack:
             throttle = LogThrottle()
             while not stop.is_set():
@@ -108,18 +108,18 @@ class PoolChildService:
                 background(self._settle(), control.serve_sessions(), control.sweep()),
                 asyncio.TaskGroup() as group,
             ):
-                for keeper in self._keepers:
-                    group.create_task(keeper.run(tick=self.heartbeat.touch))
+                for supervisor in self._supervisors:
+                    group.create_task(supervisor.run(tick=self.heartbeat.touch))
                 await stop.wait()
-                for keeper in self._keepers:
-                    keeper.stop()
+                for supervisor in self._supervisors:
+                    supervisor.stop()
 
     async def _settle(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._config.child_start_timeout_s):
-                for keeper in self._keepers:
-                    await keeper.warmed.wait()
-        if not all(keeper.up for keeper in self._keepers):
+                for supervisor in self._supervisors:
+                    await supervisor.warmed.wait()
+        if not all(supervisor.up for supervisor in self._supervisors):
             log.info("ready without a pool child, which is starting; calls wait in the pool")
         self.ready.set()
 

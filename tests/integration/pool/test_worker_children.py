@@ -41,7 +41,7 @@ from cordata.pool.shared.protocol import (
     SessionRequest,
     WorkerOrder,
 )
-from cordata.pool.worker.keeper import Keeper
+from cordata.pool.worker.child_supervisor import ChildSupervisor
 from cordata.pool.worker.process import ChildProcess
 from cordata.pool.worker.spawning import make_directory
 
@@ -275,15 +275,15 @@ async def test_worker_sleeps_when_the_child_to_be_replaced_still_starts(tmp_path
     def tick() -> None:
         nonlocal passes
         passes += 1
-        asyncio.get_running_loop().call_soon(keeper.recycle)  # after this pass
+        asyncio.get_running_loop().call_soon(supervisor.recycle)  # after this pass
 
     make_directory(Path(spec.directory))
-    keeper = Keeper(spec, PoolConfig(), itertools.count())
+    supervisor = ChildSupervisor(spec, PoolConfig(), itertools.count())
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
-        group.create_task(keeper.run(tick=tick))
-        await keeper.warmed.wait()
+        group.create_task(supervisor.run(tick=tick))
+        await supervisor.warmed.wait()
         assert passes < 20
-        keeper.stop()
+        supervisor.stop()
 
 
 def test_spare_takes_over_from_a_child_that_dies(tmp_path: Path, tickets: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from cordata.config.pool import PoolConfig
 from cordata.pool.shared.paths import Place
-from cordata.pool.worker.keeper import longest_age_s, recycle_reason
+from cordata.pool.worker.child_supervisor import longest_age_s, recycle_reason
 from cordata.pool.worker.process import PING, Health
 
 CONFIG = PoolConfig(init_timeout_s=60.0, health_s=30.0, health_timeout_s=5.0, kill_grace_s=2.0)

@@ -2,7 +2,7 @@
 
 services/pool_child.py starts it in a worker.
 
-- keeper: one child and its spare: started, watched, replaced
+- child_supervisor: one child and its spare: started, watched, replaced
 - process: one child process: its health, its channel, its end
 - spawning: how a child is started
 - output: what a child prints, on its way to the journal

@@ -46,7 +46,8 @@ log = logger("cordata.pool")
 _LOOK_S = 1.0
 #: A child that lived at least this long started well: the back-off begins anew.
 _SETTLED_S = 60.0
-#: Reasons to kill a child after which the next one starts at once: its start did not fail.
+#: After these the next child starts at once: the worker itself ended the child for one call or a
+#: stop. After any other end the next start is delayed.
 _AT_ONCE = ("deadline", "cancelled", "stop")
 #: Share by which the age limit varies: children that started together must not leave together.
 _JITTER = 0.1
@@ -56,7 +57,7 @@ _DEATHS = 64
 _LINE = 300
 
 
-class Keeper:
+class ChildSupervisor:
     """One child of a worker, and its spare."""
 
     def __init__(self, spec: ChildSpec, config: PoolConfig, generations: Iterator[int]) -> None:
@@ -120,12 +121,12 @@ class Keeper:
         """Kill the child if it still runs this call; returns whether it did."""
         for child in self._all():
             if child.generation == generation and not child.killed:
-                child.pause()
+                child.pause_calls()
                 status = child.status()
                 if status.running and (status.client, status.id) == (client, id):
                     self._kill(child, "cancelled")
                     return True
-                child.resume()
+                child.resume_calls()
         return False
 
     def report(self) -> list[ChildStatus]:
@@ -171,12 +172,12 @@ class Keeper:
     def _check(self, child: ChildProcess, now: float) -> None:
         action = self._due_action(child, now)
         if action and action != PING:
-            # If this process was paused, an answer may be unread; and the status page is newer.
-            child.pause()
+            # If the worker was suspended, an answer may be unread; and the status page is newer.
+            child.pause_calls()
             child.receive()
             action = self._due_action(child, now)
             if action in ("", PING):
-                child.resume()
+                child.resume_calls()
         if action == PING:
             child.send(Ping())
         elif action:
@@ -237,13 +238,13 @@ class Keeper:
     def _start(self, now: float) -> ChildProcess | None:
         spec = replace(self.spec, generation=next(self._generations))
         try:
-            child = ChildProcess(spec, on_message=self._heard, on_exit=self._exited)
+            child = ChildProcess(spec, on_message=self._on_message, on_exit=self._on_exit)
         except OSError as error:
             self.start_error = f"no process could be started: {error.strerror or error}"[:_LINE]
             log.error(
                 "a child of worker %s could not be started: %s", self.spec.place.worker, error
             )
-            self._pause(now)
+            self._delay_next_start(now)
             return None
         self.started += 1
         child.set_drained(self.drained)
@@ -252,18 +253,18 @@ class Keeper:
         )
         return child
 
-    def _pause(self, now: float) -> None:
+    def _delay_next_start(self, now: float) -> None:
         """Delay the next start, longer after each failure."""
         self._failures += 1
         backoff = Backoff(self.config.restart_first_s, self.config.restart_max_s)
         self._start_at = now + backoff.delay_s(self._failures)
 
-    def _heard(self, child: ChildProcess, message: ChildToWorker) -> None:
+    def _on_message(self, child: ChildProcess, message: ChildToWorker) -> None:
         now = clock.monotonic()
         if isinstance(message, Pong):
             child.health.note_pong(now)
         elif isinstance(message, Up):
-            self._warm(child, now)
+            self._on_up(child, now)
         elif isinstance(message, StartFailed):
             child.set_reason("init")
             child.start_error = " ".join(message.message.split())[:_LINE]
@@ -273,7 +274,7 @@ class Keeper:
                 log.error("%s", line, extra=extra)
         self._wake.set()
 
-    def _warm(self, child: ChildProcess, now: float) -> None:
+    def _on_up(self, child: ChildProcess, now: float) -> None:
         child.health.note_up(now)
         if child.leaving:
             return
@@ -308,7 +309,7 @@ class Keeper:
     def _promote_spare(self) -> None:
         self.child, self._spare, self._due = self._spare, None, ""
 
-    def _exited(self, child: ChildProcess, death: Death, status: Status) -> None:
+    def _on_exit(self, child: ChildProcess, death: Death, status: Status) -> None:
         now = clock.monotonic()
         self._log_exit(child, death, status)
         if not child.health.up and death.reason != "stop":
@@ -333,7 +334,7 @@ class Keeper:
         if now - child.started_at >= _SETTLED_S:
             self._failures = 0
         if death.reason not in _AT_ONCE and not child.leaving:
-            self._pause(now)
+            self._delay_next_start(now)
         self._wake.set()
 
     def _all(self) -> list[ChildProcess]:

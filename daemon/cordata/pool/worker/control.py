@@ -38,7 +38,7 @@ from cordata.pool.shared.protocol import (
     from_control_client,
 )
 from cordata.pool.shared.sessions import SessionStore, answer
-from cordata.pool.worker.keeper import Keeper
+from cordata.pool.worker.child_supervisor import ChildSupervisor
 from cordata.pool.worker.spawning import clean_directory, make_directory
 
 log = logger("cordata.pool")
@@ -53,11 +53,11 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class ControlServer:
-    """The control socket of one worker. `keepers`: one for each of its children."""
+    """The control socket of one worker. `supervisors`: one for each of its children."""
 
-    def __init__(self, keepers: Sequence[Keeper], store: SessionStore) -> None:
-        self._keepers = keepers
-        self._spec = keepers[0].spec
+    def __init__(self, supervisors: Sequence[ChildSupervisor], store: SessionStore) -> None:
+        self._supervisors = supervisors
+        self._spec = supervisors[0].spec
         self._worker = self._spec.place.worker
         self._store = store
         self._loop = asyncio.get_running_loop()
@@ -139,7 +139,7 @@ class ControlServer:
         elif isinstance(message, StatusRequest):
             self._send(sock, self._status(message.number))
         elif isinstance(message, KillRequest):
-            grace_s = self._keepers[0].config.cancel_grace_s
+            grace_s = self._supervisors[0].config.cancel_grace_s
             self._loop.call_later(grace_s, self._kill, message)
             self._send(sock, Reply(message.number))
         elif isinstance(message, WorkerOrder):
@@ -154,15 +154,15 @@ class ControlServer:
         def answer(death: asyncio.Future[Death]) -> None:
             self._send(sock, replace(death.result(), number=asked.number))
 
-        for keeper in self._keepers:
-            if (death := keeper.death(asked.generation)) is not None:
+        for supervisor in self._supervisors:
+            if (death := supervisor.death(asked.generation)) is not None:
                 death.add_done_callback(answer)
                 return
         self._send(sock, Death(asked.number, known=False))
 
     def _kill(self, asked: KillRequest) -> None:
-        for keeper in self._keepers:
-            if keeper.kill_call(asked.generation, asked.client, asked.call):
+        for supervisor in self._supervisors:
+            if supervisor.kill_call(asked.generation, asked.client, asked.call):
                 return
 
     def _follow_order(self, sock: socket.socket, order: WorkerOrder) -> None:
@@ -170,28 +170,28 @@ class ControlServer:
             text = "only root and the user of the service may do this"
             self._send(sock, Failure(order.number, "denied", text))
             return
-        for keeper in self._keepers:
+        for supervisor in self._supervisors:
             if order.order == "recycle":
-                keeper.recycle()
+                supervisor.recycle()
             else:
-                keeper.drain(order.order == "drain")
+                supervisor.drain(order.order == "drain")
         log.info("order of an operator: %s", order.order)
         self._send(sock, Reply(order.number))
 
     def _status(self, number: int) -> WorkerStatus:
-        keepers = self._keepers
+        supervisors = self._supervisors
         return WorkerStatus(
             number,
             worker=self._worker,
             pool=self._spec.pool,
             pid=os.getpid(),
-            drained=keepers[0].drained,
-            started=sum(keeper.started for keeper in keepers),
-            crashed=sum(keeper.crashed for keeper in keepers),
-            killed=sum(keeper.killed for keeper in keepers),
-            start_error=next((k.start_error for k in keepers if k.start_error), ""),
+            drained=supervisors[0].drained,
+            started=sum(supervisor.started for supervisor in supervisors),
+            crashed=sum(supervisor.crashed for supervisor in supervisors),
+            killed=sum(supervisor.killed for supervisor in supervisors),
+            start_error=next((s.start_error for s in supervisors if s.start_error), ""),
             commands=sorted(self._spec.commands),
-            children=[child for keeper in keepers for child in keeper.report()],
+            children=[child for supervisor in supervisors for child in supervisor.report()],
         )
 
     def _answer(self, request: SessionRequest | GlobalRequest) -> Packet:

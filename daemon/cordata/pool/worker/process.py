@@ -173,14 +173,14 @@ class ChildProcess:
         """Set why it ends, so that its end does not count as a crash; the first reason stays."""
         self._reason = self._reason or reason
 
-    def pause(self) -> None:
-        """Let no other call begin until `resume`, so that the child is killed only in the call
-        for which the worker decided it. Blocks for SETTLE_S.
+    def pause_calls(self) -> None:
+        """Let no other call begin until `resume_calls`, so that the child is killed only in the
+        call for which the worker decided it. Blocks for SETTLE_S.
         """
         page.set_paused(self._spawned.page, True)
         time.sleep(page.SETTLE_S)
 
-    def resume(self) -> None:
+    def resume_calls(self) -> None:
         """Let calls begin again."""
         page.set_paused(self._spawned.page, False)
 
