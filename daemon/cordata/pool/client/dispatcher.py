@@ -103,7 +103,8 @@ class Dispatcher:
         self._connections: dict[ChildState, Connection] = {}
         #: Children that are dead or refuse this client, until their files are gone.
         self._unusable: set[ChildAddress] = set()
-        #: Nested calls that wait until a free child has answered the hello.
+        #: Nested calls that wait until a free child has answered the hello, or until the commands
+        #: of other pools are known.
         self._nested: list[Call] = []
         #: Worker and affinity of sessions that this process called.
         self._sessions: OrderedDict[str, tuple[str, str]] = OrderedDict()
@@ -178,7 +179,7 @@ class Dispatcher:
                 self._count_failure(call)
                 self._log_saturation(pool, now)
                 raise
-            if pool.queue.kinds > 1:  # the calls before it may wait for other children
+            if pool.queue.kinds > 1:  # a call ahead that no free child can run must not block it
                 self._send_waiting(pool)
         if not call.done():
             self._deadlines.set(call, min(call.deadline, call.queue_deadline))
@@ -246,7 +247,7 @@ class Dispatcher:
         if self.closed:
             return
         self.closed = True
-        for call in self._deadlines.items():
+        for call in self._deadlines.items():  # every unfinished call has a deadline here
             call.fail(PoolClosed(FORKED if forked else "the client was closed"))
         if not forked:
             self._deadlines.close()
@@ -293,7 +294,9 @@ class Dispatcher:
         raise CommandUnknown(f"no worker knows {command!r}", hint=hint)
 
     def _assign(self, pool: Scheduler, call: Call, now: float) -> bool:
-        """Send the call to a child, or refuse it; False: it has to wait."""
+        """Send the call to a child, fail it, or let it wait in `_nested`; False: the caller has to
+        queue it.
+        """
         prefer = ""
         if call.session:
             prefer, affinity = self._sessions.get(call.session, ("", ""))
@@ -331,7 +334,9 @@ class Dispatcher:
         return worker in pool.workers or not any(worker in workers for workers in others)
 
     def _assign_nested(self, pool: Scheduler, call: Call) -> None:
-        """Send a nested call, or fail it: the child that it waits for may be its caller's."""
+        """Send a nested call, let it wait for a child's hello, or fail it: it must not wait for a
+        busy child, which may be its caller's.
+        """
         child = pool.free_child(call)
         others = [one for one in self._pools.values() if one is not pool]
         unknown = call.command not in pool.commands
@@ -371,7 +376,7 @@ class Dispatcher:
                 self._requeue(call)
 
     def _requeue(self, call: Call) -> None:
-        """Put an unfinished call back to its former place in the queue."""
+        """Queue an unfinished call again at its former place, send it, or fail it."""
         now = monotonic()
         call.child, call.late_error = None, None
         pool = self._get_or_create_pool(call.pool)
@@ -620,7 +625,8 @@ class Dispatcher:
 
     def _check_children(self) -> None:
         """Revoke calls that wait behind a long one, send those that wait for a free child, and
-        check again while any call waits.
+        check again while any call waits. Polled: a status page gives no notice when a child ends a
+        call of another client, or when its call becomes a long one.
         """
         self._check_timer = None
         now = monotonic()
@@ -664,7 +670,7 @@ class Dispatcher:
     ) -> None:
         """Fail a call that had begun, or run it again."""
         now = monotonic()
-        if death.known and not death.reason:
+        if death.known and not death.reason:  # it died by itself, not killed by its worker
             if self._breaker.count_death(call.command, now):
                 log.error(
                     "command %s is refused for %g s: it killed %d children in a row",
