@@ -32,11 +32,10 @@ GROUPS = (
     ("gender",),
     ("language",),
 )
-#: `fits` of the query customer_find for a number that may be the same, written differently: not yet
-#: the same customer.
-_SIMILAR_NUMBER = 3
 #: Every column that identifies a person.
 COLUMNS = tuple(name for group in GROUPS for name in group)
+#: `fits` of the query customer_find: a number that may be the same, written differently.
+_SIMILAR_NUMBER = 3
 
 
 def columns_of(data: ReservationData) -> dict[str, Any]:
@@ -66,7 +65,9 @@ def changes_of(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
 
 
 class MustRunAlone(Exception):
-    """The unit must run without `batch=True`, because it decides by rows that it only reads."""
+    """The unit must run without `batch=True`: it decides by rows that it only reads, or needs the
+    id of a new customer.
+    """
 
 
 async def find_or_create(
