@@ -6,7 +6,7 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from hashlib import scrypt
 from pathlib import Path
@@ -236,7 +236,7 @@ async def open_worker(folder: Path, pool: Path | None = None) -> AsyncIterator[H
     """One worker on the store of a folder; several may share one."""
     async with material.open_hub(folder, seed=False) as made:
         lazy_client = LazyClient() if pool is None else LazyClient(lambda: Client(pool))
-        ctx = replace(made.ctx, lazy_client=lazy_client)
+        ctx = msgspec.structs.replace(made.ctx, lazy_client=lazy_client)
 
         async def mounted(scope: Any, receive: Any, send: Any) -> None:
             hub.parts = -1  # the message that begins the answer is none
