@@ -20,12 +20,13 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from cordata import events
 from cordata.broker.contract import Broker
 from cordata.broker.group import RELAY
 from cordata.broker.message import Claimed, ClaimLimits, Message, MessageId, Outcome
 from cordata.core.message_state import DIED, Failure, Verdict, add_failure, after_failure
 from cordata.core.retry import Backoff
-from cordata.log import logger
+from cordata.log import fields, logger
 from cordata.store import CLAIMABLE_TOPIC, Row, Store, Tx, published_topic, watch
 
 log = logger("cordata.engine")
@@ -318,27 +319,36 @@ class Queue(Broker):
         suspect already, has also failed an attempt.
         """
 
-        async def unit(tx: Tx) -> int:
+        async def unit(tx: Tx) -> tuple[int, list[Row]]:
             lease = await tx.fetch_one("process.get", id=owner, lock=True)
             if lease is not None and not is_dead and lease["expires_at"] > tx.now_us:
-                return 0
+                return 0, []
             await tx.write("queue.delete_handled", owner=owner)
             rows = await tx.fetch_all("queue.held", owner=owner, lock=True)
             tried = [row for row in rows if row["group"] != RELAY]
-            for row in tried:
-                if row["suspect"] or len(tried) == 1:
-                    await self._fail_attempt(tx, owner, row)
+            failed = [row for row in tried if row["suspect"] or len(tried) == 1]
+            dead = [row for row in failed if await self._fail_attempt(tx, owner, row)]
             await tx.write("queue.reclaim", owner=owner, now_us=tx.now_us)
             await tx.write("process.leave", id=owner)
             tx.notify(CLAIMABLE_TOPIC)
-            return len(rows)
+            return len(rows), dead
 
-        count = await self._store.run(unit)
+        count, dead = await self._store.run(unit)
         if count:
             log.warning("reclaimed %d messages of %s", count, owner)
+        for row in dead:
+            group, event_id, attempt = row["group"], row["event_id"], row["attempts"]
+            log.error(
+                "%s: the process died in attempt %d at event %s; it is a dead letter now",
+                group,
+                attempt,
+                event_id,
+                extra=fields(events.MESSAGE_DEAD, event_id=event_id, group=group, attempt=attempt),
+            )
         return count
 
-    async def _fail_attempt(self, tx: Tx, owner: str, row: Row) -> None:
+    async def _fail_attempt(self, tx: Tx, owner: str, row: Row) -> bool:
+        """The attempt ended with the process. Returns whether it was the last one."""
         attempt, group = row["attempts"], row["group"]
         failure = Failure(attempt=attempt, at=tx.now_us, owner=owner, error=DIED)
         history = add_failure(row["history"], failure)
@@ -347,7 +357,7 @@ class Queue(Broker):
         retries = self._retries.get(group, attempt)
         if after_failure(attempt, retries=retries, permanent=False) is Verdict.DEAD:
             await tx.write("queue.make_dead", **ids, now_us=tx.now_us, history=history)
-            return
+            return True
         delay_s = self._backoff.delay_s(attempt)
         await tx.write(
             "queue.retry",
@@ -357,6 +367,7 @@ class Queue(Broker):
             suspect=True,
             history=history,
         )
+        return False
 
 
 def _full(limits: ClaimLimits, rows: Sequence[Row]) -> frozenset[str]:

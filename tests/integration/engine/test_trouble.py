@@ -259,6 +259,23 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_its_lease_expires
         assert states == [("ready", 0, None)] * 2
 
 
+async def test_operator_is_told_of_a_message_that_is_dead_because_processes_died_of_it(
+    state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(state) as store:
+        await registered(store, {"t.take": "thing.done"})
+        await joined(store, "dead")
+        [event_id] = await publish(store, 1)
+        deadly = Queue(store, owner="dead", retries={"t.take": 0})
+        assert (await deadly.settle_and_claim([], {"t.take": ClaimLimit(10, 10)})).messages
+        other = Queue(store, owner="mine", retries={"t.take": 0})
+        assert await other.reclaim("dead", is_dead=True) == 1
+        assert [row["state"] for row in await rows(store, "messages")] == ["dead"]
+    [record] = [one for one in caplog.records if one.levelno == logging.ERROR]
+    told = record.__dict__
+    assert (told["MESSAGE_ID"], told["EVENT_ID"]) == (events.MESSAGE_DEAD, event_id)
+
+
 async def test_lease_is_renewed_between_dead_processes_when_each_takes_long(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
