@@ -25,7 +25,7 @@ from cordata.store.tx import MISSING_HINT
 
 _HINT_DIRECTORY = (
     "the state directory must exist and belong to the service's user; if it is the wrong one, name"
-    " the configuration: --config FILE, or CORDATA_CONFIG"
+    " the configuration (--config FILE, or CORDATA_CONFIG) or the directory (--state-dir DIR)"
 )
 _HINT_READ_ONLY = (
     "its file system is mounted read-only: mount it read-write; `findmnt -T DIR` shows the mount,"
