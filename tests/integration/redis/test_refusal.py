@@ -272,3 +272,20 @@ async def test_messages_of_a_dead_process_are_reclaimed_when_something_else_has_
         server.execute("DEL", STREAM)
         server.execute("SET", STREAM, "a string")
         assert await (await parts.process()).reclaim("dead", is_dead=True) == len(ids)
+
+
+async def test_messages_of_a_dead_process_stay_when_redis_refuses_to_show_its_entries(
+    state: Path, server: RedisServer
+) -> None:
+    """What it held in the store is reclaimed; its entries are moved when Redis shows them."""
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done"})
+        await publish(parts.store, 2)
+        await publish(parts.store, 1, priority=1)
+        await parts.relay_all()
+        assert len(await parts.claim("a", owner="dead")) == 3
+        other = await parts.process()
+        server.execute("ACL", "SETUSER", "default", "-xrange")
+        assert await other.reclaim("dead", is_dead=True) == 1
+        server.execute("ACL", "SETUSER", "default", "+xrange")
+        assert await other.reclaim("dead", is_dead=True) == 2

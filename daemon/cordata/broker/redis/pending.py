@@ -75,16 +75,21 @@ async def _move_page(
     held: Mapping[str, Sequence[bytes]],
     name: str,
 ) -> int:
-    """Move these entries, by group. Returns the number of messages added."""
+    """Move these entries, by group. Returns the number of messages added.
+
+    Raises: BrokerUnavailable, ResponseError, StoreUnavailable.
+    """
+    entries = [(group, entry_id) for group, ids in held.items() for entry_id in ids]
     pipe = server.pipeline()
-    for group, ids in held.items():
-        for entry_id in ids:
-            pipe.xrange(keys.of(types[group]), entry_id, entry_id)
-    replies = iter(await server.execute(pipe))
-    events: dict[str, list[str]] = {}
-    for group, ids in held.items():
-        found = [entries[0][1] for _, entries in zip(ids, replies, strict=False) if entries]
-        events[group] = [fields[ID].decode() for fields in found if ID in fields]
+    for group, entry_id in entries:
+        pipe.xrange(keys.of(types[group]), entry_id, entry_id)
+    events: dict[str, list[str]] = {group: [] for group in held}
+    for (group, _), reply in zip(entries, await server.execute(pipe), strict=True):
+        if isinstance(reply, ResponseError):
+            raise reply
+        for _, fields in reply:  # none if the entry was deleted
+            if ID in fields:
+                events[group].append(fields[ID].decode())
     count = await _keep(store, events, name)
     pipe = server.pipeline()
     for group, ids in held.items():
