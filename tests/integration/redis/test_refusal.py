@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -289,3 +290,21 @@ async def test_messages_of_a_dead_process_stay_when_redis_refuses_to_show_its_en
         assert await other.reclaim("dead", is_dead=True) == 1
         server.execute("ACL", "SETUSER", "default", "+xrange")
         assert await other.reclaim("dead", is_dead=True) == 2
+
+
+async def test_messages_of_a_dead_process_are_reclaimed_when_redis_takes_no_acknowledgements(
+    state: Path, server: RedisServer
+) -> None:
+    async with on_redis(state) as parts:
+        await parts.register({"a": "thing.done"})
+        await publish(parts.store, 2)
+        await parts.relay_all()
+        assert len(await parts.claim("a", owner="dead")) == 2
+        other = await parts.process()
+        server.execute("ACL", "SETUSER", "default", "-xack")
+        async with asyncio.timeout(30):
+            assert await other.reclaim("dead", is_dead=True) == 2
+            assert await other.reclaim("dead", is_dead=True) == 0
+        server.execute("ACL", "SETUSER", "default", "+xack")
+        assert await other.reclaim("dead", is_dead=True) == 0
+        assert server.execute("XPENDING", STREAM, "a")["pending"] == 0

@@ -95,7 +95,9 @@ async def _move_page(
     for group, ids in held.items():
         if ids:
             pipe.xack(keys.of(types[group]), group, *ids)
-    await server.execute(pipe)
+    for reply in await server.execute(pipe):
+        if isinstance(reply, ResponseError):
+            raise reply
     return count
 
 
