@@ -102,7 +102,7 @@ class Consumer:
         #: The server's generation up to which lost answers were made up for.
         self._generation = 0
         #: Set when a read found Redis unavailable.
-        self._cut_off = asyncio.Event()
+        self._commands_failed = asyncio.Event()
         self._is_stopping = False
         #: Groups that may have entries: something was added for their type since they were read, or
         #: the last read got as many as it asked for.
@@ -169,13 +169,13 @@ class Consumer:
         Its connection may be well, and busy, when that of the commands was lost.
         """
         while True:
-            await self._cut_off.wait()
+            await self._commands_failed.wait()
             try:
                 await self._server.connect()
             except BrokerUnavailable:
                 await asyncio.sleep(max(self._server.pause_s, 0.01))
                 continue
-            self._cut_off.clear()
+            self._commands_failed.clear()
             look()
 
     def _note_unread(self, types: Collection[str] | None) -> None:
@@ -202,7 +202,7 @@ class Consumer:
         except TransientError as error:
             log.debug("streams are not read: %s", error)
         if not self._server.is_available:
-            self._cut_off.set()
+            self._commands_failed.set()
         try:
             found += await self._sift(left)
         except TransientError as error:
@@ -347,7 +347,7 @@ class Consumer:
             known: set[MessageId] = set()
             for group in sorted({message.group for message in doubtful}):
                 ids = [message.event_id for message in doubtful if message.group == group]
-                rows = await tx.fetch_all("redis.handled", ids=json.dumps(ids), group=group)
+                rows = await tx.fetch_all("redis.not_wanted", ids=json.dumps(ids), group=group)
                 known.update((row["event_id"], group) for row in rows)
             return known
 

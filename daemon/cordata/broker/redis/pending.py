@@ -39,9 +39,9 @@ async def move_claims(
     store, then remove its consumers.
 
     In the store they are messages that the dead process has claimed, so they are reclaimed as any
-    other claim of it. Those of all groups move together: one that a process held alone has failed
-    an attempt. Two processes may do this at once. Returns the number of messages added.
-    Raises: BrokerUnavailable, ResponseError, StoreUnavailable.
+    other claim of it. All groups move together, because `reclaim` counts a failed attempt if a
+    message was the process's only one. Two processes may do this at once. Returns the number of
+    messages added. Raises: BrokerUnavailable, ResponseError, StoreUnavailable.
     """
     count, left = 0, dict(groups)
     while left:
@@ -102,15 +102,15 @@ async def _move_page(
 
 
 async def _keep(store: Store, events: Mapping[str, Sequence[str]], owner: str) -> int:
-    """Add messages of these events, by group, that `owner` has claimed, except those that their
-    group is not to get.
+    """Add messages of these events, by group, that `owner` has claimed, except for events that are
+    handled or queued already, or older than the group.
     """
     claim = random.getrandbits(62) + 1
 
     async def unit(tx: Tx) -> int:
         wanted = set[tuple[str, str]]()
         for group, ids in events.items():
-            known = await tx.fetch_all("redis.handled", ids=json.dumps(ids), group=group)
+            known = await tx.fetch_all("redis.not_wanted", ids=json.dumps(ids), group=group)
             wanted |= {(id, group) for id in {*ids} - {row["event_id"] for row in known}}
         rows = [
             [id, group, "claimed", 1, tx.now_us, "", 0, 0, owner, claim]

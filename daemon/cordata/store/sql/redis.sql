@@ -98,7 +98,7 @@ ON CONFLICT DO NOTHING;
 -- name: redis.forget
 DELETE FROM redis_sent WHERE type = :type AND entry IN :entries[bigint];
 
--- name: redis.handled
+-- name: redis.not_wanted
 -- Which of these events a group has handled already, has a message of, or is not to get: it was
 -- registered after them, and the primary made it in Redis at the start of its stream.
 SELECT event_id FROM handled WHERE event_id IN :ids[text] AND "group" = :group
