@@ -26,8 +26,8 @@ class Message(Struct, frozen=True):
     created_at: int
     #: The number of this attempt: 1 at the first delivery to the group.
     attempt: int
-    #: The number of the claim: settling with an old number changes nothing. 0: the message came
-    #: from a stream of Redis and has no row in `message`.
+    #: The number of the claim: settling with an old number changes nothing. 0: it was not claimed
+    #: in the store (`is_from_stream`).
     claim: int
     #: JSON list of failures, None without any.
     history: str | None = None
@@ -42,6 +42,11 @@ class Message(Struct, frozen=True):
     def id(self) -> MessageId:
         """Identifies the message in its broker."""
         return self.event_id, self.group
+
+    @property
+    def is_from_stream(self) -> bool:
+        """Whether it came from a stream of Redis, and has no row in `message`."""
+        return not self.claim
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -81,7 +86,7 @@ class Claimed(Struct, frozen=True, kw_only=True):
     #: Whether there are suspects: a process without other messages may claim one, or one that has
     #: other messages when the suspect has waited 5 s for them to end.
     suspects: bool = False
-    #: How many events it has added to streams of Redis; None: it did not look for any.
+    #: Messages that the relay to Redis claimed, 0 if it failed; None: it did not look for any.
     relayed: int | None = None
 
 

@@ -53,12 +53,12 @@ class PromptBroker(RedisBroker):
             await self._server.connect()
         self._consumer._note_unread(None)
         self.relay._deadline = 0.0 if self.relays else clock.monotonic() + 1e6
-        await self._consumer.settle([one for one in outcomes if not one.message.claim])
+        await self._consumer.settle([one for one in outcomes if one.message.is_from_stream])
         await self._consumer.mark()
         claimed = await super().settle_and_claim(outcomes, limits, suspect_allowed=suspect_allowed)
         if not self.relays:
             return claimed
-        await self.relay.enter()
+        await self.relay.record_sent()
         return replace(claimed, next_at=self._next_at)  # not of the relay's next look
 
 
@@ -85,10 +85,10 @@ def reconciler_of(store: Store, url: str) -> Reconciler:
 
 
 async def relay_once(relay: Relay) -> int:
-    """One pass of a relay, without reading; then what it added is entered."""
+    """One pass of a relay, without reading; then what it added is recorded."""
     await relay._server.connect()
     done = await relay.run_once(lambda pipe, _: relay._server.execute(pipe))
-    await relay.enter()
+    await relay.record_sent()
     return done
 
 

@@ -115,7 +115,7 @@ class RedisBroker(Broker):
             tasks.create_task(self._queue.listen(stored, wake_for_store, look))
             for type in {groups[name] for name in streamed}:
                 tasks.create_task(watch(self._store, published_topic(type), wake_for_relay))
-            tasks.create_task(self.relay.keep_entering(relay_again))
+            tasks.create_task(self.relay.keep_recording(relay_again))
             tasks.create_task(self._consumer.listen(wake, look))
             tasks.create_task(self._consumer.keep_connected(relay_again))
             tasks.create_task(self._consumer.keep_marking(look))
@@ -124,11 +124,11 @@ class RedisBroker(Broker):
         self, outcomes: Sequence[Outcome], limits: ClaimLimits, *, suspect_allowed: bool = False
     ) -> Claimed:
         """As in Broker. While Redis is unavailable it claims messages of the store only."""
-        streamed = [one for one in outcomes if not one.message.claim]
+        streamed = [one for one in outcomes if one.message.is_from_stream]
         await self._consumer.settle(streamed)
         if any(one.verdict is not Verdict.DONE for one in streamed):
             self._look_deadline = 0.0  # they are in the store now, due at some time
-        stored = [one for one in outcomes if one.message.claim]
+        stored = [one for one in outcomes if not one.message.is_from_stream]
         claimed = await self._from_store(stored, limits, suspect_allowed=suspect_allowed)
         left = {group: _left(limit, group, claimed.messages) for group, limit in limits.items()}
         if claimed.suspects and (
@@ -150,8 +150,8 @@ class RedisBroker(Broker):
     async def _relay_and_read(self, left: dict[str, int]) -> tuple[int | None, list[Message]]:
         """Relay, acknowledge and read: one round trip, if nothing else was left to read.
 
-        Returns how many events were relayed (None: it did not look), and the messages: `left` new
-        ones of each group at most, and the doubtful ones. Raises nothing.
+        Returns how many messages the relay claimed (None: it did not look), and those that were
+        read: `left` new ones of each group at most, and the doubtful ones. Raises nothing.
         """
         found: list[Message] = []
 
@@ -225,9 +225,9 @@ class RedisBroker(Broker):
         """As in Broker."""
         # What fails here is reclaimed when this process is gone.
         with contextlib.suppress(BrokerUnavailable, StoreUnavailable):
-            await self.relay.enter()
+            await self.relay.record_sent()
         with contextlib.suppress(StoreUnavailable):
-            await self.relay.give_back()
+            await self.relay.settle_failed()
         await self._consumer.leave()
         await self._queue.leave()
 

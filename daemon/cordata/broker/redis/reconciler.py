@@ -22,8 +22,8 @@ So this module only has to detect a loss early, and to keep streams short:
                                                                               again
     RECOVERING, in this order; each step may be repeated:
       make_groups      each missing group, at the start of its stream
-      close_gate       the store's run id = "": relays add nothing to this copy, and enter nothing
-                       into `redis_sent` that they added before
+      close_gate       the store's run id = "": relays add nothing to this copy, and record
+                       nothing in `redis_sent` that they added before
       publish_again    rows of `redis_sent` whose entry is no longer in its stream are closed
       open_gate        from here on this copy is valid. Entries that are in the streams now may have
                        been handled before: consumers look them up (`recheck_to`)
@@ -40,7 +40,7 @@ What may fail, and what happens then:
     a key is not a stream                    the events of this type go through the store
     an old primary still runs                its writes are fenced by its term: LeaseLost
     a relay added before the loss and        the row of the run id and epoch is locked by both:
-    enters it into `redis_sent` after it     entered before close_gate, or refused and added again
+    records it in `redis_sent` after it      recorded before close_gate, or refused and added again
     a loss is not detected                   the entry is closed as soon as every group has
                                              acknowledged later entries
     a group handled an entry without         its mark says so; a consumer that looks it up, or

@@ -1,16 +1,16 @@
 """The relay: claims messages of the group `redis` and adds their events to streams.
 
-    claimed ──XADD──> in its stream ──> entered into `redis_sent`, its message deleted
+    claimed ──XADD──> in its stream ──> recorded in `redis_sent`, its message deleted
        │                 └─the store has another epoch by now─┐
-       └─Redis unavailable, or refuses it ──────────────────> back in the queue
+       └─Redis unavailable, or refuses it ──────────────────> retried later
 
-A pass claims and adds; a task of its own enters (`keep_entering`), so that the handlers of the
+A pass claims and adds; a task of its own records (`keep_recording`), so that the handlers of the
 events need not wait for this commit. The next pass waits for it.
 
 An event has such a message if some group reads its type from a stream. Those with a priority, and
-those that no group reads any more, go to the store's groups. If a message was given back, its event
-may be in the stream already: it is added again with the flag `again`, so that consumers look up
-whether they have handled it.
+those that no group reads any more, go to the store's groups. If a message is retried, its event may
+be in the stream already: it is added again with the flag `again`, so that consumers look up whether
+they have handled it.
 
 The relay adds only to the copy of Redis's data that the store knows (run id and epoch), which the
 primary maintains: see reconciler.py.
@@ -97,11 +97,11 @@ class Relay:
         self._state = StoredState()
         #: Claimed, and in no stream yet.
         self._claimed: Sequence[Message] = ()
-        #: Of those that could not be added: to be settled before the next claim.
+        #: Of those that are to be retried: to be settled before the next claim.
         self._outcomes: list[Outcome] = []
-        #: Added, but perhaps not entered into `redis_sent` yet.
+        #: Added, but perhaps not recorded in `redis_sent` yet.
         self._batch: _Batch | None = None
-        self._entering = asyncio.Lock()
+        self._recording = asyncio.Lock()
         self._added = asyncio.Event()
         #: When `run_if_due` looks again without a wake-up.
         self._deadline = 0.0
@@ -134,8 +134,8 @@ class Relay:
             self._is_woken = True
 
     async def run_if_due(self, execute: Execute) -> int | None:
-        """One pass, if it is time for it. Returns how many events it relayed; None: it did not
-        look. Raises nothing.
+        """One pass, if it is time for it. Returns the number of messages claimed, 0 if it failed;
+        None: it did not look. Raises nothing.
         """
         if not self._is_woken and clock.monotonic() < self._deadline:
             return None
@@ -146,7 +146,7 @@ class Relay:
         except (StoreUnavailable, BrokerUnavailable) as error:
             self._failures += 1
             self._deadline = clock.monotonic() + _BACKOFF.delay_s(self._failures)
-            # Each start begins without a connection: news is what comes after the first attempt.
+            # Before the first attempt to connect, a failure is normal: it is not logged.
             has_tried = bool(self._server.run_id or self._server.reason)
             if has_tried and self._log_throttle.is_due(str(error)):
                 log.warning("events wait for Redis: %s", with_hint(error))
@@ -158,12 +158,12 @@ class Relay:
         return count
 
     async def run_once(self, execute: Execute) -> int:
-        """Claim a batch and add it. Returns how many events went on.
+        """Claim a batch and add it. Returns the number of messages claimed.
 
         Raises: BrokerUnavailable, StoreUnavailable.
         """
-        await self.enter()
-        await self.give_back()
+        await self.record_sent()
+        await self.settle_failed()
         if not self._server.is_available:  # another task connects: a pass must not wait for it
             raise BrokerUnavailable(f"Redis: {self._server.reason or 'not connected yet'}")
         if self._state.run_id != self._server.run_id:
@@ -181,8 +181,8 @@ class Relay:
             self._deadline = min(self._deadline, clock.monotonic() + due_in_s)
         return len(claimed.messages)
 
-    async def give_back(self) -> None:
-        """Give back messages that could not be added. Raises: StoreUnavailable."""
+    async def settle_failed(self) -> None:
+        """Settle messages that are to be retried. Raises: StoreUnavailable."""
         if outcomes := list(self._outcomes):
             await self._queue.settle_and_claim(outcomes, {})
             del self._outcomes[: len(outcomes)]
@@ -196,12 +196,12 @@ class Relay:
                 await self._load_state()
                 ids = await self._append(streamed, execute)
             if ids is None:
-                raise self._not_recovered()
+                raise self._note_unrecovered()
         except ResponseError as error:
-            self._put_back(messages)
-            raise self._paused(describe(error)) from error
+            self._retry_later(messages)
+            raise self._note_refusal(describe(error)) from error
         except (BrokerUnavailable, StoreUnavailable):
-            self._put_back(messages)
+            self._retry_later(messages)
             raise
         entries = {
             message.event_id: [message.type, position_of(entry_id), message.event_id]
@@ -245,29 +245,31 @@ class Relay:
         ids: list[bytes | None] | None = reply
         return ids
 
-    async def keep_entering(self, look: Callable[[], None]) -> None:
-        """Enter what passes have added, until cancelled; call `look` if it was refused."""
+    async def keep_recording(self, look: Callable[[], None]) -> None:
+        """Record what passes have added, until cancelled; call `look` if that failed."""
         while True:
             await self._added.wait()
             self._added.clear()
             try:
-                await self.enter()
+                await self.record_sent()
             except (BrokerUnavailable, StoreUnavailable) as error:
-                log.debug("not entered: %s", error)
-                look()  # the next pass does it
+                log.debug("not recorded: %s", error)
+                look()  # the next pass tries again
 
-    async def enter(self) -> None:
-        """Enter what was added into `redis_sent`; what is in no stream goes to the store's groups.
+    async def record_sent(self) -> None:
+        """Record what was added in `redis_sent`; what is in no stream goes to the store's groups.
 
-        Unless Redis has lost data since: then all go back. The row is locked until the commit: a
-        primary that looks for what is lost changes it first, so it sees all that was entered.
-        Raises: BrokerUnavailable then; StoreUnavailable, and the next call does it again.
+        If the store records another copy of Redis by now, nothing is recorded, and all messages are
+        retried. The row that says which copy it is stays locked until the commit: a primary that
+        looks for what is lost changes this row first, so it waits, and sees what was recorded.
+        Raises: BrokerUnavailable if it is another copy; StoreUnavailable, and the next call does it
+        again.
         """
-        async with self._entering:
+        async with self._recording:
             if self._batch is not None:
-                await self._enter(self._batch)
+                await self._record(self._batch)
 
-    async def _enter(self, batch: _Batch) -> None:
+    async def _record(self, batch: _Batch) -> None:
         state, messages, entries = batch
         sent = json.dumps(sorted(entries.values()))
         rest = sorted(one.event_id for one in messages if one.event_id not in entries)
@@ -291,11 +293,11 @@ class Relay:
             await tx.write("commit.unsynced")
             return True
 
-        is_entered = await self._store.run(unit)
+        is_recorded = await self._store.run(unit)
         self._batch = None
-        if not is_entered:
-            self._put_back(messages)
-            raise self._not_recovered()
+        if not is_recorded:
+            self._retry_later(messages)
+            raise self._note_unrecovered()
 
     async def _load_state(self) -> None:
         """Load which copy of the data is valid. Raises: BrokerUnavailable if it is not this one."""
@@ -312,25 +314,30 @@ class Relay:
                 " compare what `cordata config show` says there; and one primary has to run",
             )
         if state.run_id != self._server.run_id:
-            raise self._not_recovered()
+            raise self._note_unrecovered()
         self._state = state
 
-    def _not_recovered(self) -> BrokerUnavailable:
+    def _note_unrecovered(self) -> BrokerUnavailable:
+        """Tell the primary that it has to look through this copy. Returns the error to raise."""
         self._state = StoredState()
         self._store.notify(REDIS_TOPIC)
         self.trouble = "its data is new to the primary, which has to look through it first"
         return BrokerUnavailable(f"Redis: {self.trouble}")
 
-    def _paused(self, trouble: str) -> BrokerUnavailable:
-        """Redis is available, but takes nothing: wake-ups do not end the pause."""
+    def _note_refusal(self, trouble: str) -> BrokerUnavailable:
+        """Redis is available, but takes nothing: wake-ups do not end the pause. Returns the error
+        to raise.
+        """
         if not self.trouble:
             log.error("Redis takes no events: %s", trouble, extra=fields(events.BROKER_FAILED))
         self.trouble = trouble
         self._is_refused = True
         return BrokerUnavailable(f"Redis: {trouble}")
 
-    def _put_back(self, messages: Sequence[Message]) -> None:
-        """Redis may have them: their attempt is counted, so that they are added `again`."""
+    def _retry_later(self, messages: Sequence[Message]) -> None:
+        """Retry messages that may or may not be in a stream: the attempt is counted, so that they
+        are added `again`.
+        """
         self._claimed = ()
         self._outcomes += [Outcome(message=one, verdict=Verdict.RETRY) for one in messages]
 
