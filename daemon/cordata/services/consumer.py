@@ -11,6 +11,9 @@ A message is held from its claim until it is settled. Each pass of the pump sett
 and claims more, for all groups in one unit of work, so that a pass costs one commit. (With Redis a
 pass that relays costs two more.)
 
+A suspect, a message that may have killed a process, is handled alone, so that a second death has
+one cause; if the others do not end within 5 s, beside them.
+
 At the stop waiting runs are given back, and each running one ends after its current message. A
 handler that still runs `cut_off_s` later is cut off: it is cancelled, and its message given back.
 """
@@ -55,7 +58,7 @@ _SETTLE_S = 3.0
 #: Longest wait of suspect messages for this worker to finish all others.
 _SUSPECT_WAIT_S = 5.0
 #: Verdicts after which the next message of a key may be handled.
-_NEXT = (Verdict.DONE, Verdict.DEAD)
+_KEY_CONTINUES = (Verdict.DONE, Verdict.DEAD)
 
 Run = Sequence[Message]
 
@@ -99,9 +102,9 @@ class ConsumerService:
         self._groups = {handler.group: _Group(handler, config) for handler in handlers}
         self._wake = WakeEvent()
         self._herd = HerdDelay()
-        #: Whether the wake-up of the next pass reached other processes, too: a look for any other
-        #: reason is not "in vain".
-        self._have_others_heard = False
+        #: Whether a wake-up that all processes got causes the next pass; only the looks of such
+        #: passes count for `_herd` if they find nothing.
+        self._is_shared_wake = False
         self._finished: list[Outcome] = []
         #: Wakes the pump: to look for messages, or to settle what is finished.
         self._timer: asyncio.Handle | None = None
@@ -132,7 +135,9 @@ class ConsumerService:
         return held | {outcome.message.id for outcome in self._finished}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Handle messages until `stop`, then until none is held."""
+        """Handle messages until `stop`; then end the handlers, and settle all results if the store
+        takes them.
+        """
         types = {name: group.handler.type for name, group in self._groups.items()}
         async with (
             wake_on(self._wake, stop),
@@ -155,7 +160,7 @@ class ConsumerService:
 
     def _on_messages(self) -> None:
         """There may be messages; other processes were woken, too."""
-        self._have_others_heard = True
+        self._is_shared_wake = True
         if wait_s := self._herd.wait_s:
             self._wake_after(wait_s)
         else:
@@ -204,7 +209,7 @@ class ConsumerService:
     async def _settle_and_claim(self, limits: Mapping[str, ClaimLimit]) -> int | None:
         """Settle and claim. Returns when the next message is due, in microseconds, or None."""
         outcomes = list(self._finished)  # held until they are settled
-        have_others_heard, self._have_others_heard = self._have_others_heard, False
+        is_shared_wake, self._is_shared_wake = self._is_shared_wake, False
         self._key_may_have_more = False
         if self._timer is not None:  # or it would wake the pump for nothing
             self._timer.cancel()
@@ -214,7 +219,8 @@ class ConsumerService:
         )
         del self._finished[: len(outcomes)]
         found, has_looked = bool(claimed.messages or claimed.relayed), claimed.relayed is not None
-        if found or (have_others_heard and (limits or has_looked) and not outcomes):
+        # A pass with outcomes would have been made without the wake-up, so its look cost nothing.
+        if found or (is_shared_wake and (limits or has_looked) and not outcomes):
             self._herd.looked(found=found)
         for name in limits:
             self._groups[name].more = name in claimed.more
@@ -227,9 +233,13 @@ class ConsumerService:
         return claimed.next_at
 
     def _claim_limits(self) -> dict[str, ClaimLimit]:
-        """What to claim, by group: nothing beside a suspect, and nothing for a full group."""
+        """What to claim, by group: nothing beside a suspect, and nothing for a full group, which
+        notes that.
+        """
         if any(m.suspect for group in self._groups.values() for m in group.messages()):
             return {}
+        for group in self._groups.values():
+            group.note_skipped()
         limits = {name: group.claim_limit() for name, group in self._groups.items()}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
@@ -267,7 +277,7 @@ class ConsumerService:
                     or (group.more and group.claim_limit() is not None)
                 )
                 # Background work gives the loop away after each run: if its handlers never wait, a
-                # long backfill would delay live events. Those are to be fast, so they do without.
+                # long backfill would delay live events. These skip it: it costs a turn of the loop.
                 if run[0].priority < 0:
                     await _ignoring_stray_cancellation(asyncio.sleep(0), self._is_cancelled)
         finally:
@@ -275,9 +285,10 @@ class ConsumerService:
             self._wake.set()
 
     async def _handle(self, group: _Group, run: Run) -> int:
-        """Handle a run until a message fails or the role stops, and give back the rest.
+        """Handle a run until a message has to be tried again or the role stops, and give back the
+        rest.
 
-        Returns the number of messages that were handled.
+        Returns the number of messages attempted.
         """
         before: list[Message] = []
         for count, message in enumerate(run, start=1):
@@ -290,11 +301,11 @@ class ConsumerService:
             self.handled_count += outcome.verdict is Verdict.DONE
             self.dead_count += outcome.verdict is Verdict.DEAD
             self._finished.append(outcome)
-            if outcome.marked:
+            if outcome.marked:  # so are those before it, by the same commit: EventContext._mark
                 before = []
             elif outcome.verdict is Verdict.DONE:
                 before.append(message)
-            if count < len(run) and (group.closed or outcome.verdict not in _NEXT):
+            if count < len(run) and (group.closed or outcome.verdict not in _KEY_CONTINUES):
                 self._finished += map(give_back, run[count:])
                 return count
         return len(run)
@@ -326,9 +337,9 @@ class ConsumerService:
                 log_ignored_cancellation(name, "it was cut off")
 
     async def _drain(self) -> None:
-        """Wait until every slot has ended and all results are settled, or the role's deadline.
+        """Wait for all slots, and then until all results are settled.
 
-        While the store takes no writes it waits only _SETTLE_S: another process then reclaims the
+        If the store takes no writes then, it waits _SETTLE_S at most: another process reclaims the
         messages, as from a dead process, and handles them again; the mark prevents a second effect.
         """
         deadline: float | None = None
@@ -348,13 +359,14 @@ class ConsumerService:
                     pause_s = min(pause_s, deadline - now)
                 await self._wake.wait(pause_s)
             if self._open_slots:
-                await self._wake.wait(1.0)
+                await self._wake.wait(1.0)  # a slot wakes it; the time is for the heartbeat
 
 
 class _Group:
     """The runs of one group: those that wait, and those that run in its slots.
 
-    Runs with a priority below 0 begin when no other run waits, in at most a quarter of the slots.
+    Runs with a priority below 0 begin when no other run waits, in a quarter of the slots (at least
+    one).
     """
 
     def __init__(self, handler: Handler, config: EngineConfig) -> None:
@@ -390,8 +402,7 @@ class _Group:
         So what comes while all slots are busy is left to a worker with a free one, as nobody knows
         how long these handlers take. If no other takes it, the next free slot does.
         """
-        if len(self.running) >= self.concurrency and not self.more:
-            self._passed_over = True
+        if self._is_skipped():
             return None
         high = self._room(self.concurrency, len(self._waiting) + self._high_running())
         if not high:
@@ -402,6 +413,14 @@ class _Group:
                 low_priority_slots(self.concurrency), len(self._low_waiting) + self._low_running
             )
         return ClaimLimit(high, low, self.run_length())
+
+    def note_skipped(self) -> None:
+        """Before a claim: if it skips this group, the next free slot looks for messages."""
+        self._passed_over |= self._is_skipped()
+
+    def _is_skipped(self) -> bool:
+        """Whether nothing is claimed: no slot is free, and the last claim left nothing."""
+        return len(self.running) >= self.concurrency and not self.more
 
     def run_length(self) -> int:
         """The largest number of messages of a run."""
@@ -508,5 +527,5 @@ async def _ignoring_stray_cancellation(
 
 
 def _is_low(run: Run) -> bool:
-    """Whether it has a priority below 0. A key goes before: its messages keep their order."""
+    """Whether it has a priority below 0. Never for a key: its order counts before its priority."""
     return run[0].order_key is None and run[0].priority < 0
