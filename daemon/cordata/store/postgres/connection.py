@@ -92,7 +92,7 @@ class Connection:
         return self._loop.time() - self._synced_at
 
     @property
-    def idle(self) -> bool:
+    def is_clean(self) -> bool:
         """Whether it is in no transaction, and no result is to come (of a cancelled `sync`)."""
         is_busy = self.lost or self._syncing or self._sent
         return not is_busy and self._pg.transaction_status == _IDLE

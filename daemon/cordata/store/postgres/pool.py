@@ -44,7 +44,7 @@ class Pool:
         self._full: ServerFull | None = None
         self._full_until = 0.0
         #: Those that may be used again; any other is closed at its release.
-        self._connections: set[Connection] = set()
+        self._reusable: set[Connection] = set()
         self._closed = False
 
     @asynccontextmanager
@@ -65,7 +65,7 @@ class Pool:
             raise StoreUnavailable("the store is closed")
         while self._idle:
             connection = self._idle.pop()
-            if connection.idle:
+            if connection.is_clean:
                 self._taken += 1
                 return connection
             self._close(connection)
@@ -94,7 +94,7 @@ class Pool:
             connection.close()
             self._free_slot()
             raise StoreUnavailable("the store is closed")
-        self._connections.add(connection)
+        self._reusable.add(connection)
         return connection
 
     async def _queue(self, deadline: float) -> Connection:
@@ -106,6 +106,7 @@ class Pool:
         except TimeoutError:
             self._unqueue(future)
             message = f"all {self._taken} connections are in use"
+            # It may have begun to wait while the server was full, and end after that pause.
             if self._full is not None and self._loop.time() < self._full_until + _FULL_S:
                 raise Busy(f"{message}; {self._full}", hint=self._full.hint) from None
             raise Busy(message, hint="raise [store] pool_size, if the server allows it") from None
@@ -126,8 +127,8 @@ class Pool:
                 self.release(connection)
 
     def release(self, connection: Connection) -> None:
-        """Return a connection; one that is not idle is closed, which rolls back what it did."""
-        usable = connection in self._connections and connection.idle
+        """Return a connection; one that is not clean is closed, which rolls back what it did."""
+        usable = connection in self._reusable and connection.is_clean
         if not usable or connection.has_too_many_statements:
             self._close(connection)
             self._free_slot()
@@ -152,19 +153,19 @@ class Pool:
                 return
         self._taken -= 1
 
-    def replace_all(self) -> None:
-        """Replace every connection, because they cannot be used any more."""
+    def retire_all(self) -> None:
+        """Close unused connections now, and the others at their release."""
         self.close_idle()
-        self._connections.clear()
+        self._reusable.clear()
 
     def close_idle(self) -> None:
-        """Close idle connections: the server has ended one and perhaps ends all."""
+        """Close all unused connections."""
         for connection in self._idle:
             self._close(connection)
         self._idle.clear()
 
     def _close(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._reusable.discard(connection)
         connection.close()
 
     def _trim(self) -> None:
@@ -180,7 +181,7 @@ class Pool:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        self.replace_all()
+        self.retire_all()
         self._fail_waiting(StoreUnavailable("the store is closed"))
 
     def _fail_waiting(self, error: StoreUnavailable) -> None:

@@ -87,7 +87,7 @@ class Reader:
                 raise self._too_long() from None
             raise self._judge(error, tx) from None
         finally:
-            if connection.idle or connection.lost:
+            if connection.is_clean or connection.lost:
                 self._resources.pool.release(connection)
             else:  # it failed in its transaction, or its caller was cancelled
                 resetting = self._resources.tasks.start(connection.reset(deadline + GRACE_S))

@@ -146,7 +146,7 @@ def _to_ms(seconds: float) -> bytes:
 
 
 class Transaction:
-    """A transaction on a connection that is idle when it begins and when it has ended well."""
+    """A transaction on a connection that is clean when it begins and when it has ended well."""
 
     def __init__(self, connection: Connection, settings: Settings, kind: Kind) -> None:
         self.connection = connection

@@ -119,7 +119,7 @@ class Resources:
         fault = cause.fault
         translated = error if isinstance(error, CordataError) else translate(fault, "COMMIT")
         if fault.read_only or fault.stale_plan:
-            self.pool.replace_all()
+            self.pool.retire_all()
         if fault.session_ended:
             self.pool.close_idle()
         if fault.again or fault.read_only or fault.session_ended or fault.lost_race:
