@@ -421,7 +421,7 @@ class _Batch:
                 self._runner.start(member.entry)
 
     def _interrupted(self, error: BaseException) -> CordataError:
-        if self._transaction.ending:
+        if self._transaction.commit_sent:
             return closed_in_commit()
         if isinstance(error, asyncio.CancelledError):
             return StoreUnavailable("the store is closed")

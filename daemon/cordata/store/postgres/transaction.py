@@ -82,7 +82,8 @@ HISTORY = (
 _STATUS = f"SELECT pg_xact_status($1::xid8) AS status, {HISTORY} AS history"
 #: SQLSTATE: the id lies in the future of this server.
 _FUTURE_ID = "22023"
-#: The server's timeout for idle transactions is this much longer than `transaction_timeout_s`.
+#: The server's timeout for idle transactions is this much longer than `transaction_timeout_s`, so
+#: that a live process ends its transaction first, with an error that says why (replay.py).
 _GRACE_S = 1.0
 #: Pauses between questions for the outcome of a commit.
 _ASK_AGAIN_S = 0.2
@@ -160,9 +161,9 @@ class Transaction:
         #: Statements of the caller since the last sync.
         self._queued = 0
         self._xid = ""
-        self._reads = "read" in kind
-        #: Whether COMMIT is under way.
-        self.ending = False
+        self._read_only = kind in ("read", "batch_read")
+        #: Whether COMMIT was sent.
+        self.commit_sent = False
         #: Seconds of the COMMIT; None: it has not returned.
         self.commit_s: float | None = None
 
@@ -193,7 +194,7 @@ class Transaction:
             results = await self.connection.sync()
         except ServerError as error:
             raise ServerError(error.fault, error.position - own) from None
-        if own and not self._reads:
+        if own and not self._read_only:
             self._xid = results[own - 1].rows()[0]["xid"]
         return results[own:]
 
@@ -205,10 +206,10 @@ class Transaction:
         """
         if not self.begun:
             return
-        if self._queued and not self._xid and not self._reads:
+        if self._queued and not self._xid and not self._read_only:
             await self.sync()
         last, self._queued = self._queued, 0
-        self.ending = True
+        self.commit_sent = True
         begun = monotonic()
         try:
             self.connection.send("COMMIT")

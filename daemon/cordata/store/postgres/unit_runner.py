@@ -99,7 +99,7 @@ class Resources:
         if silent := transaction.connection.silent_s >= limit_s:
             self.health.failed(server_unreachable(message))
             self.pool.close_idle()  # they may be as dead as this one
-        if transaction.ending:
+        if transaction.commit_sent:
             return Unclear(f"{message} to a commit; whether it happened is not known")
         return server_unreachable(message) if silent else Busy(message)
 
@@ -273,7 +273,7 @@ class UnitRunner:
                 if limit.expired() and isinstance(error, TimeoutError):
                     connection.close()
                     raise resources.overdue(transaction, self._timeout_s) from None
-                if isinstance(error, asyncio.CancelledError) and transaction.ending:
+                if isinstance(error, asyncio.CancelledError) and transaction.commit_sent:
                     connection.close()
                     raise closed_in_commit() from None
                 await connection.reset()
