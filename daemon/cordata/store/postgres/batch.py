@@ -49,14 +49,14 @@ _MAX_TASKS = 2
 _PLENTY = 24
 #: The reads of a batch are run, and its writes sent, at most this many times, each time without the
 #: units that failed; then the remaining units are run alone.
-_SENDS = 8
+_MAX_ROUNDS = 8
 #: Units with more reads one after the other, or more writes, are run alone: others would wait for
 #: them.
 _MAX_READS = 8
 _MAX_WRITES = 100
 #: Sizes of a merged INSERT in rows; each is a prepared statement. With every size up to 16, one
-#: statement takes the rows of most batches, not up to four: a fifth of the server's time, for 2 MB
-#: of its memory a connection.
+#: statement takes the rows of most batches, instead of up to four; this saves a fifth of the
+#: server's time, and costs 2 MB of its memory for each connection.
 _INSERT_SIZES = (64, 32, 24, *range(16, 1, -1), 1)
 
 
@@ -230,7 +230,7 @@ class _Batch:
         """Run the reads, then the writes and COMMIT. Returns InDoubt if the outcome is unknown."""
         try:
             async with asyncio.timeout_at(deadline):
-                await self._read()
+                await self._run_until_writes()
                 await self._write()
         except InDoubt as doubt:
             return doubt
@@ -250,12 +250,12 @@ class _Batch:
             raise
         return None
 
-    async def _read(self) -> None:
+    async def _run_until_writes(self) -> None:
         """Run every unit to its end, and answer those that wrote nothing.
 
         Raises: ServerError, ConnectionLost.
         """
-        for _ in range(_SENDS):
+        for _ in range(_MAX_ROUNDS):
             failed = await self._run_units()
             if failed is None:
                 break
@@ -338,7 +338,7 @@ class _Batch:
         """
         reads: Transaction | None = self._transaction
         merge = True
-        for _ in range(_SENDS):
+        for _ in range(_MAX_ROUNDS):
             self._members = [m for m in self._members if not m.entry.future.done()]
             if not self._members:
                 await self._connection.reset()
@@ -351,10 +351,11 @@ class _Batch:
                 self._answer_all()
                 return
             await self._connection.reset()
-            if all(len(statement.owners) == 1 for statement in failed):  # else it is any of them
+            # A failed merged statement does not say which unit failed: send all again, unmerged.
+            if all(len(statement.owners) == 1 for statement in failed):
                 self._run_alone(dict.fromkeys(statement.owners[0] for statement in failed))
             reads = None  # they are over
-            merge = False  # so that the next failure shows which unit it is
+            merge = False
         self._run_alone(self._members)
 
     async def _send(
@@ -431,10 +432,10 @@ class _Batch:
 def arrange(members: Sequence[_Member], *, merge: bool) -> list[_Statement]:
     """The writes of these units in the order of sending; `merge`: rows for one table together.
 
-    Units are sorted by their first statement that is not an `insert`, so that batches of two
-    processes that change the same rows lock them in the same order.
+    Units are sorted by their first statement that is not merged, so that batches of two processes
+    that change the same rows usually lock them in the same order.
     """
-    waiting = [(member, deque(member.tx.deferred)) for member in sorted(members, key=_first)]
+    waiting = [(member, deque(member.tx.deferred)) for member in sorted(members, key=_lock_order)]
     found: list[_Statement] = []
     while waiting:
         for member, calls in waiting:
@@ -445,6 +446,8 @@ def arrange(members: Sequence[_Member], *, merge: bool) -> list[_Statement]:
                 )
         waiting = [one for one in waiting if one[1]]
         if waiting:
+            # The unit with the most calls left probably has some that others lack. These are sent
+            # first, so that its later ones are merged with those that the others wait with.
             longest = max(waiting, key=lambda one: len(one[1]))
             found += _merged(longest[1][0], waiting)
     return found
@@ -474,7 +477,7 @@ def _merged(like: Call, waiting: Sequence[tuple[_Member, deque[Call]]]) -> list[
     return found
 
 
-def _first(member: _Member) -> tuple[str, list[bytes]]:
+def _lock_order(member: _Member) -> tuple[str, list[bytes]]:
     for call in member.tx.deferred:
         if not call.query.around_row:
             return call.query.name, [value or b"" for value in call.args]
