@@ -85,7 +85,7 @@ class Reader:
             if limit.expired() and isinstance(error, TimeoutError):
                 connection.close()
                 raise self._too_long() from None
-            raise self._judge(error, tx) from None
+            raise self._translate_error(error, tx) from None
         finally:
             if connection.is_clean or connection.lost:
                 self._resources.pool.release(connection)
@@ -125,11 +125,11 @@ class Reader:
         except (ServerError, ConnectionLost) as error:
             return tx.fail(error, call.query.name)
 
-    def _judge(self, error: BaseException, tx: ReadTx) -> BaseException:
+    def _translate_error(self, error: BaseException, tx: ReadTx) -> BaseException:
         cause = tx.cause if error is tx.failed else error
         if isinstance(cause, ServerError) and cause.fault.sqlstate == CANCELED:
             return self._too_long()
-        return self._resources.judge(error, tx)
+        return self._resources.translate_error(error, tx)
 
     def _too_long(self) -> ReadTimeout:
         return ReadTimeout(f"a read took longer than {self._timeout_s:g} s")

@@ -103,10 +103,10 @@ class Resources:
             return Unclear(f"{message} to a commit; whether it happened is not known")
         return server_unreachable(message) if silent else Busy(message)
 
-    def judge(self, error: BaseException, tx: UnitTx) -> BaseException:
-        """Translate the error that ended a transaction; Again when the unit may run again.
+    def translate_error(self, error: BaseException, tx: UnitTx) -> BaseException:
+        """The caller's error for one that ended a transaction; Again when the unit may run again.
 
-        Replaces the connections of the pool if the error makes them useless.
+        Closes the connections of the pool if the error says that they are, or may be, useless.
         """
         cause = tx.cause if error is tx.failed else error
         if isinstance(cause, ConnectionLost):
@@ -217,7 +217,7 @@ class UnitRunner:
         COMMIT. `newest`: it will need the newest state, so it never gets a snapshot.
         """
         deadline = self._loop.time() + self._timeout_s + GRACE_S + pauses_s
-        attempt, collided, reran = 0, False, False
+        attempt, collided, reran_once = 0, False, False
         while True:
             attempt += 1
             try:
@@ -229,12 +229,12 @@ class UnitRunner:
                 attempt -= 1
                 newest = True
             except Again as again:
-                last = again.once and reran
+                last = again.once and reran_once
                 last = last or (attempt >= _ATTEMPTS and not again.collided)
                 if last or self._loop.time() >= deadline:
                     self._resources.health.failed(again.error)
                     raise again.error from None
-                reran = reran or again.once
+                reran_once = reran_once or again.once
                 collided = again.collided
                 if not collided:
                     await asyncio.sleep(random.random() * min(attempt, _ATTEMPTS) * _PAUSE_S)
@@ -277,7 +277,7 @@ class UnitRunner:
                     connection.close()
                     raise closed_in_commit() from None
                 await connection.reset()
-                raise resources.judge(error, tx) from None
+                raise resources.translate_error(error, tx) from None
             else:
                 self._committed(tx, transaction.commit_s)
                 return value
@@ -345,12 +345,12 @@ class _UnitRun:
     async def commit(self) -> None:
         """Send the deferred writes and COMMIT.
 
-        Raises: InDoubt; `tx.failed` with its cause when a statement failed; ServerError,
-        ConnectionLost.
+        Raises: InDoubt; _SeesSnapshot; `tx.failed` with its cause when a statement failed;
+        ServerError, ConnectionLost.
         """
         tx = self._tx
         calls, tx.deferred = tx.deferred, []
-        self._needs_newest(calls)  # may choose the isolation
+        self._choose_isolation(calls)
         await pause_before_write(calls)
         self._limit_statements(len(calls) + 1)  # and COMMIT
         try:
@@ -366,14 +366,17 @@ class _UnitRun:
             raise
 
     async def _answer(self, request: Request) -> Any:
-        """The answer to a request; an error is returned, not raised."""
+        """The answer to a request. The error of a statement is returned, to be raised in the unit.
+
+        Raises: _SeesSnapshot; Again when something that the unit had read has changed.
+        """
         if isinstance(request, Pause):
             await self._turn.aclose()  # others that collided may run meanwhile
             self._limit.reschedule(self._deadline)
             await request.event.wait()
             return None
         calls = [*self._tx.deferred, *request.calls]
-        newest = self._needs_newest(calls)
+        newest = self._choose_isolation(calls)
         await pause_before_write(calls)
         self._wrote = self._wrote or not all(call.query.selects for call in calls)
         again = [call for call, _ in self._reads] if newest and not self._wrote else []
@@ -402,11 +405,11 @@ class _UnitRun:
         if end != self._limit.when():
             self._limit.reschedule(end)
 
-    def _needs_newest(self, calls: Sequence[Call]) -> bool:
-        """Whether one of these calls must see the newest state. The first calls of a unit also
-        choose the isolation of its transaction by it.
+    def _choose_isolation(self, calls: Sequence[Call]) -> bool:
+        """Before BEGIN, choose the isolation of the transaction by its first calls. Returns whether
+        one of these calls must see the newest state.
 
-        Raises: _SeesSnapshot when the transaction has a snapshot already.
+        Raises: _SeesSnapshot if one must, and the transaction has a snapshot already.
         """
         newest = any(call.query.newest for call in calls)
         if newest and self._transaction.kind == "snapshot":
