@@ -239,7 +239,7 @@ async def _add_reservation(
     if not submission.may_create:
         raise UnknownReservation
     data, order = submission.data, submission.order
-    customer_id = await _find_customer(tx, submission, prepared)
+    customer_id = await _find_customer(tx, submission, prepared, data)
     columns = {
         "id": prepared.id,
         "hotel_id": submission.hotel.id,
@@ -273,9 +273,8 @@ async def _change_reservation(
         data = carry_over(decode(existing["data"]), received)
         prepared = prepared._replace(data=encode(data).decode())
     customer_id = existing["customer_id"]
-    # By the fields received, not by those carried over: the customer may have newer ones since.
     if received.email or received.phone or customer_id is None:
-        customer_id = await _find_customer(tx, submission, prepared)
+        customer_id = await _find_customer(tx, submission, prepared, data)
         if customer_id is None:
             raise MustRunAlone  # the batch inserts the customer later: its id is not known yet
     reservation_id, number = str(existing["id"]), int(existing["version"]) + 1
@@ -297,13 +296,17 @@ async def _change_reservation(
 
 
 async def _find_customer(
-    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
+    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, data: ReservationData
 ) -> int | None:
+    """The customer of the data of a version. The fields carried over do not change them: they may
+    have newer ones since.
+    """
     received_at = submission.received_at
     return await find_or_create(
         tx,
         submission.hotel.id,
-        submission.data,
+        data,
+        received=submission.data,
         received_at=tx.now_us if received_at is None else received_at,
         batch=prepared.batch,
     )

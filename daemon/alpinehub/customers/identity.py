@@ -71,22 +71,31 @@ class MustRunAlone(Exception):
 
 
 async def find_or_create(
-    tx: Tx, hotel_id: int, data: ReservationData, *, received_at: int, batch: bool = False
+    tx: Tx,
+    hotel_id: int,
+    data: ReservationData,
+    *,
+    received: ReservationData,
+    received_at: int,
+    batch: bool = False,
 ) -> int | None:
     """The id of the customer of a record; runs in the unit that stores the record.
 
-    The data of the record replaces the customer's; its consent only if none was given or refused
-    after `received_at`. `batch`: the unit is batched; then None means a new customer, whom later
-    statements find by the e-mail address.
+    The customer is found, or created, by `data`. Only `received`, which is `data` without the
+    fields that were carried over from an older record, replaces data of a known customer or counts
+    as their consent; and the consent only if none was given or refused after `received_at`.
+    `batch`: the unit is batched; then None means a new customer, whom later statements find by the
+    e-mail address.
 
     Raises: Conflict if another unit creates the same customer meanwhile, or merges two: when the
     unit runs again, it finds them. MustRunAlone if the customer has no e-mail address, or changes.
     """
-    given = columns_of(data)
+    given = columns_of(received)
+    sought = columns_of(data) | {"consent": given["consent"]}
     times = {"received_at": received_at, "now": tx.now_us}
-    if batch and given["email"] is None:
+    if batch and sought["email"] is None:
         raise MustRunAlone
-    row, may_be_two = await _find(tx, hotel_id, given["email"], given["phone"])
+    row, may_be_two = await _find(tx, hotel_id, sought["email"], sought["phone"])
     if row is not None:
         if changes := changes_of(dict(row), given):
             if batch:
@@ -99,7 +108,7 @@ async def find_or_create(
         return int(row["id"])
     columns = {
         "hotel_id": hotel_id,
-        **given,
+        **sought,
         "consent_at": None if given["consent"] is None else received_at,
         "phone_due": int(may_be_two),
         "created_at": tx.now_us,

@@ -145,6 +145,8 @@ PERSON: dict[str, Any] = {
     "country": "IT",
     "gender": "female",
 }
+#: A cancellation that names nothing but its number.
+CANCELLED: dict[str, Any] = {"status": "cancelled", "adults": 0, "arrival": None, "departure": None}
 
 
 async def test_hashes_are_told_only_when_the_customer_agreed(tmp_path: Path) -> None:
@@ -192,15 +194,41 @@ async def test_cancellation_tells_nothing_of_the_customer_but_what_it_says(tmp_p
     async with open_hub(tmp_path) as hub:
         first = await write(hub, number="n-1", **PERSON, consent=True)
         await write(hub, email="eva@example.com", phone="0471998877", consent=False)
-        cancelled: dict[str, Any] = {"status": "cancelled", "adults": 0}
-        cancelled |= {"arrival": None, "departure": None}
-        assert await write(hub, number="n-1", **cancelled) == first
+        assert await write(hub, number="n-1", **CANCELLED) == first
         [eva] = await customers(hub)
         assert (eva["phone"], eva["consent"]) == ("0471998877", 0)
         data = await hub.one("SELECT data FROM reservation_version ORDER BY id DESC LIMIT 1")
         assert PERSON["phone"] in data and await customer_of(hub, first) == eva["id"]
-        await write(hub, number="n-1", **cancelled, email="eva@example.com", city="Wien")
+        await write(hub, number="n-1", **CANCELLED, email="eva@example.com", city="Wien")
         assert [one["city"] for one in await customers(hub)] == ["Wien"]
+
+
+async def test_cancellation_with_an_address_belongs_to_the_guest_known_by_the_number(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        first = await write(hub, number="n-1", **(PERSON | {"email": ""}), consent=True)
+        await write(hub, number="n-1", **CANCELLED, email="eva@example.com")
+        [eva] = await customers(hub)
+        assert (eva["email"], eva["phone"]) == ("eva@example.com", PERSON["phone"])
+        assert (eva["last_name"], eva["consent"]) == ("Muster", 1)
+        assert await customer_of(hub, first) == eva["id"]
+        await write(hub, number="n-1", **CANCELLED, phone="0471998877")
+        assert [one["phone"] for one in await customers(hub)] == ["0471998877"]
+
+
+async def test_cancellation_with_another_address_makes_a_customer_with_name_and_no_consent(
+    tmp_path: Path,
+) -> None:
+    """Consent is what a guest said of one address: it is not carried over to another."""
+    async with open_hub(tmp_path) as hub:
+        first = await write(hub, number="n-1", **PERSON, consent=True)
+        await write(hub, number="n-1", **CANCELLED, email="eva2@example.com")
+        old, new = await customers(hub)
+        assert (old["email"], old["consent"]) == ("eva@example.com", 1)
+        assert (new["email"], new["phone"]) == ("eva2@example.com", PERSON["phone"])
+        assert (new["last_name"], new["consent"]) == ("Muster", None)
+        assert await customer_of(hub, first) == new["id"]
 
 
 async def test_consent_of_a_form_that_waited_does_not_undo_a_later_no(tmp_path: Path) -> None:
