@@ -333,11 +333,13 @@ async def test_operator_is_told_when_a_customer_became_one_with_another_meanwhil
         assert (await erase(hub.ctx.store, [one], WHY)).customers == 1
 
 
-async def test_each_of_several_persons_is_hidden_in_a_mail(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [0, 200], ids=["few", "many"])
+async def test_each_of_several_persons_is_hidden_in_a_mail(tmp_path: Path, more: int) -> None:
     people = [
         PersonMatcher(1, "eva@example.com", frozenset({"390471998877"}), "eva muster"),
         PersonMatcher(1, "", frozenset(), "o wu"),
         PersonMatcher(1, "evald@example.com", frozenset(), ""),
+        *(PersonMatcher(1, f"guest{n}@example.com", frozenset(), "") for n in range(more)),
     ]
     text = "EVALD@example.com, Eva Muster (+390471998877, Eva@Example.com) and O Wu, not Eva."
 
