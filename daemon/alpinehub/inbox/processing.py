@@ -224,6 +224,7 @@ class _Settling(Struct, frozen=True, kw_only=True):
         """The sender's id and the reservation with it. Without an id, one is made of content and
         time: the same content in the same or a neighbouring slot is one submission, a week later
         it is another. The later of the two may be settled first, so the slot after counts, too.
+        Both may be settled at once, and no unique key compares their ids: so the content is locked.
         """
         row = self.row
         if row["external_id"] and row["state"] == "mapped":
@@ -233,6 +234,8 @@ class _Settling(Struct, frozen=True, kw_only=True):
         else:
             content, slot = encode(found.data), row["received_at"] // _SLOT_US
             ids = [_content_id(content, one) for one in (slot, slot - 1, slot + 1)]
+            locked = {"source_id": row["source_id"], "content": content.decode()}
+            await tx.fetch_one("inbox_lock_content", **locked)
         for external_id in ids:
             existing = await tx.fetch_one(
                 "find_reservation", source_id=row["source_id"], external_id=external_id

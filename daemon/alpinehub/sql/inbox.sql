@@ -94,8 +94,13 @@ WHERE id = :id AND state IN ('received', 'review')
 
 -- name: inbox_lock
 -- newest
--- Locks the row, so that no other process settles it, and its source: the hotel is not granted to an
--- account meanwhile (lock_sources), and submissions of one source are settled one after the other, so that
--- of two with the same content the second finds the request of the first.
+-- Locks the row, so that no other process settles it, and its source, so that the hotel is not granted
+-- to an account meanwhile (lock_sources).
 SELECT i.state FROM inbox i JOIN source s ON s.id = i.source_id WHERE i.id = :id
-{|FOR NO KEY UPDATE OF i, s}
+{|FOR NO KEY UPDATE OF i FOR KEY SHARE OF s}
+
+-- name: inbox_lock_content
+-- newest
+-- One unit at a time settles a content of a source, so that of two with the same content the second finds
+-- the request of the first. SQLite has one writer.
+SELECT {:source_id, :content|pg_advisory_xact_lock(hashtextextended(:content, :source_id))} AS locked

@@ -187,6 +187,21 @@ async def test_form_sent_twice_is_one_request_though_the_second_is_settled_first
         assert await hub.one("SELECT count(*) FROM reservation") == 10
 
 
+@pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
+async def test_source_goes_on_while_a_worker_that_settles_is_stopped(
+    tmp_path: Path, each_store: object
+) -> None:
+    """SQLite has one writer: there the others wait for it."""
+    async with open_lenient(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        for number in range(3):
+            await post_form(hub, FORM | {"message": f"form {number}"})
+        async with other.ctx.transaction() as stopped:
+            await stopped.fetch_one("inbox_lock", id=1)
+            for number in (2, 3):
+                await settle(hub.ctx, number)
+            assert await hub.one("SELECT count(*) FROM reservation") == 2
+
+
 @pytest.mark.parametrize(
     "path",
     [
