@@ -99,9 +99,9 @@ def _value(name: str, value: Any) -> Any:
         value = bytes(value).decode("utf-8", "replace")
     if name in ("data", "headers", "detail", "body"):
         try:
-            found = json.loads(value, parse_constant=str)
-            json.dumps(found, indent=2)  # as the document is written
-        except (ValueError, RecursionError):  # a body that is no JSON, or nested too deeply
+            found = json.loads(value)
+            json.dumps(found, indent=2, allow_nan=False)  # as the document is written
+        except (ValueError, RecursionError):  # no JSON, nested too deeply, or with 1e999 or NaN
             return value
         return found
     return bool(value) if name == "consent" else value
