@@ -41,8 +41,8 @@ T = TypeVar("T")
 #: The commands of `large.py`.
 READ_LARGE, CONVERT_LARGE = "read_message", "convert_content"
 THREAD_BYTES, POOL_BYTES = 64 * 1024, 256 * 1024
-#: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s. What takes longer is refused;
-#: if no child has begun by then, the document is processed in this process.
+#: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s. What is not done by then, with
+#: the time that it waited for a child, is refused; if no child has begun, it is processed here.
 POOL_TIMEOUT_S = 8.0
 #: Seconds without calls after no child began one in time, so that not every call waits: with a
 #: stopped child, three documents at once are answered within 8.5 s. Without it, the first takes
@@ -161,7 +161,8 @@ async def run_in_pool(
             raise
         except PoolError as error:
             if isinstance(error, DeadlineExceeded) and error.ran:
-                text = "the document takes too long to process; try again, or send less at once"
+                # Not that it is too large: the time includes that of waiting for a child.
+                text = "the document could not be processed in time; try again"
                 raise TransportError(503, text) from None
             if isinstance(error, PoolUnavailable | DeadlineExceeded | QueueTimeout):
                 _pool_skipped_until[store] = monotonic() + _SKIP_POOL_S

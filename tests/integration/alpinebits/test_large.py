@@ -92,7 +92,7 @@ async def test_document_that_kills_is_not_read_here(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pool", "timeout_s", "status", "said"),
     [
-        ("staying", 5.0, 503, "the document takes too long to process"),
+        ("staying", 5.0, 503, "the document could not be processed in time"),
         ("failing", 60.0, 500, "the server failed"),
     ],
 )
