@@ -108,4 +108,4 @@ async def test_test_names_only_options_that_there_are(tmp_path: Path) -> None:
         await command("account", "push", *words, "--config", config, given=f"{SECRET}\n")
         done = await command("account", "push", "test", "demo", "--config", config)
         assert done.code == 3 and "is not valid" in done.err
-        assert "hint: add the certificate of its authority to the system's" in done.err
+        assert "hint: add the certificate of its authority to those that" in done.err
