@@ -108,7 +108,8 @@ class RefusalCache:
 
     def find(self, buckets: Sequence[Bucket], now_us: int) -> LimitReached | None:
         """The first refusal of one of the buckets that has not ended yet, or None. One that lasts
-        longer than a token takes was cached before the clock was set back.
+        longer than a token takes was cached before the clock was set back; if by less than an hour,
+        the store still refuses (Bucket.take), and each such refusal costs a transaction.
         """
         for bucket in buckets:
             until_us = self._until_us.get(bucket.key, 0)
