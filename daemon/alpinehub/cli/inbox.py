@@ -265,8 +265,11 @@ def accept(hub: Hub, id_: int) -> None:
     """Accept a submission of the review list as it is: it is sent to the hotel although its stay is
     in the past (`past:arrival`) or very long (`too_long:departure`).
     """
-    hub.run(lambda ctx: actions.accept(ctx, id_, by=OPERATOR))
-    hub.print_result({"id": id_, "state": "mapped"}, f"submission {id_} accepted")
+    outcome = hub.run(lambda ctx: actions.accept(ctx, id_, by=OPERATOR))
+    text = f"submission {id_} accepted"
+    if outcome == "duplicate":
+        text += "; it is not sent, because it is a duplicate or a later one has changed its request"
+    hub.print_result({"id": id_, "state": "mapped", "outcome": outcome}, text)
 
 
 @inbox.command(

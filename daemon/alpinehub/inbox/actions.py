@@ -120,10 +120,11 @@ async def in_review(store: Store, hotel: str | None, source: str | None) -> list
     return sorted(row["id"] for row in await list_inbox(store, wanted))
 
 
-async def accept(ctx: Context, inbox_id: int, *, by: str) -> None:
+async def accept(ctx: Context, inbox_id: int, *, by: str) -> str:
     """Accept a submission of the review list although its stay is in the past, or very long.
 
-    Raises: Unusable, StoreUnavailable.
+    Returns its outcome; a `duplicate` is not sent, for example because a later submission has
+    changed the reservation. Raises: Unusable, StoreUnavailable.
     """
     row = await ctx.store.read(partial(require_row, inbox_id=inbox_id))
     if row["state"] != "review":
@@ -138,7 +139,9 @@ async def accept(ctx: Context, inbox_id: int, *, by: str) -> None:
     await settle(ctx, inbox_id, accepted_by=by)
     row = await ctx.store.read(partial(require_row, inbox_id=inbox_id))
     if row["state"] != "mapped":
-        raise Unusable(f"submission {inbox_id} was settled at the same time: it is {row['state']}")
+        text = f"submission {inbox_id} or its source was changed at the same time"
+        raise Unusable(f"{text}: it is {row['state']}", hint=f"`alpinehub inbox show {inbox_id}`")
+    return str(row["outcome"])
 
 
 async def reject(store: Store, inbox_id: int, reason: str) -> None:

@@ -216,9 +216,24 @@ async def test_accept_fails_when_the_submission_became_spam_or_was_rejected_mean
             await settle(ctx, inbox_id, **how)
 
         monkeypatch.setattr(actions, "settle", reject_first)
-        with pytest.raises(Unusable, match="it is rejected"):
+        with pytest.raises(Unusable, match="changed at the same time: it is rejected"):
             await actions.accept(hub.ctx, 1, by="test")
         assert await hub.one("SELECT count(*) FROM reservation") == 0
+
+
+@on_each_store
+async def test_accept_says_so_when_a_later_submission_changed_the_request(
+    tmp_path: Path, run: Run
+) -> None:
+    async with open_lenient(tmp_path, now=None) as hub:
+        for year in (2020, 2031):
+            stay = {"Anreisedatum": f"01.02.{year}", "Abreisedatum": f"08.02.{year}"}
+            fields = [{"label": label, "value": day} for label, day in stay.items()]
+            await post_wix(hub, wix(submissions=fields))
+            await hub.handle_events()
+        done = await asyncio.to_thread(run, "inbox", "accept", "1")
+        assert done.returncode == 0 and "accepted; it is not sent" in done.stdout
+        assert await hub.one("SELECT version FROM reservation") == 1
 
 
 @on_each_store
