@@ -103,4 +103,4 @@ SELECT i.state FROM inbox i JOIN source s ON s.id = i.source_id WHERE i.id = :id
 -- newest
 -- One unit at a time settles a content of a source, so that of two with the same content the second finds
 -- the request of the first. SQLite has one writer.
-SELECT {:source_id, :content|pg_advisory_xact_lock(hashtextextended(:content, :source_id))} AS locked
+SELECT {coalesce(:source_id, :content)|pg_advisory_xact_lock(hashtextextended(:content, :source_id))} AS locked
