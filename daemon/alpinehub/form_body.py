@@ -90,7 +90,7 @@ def _parameters(header: str | bytes) -> tuple[bytes, dict[bytes, bytes]]:
 
     try:
         return parse_options_header(header)
-    except ValueError:  # name*N="x" with thousands of digits, where it is read by RFC 2231
+    except ValueError:  # some versions read name*N="x" by RFC 2231, N of thousands of digits, too
         raise Broken("malformed") from None
 
 

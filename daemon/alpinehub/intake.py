@@ -26,7 +26,8 @@ The units of a batch do not see each other's rows: only unique constraints keep 
 store the same external id, idempotency key, version or e-mail address of a customer, the second
 is run again by the store, and finds the rows of the first; a Conflict comes here only if it
 collides again. A unit that changes a customer, or has no e-mail address, depends on rows that no
-constraint protects, so it cannot be batched.
+constraint protects, so it cannot be batched. Nor can one that gives an existing reservation a new
+customer: the batch does not know their id yet.
 """
 
 from __future__ import annotations
@@ -298,8 +299,8 @@ async def _change_reservation(
 async def _find_customer(
     tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, data: ReservationData
 ) -> int | None:
-    """The customer of the data of a version. The fields carried over do not change them: they may
-    have newer ones since.
+    """The customer of the data of a version. Fields that were carried over do not change the
+    customer, who may have given newer ones since.
     """
     received_at = submission.received_at
     return await find_or_create(

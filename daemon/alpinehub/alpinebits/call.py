@@ -41,8 +41,9 @@ T = TypeVar("T")
 #: The commands of `large.py`.
 READ_LARGE, CONVERT_LARGE = "read_message", "convert_content"
 THREAD_BYTES, POOL_BYTES = 64 * 1024, 256 * 1024
-#: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s. What is not done by then, with
-#: the time that it waited for a child, is refused; if no child has begun, it is processed here.
+#: An acknowledgement of 2 MiB takes 0.4 s, rates of 8 MiB take 2 s. A document that a child began
+#: but did not finish within this time, waiting included, is refused; one that no child began is
+#: processed here.
 POOL_TIMEOUT_S = 8.0
 #: Seconds without calls after no child began one in time, so that not every call waits: with a
 #: stopped child, three documents at once are answered within 8.5 s. Without it, the first takes
@@ -105,7 +106,8 @@ ResponseBody = bytes | PlainText | AsyncGenerator[bytes, None]
 
 async def read(call: Call, reader: Reader[T]) -> T:
     """Read the document of a request. Raises: TransportError if it is missing, too large or not
-    valid, or if it cannot be read at the moment (503).
+    valid, if it killed its child (500), or if it cannot be read in time or not now (503);
+    CommandFailed.
     """
     data = call.data
     if data is None:
@@ -139,9 +141,9 @@ async def run_in_pool(
 ) -> T | None:
     """The result of a command of `large.py`; None: the pool cannot run it now, the caller has to.
 
-    `what`: the name of the document, for the log. What a child has tried is not tried here again:
-    it would kill this worker, take it as long, or fail again. Raises: TransportError if the command
-    killed its child or took too long; CommandFailed.
+    `what`: the name of the document, for the log. A document that a child has tried is not tried
+    here again: it would kill this worker, block it as long, or fail again. Raises: TransportError
+    if the command killed its child or took too long; CommandFailed.
     """
     store = call.ctx.store
     if monotonic() < _pool_skipped_until.get(store, 0.0):

@@ -25,7 +25,8 @@ async def respond_with(
     """A response with `content`, the XML that follows its Success, in the client's version.
 
     If the version cannot carry the content at all, the response is an error, and an alert is sent.
-    Raises: TransportError if large content cannot be converted (500), or not now (503).
+    Raises: TransportError if large content killed its child (500), or cannot be converted in time
+    or not now (503); CommandFailed.
     """
     stored = StoredContent(
         response=call.response,

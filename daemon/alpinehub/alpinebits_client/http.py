@@ -106,7 +106,8 @@ class HttpClient(Struct, frozen=True, kw_only=True):
             except ssl.SSLCertVerificationError as error:
                 hint = (
                     "add the certificate of its authority to those that the system trusts"
-                    " (update-ca-certificates); `pms` and `check` have --ca-file and --insecure"
+                    " (update-ca-certificates); `pms`, `check` and `webhook send` have --ca-file"
+                    " and --insecure"
                 )
                 text = f"the certificate of {url.host} is not valid: {error.verify_message}"
                 raise RequestFailed("tls", text, hint) from None

@@ -268,7 +268,8 @@ def accept(hub: Hub, id_: int) -> None:
     outcome = hub.run(lambda ctx: actions.accept(ctx, id_, by=OPERATOR))
     text = f"submission {id_} accepted"
     if outcome == "duplicate":
-        text += "; it is not sent, because it is a duplicate or a later one has changed its request"
+        text += "; it is not sent, because it is a duplicate, or a later submission has changed its"
+        text += " request"
     hub.print_result({"id": id_, "state": "mapped", "outcome": outcome}, text)
 
 

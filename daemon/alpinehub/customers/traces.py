@@ -6,8 +6,10 @@
     mails .......... as long as the runtime keeps them
 
 Each table is read completely, a page at a time. No lock is held, and a page is searched in a
-thread, so that the event loop is not blocked. The addresses and numbers of a text are looked up
-among those of all customers searched for (GroupMatcher): a thousand cost the same as one.
+thread, so that the event loop is not blocked. The addresses and numbers of an inbox row or a
+version are looked up among those of all customers searched for (GroupMatcher): a thousand cost the
+same as one. A mail is searched for each person; many are first looked up by the first characters of
+what is known of them.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from cordata import Row, Store, Tx
 _NUMBER = re.compile(r"\+?[0-9][0-9 ()./\-\u00a0]{4,24}[0-9]")
 #: Shorter ones would match other numbers, too.
 _MIN_DIGITS = 7
-#: Characters by which many persons are looked up in a mail; who has a shorter name, in each mail.
+#: Number of first characters by which many persons are looked up in a mail. Those with a shorter
+#: name are searched for in every mail.
 _HEAD = 5
 #: From so many persons on, a text is searched only for those of whom it has such characters. To
 #: cut 50 reports of 22 KB into pieces takes 0.11 s; to search them takes 1 ms for one person,

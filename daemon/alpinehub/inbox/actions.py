@@ -132,15 +132,18 @@ async def accept(ctx: Context, inbox_id: int, *, by: str) -> str:
     found, _ = interpreted(row, accept=True)
     if not isinstance(found, Mapped):
         problems = found.problems if isinstance(found, Unmapped) else (found.outcome,)
+        hint = "`alpinehub inbox map` says how its fields are read"
         raise Unusable(
             f"submission {inbox_id} cannot be accepted as it is: {', '.join(problems)}",
-            hint="`alpinehub inbox map` says how its fields are read",
+            hint=hint if isinstance(found, Unmapped) else None,
         )
     await settle(ctx, inbox_id, accepted_by=by)
     row = await ctx.store.read(partial(require_row, inbox_id=inbox_id))
     if row["state"] != "mapped":
         text = f"submission {inbox_id} or its source was changed at the same time"
-        raise Unusable(f"{text}: it is {row['state']}", hint=f"`alpinehub inbox show {inbox_id}`")
+        raise Unusable(
+            f"{text}: the submission is {row['state']}", hint=f"`alpinehub inbox show {inbox_id}`"
+        )
     return str(row["outcome"])
 
 

@@ -66,7 +66,8 @@ UPDATE customer SET
 WHERE id = :id
 
 -- name: customer_consent_again
--- The customer gave the same consent again: only its time changes.
+-- The customer gave the same consent again: only its time changes. As in customer_update, not if they
+-- answered between :received_at and :now.
 UPDATE customer SET consent_at = :received_at
 WHERE id = :id AND NOT (consent_at > :received_at AND consent_at <= :now)
 

@@ -31,7 +31,7 @@ from alpinehub.webhooks.submission import (
 from alpinehub.webhooks.values import line
 
 _FIELD = "field:"
-#: Longest key or label. The targets of names are cached (field_names.py).
+#: Longest key or label: bounded, because the targets of names are cached (field_names.py).
 _MAX_NAME = 200
 _UTM = re.compile(r"utm_[a-z0-9_]{1,32}")
 #: Paths in the CRM's contact; a place of a mapping is `path:contact.name.first`.

@@ -1,6 +1,6 @@
 """What somebody else writes is read once: nothing makes the reader begin again and again.
 
-Each of these takes a reader that does begin again longer than the limit of `python`, minutes.
+A reader that begins again needs minutes for each of these: longer than the limit of `python`.
 """
 
 from __future__ import annotations

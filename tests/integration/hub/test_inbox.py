@@ -216,7 +216,7 @@ async def test_accept_fails_when_the_submission_became_spam_or_was_rejected_mean
             await settle(ctx, inbox_id, **how)
 
         monkeypatch.setattr(actions, "settle", reject_first)
-        with pytest.raises(Unusable, match="changed at the same time: it is rejected"):
+        with pytest.raises(Unusable, match="changed at the same time: the submission is rejected"):
             await actions.accept(hub.ctx, 1, by="test")
         assert await hub.one("SELECT count(*) FROM reservation") == 0
 

@@ -166,7 +166,7 @@ async def test_form_sent_twice_is_one_request_and_a_later_one_another(tmp_path: 
 async def test_form_sent_twice_is_one_request_though_the_second_is_settled_first_or_at_once(
     tmp_path: Path,
 ) -> None:
-    """Also when ten minutes by the clock, by which its id is made, end between the two."""
+    """Also when the two are in neighbouring time slots, from which their ids are made."""
     before = datetime(2027, 1, 2, 12, 9, 59, tzinfo=UTC)
     async with (
         open_lenient(tmp_path, now=before) as hub,

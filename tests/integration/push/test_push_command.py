@@ -99,7 +99,7 @@ async def test_test_shakes_hands_and_brings_nothing(tmp_path: Path) -> None:
         assert [one.action for one in peer.asked] == ["OTA_Ping:Handshaking"]
 
 
-async def test_test_names_only_options_that_there_are(tmp_path: Path) -> None:
+async def test_test_says_where_to_add_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
     config = push_private(tmp_path, allowed=True)
     tls = make_certificate(tmp_path)
     async with open_hub(tmp_path), scripted(lambda asked: None, tls=tls) as peer:

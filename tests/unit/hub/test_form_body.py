@@ -81,7 +81,7 @@ def test_media_type_is_what_stands_before_the_parameters() -> None:
 
 
 def test_parameter_with_a_number_of_many_digits_ends_in_no_other_error() -> None:
-    """Some versions of the parser read it, by RFC 2231, and others leave it out."""
+    """Only some versions of the parser read it, by RFC 2231; the others ignore it."""
     many = "9" * 5000
     for content_type, name in ((TYPE, f'; name*{many}="a"'), (f"{TYPE}; name*{many}=a", "")):
         with suppress(Broken):

@@ -37,7 +37,8 @@ _ATTRIBUTE = re.compile(r"[Tt]he attribute '(?P<name>[^']*)' is (?P<what>require
 _VALUE = re.compile(r", attribute '(?P<name>[^']*)'")
 _EXPECTED = re.compile(r"Expected is (?:one of )?\( (?P<names>[^)]*) \)")
 _MAX_NAME_CHARS = 40
-#: Of a stream that is validated; a larger message is large, a longer text is long.
+#: Size of the pieces of a stream that is validated. A message above it is large, a text above it is
+#: long.
 _PIECE_BYTES = 64 * 1024
 
 
@@ -60,7 +61,8 @@ def find_problem(root: etree._Element, name: str, protocol: Protocol) -> str | N
 
     A large message is validated as a stream: lxml finds the path of each error in a tree by
     counting the elements before it, which takes minutes for 150,000 errors. One with a long text is
-    validated as a tree: a stream copies what it has of a text for each line and reference in it.
+    validated as a tree: in a stream, libxml2 copies the text read so far again at each line and
+    each reference.
     """
     schema = _schema(name, protocol.name)
     if schema is None:
