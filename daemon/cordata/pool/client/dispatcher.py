@@ -310,8 +310,9 @@ class Dispatcher:
             ):
                 child = pool.free_child(call)
                 if child is None:
-                    why = pool.unavailable_reason(call) or f"worker {call.pinned} is not free"
-                    self._fail(call, PreferredWorkerBusy(why))
+                    why = pool.unavailable_reason(call) or f"{call.pinned} is busy"
+                    text = f"the worker of the session is not free: {why}"
+                    self._fail(call, PreferredWorkerBusy(text))
                 else:
                     self._send(call, child)
                 return True
@@ -566,6 +567,9 @@ class Dispatcher:
             self._nested.remove(call)
             self._fail(call, self._late_error(call, now))
         elif connection is None:  # the worker is being asked how the child died
+            if now < call.deadline:  # it has begun, so its time in the queue does not count
+                self._deadlines.set(call, call.deadline)
+                return
             self._fail(call, DeadlineExceeded("the deadline passed as its child died", ran=True))
         elif call.number <= connection.last_begun:
             if now < call.deadline:

@@ -288,6 +288,29 @@ def test_call_whose_child_died_has_begun_within_its_queue_timeout(tmp_path: Path
     run(tmp_path, test)
 
 
+def test_call_whose_child_died_runs_again_though_its_worker_does_not_say_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its queue timeout ends while the worker is asked: it has begun."""
+
+    async def test(client: Client, child: Child) -> None:
+        first = client.start("echo", 1)
+        await asyncio.to_thread(child.accept)
+        child.answer(await asyncio.to_thread(child.begin))
+        assert await first == 1
+        silent = asyncio.get_running_loop().create_future
+        monkeypatch.setattr(client._dispatcher().control, "ask", lambda path, request: silent())
+        call = client.start("echo", 2, idempotent=True, queue_timeout=0.1)
+        child.begin()  # without a turn of the event loop, so in time
+        child.die()
+        following = Child(tmp_path, 2)
+        await asyncio.to_thread(following.accept)
+        following.answer(await asyncio.to_thread(following.begin))
+        assert await call == 1
+
+    run(tmp_path, test)
+
+
 def test_call_that_no_child_knows_delays_no_other(tmp_path: Path) -> None:
     async def test(client: Client, child: Child) -> None:
         rare = client.start("rare", 1)
