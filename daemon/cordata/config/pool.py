@@ -71,7 +71,8 @@ class PoolConfig:
     child_start_timeout_s: Annotated[float, Meta(ge=0.001, le=3600)] = 2.0
     #: Limit for imports and @app.child_init of a child; above it the child is killed and replaced.
     init_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
-    #: Seconds between two health checks of an idle child; one that was stopped is checked at once.
+    #: Seconds between two health checks of an idle child; one stopped by a signal is checked within
+    #: a second.
     health_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
     #: Longest wait for the answer to a health check.
     health_timeout_s: Annotated[float, Meta(ge=0.05, le=3600)] = 5.0

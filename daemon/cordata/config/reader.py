@@ -88,7 +88,8 @@ def find_file(
 
     Raises: ConfigError if a named file does not exist, if another user can write to ./cordata.toml,
     its drop-ins or their directories, or if the default file names an application as well: then
-    the one that serves here and the one of this directory are both possible; as `drop_in_files`.
+    the one that serves here and the one of this directory are both possible. Also what
+    `drop_in_files` raises.
     """
     named = option or environ.get("CORDATA_CONFIG")
     if named:
@@ -195,8 +196,8 @@ def _parse(path: Path) -> dict[str, Any]:
 def drop_in_files(path: Path) -> list[Path]:
     """The drop-ins of a configuration file, in the order in which they are read.
 
-    Raises: ConfigError if this user may not look into their directory: with settings left out a
-    process would run as nobody wants it.
+    Raises: ConfigError if this user may not look into their directory: a process must not run with
+    a part of its settings.
     """
     directory = path.parent / DROP_INS
     try:

@@ -104,6 +104,7 @@ def read_failures(history: str | None) -> list[Mapping[str, Any]]:
     can be shown anyway.
     """
     try:
-        return list(json.loads(history or "[]"))
-    except (ValueError, TypeError):
+        found = json.loads(history or "[]")
+    except ValueError:
         return []
+    return found if isinstance(found, list) else []

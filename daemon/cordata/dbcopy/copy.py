@@ -52,7 +52,8 @@ _STATE = "db_copy"
 #: Differs on the two sides: it has the digests of the SQL in each dialect.
 _OWN = ("migration", _STATE)
 #: Rows of a page, at most; fewer if they are larger than this together. The size of rows is known
-#: from the page before, so a table begins with one row, and a page has at most twice as many.
+#: from the page before, so a table begins with one row, and a page has at most twice as many rows
+#: as the one before.
 _PAGE_ROWS, _PAGE_BYTES = 1000, 1 << 22
 #: A row is left out while another one has its unique value; the next round finds that one changed.
 _ROUNDS = 3

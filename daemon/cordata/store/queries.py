@@ -62,8 +62,8 @@ _READS = re.compile(
     r"\s*(SELECT|VALUES|EXPLAIN|WITH(?!.*\b(INSERT|UPDATE|DELETE|REPLACE|MERGE)\b))\b",
     re.I | re.DOTALL,
 )
-#: The first word of a statement that ends a transaction (for COPY the connection is closed), or
-#: undoes a part of it: it may be that of many units.
+#: The first word of a statement that begins or ends a transaction, or undoes a part of one: other
+#: units may share it. COPY closes the connection, which ends it, too.
 _CONTROLS = re.compile(
     r"\s*(BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE|PREPARE|COPY)\b", re.IGNORECASE
 )
@@ -263,7 +263,7 @@ class Queries:
 
         Raises: ConfigError with every problem found: package or folder missing, name missing,
         malformed or used twice, text before the first name, more than one statement, one that
-        ends a transaction.
+        controls a transaction, or copies.
         """
         found: list[Query] = []
         problems: list[str] = []
@@ -322,10 +322,11 @@ def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") 
         elif ";" in bare:
             problems.append(f"{source}:{line}: query {name!r} holds more than one statement")
         elif (control := _CONTROLS.match(bare)) is not None:
-            problems.append(
-                f"{source}:{line}: query {name!r} must not {control[1].upper()}: its transaction"
-                " may be that of many units; a unit that raises an exception is undone"
-            )
+            word = control[1].upper()
+            reason = "other units may share its transaction; one that raises an exception is undone"
+            if word == "COPY":
+                reason = "PostgreSQL would wait for data; insert rows instead"
+            problems.append(f"{source}:{line}: query {name!r} must not {word}: {reason}")
         else:
             plan = _PLAN.search(body)
             if plan is not None and plan[1] != "kept":

@@ -5,8 +5,8 @@
     from cordata.terminal import run_command, show_page
 
 On a terminal, output has colours and fits its width; elsewhere it is plain, stable text. `--json`
-is for programs: one document, or a line for each of several that come one after the other. rich is
-imported when it is needed.
+is for programs: one document, or a line for each document where several follow. rich is imported
+when it is needed.
 """
 
 from cordata.terminal.file import new_file as new_file

@@ -24,7 +24,7 @@ _NO_WRAP_WIDTH = 1_000_000
 
 
 def show_json(value: object, *, one_line: bool = False) -> None:
-    """Print a JSON document. `one_line`: it is one of several, which come one after the other.
+    """Print a JSON document. `one_line`: on one line, because others follow.
 
     Half of a surrogate pair, which UTF-8 cannot encode, is escaped.
     """

@@ -87,7 +87,9 @@ class Alerts(Struct, frozen=True, kw_only=True):
                 self.spool.add(groups)
 
     def end(self) -> None:
-        """`leave`, with the alerts whose mails are not sent: this process, or its program, ends."""
+        """As `leave`, also the alerts whose mails are not sent; before the process ends, or runs a
+        new program.
+        """
         self.alerter.end()
         self.leave()
 

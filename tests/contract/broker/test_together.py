@@ -122,10 +122,10 @@ async def test_dead_process_is_relieved_once_when_two_take_over(broker: Open) ->
 async def test_slow_process_and_the_one_that_relieves_it_handle_each_message_once(
     broker: Open, first: str
 ) -> None:
-    """Whoever comes first: it is gone, or comes again, and never stays in dead hands.
+    """Whichever is first: each message is handled, or can be claimed again.
 
-    A stream knows no claims. So with Redis it may be both, marked after it was moved to the store:
-    then a handler that writes finds the mark, and one that writes nothing runs again.
+    With Redis one may be both, since a stream knows no claims: it was marked after it was moved to
+    the store. Then a handler that writes finds the mark; one that writes nothing runs again.
     """
     async with AsyncExitStack() as stack:
         slow, other = await opened(stack, broker, 2)

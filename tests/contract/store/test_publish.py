@@ -49,6 +49,7 @@ async def test_event_is_a_row_when_its_unit_commits(opened: Opener) -> None:
 
 async def test_event_is_not_there_when_its_unit_fails(opened: Opener) -> None:
     async with opened() as store:
+        await register(store, [Group("mailer", "booking.made")])
 
         async def unit(tx: Tx) -> None:
             await tx.publish("booking.made", {})

@@ -74,7 +74,7 @@ class _Noted:
 
 @dataclass(slots=True)
 class Relaying:
-    """A store with a group "a", and a relay of a process of its own that enters by `watched`."""
+    """A store with a group "a", and a relay of a process of its own that records by `watched`."""
 
     parts: RedisParts
     watched: Watched
@@ -99,7 +99,7 @@ async def alive(parts: RedisParts) -> Process:
 
 
 async def relay_on(parts: RedisParts, store: Watched, *, queue: Store | None = None) -> Relay:
-    """A relay of a process of its own, which claims in `queue` and enters in `store`."""
+    """A relay of a process of its own, which claims in `queue` and records in `store`."""
     claims = Queue(queue or parts.store, owner=(await alive(parts)).id, retries={})
     server = server_of(parts.url)
     return Relay(cast(Store, store), claims, server, Keys(PREFIX))
@@ -192,7 +192,7 @@ async def test_scheduled_event_is_in_no_stream_before_it_is_due(
         assert 3_500e6 < relay.due_at() - parts.store.now_us() <= 3_600e6
 
 
-async def test_batch_is_claimed_added_and_entered_as_one_event_is(
+async def test_batch_is_claimed_added_and_recorded_as_one_event_is(
     state: Path, redis: RedisServer
 ) -> None:
     """As many units of the store, and as many round trips."""

@@ -75,7 +75,7 @@ def test_history_keeps_first_and_latest_when_there_are_many_failures() -> None:
     assert attempts[1:] == list(range(102 - HISTORY_ENTRIES, 101))
 
 
-@pytest.mark.parametrize("damaged", ['[{"attempt": 1', "null", "1"])
+@pytest.mark.parametrize("damaged", ['[{"attempt": 1', "null", "1", '{"a": 1}', '"x"'])
 def test_history_that_is_damaged_is_begun_anew(damaged: str) -> None:
     history = add_failure(damaged, Failure(attempt=2, at=2, owner="w", error="boom"))
     assert [entry["attempt"] for entry in json.loads(history)] == [2]

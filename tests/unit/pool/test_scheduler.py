@@ -211,7 +211,8 @@ def test_reason_says_what_keeps_the_children(engine: Any) -> None:
     assert pool(child("0")).unavailable_reason(asked) == ""
     drained = pool(child("2", takes_calls=False), child("10", takes_calls=False))
     assert drained.unavailable_reason(asked) == (
-        "all workers of pool default are drained: 2, 10; `cordata pool drain N --undo` ends it"
+        "all workers of pool default are drained: 2, 10;"
+        " unless they stop, `cordata pool drain N --undo` ends it"
     )
     lacking = pool(child("0", {}))
     assert "knows 'echo': 0" in lacking.unavailable_reason(asked)
@@ -219,7 +220,7 @@ def test_reason_says_what_keeps_the_children(engine: Any) -> None:
     assert pool(child("0")).unavailable_reason(asked) == "worker 5 is not connected (there are: 0)"
     drained = pool(child("5", takes_calls=False), child("6"))
     assert drained.unavailable_reason(asked) == (
-        "worker 5 is drained; `cordata pool drain 5 --undo` ends it"
+        "worker 5 is drained; unless it stops, `cordata pool drain 5 --undo` ends it"
     )
 
 

@@ -135,8 +135,8 @@ class Consumer:
     # Waiting for new entries
 
     async def listen(self, wake: Callable[[], None], look: Callable[[], None]) -> None:
-        """Call `wake` when there may be entries, of which all processes hear; `look` when Redis is
-        available again, or a wake-up may have been missed. Until cancelled.
+        """Call `wake` when there may be entries, and other processes are woken, too; `look` when
+        Redis is available again, or a wake-up may have been missed. Until cancelled.
         """
         while True:
             try:
@@ -263,7 +263,7 @@ class Consumer:
         return before, found
 
     def _acknowledge(self, pipe: Pipeline) -> list[list[Message]]:
-        """Add the commands that acknowledge what is settled. Returns the messages of each."""
+        """Add the commands that acknowledge what is settled. Returns the messages of each one."""
         by_group: dict[tuple[str, str], list[Message]] = {}
         for message in self._settled.values():
             by_group.setdefault((message.type, message.group), []).append(message)

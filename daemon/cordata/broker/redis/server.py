@@ -335,8 +335,8 @@ class RedisServer:
 
 
 def _raise_if_cancelled() -> None:
-    """End a task that is cancelled also when redis-py has swallowed that: its asyncio.wait_for does
-    before Python 3.12, if what it waits for ends just then.
+    """Raise CancelledError if this task is cancelled: before Python 3.12 asyncio.wait_for, which
+    redis-py uses, swallows a cancellation if what it waits for ends just then.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

@@ -309,7 +309,7 @@ def _delta(session: Session | None, shared: TrackedMapping | None) -> Delta | No
 
 
 def _microseconds(began: float) -> int:
-    return int((monotonic() - began) * 1e6)
+    return max(1, int((monotonic() - began) * 1e6))  # 0 says that the command was not called
 
 
 def _described(error: Exception) -> dict[str, Any]:

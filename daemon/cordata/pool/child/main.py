@@ -376,7 +376,8 @@ class Loop:
         status, runner = self._status, self._runner
         began = monotonic()
         session = runner.prepare(call, began)
-        while status.paused:  # last, as the worker waits no longer than SETTLE_S
+        # After `prepare`, which may block: the worker that paused it waits for SETTLE_S only.
+        while status.paused:
             time.sleep(page.SETTLE_S)
         assert connection.page is not None  # it said hello
         if not (isinstance(session, Packet) or connection.page.may_begin(call.number)):

@@ -229,7 +229,7 @@ class Client:
 
     async def status(self) -> dict[str, Any]:
         """The status of all workers and their children, by pool and name, and the number of
-        sessions; without those if no worker can say it.
+        `sessions`, which is missing if no worker could count them.
 
         A worker that does not answer in time has `answers` False, and nothing else is known of it.
         One that has ended is left out.

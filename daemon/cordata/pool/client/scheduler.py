@@ -230,14 +230,14 @@ class Scheduler:
                 return f"worker {call.pinned} has no warm child"
             if any(child.load.takes_calls for child in children):
                 return ""
-            undo = f"`cordata pool drain {call.pinned} --undo` ends it"
+            undo = f"unless it stops, `cordata pool drain {call.pinned} --undo` ends it"
             return f"worker {call.pinned} is drained; {undo}"
         knowing = [child for child in children if call.command in child.commands]
         if any(child.load.takes_calls for child in knowing):
             return ""
         if knowing:
             drained_ones = names({child.place.worker for child in knowing})
-            undo = "`cordata pool drain N --undo` ends it"
+            undo = "unless they stop, `cordata pool drain N --undo` ends it"
             return f"all workers of pool {name} are drained: {drained_ones}; {undo}"
         if children:
             there = names({child.place.worker for child in children})

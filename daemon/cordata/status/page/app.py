@@ -273,7 +273,7 @@ class StatusPage:
         await _start(send, 200, "text/event-stream", {})
         sent: dict[str, str] = {}
         text = "retry: 2000\n\n"
-        # A session ends. The token is the same as long as this process runs.
+        # A session may end meanwhile; the token is valid as long as this process runs.
         by_token = not self._access.is_session(request.cookie)
         while not ended.is_set() and (by_token or self._access.is_session(request.cookie)):
             parts = render_parts(await self._collector.latest())

@@ -446,8 +446,8 @@ def arrange(members: Sequence[_Member], *, merge: bool) -> list[_Statement]:
                 )
         waiting = [one for one in waiting if one[1]]
         if waiting:
-            # The unit with the most calls left probably has some that others lack. These are sent
-            # first, so that its later ones are merged with those that the others wait with.
+            # The unit with the most calls first: its extra calls come before those that it shares
+            # with the others, which can then be merged.
             longest = max(waiting, key=lambda one: len(one[1]))
             found += _merged(longest[1][0], waiting)
     return found

@@ -106,7 +106,7 @@ class Pool:
         except TimeoutError:
             self._unqueue(future)
             message = f"all {self._taken} connections are in use"
-            # It may have begun to wait while the server was full, and end after that pause.
+            # A task may time out after that pause, although it began to wait during it.
             if self._full is not None and self._loop.time() < self._full_until + _FULL_S:
                 raise Busy(f"{message}; {self._full}", hint=self._full.hint) from None
             raise Busy(message, hint="raise [store] pool_size, if the server allows it") from None

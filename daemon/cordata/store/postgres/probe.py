@@ -56,8 +56,8 @@ class LivenessProbe:
         *,
         patience_s: float = 0.0,
     ) -> None:
-        """`connect`: as the connections that are watched were made. `patience_s`: for how long the
-        attempts have to fail, so that more than the first one counts.
+        """`connect`: as the connections that are watched were made. `patience_s`: they are closed
+        when no attempt has succeeded for this long; 0: at the first failure.
         """
         self._resources = resources
         self._connect = connect

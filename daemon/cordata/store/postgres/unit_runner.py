@@ -92,8 +92,9 @@ class Resources:
     def overdue(self, transaction: Transaction, limit_s: float) -> StoreUnavailable:
         """The error for a transaction that did not end in time.
 
-        A live server ends a statement after `limit_s`, for example one that waits for a lock. So
-        only a server that was silent for that long makes the store unhealthy.
+        A live server ends one statement after `limit_s`, for example one that waits for a lock.
+        Several that were sent together may take longer; a server that is silent for `limit_s` then
+        makes the store unhealthy, too.
         """
         message = f"no answer within {limit_s:g} s"
         if silent := transaction.connection.silent_s >= limit_s:
@@ -213,8 +214,9 @@ class UnitRunner:
         """Run a unit in the task of the caller, in every state of the store. Returns its result.
 
         `entry`: of a caller in another task. If they are cancelled before the COMMIT, the unit is
-        rolled back. `pauses_s`: how long the unit may pause; that is no time for a statement or the
-        COMMIT. `newest`: it will need the newest state, so it never gets a snapshot.
+        rolled back. `pauses_s`: how long the unit may pause; this does not extend the limit of a
+        statement or of the COMMIT. `newest`: it will need the newest state, so it never gets a
+        snapshot.
         """
         deadline = self._loop.time() + self._timeout_s + GRACE_S + pauses_s
         attempt, collided, reran_once = 0, False, False
@@ -399,7 +401,9 @@ class _UnitRun:
         return reply
 
     def _limit_statements(self, count: int) -> None:
-        """Limit the wait for the statements that are sent next: each may take its whole time."""
+        """Limit the wait for the statements that are sent next: each may take its whole time,
+        within the deadline of the run.
+        """
         limit_s = count * self._timeout_s + GRACE_S
         end = min(self._deadline, asyncio.get_running_loop().time() + limit_s)
         if end != self._limit.when():
