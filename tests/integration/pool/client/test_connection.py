@@ -121,6 +121,14 @@ def run(
             _children.pop().die()
 
 
+async def answer_first(client: Client, child: Child) -> None:
+    """The child takes the client's connection and answers its first call."""
+    first = client.start("echo", 1)
+    await asyncio.to_thread(child.accept)
+    child.answer(await asyncio.to_thread(child.begin))
+    assert await first == 1
+
+
 @pytest.mark.parametrize("loop", [None, uvloop.new_event_loop])
 def test_client_finds_that_a_child_died_which_had_not_read_all(tmp_path: Path, loop: Any) -> None:
     async def test(client: Client, child: Child) -> None:
@@ -237,10 +245,7 @@ def test_client_reads_the_largest_message_that_can_be_configured() -> None:
 
 def test_call_that_is_being_revoked_ends_when_its_client_is_closed(tmp_path: Path) -> None:
     async def test(client: Client, child: Child) -> None:
-        first = client.start("echo", 1)
-        await asyncio.to_thread(child.accept)
-        child.answer(await asyncio.to_thread(child.begin))
-        assert await first == 1
+        await answer_first(client, child)
         call = client.start("echo", 2, timeout=0.1)
         await asyncio.to_thread(child.expect, Call)
         while child.page.may_begin(2):  # until it is revoked, of which the client learns later
@@ -255,10 +260,7 @@ def test_call_that_is_being_revoked_ends_when_its_client_is_closed(tmp_path: Pat
 
 def test_call_whose_child_died_says_that_it_ran_when_no_worker_is_left(tmp_path: Path) -> None:
     async def test(client: Client, child: Child) -> None:
-        first = client.start("echo", 1)
-        await asyncio.to_thread(child.accept)
-        child.answer(await asyncio.to_thread(child.begin))
-        assert await first == 1
+        await answer_first(client, child)
         call = client.start("echo", 2, idempotent=True, timeout=0.1)
         child.begin()  # without a turn of the event loop, so in time
         child.die()
@@ -271,10 +273,7 @@ def test_call_whose_child_died_says_that_it_ran_when_no_worker_is_left(tmp_path:
 
 def test_call_whose_child_died_has_begun_within_its_queue_timeout(tmp_path: Path) -> None:
     async def test(client: Client, child: Child) -> None:
-        first = client.start("echo", 1)
-        await asyncio.to_thread(child.accept)
-        child.answer(await asyncio.to_thread(child.begin))
-        assert await first == 1
+        await answer_first(client, child)
         call = client.start("echo", 2, idempotent=True, queue_timeout=0.1)
         child.begin()  # without a turn of the event loop, so in time
         child.die()
@@ -294,10 +293,7 @@ def test_call_whose_child_died_runs_again_though_its_worker_does_not_say_how(
     """Its queue timeout ends while the worker is asked: it has begun."""
 
     async def test(client: Client, child: Child) -> None:
-        first = client.start("echo", 1)
-        await asyncio.to_thread(child.accept)
-        child.answer(await asyncio.to_thread(child.begin))
-        assert await first == 1
+        await answer_first(client, child)
         silent = asyncio.get_running_loop().create_future
         monkeypatch.setattr(client._dispatcher().control, "ask", lambda path, request: silent())
         call = client.start("echo", 2, idempotent=True, queue_timeout=0.1)
