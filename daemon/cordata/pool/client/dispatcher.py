@@ -310,7 +310,7 @@ class Dispatcher:
             ):
                 child = pool.free_child(call)
                 if child is None:
-                    why = pool.unavailable_reason(call) or f"{call.pinned} is busy"
+                    why = pool.unavailable_reason(call) or f"worker {call.pinned} is busy"
                     text = f"the worker of the session is not free: {why}"
                     self._fail(call, PreferredWorkerBusy(text))
                 else:
