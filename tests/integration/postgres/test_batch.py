@@ -98,6 +98,22 @@ async def test_unit_is_told_of_the_conflict_when_the_row_was_there_before(databa
         assert store.stats().commits - before < 8
 
 
+async def test_callers_that_come_back_share_a_batch_with_those_that_waited(database: str) -> None:
+    async with opened(database) as store:
+
+        async def caller(name: int) -> None:
+            for number in range(5):
+                await add(store, f"{name}-{number}")
+
+        before = store.stats().commits
+        early = [asyncio.ensure_future(caller(name)) for name in range(4)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # their batch is under way
+        await asyncio.gather(*early, *map(caller, range(4, 8)))
+        # After the first batch each one has all callers; without a pause there would be ten.
+        assert store.stats().commits - before <= 7
+
+
 async def test_two_processes_that_add_the_same_rows_end_without_a_deadlock(
     postgres: PostgresServer, database: str
 ) -> None:

@@ -11,12 +11,13 @@ How a unit leaves a batch:
     in doubt   the connection was lost during COMMIT: it is answered, run alone or failed when the
                outcome was looked up
 
-While one batch is under way, the next one gathers. The statements of all units are sent together,
-so each arrow is one round trip; reads that follow each other need more. All reads of a batch see
-one state, that before its writes. The writes keep their order within a unit, but not among the
-units; rows that units insert into one table, or pass to one statement with a `:row(...)`, are sent
-as one statement. The batch does not parse SQL: it takes `insert`, `write` and `fetch_*`. A unit
-that calls `execute`, locks, reads after it wrote, or reads or writes very often, is run alone.
+While one batch is under way, and in a short pause after it, the next one gathers. The statements of
+all units are sent together, so each arrow is one round trip; reads that follow each other need
+more. All reads of a batch see one state, that before its writes. The writes keep their order within
+a unit, but not among the units; rows that units insert into one table, or pass to one statement
+with a `:row(...)`, are sent as one statement. The batch does not parse SQL: it takes `insert`,
+`write` and `fetch_*`. A unit that calls `execute`, locks, reads after it wrote, or reads or writes
+very often, is run alone.
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ _MAX_TASKS = 2
 #: A second batch starts when at least this many units wait. A batch costs the server as much as
 #: several units, so it is cheaper to let fewer units wait for the first batch.
 _PLENTY = 24
+#: After a batch of several units the next one begins later by half the time that this one took, but
+#: by no more than this: the callers that were just answered come back, and their next units share a
+#: batch with those that wait already. With 64 clients of four workers the batches become twice as
+#: large, which saves an eighth of the processor time and gives an eighth more requests a second.
+#: With 4 clients of one worker it saves a fifth, and the rate is a tenth lower.
+_MAX_PAUSE_S = 0.002
 #: The reads of a batch are run, and its writes sent, at most this many times, each time without the
 #: units that failed; then the remaining units are run alone.
 _MAX_ROUNDS = 8
@@ -155,6 +162,7 @@ class Batcher:
                     for member in self._take():
                         member.entry.fail(own_error(error))
                     continue
+                begun = self._loop.time()
                 members = self._take()
                 self._under_way += len(members)
                 try:
@@ -162,6 +170,8 @@ class Batcher:
                     await batch.run(members, deadline)
                 finally:
                     self._under_way -= len(members)
+                if len(members) > 1:
+                    await asyncio.sleep(min(_MAX_PAUSE_S, (self._loop.time() - begun) / 2))
         finally:
             self._task_count -= 1
             if self._queue and not self._task_count:  # after an exception
