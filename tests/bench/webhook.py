@@ -38,8 +38,11 @@ def wrk(server: Server, *, seconds: int, run: str) -> Measured:
 
 
 def scripted(script: str, url: str, argument: str, *, seconds: int) -> Measured:
-    """64 connections, by a script of this directory, which prints a line RESULT."""
-    argv = ["wrk", "-t2", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "10s"]
+    """64 connections, by a script of this directory, which prints a line RESULT.
+
+    One thread sends more than the servers can answer; a second one would take processor from them.
+    """
+    argv = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "10s"]
     argv += ["-s", str(ROOT / "tests/bench" / script), url, "--", argument]
     output = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     line = next(line for line in output.splitlines() if line.startswith("RESULT "))
