@@ -196,8 +196,14 @@ class TrailFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The message, and the exception if there is one."""
-        text = message_of(record)
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        return "\n".join(filter(None, (message_of(record), self.trail_of(record))))
+
+    def trail_of(self, record: logging.LogRecord) -> str:
+        """The `trail` of the record's exception, or that of a child of the pool; "": none."""
+        if record.exc_info:
+            return self.formatException(record.exc_info)
+        trail_of_child: str = getattr(record, "trail", "")
+        return trail_of_child
 
     def formatException(self, ei: Any) -> str:
         """The `trail` of an exception; Python's own traceback at level debug."""

@@ -113,8 +113,8 @@ class AlertHandler(logging.Handler):
             where = _place_of(error.__traceback__) if error is not None else ""
             cause = f"{record.name} {what}" + (f" at {where}" if where else "")
             key = "\0".join((record.name, id_, what, where or _template(record)))
-        if error is not None:
-            text = f"{text}\n{trail(error)}"
+        if more := trail(error) if error is not None else getattr(record, "trail", ""):
+            text = f"{text}\n{more}"
         urgent = own is None and id_ in CAUSES
         return group_of(
             cause,

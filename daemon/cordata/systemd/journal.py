@@ -144,10 +144,8 @@ class LineFormatter(TrailFormatter):
             line += f" ({_escaped(current)})"
         if self._colour and record.levelno in _COLOURS:
             line = f"{_COLOURS[record.levelno]}{line}{_RESET}"
-        if record.exc_info:
-            trace = self.formatException(record.exc_info)
-            line += "\n    " + trace.replace("\n", "\n    ")
-        return line
+        lines = [line, *(f"    {_escaped(more)}" for more in self.trail_of(record).splitlines())]
+        return "\n".join(lines)
 
 
 def _escaped(text: str) -> str:

@@ -18,6 +18,9 @@ from tests.integration.pool.children import CLIENT, COMMANDS, alive, children
 from tests.waiting import until
 
 from cordata import events
+from cordata.alert import Alerter, AlertHandler, Buffer
+from cordata.config.sections import AlertConfig, MailConfig
+from cordata.log import TrailFormatter, handled_by
 from cordata.pool.shared import page, protocol
 from cordata.pool.shared.page import SETTLE_S
 from cordata.pool.shared.protocol import (
@@ -453,11 +456,34 @@ def test_output_has_no_message_of_an_exception(
             else:
                 peer.expect(Result)
             until(lambda: LEAKS[how] in caplog.text)
-        lines = [r.getMessage() for r in caplog.records if r.name == "cordata.pool.child"]
-        text = "\n".join(lines)
+        lines = [r for r in caplog.records if r.name == "cordata.pool.child"]
+        text = "\n".join(map(TrailFormatter().format, lines))
         # A failed log call tells its place, at whatever level.
         assert (SECRET in text) is (level == "DEBUG" and how != "arguments"), text
         assert "commands.py:" in text or level == "DEBUG"
+
+
+def test_error_with_an_exception_is_one_record_and_one_alert(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    alerts = Buffer()
+    alerter = Alerter(
+        AlertConfig(), MailConfig(), login=None, directories=[tmp_path], postpone=lambda one: None
+    )
+    handler = AlertHandler(alerter, alerts, place="host worker@0")
+    with handled_by(handler), children(tmp_path) as pool:
+        peer = pool.connect()
+        peer.call("leak", ["log", SECRET], id=7)
+        until(lambda: "no rate" in caplog.text)
+        peer.call("speak", "a")
+        until(lambda: "unfinished" in caplog.text)
+    [record] = [r for r in caplog.records if r.levelname == "ERROR"]
+    assert record.getMessage() == "shop.pdf: no rate"
+    assert record.__dict__["CALL_ID"] == f"{CLIENT:x}-7"
+    [alert] = alerts.take()
+    assert (alert.title, alert.count) == ("shop.pdf: no rate", 1)
+    assert re.search(r"\nLookupError\n  \S+/commands\.py:\d+ in leak$", alert.sample)
 
 
 def test_output_is_in_the_journal_with_its_call(
@@ -473,11 +499,10 @@ def test_output_is_in_the_journal_with_its_call(
         peer.call("speak", "b", id=9, request_id=forged, traceparent=forged)
         until(lambda: "printed b" in caplog.text)
         lines = [r for r in caplog.records if r.name == "cordata.pool.child"]
-        assert [(r.levelname, r.getMessage()) for r in lines[:5]] == [
+        assert [(r.levelname, TrailFormatter().format(r)) for r in lines[:4]] == [
             ("INFO", "printed a"),
             ("INFO", "to stderr"),
-            ("WARNING", "shop.pdf: logged"),
-            ("WARNING", "twice"),
+            ("WARNING", "shop.pdf: logged\ntwice"),
             ("INFO", "unfinished"),
         ]
         told = lines[0].__dict__

@@ -31,6 +31,7 @@ from tests.waiting import until
 from cordata import events
 from cordata.config.pool import PoolConfig
 from cordata.errors import CordataError
+from cordata.log import TrailFormatter
 from cordata.pool.shared.protocol import (
     Cancel,
     DeathRequest,
@@ -387,8 +388,9 @@ def test_child_that_cannot_warm_up_is_tried_again_and_says_why(
         assert pool.names() == []
         assert pool.status().crashed + pool.status().killed >= 2
     if init == "broken_init":
-        assert "could not warm up: RuntimeError" in caplog.text
-        assert "in broken_init" in caplog.text and "no fonts" not in caplog.text
+        errors = [TrailFormatter().format(r) for r in caplog.records if r.levelname == "ERROR"]
+        assert all("could not warm up: RuntimeError" in error for error in errors)
+        assert all("in broken_init" in error and "no fonts" not in error for error in errors)
 
 
 @pytest.mark.parametrize("level", ["INFO", "DEBUG"])
@@ -399,7 +401,8 @@ def test_trace_of_a_missing_module_is_without_the_frames_of_the_import(
     with children(tmp_path, spec=spec) as pool:
         until(lambda: pool.status().start_error != "")
         assert pool.status().start_error == "ModuleNotFoundError: No module named 'not_there'"
-        assert "command_runner.py" in caplog.text and "<frozen importlib" not in caplog.text
+        text = "\n".join(map(TrailFormatter().format, caplog.records))
+        assert "command_runner.py" in text and "<frozen importlib" not in text
 
 
 def test_pauses_between_starts_grow_to_the_longest(tmp_path: Path) -> None:

@@ -25,11 +25,12 @@ GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def test_lines_are_cut_wherever_the_reads_end() -> None:
-    data = f"a\n\x1e4d-7 {GIVEN} r-1\nb\n<4>c\nhalf\x1e \nd\n".encode() + b"\xff\n"
+    text = f"a\n\x1e4d-7 {GIVEN} r-1\nb\n<4>c\x1f<3>e\x1f\x1ff\nhalf\x1e \nd\n"
+    data = text.encode() + b"\xff\n"
     wanted = [
         Line("a", INFO, "", ""),
         Line("b", INFO, "4d-7", "r-1", GIVEN),
-        Line("c", WARNING, "4d-7", "r-1", GIVEN),
+        Line("c", WARNING, "4d-7", "r-1", GIVEN, trail="<3>e\n\nf"),
         Line("half", INFO, "4d-7", "r-1", GIVEN),
         Line("d", INFO, "", ""),
         Line("\ufffd", INFO, "", ""),

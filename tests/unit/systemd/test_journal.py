@@ -155,3 +155,8 @@ def test_journal_has_the_trace_of_the_request() -> None:
     assert [one for one in sent if re.fullmatch(rb"SPAN_ID=[0-9a-f]{16}", one)]
     without = _journal_fields(record("x"), "x")
     assert not [one for one in without if one.startswith((b"TRACE_ID", b"SPAN_ID", b"REQUEST_ID"))]
+
+
+def test_line_of_a_child_carries_its_further_lines_indented_and_escaped() -> None:
+    line = LineFormatter().format(record("no rate", trail="KeyError\n  /x.py:7 in f\x1b[31m"))
+    assert line.endswith("http: no rate\n    KeyError\n      /x.py:7 in f\\x1b[31m")

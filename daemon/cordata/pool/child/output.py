@@ -14,7 +14,7 @@ import sys
 from typing import Any, TextIO
 
 from cordata.log import LineHandler, TrailFormatter, syslog_priority
-from cordata.pool.shared.protocol import OUTPUT_MARK, call_id
+from cordata.pool.shared.protocol import OUTPUT_BREAK, OUTPUT_MARK, call_id
 from cordata.trace import parse
 
 
@@ -108,9 +108,8 @@ class _Marked(io.RawIOBase):
 
 
 class _Lines(TrailFormatter):
-    """`<6>area: text`, each line with its priority, as sd-daemon(3) has it."""
+    """`<6>area: text`, with its priority as sd-daemon(3) has it; one line for the whole record."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = f"{record.name}: {super().format(record)}"
-        priority = syslog_priority(record.levelno)
-        return "\n".join(f"<{priority}>{line}" for line in text.splitlines())
+        return f"<{syslog_priority(record.levelno)}>{OUTPUT_BREAK.join(text.splitlines())}"

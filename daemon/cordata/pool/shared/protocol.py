@@ -54,6 +54,8 @@ MAX_ENTRIES = 65_536
 HEAD_BYTES = 3
 #: First character of a mark: the line that names the call whose output follows.
 OUTPUT_MARK = "\x1e"
+#: Between the lines of one log record, so that it is one record of the worker, and one alert.
+OUTPUT_BREAK = "\x1f"
 _LARGE = b"\xc1"
 _ANCILLARY = socket.CMSG_SPACE(4 * array.array("i").itemsize)
 _FLAGS = socket.MSG_CMSG_CLOEXEC

@@ -269,9 +269,11 @@ class ChildSupervisor:
             child.set_reason("init")
             child.start_error = " ".join(message.message.split())[:_LINE]
             extra = self._extra(child, events.POOL_CHILD_CRASHED, reason="init")
-            log.error("child %d could not warm up: %s", child.pid, message.message, extra=extra)
-            for line in message.traceback.splitlines():
-                log.error("%s", line, extra=extra)
+            log.error(
+                "child %d could not warm up: %s",
+                *(child.pid, message.message),
+                extra=extra | {"trail": message.traceback.rstrip()},
+            )
         self._wake.set()
 
     def _on_up(self, child: ChildProcess, now: float) -> None:

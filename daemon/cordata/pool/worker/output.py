@@ -1,4 +1,6 @@
-"""Copies the output of a child from a pipe to the journal, each line with the id of its call."""
+"""Copies the output of a child from a pipe to the journal, each line with the id of its call. A log
+record of several lines, such as one with an exception, is one record of the worker, too.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import NamedTuple
 
 from cordata import events
 from cordata.log import fields, logger
-from cordata.pool.shared.protocol import OUTPUT_MARK
+from cordata.pool.shared.protocol import OUTPUT_BREAK, OUTPUT_MARK
 from cordata.trace import trace_of
 
 log = logger("cordata.pool.child")
@@ -29,7 +31,7 @@ _LEVELS += [logging.DEBUG]
 
 
 class Line(NamedTuple):
-    """One line, without its end."""
+    """One line without its end, or one log record."""
 
     text: str
     level: int
@@ -37,6 +39,8 @@ class Line(NamedTuple):
     call_id: str
     request_id: str
     traceparent: str = ""
+    #: Further lines of a log record: those of its exception.
+    trail: str = ""
 
 
 class WorkerOutput:
@@ -49,7 +53,8 @@ class WorkerOutput:
         self._running = running
         self._lines = LineCutter()
         self._second = 0
-        self._count = 0
+        #: Lines of this second that were logged, and that were not.
+        self._count = self._left_out = 0
 
     def feed(self, data: bytes, now: float) -> None:
         """Log what the child wrote."""
@@ -65,28 +70,33 @@ class WorkerOutput:
     def _pass_on(self, line: Line, now: float) -> None:
         # Without a mark: not printed by Python, or not by a call.
         id = line.call_id or self._running()
-        self.tail.add(line.text, id)
+        lines = [line.text, *(line.trail.split("\n") if line.trail else ())]
+        for text in lines:
+            self.tail.add(text, id)
         if int(now) != self._second:
             self._log_left_out()
             self._second, self._count = int(now), 0
-        self._count += 1
-        if self._count <= LINES_PER_S:
-            extra: dict[str, object] = {"call_id": id} if id else {}
-            if line.request_id:
-                extra["request_id"] = line.request_id
-            if line.request_id or line.traceparent:
-                trace = trace_of(line.request_id, line.traceparent, (id,))
-                extra.update(trace.log_fields())
-            self._log(line.level, line.text, extra)
+        if self._count >= LINES_PER_S:
+            self._left_out += len(lines)
+            return
+        self._count += len(lines)
+        extra: dict[str, object] = {"call_id": id} if id else {}
+        if line.request_id:
+            extra["request_id"] = line.request_id
+        if line.request_id or line.traceparent:
+            trace = trace_of(line.request_id, line.traceparent, (id,))
+            extra.update(trace.log_fields())
+        self._log(line.level, line.text, extra, line.trail)
 
     def _log_left_out(self) -> None:
-        left_out = self._count - LINES_PER_S
-        if left_out > 0:
-            self._log(logging.WARNING, f"{left_out} lines of child {self._pid} were left out", {})
+        if self._left_out:
+            text = f"{self._left_out} lines of child {self._pid} were left out"
+            self._log(logging.WARNING, text, {})
+            self._left_out = 0
 
-    def _log(self, level: int, text: str, extra: dict[str, object]) -> None:
+    def _log(self, level: int, text: str, extra: dict[str, object], trail: str = "") -> None:
         more = fields(events.POOL_CHILD_OUTPUT, worker=self._worker, child_pid=self._pid, **extra)
-        log.log(level, "%s", text, extra=more)
+        log.log(level, "%s", text, extra=more | {"trail": trail})
 
 
 class LineCutter:
@@ -125,7 +135,9 @@ class LineCutter:
         level, found = logging.INFO, _PRIORITY.match(text)
         if found:
             level, text = _LEVELS[int(found[1])], text[found.end() :]
-        return Line(text[:LINE], level, self._call_id, self._request_id, self._traceparent)
+        text, *more = (line[:LINE] for line in text.split(OUTPUT_BREAK))
+        ids = self._call_id, self._request_id, self._traceparent
+        return Line(text, level, *ids, trail="\n".join(more))
 
 
 class Tail:
