@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cordata import clock
 from cordata.alert.cooldown import Cooldown, TooMany
 from cordata.config.sections import AlertConfig, MailConfig
-from cordata.core.alert import AlertGroup, AlertPace, merge, subject_of, text_of
+from cordata.core.alert import MAX_GROUPS, AlertGroup, AlertPace, add_to, subject_of, text_of
 from cordata.errors import PermanentError
 from cordata.log import logger
 
@@ -48,7 +48,7 @@ class Alerter:
             directories, cooldown_s=config.cooldown_s, max_per_hour=config.max_per_hour
         )
         self._guard = threading.RLock()  # as that of Buffer
-        #: By cause.
+        #: By fingerprint.
         self._pending: dict[str, AlertGroup] = {}
         #: Those that the thread has taken; it mails the first.
         self._mailing: list[AlertGroup] = []
@@ -60,14 +60,14 @@ class Alerter:
         return bool(self._config.to and self._mail.host)
 
     def mail(self, group: AlertGroup) -> bool:
-        """Mail the pending alerts of a group, if the cool-down of its cause allows; blocks for an
+        """Mail the pending alerts of a group, if the cool-down of its kind allows; blocks for an
         SMTP conversation.
 
         Returns False when a mail was due and could not be sent now; never raises.
         """
-        cause, now = group.cause, clock.now().timestamp()
+        kind, cause, now = group.fingerprint, group.cause, clock.now().timestamp()
         try:
-            counted = self._cooldown.claim(cause, now=now, count=group.pending)
+            counted = self._cooldown.claim(kind, now=now, count=group.pending)
         except OSError as error:
             log.error("no mail about %s: its cool-down cannot be stored: %s", cause, error)
             self._postpone(group)
@@ -83,7 +83,7 @@ class Alerter:
         except _NotSent as error:
             log.error("the mail about %s was not sent: %s", cause, error)
             try:
-                self._cooldown.give_back(cause, counted=counted, now=now)
+                self._cooldown.give_back(kind, counted=counted, now=now)
             except OSError as second:
                 log.error("the cool-down of %s cannot be stored: %s", cause, second)
             # Last: a process that finds the alert may claim its mail as soon as it is due.
@@ -98,10 +98,7 @@ class Alerter:
         no alert waits.
         """
         with self._guard:
-            if group.cause in self._pending:
-                merge(self._pending[group.cause], group)
-            else:
-                self._pending[group.cause] = replace(group)  # the caller changes its own
+            add_to(self._pending, [replace(group)], MAX_GROUPS)  # the caller changes its own
             if self._working:
                 return
             self._working = True
@@ -124,7 +121,7 @@ class Alerter:
             while mailing:
                 self.mail(mailing[0])
                 del mailing[0]
-            # Thousands of one cause then become one update of the state file per second.
+            # Thousands of one kind then become one update of the state file per second.
             time.sleep(_PAUSE_S)
 
     def _take(self) -> list[AlertGroup]:

@@ -14,7 +14,7 @@ import msgspec
 from cordata.alert.spool import in_first
 
 _FILE, _LOCK = "alerts.json", "alerts.lock"
-#: A cause without a mail for this long is deleted from the file.
+#: A kind without a mail for this long is deleted from the file.
 _KEEP_S = 30 * 86_400.0
 #: Pause before a mail that could not be sent may be tried again.
 RETRY_S = 60.0
@@ -26,7 +26,7 @@ class TooMany(Exception):
 
 
 @dataclass(slots=True, order=True)
-class _Cause:
+class _Kind:
     #: Wall time (seconds since the epoch) of the last mail.
     mailed_at: float = 0.0
     #: Alerts since then.
@@ -40,7 +40,7 @@ class _Cause:
         return [self.mailed_at, *self.before]
 
 
-_decode = msgspec.json.Decoder(dict[str, _Cause]).decode
+_decode = msgspec.json.Decoder(dict[str, _Kind]).decode
 
 
 class Cooldown:
@@ -58,40 +58,40 @@ class Cooldown:
         self._cooldown_s = cooldown_s
         self._max_per_hour = max_per_hour
 
-    def claim(self, cause: str, *, now: float, count: int = 1) -> int | None:
-        """Claim the right to mail about a cause at `now` (wall time, seconds).
+    def claim(self, kind: str, *, now: float, count: int = 1) -> int | None:
+        """Claim the right to mail about a kind at `now` (wall time, seconds).
 
         `count`: alerts since the last call. Returns how many were only counted since the last mail,
         without the one that is mailed now; None: no mail is due, all were counted. Raises: TooMany
-        when the limit of mails per hour, of all causes together, is reached: then nothing is
+        when the limit of mails per hour, of all kinds together, is reached: then nothing is
         counted; OSError when no directory can be written: then send no mail, as it cannot be
         recorded.
         """
         with self._locked():
-            causes = self._load()
-            entry = causes.setdefault(cause, _Cause())
+            kinds = self._load()
+            entry = kinds.setdefault(kind, _Kind())
             # A clock that stepped back must not suppress mails for longer than the cool-down.
             if 0 <= now - entry.mailed_at < self._cooldown_s:
                 entry.counted += count
-                self._save(causes, now)
+                self._save(kinds, now)
                 return None
-            if sum(_within(now, at) for one in causes.values() for at in one.mails) >= (
+            if sum(_within(now, at) for one in kinds.values() for at in one.mails) >= (
                 self._max_per_hour
             ):
                 raise TooMany()
             counted = entry.counted + count - 1
             recent = [at for at in entry.mails if _within(now, at)]
-            causes[cause] = _Cause(mailed_at=now, before=recent)
-            self._save(causes, now)
+            kinds[kind] = _Kind(mailed_at=now, before=recent)
+            self._save(kinds, now)
             return counted
 
-    def give_back(self, cause: str, *, counted: int, now: float) -> None:
+    def give_back(self, kind: str, *, counted: int, now: float) -> None:
         """The claimed mail was not sent: allow the next one soon, and count this one with it."""
         with self._locked():
-            causes = self._load()
+            kinds = self._load()
             again_at = now - self._cooldown_s + min(RETRY_S, self._cooldown_s)
-            causes[cause] = _Cause(mailed_at=again_at, counted=counted + 1)
-            self._save(causes, now)
+            kinds[kind] = _Kind(mailed_at=again_at, counted=counted + 1)
+            self._save(kinds, now)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -103,18 +103,18 @@ class Cooldown:
         finally:
             os.close(fd)
 
-    def _load(self) -> dict[str, _Cause]:
-        """The causes in all directories, the latest of each; a damaged file is ignored."""
-        causes: dict[str, _Cause] = {}
+    def _load(self) -> dict[str, _Kind]:
+        """The kinds in all directories, the latest of each; a damaged file is ignored."""
+        kinds: dict[str, _Kind] = {}
         for directory in self._directories:
             with suppress(OSError, ValueError, msgspec.DecodeError):
-                for cause, entry in _decode((directory / _FILE).read_bytes()).items():
+                for kind, entry in _decode((directory / _FILE).read_bytes()).items():
                     # The later mail, else the higher count: that directory was written last.
-                    causes[cause] = max(entry, causes.get(cause, entry))
-        return causes
+                    kinds[kind] = max(entry, kinds.get(kind, entry))
+        return kinds
 
-    def _save(self, causes: dict[str, _Cause], now: float) -> None:
-        kept = {name: c for name, c in causes.items() if now - c.mailed_at < _KEEP_S}
+    def _save(self, kinds: dict[str, _Kind], now: float) -> None:
+        kept = {name: c for name, c in kinds.items() if now - c.mailed_at < _KEEP_S}
         data = msgspec.json.encode(kept)
         in_first(self._directories, lambda directory: _replace(directory / _FILE, data))
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from cordata import clock, events
 from cordata.alert.alerter import Alerter
-from cordata.core.alert import AlertGroup, add_to, group_of, scrub
+from cordata.core.alert import MAX_GROUPS, AlertGroup, add_to, group_of, without_variables
 from cordata.log import message_of, trail
 
 #: MESSAGE_ID -> cause. This process mails these at once and by itself, since the store or the
@@ -35,8 +35,9 @@ CAUSES = {
 }
 #: Prefix of the Message-ID of a mail with alerts. A failure of such a mail causes no further mail.
 MAIL_PREFIX = "<alert."
-#: Most kinds of errors that a buffer counts separately.
-_LIMIT = 500
+#: All errors of one of these are one kind, whatever their text: each process has its own words for
+#: an outage of the store, and a client chooses the path of its request.
+_ONE_KIND = (events.DISK_FULL, events.STORE_FAILED, events.REQUEST_FAILED)
 
 
 class Buffer:
@@ -54,7 +55,7 @@ class Buffer:
     def add(self, groups: Iterable[AlertGroup]) -> None:
         """Add these to the counts; never blocks for long, never raises."""
         with self._guard:
-            add_to(self._groups, groups, _LIMIT)
+            add_to(self._groups, groups, MAX_GROUPS)
         if self.wake is not None:
             self.wake()
 
@@ -68,7 +69,7 @@ class Buffer:
         """Put back alerts that could not be stored, before those that came since."""
         with self._guard:
             since, self._groups = self._groups, {group.fingerprint: group for group in groups}
-            add_to(self._groups, since.values(), _LIMIT)
+            add_to(self._groups, since.values(), MAX_GROUPS)
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -101,20 +102,21 @@ class AlertHandler(logging.Handler):
 
     def _group(self, record: logging.LogRecord) -> AlertGroup:
         own, id_ = getattr(record, "ALERT", None), getattr(record, "MESSAGE_ID", "")
-        text, now_us, key = message_of(record), clock.to_us(clock.now()), ""
+        text, now_us = message_of(record), clock.to_us(clock.now())
         error = record.exc_info[1] if record.exc_info else None
         if own is not None:
             cause = f"app-{own}"
         elif id_ in CAUSES:
             cause = CAUSES[id_]
+        elif error is not None:
+            cause = f"{record.name} {type(error).__name__} at {_place_of(error.__traceback__)}"
         else:
-            # Not the text, which differs between errors of one kind.
-            what = "error" if error is None else type(error).__name__
-            where = _place_of(error.__traceback__) if error is not None else ""
-            cause = f"{record.name} {what}" + (f" at {where}" if where else "")
-            key = "\0".join((record.name, id_, what, where or _template(record)))
+            cause = f"{record.name} error"
         if more := trail(error) if error is not None else getattr(record, "trail", ""):
             text = f"{text}\n{more}"
+        # With an exception its type and place say the kind, whatever the message names.
+        is_kind = own is not None or error is not None or id_ in _ONE_KIND
+        key = "\0".join((cause, id_, "" if is_kind else without_variables(text)))
         urgent = own is None and id_ in CAUSES
         return group_of(
             cause,
@@ -128,13 +130,6 @@ class AlertHandler(logging.Handler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Do nothing: the handler that writes the log reports it."""
-
-
-def _template(record: logging.LogRecord) -> str:
-    """The log message without its arguments, scrubbed, since an f-string contains its values. For
-    asyncio the result of `message_of`, which removes values.
-    """
-    return scrub(message_of(record) if record.name == "asyncio" else str(record.msg))
 
 
 def _place_of(trace: TracebackType | None) -> str:

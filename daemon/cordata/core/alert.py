@@ -19,6 +19,8 @@ from msgspec import Struct
 TITLE_CHARS, SAMPLE_CHARS = 200, 2000
 #: Kinds that one mail describes; of further ones it has only the number.
 MAX_KINDS = 30
+#: Kinds that a process counts separately.
+MAX_GROUPS = 500
 
 _CUT = "…"
 _UNITS = "service|socket|timer|target"
@@ -42,6 +44,9 @@ _PRIVATE = (
     (re.compile(r"\b(?=\w*\d)[0-9a-fA-F]{16,}\b"), _CUT),
     (re.compile(r"\d{5,}"), _CUT),
 )
+#: A word with a digit, or from which `scrub` has left out something. A line number of Python code
+#: stays: another line is another error.
+_VARIABLE = re.compile(rf"(?<!\.py:)(?<![\w{_CUT}])[\w{_CUT}]*[\d{_CUT}][\w{_CUT}]*")
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
@@ -81,6 +86,13 @@ def _leave_out(
     return pattern.sub(cut, text)
 
 
+def without_variables(text: str) -> str:
+    """The text without what differs between errors of one kind: what `scrub` leaves out, and words
+    with digits, such as numbers and ids.
+    """
+    return _VARIABLE.sub("#", scrub(text))
+
+
 def fingerprint(*parts: str) -> str:
     """A short id of these parts in hex; the same parts give the same id on every host."""
     return blake2b("\0".join(parts).encode(errors="replace"), digest_size=6).hexdigest()
@@ -90,7 +102,8 @@ class AlertGroup(msgspec.Struct, kw_only=True):
     """Alerts of one kind. Times are microseconds since the epoch."""
 
     fingerprint: str
-    #: Name of the cause: `dead-letter`, `app-silent:EDELW`, an exception and its place.
+    #: Name of the cause: `dead-letter`, `app-silent:EDELW`, an exception and its place. Several
+    #: kinds may have the same.
     cause: str
     title: str
     #: The latest text, scrubbed.

@@ -208,6 +208,19 @@ async def test_alerts_are_kept_and_the_urgent_mailed_while_the_store_is_away(
     assert kept == {"app-twice": (2, 0), "app-once": (1, 1)}
 
 
+async def test_second_error_of_a_group_is_mailed_while_the_first_one_cools_down(
+    tmp_path: Path,
+) -> None:
+    config = AlertConfig(to=OPS, cooldown_s=900.0)
+    async with opened(tmp_path) as store, smtp_server(Mailbox()) as box:
+        one = process(store, tmp_path, config, mail_of(box))
+        for count, error in ((1, "KeyError"), (1, "KeyError"), (2, "ValueError")):
+            text = f"orders: attempt 1 of 1 at event {count} failed with {error} at orders.py:7"
+            one.log.error("%s", text, extra=fields(events.MESSAGE_DEAD))
+            await until(lambda count=count: len(box.got) == count)  # type: ignore[misc]
+    assert ["KeyError" in mail["Subject"] for _, mail in box.got] == [True, False]
+
+
 async def test_urgent_alert_is_kept_when_the_process_ends_before_its_mail_is_sent(
     tmp_path: Path,
 ) -> None:
@@ -245,7 +258,9 @@ async def test_urgent_alert_is_kept_until_it_may_be_mailed_again_when_the_mail_s
         assert (kept.pending, kept.urgent) == (1, True)
         due_at = alerts.alerter.pace.due_at(kept)
         assert due_at > now_us + RETRY_S * 1e6
-        assert Cooldown([state], cooldown_s=900).claim("store", now=due_at / 1e6) is not None
+        assert (
+            Cooldown([state], cooldown_s=900).claim(kept.fingerprint, now=due_at / 1e6) is not None
+        )
 
 
 async def test_alert_stays_one_when_neither_the_store_nor_the_mail_server_takes_it(

@@ -15,7 +15,7 @@ from cordata.config.sections import AlertConfig, MailConfig
 from cordata.context import Context
 from cordata.core.alert import AlertGroup, group_of
 from cordata.log import fields
-from cordata.store import Store
+from cordata.store import Store, new_id
 from cordata.vault import Vault
 
 
@@ -69,7 +69,7 @@ def test_handler_counts_what_the_application_raises_under_a_cause_of_its_own() -
     assert (group.count, group.pending, group.urgent) == (2, 2, False)
 
 
-def test_handler_keeps_errors_apart_by_what_failed_and_never_by_the_text() -> None:
+def test_handler_keeps_exceptions_apart_by_their_places_and_never_by_their_messages() -> None:
     buffer = Buffer()
     log = logger_with(Heard(), buffer)
     for number in range(3):
@@ -89,6 +89,43 @@ def test_handler_keeps_errors_apart_by_what_failed_and_never_by_the_text() -> No
     # What an exception says is nobody's business; where it was raised is.
     assert not any("secret" in group.sample for group in groups)
     assert any("in _one" in group.sample for group in groups)
+
+
+def test_handler_counts_each_error_of_a_group_by_itself_and_no_event_of_its_own() -> None:
+    buffer = Buffer()
+    log = logger_with(Heard(to=()), buffer)
+    for number in range(1000):
+        for error in (
+            "KeyError at orders.py:7",
+            "KeyError at orders.py:17",
+            "ValueError at x.py:7",
+        ):
+            log.error(
+                "orders: attempt %d of 12 at event %s failed with %s; it is a dead letter now",
+                *(number % 12, new_id(number), error),
+                extra=fields(events.MESSAGE_DEAD),
+            )
+        log.error("the store takes no writes: %s", number, extra=fields(events.STORE_FAILED))
+    groups = buffer.take()
+    assert [group.count for group in groups] == [1000, 1000, 1000, 1000]
+    assert [group.cause for group in groups].count("dead-letter") == 3
+
+
+def test_handler_counts_failed_requests_once_whatever_their_paths() -> None:
+    buffer = Buffer()
+    log = logger_with(Heard(to=()), buffer)
+    for name in ("anna", "bert"):
+        text = "GET /book/%s from 127.0.0.1 failed: 502"
+        log.error(text, name, extra=fields(events.REQUEST_FAILED))
+    assert [group.count for group in buffer.take()] == [2]
+
+
+def test_handler_counts_an_outage_of_the_store_once_whatever_each_process_says_of_it() -> None:
+    buffer = Buffer()
+    log = logger_with(Heard(to=()), buffer)
+    for text in ("connection refused", "the server has closed the connection"):
+        log.error("the store takes no writes: %s", text, extra=fields(events.STORE_FAILED))
+    assert [group.count for group in buffer.take()] == [2]
 
 
 def _one(number: int) -> None:
@@ -169,7 +206,7 @@ def test_mail_is_kept_and_can_be_tried_again_when_the_host_is_no_name(tmp_path: 
     kept: list[AlertGroup] = []
     assert not unreachable(tmp_path, kept).mail(group("store-full"))
     stored = json.loads((tmp_path / "alerts.json").read_text())
-    assert stored["store-full"]["counted"] == 1
+    assert stored[group("store-full").fingerprint]["counted"] == 1
     assert kept == [group("store-full")]
 
 

@@ -15,6 +15,7 @@ from cordata.core.alert import (
     scrub,
     subject_of,
     text_of,
+    without_variables,
 )
 
 SECOND = 1_000_000
@@ -85,6 +86,22 @@ def test_scrub_leaves_out_what_could_be_a_persons_or_a_secret(text: str, told: s
 def test_scrub_leaves_in_what_is_known_to_be_nobodys(text: str, told: str | None) -> None:
     ids = ["20261122", "AB-123456", "0123456789", "1234567890abcdef", ""]
     assert scrub(text, ids) == (text if told is None else told)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("order 7 of anna@example.com", "order 123456 of bert@example.com", True),
+        ("order A7 'red'", "order B99 'blue'", True),
+        ("event 0190b2c4d5e67f8090a1b2c3d4e5f607", "event 7", True),
+        ("child 12 of worker 0 was killed by SIGSEGV", "child 9 of worker 1 ended with 1", False),
+        ("KeyError at orders.py:7 < job.py:41", "KeyError at orders.py:17 < job.py:41", False),
+        ("KeyError at orders.py:7", "ValueError at orders.py:7", False),
+        ("the consumer group mails", "the consumer group orders", False),
+    ],
+)
+def test_text_without_variables_is_that_of_the_kind(one: str, other: str, is_same: bool) -> None:
+    assert (without_variables(one) == without_variables(other)) is is_same
 
 
 def test_group_tells_its_ids_in_cause_and_text() -> None:

@@ -111,6 +111,8 @@ class PartitionRunner:
         self.blocked = state.blocked_at is not None
         self._failing, self._attempts = state.failing, state.attempts
         self._history = state.history
+        #: Type and place of the last error, for the log; "": another process had it.
+        self._last_error = ""
         self._failing_due_at = 0 if self._shared.retry_at_once else state.next_at or 0
         self._pause_until = 0
         self._wake.set()
@@ -373,25 +375,26 @@ class PartitionRunner:
 
     def _log_error(self, event: StoredEvent, error: BaseException, when: str) -> None:
         """Logs type and place of the error. Its text may quote the payload: only the row has it."""
+        self._last_error = f" with {error_summary(error)} at {error_places(error)}"
         log.warning(
-            "%s: attempt %d of %d at event %d failed%s with %s at %s",
+            "%s: attempt %d of %d at event %d failed%s%s",
             self.subscription.name,
             event.attempt,
             self.subscription.retries + 1,
             event.position,
             when,
-            error_summary(error),
-            error_places(error),
+            self._last_error,
             extra=self._fields(event.position),
         )
 
     def _log_given_up(self, position: int, message_id: str, outcome: str) -> None:
         self._shared.counts.given_up += 1
         log.error(
-            "%s: event %d failed %d times; %s",
+            "%s: event %d failed %d times%s; %s",
             self.subscription.name,
             position,
             self._attempts,
+            self._last_error,
             outcome,
             extra=self._fields(position, message_id),
         )
