@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from alpinehub.directory import directory_of
 from alpinehub.models import Account
 from alpinehub.passwords import dummy_password, verify_password
-from cordata import Context, Store
+from cordata import Context, LogThrottle, Store
 
 #: Seconds after its last use for which a verified password is not computed again. A changed
 #: password, a disabled account, another hotel take effect at once: the key holds the stored hash,
@@ -91,7 +91,8 @@ class Guesses:
         self._name = Allowance(*_OF_NAME)
         #: Names with an address from where they got in.
         self._known: OrderedDict[bytes, None] = OrderedDict()
-        self._reported: dict[str, float] = {}
+        #: Key: the cause of an alert.
+        self.alert_throttle = LogThrottle(again_s=_TELL_AGAIN_S)
 
     def begin(self, name: str, address: str) -> None:
         """A password of a name is to be computed; it counts for both together until it was right,
@@ -129,14 +130,6 @@ class Guesses:
         if address:
             limits.append((self._address, self._digest(address)))
         return limits if both in self._known else [*limits, (self._name, self._digest(name))]
-
-    def is_news(self, cause: str) -> bool:
-        """Whether it was not reported recently; it counts as reported now."""
-        now = monotonic()
-        if now < self._reported.get(cause, 0.0):
-            return False
-        self._reported[cause] = now + _TELL_AGAIN_S
-        return True
 
 
 class LoginQueue:
@@ -287,7 +280,7 @@ def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
 def _alert(ctx: Context, cache: LoginCache, name: str, address: str, *, exists: bool) -> None:
     """Alert, but not at every guess. All unknown names are one cause."""
     cause = f"passwords-guessed:{name}" if exists else "passwords-guessed"
-    if cache.guesses.is_news(cause):
+    if cache.guesses.alert_throttle.is_due(cause):
         ctx.alert(
             cause,
             f"too many wrong passwords for {'account' if exists else 'the unknown account'}"

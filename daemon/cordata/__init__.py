@@ -32,6 +32,7 @@ _PLACES = {
     "from_us": "cordata.clock",
     "to_us": "cordata.clock",
     "fields": "cordata.log",
+    "LogThrottle": "cordata.log",
     "request_id": "cordata.log",
     "Trace": "cordata.trace",
     "current_trace": "cordata.trace",
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from cordata.eventstore import EventStore as EventStore
     from cordata.eventstore import NewEvent as NewEvent
     from cordata.eventstore import StoredEvent as StoredEvent
+    from cordata.log import LogThrottle as LogThrottle
     from cordata.log import fields as fields
     from cordata.log import request_id as request_id
     from cordata.pool.child.current import current_call as current_call

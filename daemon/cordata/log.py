@@ -26,7 +26,7 @@ HANDLER = "cordata"
 _FRAMES = 5
 _REMOTE = re.compile(r'^  File "([^"]+)", line (\d+), in \S+$', re.MULTILINE)
 #: Limit of the keys in a LogThrottle. At the limit it drops all, so some lines are logged early.
-_THROTTLED = 100
+_THROTTLED = 1000
 #: Limits of `trail`: the frames of one exception, and the exceptions of a chain.
 _TRAIL_FRAMES, _TRAIL_ERRORS = 20, 16
 

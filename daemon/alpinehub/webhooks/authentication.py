@@ -13,7 +13,6 @@ from __future__ import annotations
 import hmac
 import logging
 from collections.abc import Callable, Sequence
-from time import monotonic
 from typing import TypeGuard
 from urllib.parse import parse_qs
 
@@ -21,16 +20,14 @@ from alpinehub.directory import Snapshot
 from alpinehub.models import OldSecret, Source
 from alpinehub.sources import SOURCE_SECRET
 from alpinehub.webhooks.endpoint import WebhookError
-from cordata import Context, PermanentError, fields
+from cordata import Context, LogThrottle, PermanentError, fields
 
 #: Bytes hashed for one signature at most (a millisecond), and sources tried without being named.
 _MAX_HASHED_BYTES, _MAX_TRIED = 1 << 20, 256
 _MAX_UNSEALED = 4096
 _unsealed: dict[bytes, bytes] = {}
-#: Seconds between two lines about a source that still uses its old secret.
-_NOTE_AGAIN_S = 3600.0
-#: (source id, its old sealed secret) -> monotonic time of the next such line.
-_noted: dict[tuple[int, bytes], float] = {}
+#: Of lines about a source that still uses its old secret; key: its id and that secret, sealed.
+_old_secret_throttle = LogThrottle(again_s=3600.0)
 
 _log = logging.getLogger("alpinehub.webhook")
 
@@ -94,9 +91,7 @@ def _seals(ctx: Context, source: Source) -> list[bytes]:
 def _note_old(source: Source) -> None:
     """Warn, once an hour, that a sender still uses the old secret of the source."""
     assert source.before is not None
-    now, rotation = monotonic(), (source.id, source.before.sealed)
-    if now >= _noted.get(rotation, 0.0):
-        _noted[rotation] = now + _NOTE_AGAIN_S
+    if _old_secret_throttle.is_due(f"{source.id} {source.before.sealed.hex()}"):
         _log.warning(
             "source %s of hotel %s still uses its secret from before the rotation",
             source.name,

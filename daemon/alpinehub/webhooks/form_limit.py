@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from time import monotonic
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -22,7 +21,7 @@ from msgspec import Struct
 from alpinehub.login import is_loopback, network_of
 from alpinehub.models import Source
 from alpinehub.settings import HubSettings
-from cordata import Context, Store, Tx, fields
+from cordata import Context, LogThrottle, Store, Tx, fields
 
 #: Refusals that one worker caches.
 MAX_REMEMBERED = 10_000
@@ -103,8 +102,8 @@ class RefusalCache:
 
     def __init__(self) -> None:
         self._until_us: dict[bytes, int] = {}
-        #: Key of a bucket -> monotonic time from which the next alert about it is allowed.
-        self._alert_at_s: dict[bytes, float] = {}
+        #: Key: that of a bucket.
+        self._alert_throttle = LogThrottle(again_s=_ALERT_AGAIN_S)
 
     def find(self, buckets: Sequence[Bucket], now_us: int) -> LimitReached | None:
         """The first refusal of one of the buckets that has not ended yet, or None. One that lasts
@@ -129,13 +128,11 @@ class RefusalCache:
         self, ctx: Context, source: Source, refusal: LimitReached, client: str | None
     ) -> None:
         """Alert, once an hour, if guests are refused: a whole form, or all of a proxy."""
-        now_s, key = monotonic(), refusal.bucket.key
         local = client is None or is_loopback(client)
         if refusal.bucket.of == "proof" or (refusal.bucket.of == "address" and not local):
             return
-        if now_s < self._alert_at_s.get(key, 0.0):
+        if not self._alert_throttle.is_due(refusal.bucket.key.hex()):
             return
-        self._alert_at_s[key] = now_s + _ALERT_AGAIN_S
         if refusal.bucket.of == "source":
             ctx.alert(
                 f"form-limit:{source.id}",
