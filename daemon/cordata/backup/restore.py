@@ -25,15 +25,15 @@ from cordata.backup.create import configuration_files, fingerprint
 from cordata.backup.owner import acting_as_owner
 from cordata.backup.sealed import unseal
 from cordata.broker.factory import is_store
-from cordata.config import DEFAULT_FILE, Config, Document
+from cordata.config import Config, Document
 from cordata.context_factory import store_password
 from cordata.errors import ConfigError, CordataError, Unclear
 from cordata.store import Chain, dialect_of
 from cordata.store.migrate import SchemaError, load, pending
 from cordata.store.sqlite.connection import database_path
-from cordata.systemd import Credentials, is_booted
+from cordata.systemd import Credentials
 from cordata.systemd.credentials import create as create_credential
-from cordata.systemd.systemctl import STOP_ALL
+from cordata.systemd.hint import has_units, stop_hint
 from cordata.vault import MASTER_KEY, Vault
 
 #: Units whose processes use the store, and the socket that starts one of them.
@@ -56,7 +56,7 @@ class Host:
     @property
     def is_server(self) -> bool:
         """Whether its units use this configuration."""
-        return self.document.path == DEFAULT_FILE and is_booted()
+        return has_units(self.document.path)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,7 +175,7 @@ def check_units() -> None:
     if running:
         raise CordataError(
             f"the service is running: {', '.join(running)}",
-            hint=STOP_ALL,
+            hint=stop_hint(units=True),
         )
 
 

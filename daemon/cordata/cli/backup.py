@@ -22,6 +22,7 @@ from cordata.config import Config, build, find_file, open_document
 from cordata.context_factory import chains_of
 from cordata.errors import ConfigError
 from cordata.systemd import Credentials
+from cordata.systemd.hint import start_hint
 from cordata.terminal import Command, ProgressBar, add_options, show_json
 
 #: The credential that holds the passphrase for `cordata-backup.service`.
@@ -191,7 +192,7 @@ def _print_restored(host: Host, done: Restored, directory: Path, *, dry_run: boo
         if config_file := host.document.path:
             click.echo(f"  see: diff -r {directory}/configuration {config_file.parent}")
     if host.is_server and not dry_run:
-        click.echo("next: systemctl start http.socket cordata.target")
+        click.echo(f"next: {start_hint(units=True)}")
 
 
 def _passphrase(config: Config, file: Path | None, *, twice: bool) -> bytes:

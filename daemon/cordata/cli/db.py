@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
@@ -15,10 +14,8 @@ from cordata.cli.options import app_option
 from cordata.context_factory import chains_of
 from cordata.dbcopy.copy import Copied
 from cordata.dbcopy.copy import copy as copy_store
-from cordata.systemd.systemctl import STOP_ALL
+from cordata.systemd.hint import start_hint, stop_hint
 from cordata.terminal import Group, ProgressBar, show_json
-
-_START = "systemctl start http.socket cordata.target"
 
 
 @click.group(cls=Group)
@@ -59,7 +56,7 @@ def copy(operator: Operator, url: str, finish: bool, app: str | None) -> int:
     host = Host(config=config, document=loaded.document, chains=chains_of(loaded.app))
     with ProgressBar() as bar:
         done = copy_store(host, url, finish=finish, draw=bar.draw)
-    steps = _next_steps(done, url, loaded.document.path)
+    steps = _next_steps(done, url, host)
     if operator.json:
         show_json(asdict(done) | {"next": steps})
         return 0
@@ -77,8 +74,12 @@ def copy(operator: Operator, url: str, finish: bool, app: str | None) -> int:
     return 0
 
 
-def _next_steps(done: Copied, url: str, path: Path | None) -> list[str]:
+def _next_steps(done: Copied, url: str, host: Host) -> list[str]:
     """What the operator does after a pass."""
     if not done.finished:
-        return [STOP_ALL, f"cordata db copy --to '{url}' --finish"]
-    return [f'set url = "{url}" in the section [store] of {path}', "cordata config check", _START]
+        return [stop_hint(units=host.is_server), f"cordata db copy --to '{url}' --finish"]
+    return [
+        f'set url = "{url}" in the section [store] of {host.document.path}',
+        "cordata config check",
+        start_hint(units=host.is_server),
+    ]

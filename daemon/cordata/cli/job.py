@@ -145,7 +145,8 @@ async def _wait_for_schema(ctx: Context) -> None:
             logger("cordata.job").info("waiting for the primary to migrate the store", extra=extra)
         await asyncio.sleep(_SCHEMA_PAUSE_S)
     raise TransientError(
-        "the store's schema is not current", hint="start primary.service, which migrates it"
+        "the store's schema is not current",
+        hint="start primary.service (or `cordata server`), which migrates it",
     )
 
 

@@ -14,9 +14,11 @@ from cordata.app_loader import load_runtime
 from cordata.cli.operator import Operator, operator_options
 from cordata.cli.pool_sockets import check_listening
 from cordata.command_context import become_owner
+from cordata.config import find_file
 from cordata.context_factory import pool_directory
 from cordata.errors import PoolTransient, PoolUnavailable
 from cordata.pool import SyncClient
+from cordata.systemd.hint import has_units, log_hint
 from cordata.terminal import (
     Group,
     limit_option,
@@ -77,7 +79,8 @@ def status(operator: Operator) -> int:
     def act(client: SyncClient) -> dict[str, Any]:
         answer = client.status()
         if not any(worker["answers"] for worker in answer["workers"]):
-            raise PoolUnavailable("no worker answers: `journalctl -u 'worker@*'` may say why")
+            look = log_hint("-u 'worker@*'", units=has_units(find_file(operator.config)))
+            raise PoolUnavailable(f"no worker answers: {look}")
         return answer
 
     return _ask(operator, act, _show_status)

@@ -228,7 +228,7 @@ def add_to(groups: dict[str, AlertGroup], more: Iterable[AlertGroup], limit: int
                 fingerprint=key,
                 cause="many",
                 title=f"more than {limit} kinds of errors",
-                sample=f"more than {limit} kinds of errors: see the journal",
+                sample=f"more than {limit} kinds of errors: see the log",
             )
         if key in groups:
             merge(groups[key], group)

@@ -27,6 +27,7 @@ from cordata.doctor.service import Service, read_secrets
 from cordata.errors import ConfigError
 from cordata.store import store_class
 from cordata.systemd import Credentials
+from cordata.systemd.hint import has_units
 from cordata.systemd.systemctl import Unit
 
 _MASK = "********"
@@ -110,7 +111,8 @@ async def examine(subject: Subject, *, units: Sequence[Unit] | None = None) -> l
         ]
     )
     secrets = read_secrets(config)
-    service = Service(config=config, app=subject.app, secrets=secrets)
+    units_run_it = has_units(next(iter(subject.files), None))
+    service = Service(config=config, app=subject.app, secrets=secrets, units=units_run_it)
     hidden = secret_values(config)
     _become_user(config)
     found += await run_checks(

@@ -78,7 +78,7 @@ async def _bounded(name: str, check: Check, limit_s: float) -> list[Finding]:
         fix = "what it asks does not answer; if the host is only busy, run it again"
         return [failed(name, f"no result within {limit_s:g} s", fix)]
     except CordataError as error:
-        return of_error(name, error, fix="`journalctl -u primary -n 50` may say more")
+        return of_error(name, error, fix="the log of the primary may say more")
     except Exception as error:  # noqa: BLE001 - one broken check must not hide the others
         # Without its message, which may quote anything.
         where = log.frames(error.__traceback__)

@@ -280,7 +280,7 @@ def judge_wal(live_bytes: int, limit_bytes: int) -> Finding:
     text = f"write-ahead log: {size(live_bytes)}, limit {size(limit_bytes)}"
     if live_bytes <= _FAR_OVER * limit_bytes:
         return ok("wal", text)
-    fix = "does the primary run? `systemctl status primary`; does a program keep the file open?"
+    fix = "does the primary run? `cordata status`; does a program keep the file open?"
     return warning("wal", text, f"{fix} `fuser -v` on the file of the store says which")
 
 

@@ -32,6 +32,7 @@ from cordata.registry import Check
 from cordata.store import dialect_of, missing_file
 from cordata.store.migrate import SchemaError
 from cordata.systemd import Credentials
+from cordata.systemd.hint import log_hint, start_hint
 from cordata.vault import Vault
 
 _AS_ROOT = "run it as root"
@@ -85,6 +86,8 @@ class Service:
     #: None: it cannot be imported.
     app: App | None
     secrets: Secrets
+    #: Whether units of systemd run it.
+    units: bool
 
     async def check_store(self) -> list[Finding]:
         """The store: reachable, current, durable, with room; then what is in it."""
@@ -98,7 +101,7 @@ class Service:
             or missing_file(config.store, config.paths.state) is not None
         ):
             text = f"there is no store in {config.paths.state} yet: the primary creates it"
-            return [skipped("store", text, "systemctl start cordata.target, or `cordata server`")]
+            return [skipped("store", text, start_hint(units=self.units))]
         try:
             async with open_context(
                 config,
@@ -113,7 +116,8 @@ class Service:
                 "is [store] url right, and does the server run? `systemctl status postgresql` there"
             )
             if dialect == "sqlite":
-                fix = f"ls -l {config.paths.state}; `journalctl -u primary -n 50` may say more"
+                look = log_hint("-u primary -n 50", units=self.units)
+                fix = f"ls -l {config.paths.state}; the primary may say more: {look}"
             return of_error("store", error, fix=fix)
 
     def _hidden(self, dialect: str) -> str | None:
@@ -147,7 +151,8 @@ class Service:
             yield judge.judge_wal(ctx.store.stats().wal_bytes, limit)
         if pending:
             text = f"{len(pending)} migrations are pending, the first is {pending[0]}"
-            fix = "systemctl restart primary, or `cordata migrate` while no primary runs"
+            restart = "systemctl restart primary" if self.units else "restart `cordata server`"
+            fix = f"{restart}, or `cordata migrate` while no primary runs"
             yield failed("schema", text, fix)
             return
         yield ok("schema", "current")

@@ -10,6 +10,7 @@ from cordata.doctor.judge import judge_wal
 from cordata.metrics.backlog import shown
 from cordata.services.unhandled_event import ABSENT_S
 from cordata.status.snapshot import Part, Snapshot, UnitState
+from cordata.systemd.hint import log_hint, start_hint
 
 State = Literal["healthy", "degraded", "down"]
 #: A process that systemd has restarted, and that is up for less than this, may fail again.
@@ -96,12 +97,11 @@ def _workers(snapshot: Snapshot) -> Iterator[Reason]:
         states = {unit.unit: unit.state for unit in snapshot.units}
         workers = [state for unit, state in states.items() if unit.startswith("worker@")]
         if not {"active", "reloading"} & set(workers):
-            yield _down("units", "no worker runs: `systemctl start http.socket cordata.target`")
+            yield _down("units", f"no worker runs: `{start_hint(units=True)}`")
         elif states.get("http.socket") != "active":
-            text = "http.socket does not listen: `systemctl start http.socket cordata.target`"
-            yield _down("units", text)
+            yield _down("units", f"http.socket does not listen: `{start_hint(units=True)}`")
     elif snapshot.store and not _runs(snapshot):
-        yield _down("processes", "no process runs: start `cordata server`")
+        yield _down("processes", f"no process runs: {start_hint(units=False)}")
 
 
 def _runs(snapshot: Snapshot) -> bool:
@@ -120,15 +120,13 @@ def _store(snapshot: Snapshot) -> Iterator[Reason]:
         return
     sizes = store.wal_bytes, store.wal_limit_bytes
     if sizes[0] and sizes[1] and judge_wal(sizes[0], sizes[1]).state != "ok":
-        yield _degraded(
-            "store", "the write-ahead log is far over its limit: `systemctl status primary`"
-        )
+        yield _degraded("store", "the write-ahead log is far over its limit: `cordata doctor`")
     if primary is None:
         yield _degraded("primary", "there has been no primary yet")
     elif not primary.is_held:
         how = "has released its lease" if primary.released else "has ended"
-        text = f"there is no primary: {primary.holder} {how}; `systemctl status primary`"
-        yield _degraded("primary", text)
+        look = log_hint("-u primary", units=snapshot.systemd)
+        yield _degraded("primary", f"there is no primary: {primary.holder} {how}; {look}")
 
 
 def _groups(snapshot: Snapshot) -> Iterator[Reason]:
@@ -152,8 +150,8 @@ def _groups(snapshot: Snapshot) -> Iterator[Reason]:
 def _rest(snapshot: Snapshot) -> Iterator[Reason]:
     for job in snapshot.jobs:
         if job.state == "failed":
-            text = f"{job.job} {job.period} failed: `journalctl JOB={job.job}`"
-            yield _degraded("jobs", text)
+            look = log_hint(f"JOB={job.job}", units=snapshot.systemd)
+            yield _degraded("jobs", f"{job.job} {job.period} failed: {look}")
     if mail := snapshot.mail:
         if mail.failed:
             text = f"{mail.failed} mails failed in the last 24 hours"
@@ -162,12 +160,12 @@ def _rest(snapshot: Snapshot) -> Iterator[Reason]:
             text = f"{shown(mail.waiting)} mails wait, the oldest {mail.oldest_s:.0f} s"
             yield _degraded("mail", f"{text}: `cordata mail list`")
     for pool in snapshot.pool:
+        look = log_hint(f"-u worker@{pool.worker}", units=snapshot.systemd)
         if not pool.answers:
-            text = f"worker {pool.worker} does not answer: `journalctl -u worker@{pool.worker}`"
-            yield _degraded("pool", text)
+            yield _degraded("pool", f"worker {pool.worker} does not answer: {look}")
         elif pool.start_error:
             text = f"no child of worker {pool.worker} starts: {pool.start_error}"
-            yield _degraded("pool", f"{text}: `journalctl -u worker@{pool.worker}`")
+            yield _degraded("pool", f"{text}: {look}")
         elif not (pool.ready or pool.busy or pool.drained):
             yield _degraded(
                 "pool", f"worker {pool.worker} has no child that takes calls: `cordata pool status`"

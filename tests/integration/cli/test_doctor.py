@@ -142,6 +142,7 @@ def test_unsafe_settings_and_scarce_connections_are_warnings_on_postgresql(tmp_p
         code, checks = examined(path)
         assert code == 1 and failures(checks) == ["schema"]
         assert "migrations are pending" in checks["schema"][0]["text"]
+        assert "restart `cordata server`" in checks["schema"][0]["fix"]
         migrated(path)
         code, checks = examined(path)
     assert code == 0

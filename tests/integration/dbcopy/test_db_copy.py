@@ -253,7 +253,9 @@ def test_table_that_the_other_database_cannot_have_is_refused(
 ) -> None:
     url = postgres.url(postgres.create_database())
     counter = filled(tmp_path / "counter")
-    assert copy(counter, Place(counter.config, url)).returncode == 0  # without rows
+    done = copy(counter, Place(counter.config, url))
+    assert done.returncode == 0, done  # without rows
+    assert "next: end `cordata server` and its jobs\n" in done.stdout, done
     counter.write("INSERT INTO effect VALUES ('e', 1)")
     done = copy(counter, Place(counter.config, url))
     assert done.returncode == 1 and "effect: it has no primary key" in done.stderr, done

@@ -184,6 +184,22 @@ def test_service_is_down_when_nobody_can_be_served(changed: dict[str, Any], text
     assert state == "down" and text in texts[0], texts
 
 
+TROUBLE: dict[str, Any] = {
+    "primary": replace(LEASE, gone=True),
+    "jobs": [replace(JOB, state="failed")],
+    "pool": [replace(POOL, answers=False, ready=0), replace(POOL, start_error="no memory")],
+    "store": StoreState(database="S", wal_bytes=5, wal_limit_bytes=1),
+}
+
+
+def test_reasons_name_the_journal_only_where_units_run() -> None:
+    with_units = said(**TROUBLE)[1]
+    assert sum("journalctl" in text for text in with_units) == 4
+    without = said(**TROUBLE, systemd=False, units=[])[1]
+    assert len(without) == len(with_units)
+    assert not any("journalctl" in text or "systemctl" in text for text in without)
+
+
 def test_service_is_degraded_when_workers_serve_and_their_primary_is_dead() -> None:
     # Under `cordata server`, with workers that neither handle events nor have children.
     gone = replace(LEASE, gone=True)
@@ -192,7 +208,7 @@ def test_service_is_degraded_when_workers_serve_and_their_primary_is_dead() -> N
     )
     assert (state, texts) == (
         "degraded",
-        ["primary: there is no primary: a/1 has ended; `systemctl status primary`"],
+        ["primary: there is no primary: a/1 has ended; see the log"],
     )
 
 

@@ -202,9 +202,7 @@ class ControlServer:
             return Failure(request.number, error.code, str(error))
         except Exception:
             log.exception("a session request failed")
-            return Failure(
-                request.number, "pool", "the worker could not answer; its journal says why"
-            )
+            return Failure(request.number, "pool", "the worker could not answer; its log says why")
 
     def _send(self, sock: socket.socket, packet: Packet) -> None:
         if sock.fileno() < 0:
