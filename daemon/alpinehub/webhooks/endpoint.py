@@ -190,13 +190,14 @@ def require_json(headers: Mapping[bytes, bytes]) -> None:
 
 @lru_cache(maxsize=64)
 def _is_json(content_type: bytes) -> bool:
-    kind, _, parameters = content_type.decode("latin-1").lower().partition(";")
+    kind, *parameters = content_type.decode("latin-1").lower().split(";")
     kind = kind.strip()
     json = kind == "application/json" or (
         kind.startswith("application/") and kind.endswith("+json")
     )
-    charset = parameters.replace(" ", "").replace('"', "")
-    return json and (not charset.startswith("charset=") or charset == "charset=utf-8")
+    written = {"".join(one.replace('"', "").split()) for one in parameters}
+    charsets = {one for one in written if one.startswith("charset=")}
+    return json and charsets <= {"charset=utf-8"}
 
 
 def require_plain(headers: Mapping[bytes, bytes]) -> None:

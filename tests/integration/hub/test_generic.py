@@ -163,6 +163,11 @@ async def test_idempotency_key_remembers_nothing_when_request_was_refused(tmp_pa
             415,
             "unsupported_type",
         ),
+        (
+            {"headers": {"content-type": 'application/json; a=b; charset="latin-1"'}},
+            415,
+            "unsupported_type",
+        ),
         ({"headers": {"content-encoding": "gzip"}}, 415, "unsupported_encoding"),
         ({"body": b"{"}, 400, "bad_json"),
         ({"body": b"[" * 200_000}, 400, "bad_json"),
@@ -196,7 +201,12 @@ async def test_post_is_refused_with_its_code(
 
 @pytest.mark.parametrize(
     "content_type",
-    ["application/json", "Application/JSON; charset=UTF-8", "application/vnd.lead+json"],
+    [
+        "application/json",
+        "Application/JSON; charset=UTF-8",
+        'application/json; charset="utf-8"; a=b',
+        "application/vnd.lead+json",
+    ],
 )
 async def test_post_is_taken_when_type_is_a_kind_of_json(tmp_path: Path, content_type: str) -> None:
     async with open_hub(tmp_path) as hub:
