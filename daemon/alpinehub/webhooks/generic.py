@@ -56,6 +56,8 @@ Name = Annotated[str, Meta(max_length=64)]
 Address = Annotated[str, Meta(max_length=254)]
 Token = Annotated[str, Meta(max_length=32)]
 Parameter = Annotated[str, Meta(max_length=1024)]
+#: By itself Decimal reads digits of any script, and 1_0.
+Amount = int | float | Annotated[str, Meta(pattern=r"\A-?[0-9]+(\.[0-9]+)?\Z")]
 Children = Annotated[tuple[Annotated[int, Meta(ge=0, le=17)], ...], Meta(max_length=30)]
 
 
@@ -77,7 +79,7 @@ class Payload(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     phone: Address | None = None
     language: Token | None = None
     message: Annotated[str, Meta(max_length=10_000)] | None = None
-    total: Decimal | None = None
+    total: Amount | None = None
     currency: Token | None = None
     room_type: Annotated[str, Meta(max_length=8)] | None = None
     rate_plan: Name | None = None
@@ -173,6 +175,8 @@ def _explain(name: str, message: str) -> Problem:
         text = "not a moment with its offset (2027-01-31T10:00:00+01:00)"
     elif "encoded date" in text:
         text = "not a date (YYYY-MM-DD)"
+    elif "regex" in text:
+        text = "not a number (1450.50)"
     text = text.replace(" | null", "").replace("`", "").replace("Expected", "expected")
     return Problem(f"{name}{path}", text)
 
@@ -196,11 +200,11 @@ _LINES = (
     "utm_campaign", "utm_term", "utm_content", "utm_id",
 )  # fmt: skip
 _WHO = ("first_name", "last_name", "email", "phone")
-#: Fields that a ReservationData has, too, but for its status.
+#: Fields that a ReservationData has, too, but for those with another type there.
 _COPIED = tuple(
     name
     for name in Payload.__struct_fields__
-    if name != "status" and name in ReservationData.__struct_fields__
+    if name not in ("status", "total") and name in ReservationData.__struct_fields__
 )
 _MAX_TOTAL = Decimal("99999999.99")
 _CENT = Decimal("0.01")
@@ -235,7 +239,7 @@ def normalise(parsed: Parsed) -> CheckedPayload:
     _check_characters(payload, parsed.utm, problems)
     _check_dates(payload, problems)
     extra = _check_contact(payload, problems)
-    _check_total(payload, problems)
+    total = _check_total(payload, problems)
     status = payload.status
     required = _REQUIRED[status] if status else ()
     problems += _missing(payload, ("hotel_code", "status", *required), unreadable)
@@ -246,7 +250,7 @@ def normalise(parsed: Parsed) -> CheckedPayload:
     lacks = [] if status != "cancelled" else _missing(payload, _STAY) + _nameless(payload)
     return CheckedPayload(
         payload.external_id,
-        _record(payload, parsed.utm, status, extra),
+        _record(payload, parsed.utm, status, total, extra),
         lacks,
     )
 
@@ -308,22 +312,24 @@ def _check_contact(payload: Payload, problems: list[Problem]) -> str:
     return extra
 
 
-def _check_total(payload: Payload, problems: list[Problem]) -> None:
-    total = payload.total
+def _check_total(payload: Payload, problems: list[Problem]) -> Decimal | None:
+    """Check price and currency. Returns the price, with two decimal places."""
     if payload.currency is not None:
         if not _CURRENCY.fullmatch(payload.currency):
             problems.append(Problem("currency", "not a currency code of three letters"))
         payload.currency = payload.currency.upper()
-    if total is None:
-        return
-    if not total.is_finite() or not 0 <= total <= _MAX_TOTAL:
+    if payload.total is None:
+        return None
+    if payload.currency is None and payload.status != "reservation":
+        problems.append(Problem("currency", "required with total"))
+    total = Decimal(str(payload.total))  # of a float the shortest digits, as it was written
+    if not 0 <= total <= _MAX_TOTAL:
         problems.append(Problem("total", f"expected a number from 0 to {_MAX_TOTAL}"))
     elif total != (rounded := total.quantize(_CENT)):
         problems.append(Problem("total", "has more than two decimal places"))
     else:
-        payload.total = abs(rounded)  # -0.00 is 0.00
-    if payload.currency is None and payload.status != "reservation":
-        problems.append(Problem("currency", "required with total"))
+        return abs(rounded)  # -0.00 is 0.00
+    return None
 
 
 def _missing(
@@ -345,12 +351,14 @@ def _nameless(payload: Payload, unreadable: set[str] | None = None) -> list[Prob
     return [Problem("last_name", "required: a name, an e-mail address or a telephone number")]
 
 
-def _record(payload: Payload, utm: dict[str, str], status: Status, extra: str) -> ReservationData:
+def _record(
+    payload: Payload, utm: dict[str, str], status: Status, total: Decimal | None, extra: str
+) -> ReservationData:
     for name in ("source", "medium", "campaign", "term", "content", "id"):
         if (value := getattr(payload, f"utm_{name}")) is not None:
             utm[name] = value
     given = {name: value for name in _COPIED if (value := getattr(payload, name)) is not None}
-    return ReservationData(status=status, utm=utm, extra=extra, **given)
+    return ReservationData(status=status, utm=utm, total=total, extra=extra, **given)
 
 
 KIND = "generic"

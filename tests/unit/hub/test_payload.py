@@ -172,6 +172,17 @@ def test_fields_are_normalised_when_they_have_one_form() -> None:
     assert (data.arrival, data.departure) == (date(2027, 2, 1), date(2027, 2, 8))
 
 
+@pytest.mark.parametrize("total", [99_999_999.99, "99999999.99", 99_999_999, -0.0, "0", 1e2, 0.07])
+def test_total_is_the_number_that_was_written(total: float | str) -> None:
+    data = accept({**REQUEST, "total": total, "currency": "EUR"}).data
+    assert data.total == Decimal(str(total)) and str(data.total)[-3] == "."
+
+
+@pytest.mark.parametrize("total", ["\u0663\u0664", "1_0", " 1", "1\n", "1,5", "", "1.", "NaN"])
+def test_total_is_refused_when_it_is_no_number_in_ascii_digits(total: object) -> None:
+    assert list(refuse({**REQUEST, "total": total, "currency": "EUR"})) == ["total"]
+
+
 def test_content_is_equal_when_only_the_writing_differs() -> None:
     one = accept({**REQUEST, "total": 450, "currency": "eur", "utm_a": "1", "utm_source": "x"})
     two = accept(
