@@ -51,7 +51,7 @@ def take_key(body: bytes) -> tuple[str, bytes]:
     try:
         # As ASCII, because UTF-8 cannot encode a lone surrogate: a lead must not be lost for it.
         return key, json.dumps({**document, "google_key": ""}).encode()
-    except (ValueError, RecursionError):
+    except RecursionError:
         raise Unreadable("not_json") from None
 
 

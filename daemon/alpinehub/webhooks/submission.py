@@ -62,9 +62,10 @@ class Submission:
 def load_json(body: bytes) -> Any:
     """The JSON of a body. Raises: Unreadable.
 
-    Decoded by msgspec, else by the more tolerant `json`: a lone surrogate or NaN must not make a
-    request fail. Of a key that is there twice both take the last value, as for the generic format:
-    no other program has decided by the first, since signatures are of the bytes.
+    Decoded by msgspec, else by the more tolerant `json`: a lone surrogate, NaN or a number of
+    thousands of digits must not make a request fail. Of a key that is there twice both take the
+    last value, as for the generic format: no other program has decided by the first, since
+    signatures are of the bytes.
     """
     body = body.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -74,9 +75,16 @@ def load_json(body: bytes) -> Any:
     except RecursionError:
         raise Unreadable("not_json") from None
     try:
-        return json.loads(body.decode(), parse_constant=str)
+        return json.loads(body.decode(), parse_constant=str, parse_int=_integer)
     except (ValueError, RecursionError):
         raise Unreadable("not_json") from None
+
+
+def _integer(digits: str) -> int | str:
+    try:
+        return int(digits)
+    except ValueError:  # Python converts 4300 digits at most
+        return digits
 
 
 def bounded(text: str) -> str:
@@ -101,7 +109,7 @@ def text_of(value: object) -> str:
         return bounded(", ".join(filter(None, map(text_of, value))))
     try:
         return bounded(json.dumps(value, ensure_ascii=False))
-    except (ValueError, RecursionError):  # an integer of 5,000 digits
+    except RecursionError:
         return ""
 
 

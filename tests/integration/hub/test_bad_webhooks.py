@@ -167,6 +167,20 @@ async def test_no_store_stumbles_over_what_no_text_may_hold(tmp_path: Path) -> N
         assert await hub.one("SELECT count(*) FROM hour_change WHERE kind = 'spam'") == len(bad)
 
 
+@pytest.mark.parametrize("number", ["9" * 4301, "1e999", "NaN"])
+async def test_lead_is_not_lost_for_a_number_that_python_does_not_read(
+    tmp_path: Path, number: str
+) -> None:
+    body = json.dumps(GOOGLE)[:-1] + f', "more": {number}'
+    async with open_lenient(tmp_path) as hub:
+        answer = await post_google(hub, body=f"{body}}}".encode())
+        assert (answer.status, answer.body) == (200, b"{}")
+        wrong = f'{body}, "google_key": "wrong"}}'.encode()
+        assert (await post_google(hub, body=wrong)).status == 401
+        await hub.handle_events()
+        assert await hub.one("SELECT state FROM inbox") == "mapped"
+
+
 async def test_table_of_forms_does_not_grow_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
