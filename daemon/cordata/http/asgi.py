@@ -100,7 +100,8 @@ def compose(mounts: Mapping[str, AsgiApp]) -> AsgiApp:
     """One ASGI application of several, each below its prefix ("/api"; "" for everything).
 
     A request goes to the longest prefix that its path equals or continues with "/"; the prefix is
-    moved to the end of `root_path` while `path` stays whole (ASGI 2.3). Without a match: 404.
+    moved to the end of `root_path` while `path` stays whole (ASGI 2.3). Without a match: 404;
+    but `OPTIONS *`, which asks about the server itself, is answered 204 (RFC 9110 9.3.7).
     Every mounted application gets its lifespan; they share one state.
     """
     if mounts.keys() == {""}:
@@ -119,6 +120,10 @@ def compose(mounts: Mapping[str, AsgiApp]) -> AsgiApp:
                     scope["root_path"] += prefix
                 await app(scope, receive, send)
                 return
+        if path == "*":  # the parser takes it only with OPTIONS
+            await send({"type": "http.response.start", "status": 204})
+            await send({"type": "http.response.body"})
+            return
         await send_error(send, 404, "not_found", "nothing is served at this path")
 
     return composed

@@ -59,6 +59,12 @@ async def test_answer_is_404_when_nothing_is_mounted_there() -> None:
     assert json.loads(sent[1]["body"]).keys() == {"error", "message", "request_id"}
 
 
+async def test_options_of_the_server_is_answered_when_no_application_serves_everything() -> None:
+    prefix, _, sent = await asked(["/api"], "*")
+    assert prefix is None
+    assert sent[0]["status"] == 204 and not sent[1].get("body")
+
+
 async def test_single_application_for_everything_is_not_wrapped() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None: ...
 
