@@ -19,6 +19,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from unicodedata import decimal
@@ -42,6 +43,9 @@ _HEAD = 5
 _MANY = 150
 #: An e-mail address, from each place where one may begin; it ends where `_whole` lets one end.
 _ADDRESS = re.compile(r"(?<![\w.+%-])(?=([\w.+%-]++@[\w-]++(?:\.\w[\w-]*+)*+))")
+
+#: White space as JSON writes it: its letter does not belong to an address that follows.
+_ESCAPED_SPACE = re.compile(r"\\[bfnrt]")
 
 
 class PersonMatcher(Struct, frozen=True):
@@ -188,7 +192,7 @@ def _find_in_inbox(rows: Sequence[Row], groups: Mapping[int, GroupMatcher]) -> l
     for row in rows:
         if (group := groups.get(row["hotel_id"])) is None:
             continue
-        text = _readable(bytes(row["body"]))
+        text = _readable(bytes(row["body"]).decode("utf-8", "replace"))
         if group.is_named_in(text) or (
             row["reservation_id"] is None and group.is_numbered_in(text)
         ):
@@ -200,7 +204,7 @@ def _find_in_versions(rows: Sequence[Row], groups: Mapping[int, GroupMatcher]) -
     return [
         row["id"]
         for row in rows
-        if (group := groups.get(row["hotel_id"])) and group.is_named_in(row["data"].lower())
+        if (group := groups.get(row["hotel_id"])) and group.is_named_in(_readable(row["data"]))
     ]
 
 
@@ -275,14 +279,14 @@ async def _look_at_mails(tx: Tx, after: int) -> tuple[int | None, list[Row]]:
     return (int(rows[-1]["id"]) if rows else None), rows
 
 
-def _readable(body: bytes) -> str:
-    """The text of a body in lower case, with the escapes of JSON or of a form decoded."""
-    text = body.decode("utf-8", "replace")
+def _readable(text: str) -> str:
+    """A text in lower case, with the escapes of JSON decoded; and if it may be a form, once more
+    with those of a form, in which a + is a space.
+    """
     if "\\" in text:
-        try:
-            return json.dumps(json.loads(text), ensure_ascii=False).lower()
-        except (ValueError, RecursionError):
-            pass
+        with suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text), ensure_ascii=False)
+        text = _ESCAPED_SPACE.sub(" ", text)
     if "%" in text:
-        text = unquote_plus(text)
+        text = f"{text}\n{unquote_plus(text)}"
     return text.lower()

@@ -417,6 +417,48 @@ async def test_others_are_not_taken_for_a_person_who_shares_a_number(tmp_path: P
         assert wife["email"] == "wife@example.com"
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"email": "eva+list@example.com", "message": "100 % sure"}',
+        b'{"message": "My address is\\neva+list@example.com, 100% sure"}',
+        b'{"message": "\\teva+list@example.com", "wrong": ',
+        b"email=eva%2Blist%40example.com&message=100+%25",
+        b'--x\r\nContent-Disposition: form-data; name="email"\r\n\r\neva+list@example.com\r\n'
+        b'--x\r\nContent-Disposition: form-data; name="text"\r\n\r\n100 %\r\n--x--\r\n',
+    ],
+)
+async def test_address_is_found_however_a_submission_is_written(
+    tmp_path: Path, body: bytes
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await write(hub, email="eva+list@example.com")
+
+        async def add_submission(tx: Tx) -> None:
+            await raw(
+                tx,
+                "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
+                " VALUES (1, 1, '{}', ?, 'review', 'r')",
+                [body],
+            )
+
+        await hub.ctx.store.run(add_submission)
+        found = await find(hub.ctx.store, email="eva+list@example.com")
+        assert (await erase(hub.ctx.store, found, WHY)).inbox == 1
+        assert bytes(await hub.one("SELECT body FROM inbox WHERE request_id = 'r'")) == b""
+
+
+async def test_address_is_found_in_the_second_line_of_an_old_version(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await write(hub, email="eva@example.com")
+        await write(hub, number="n-1", email="otto@example.com", message="With\neva@example.com")
+        await write(hub, number="n-1", email="otto@example.com", message="")
+        found = await find(hub.ctx.store, email="eva@example.com")
+        assert (await erase(hub.ctx.store, found, WHY)).versions == 1
+        data = decode(await hub.one("SELECT data FROM reservation_version WHERE id = 2"))
+        assert (data.email, data.message) == ("", "")
+
+
 async def test_others_are_not_taken_for_a_person_whose_address_is_within_theirs(
     tmp_path: Path,
 ) -> None:
