@@ -24,7 +24,7 @@ from alpinehub.webhooks.days import read_day
 from alpinehub.webhooks.field_names import plain
 from alpinehub.webhooks.fields import FieldMapping, FieldResolver
 from alpinehub.webhooks.stay import guests_of, order_of, stay_of
-from alpinehub.webhooks.submission import FormShape, Submission, Unreadable, shape_of
+from alpinehub.webhooks.submission import FormShape, Submission, Unreadable, id_text, shape_of
 from alpinehub.webhooks.values import (
     line,
     lines,
@@ -265,7 +265,7 @@ def interpret(
     resolver = FieldResolver(
         submission.answers, mapping, zone, _today(received, zone), accept=accept
     )
-    external_id = submission.external_id or line(resolver.take_value("external_id"))[:128] or None
+    external_id = submission.external_id or id_text(resolver.take_value("external_id")) or None
     data = reservation_data_of(resolver, submission)
     if data is None:
         return Unmapped(tuple(dict.fromkeys(resolver.problems)), external_id, shape)

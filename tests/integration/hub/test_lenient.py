@@ -90,6 +90,16 @@ async def test_submission_that_cannot_be_mapped_is_in_review_and_told(
         assert "eva@" not in text and "Muster" not in text and PATH_SECRET not in text
 
 
+async def test_ids_that_differ_only_after_128_characters_are_two_requests(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        for name in ("Eva Muster", "Otto Muster"):
+            await post_form(hub, {**FORM, "name": name, "request_id": "a" * 128 + name})
+            await post_form(hub, {**FORM, "name": name, "request_id": "a" * 128 + name})
+        await hub.handle_events()
+        assert await hub.one("SELECT count(*) FROM reservation") == 2
+        assert await hub.one("SELECT count(*) FROM reservation_version") == 2
+
+
 @on_each_store
 async def test_google_lead_is_answered_empty_and_its_key_stored_nowhere(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
