@@ -1,7 +1,8 @@
 """Logins: passwords are checked in threads, and the result is cached.
 
-Wrong passwords are limited by account and address. A password in the cache of right ones is never
-limited, so that guessing cannot lock out the hotel software of the account.
+Wrong passwords are limited by account and address. Guessing cannot lock out the hotel software of
+the account: a password in the cache of right ones is never limited, and guesses from elsewhere do
+not count for the network of the last contact, which the store has.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _AT_ONCE = 2
 #: computation: about a second's work.
 MAX_WAITING = 16
 #: (count, seconds): `count` wrong passwords at once, then one every `seconds`, in one process: of a
-#: name from an address (the /64 of IPv6), from an address, and of a name from all addresses that
-#: never got in.
+#: name from an address (the /64 of IPv6), from an address, and of a name from all addresses but
+#: those from which it got in.
 _OF_BOTH, _OF_ADDRESS, _OF_NAME = (10, 6.0), (30, 2.0), (100, 2.0)
 #: Names and addresses that one process counts for.
 _MAX_COUNTED = 10_000
@@ -89,7 +90,8 @@ class Guesses:
         self._both = Allowance(*_OF_BOTH)
         self._address = Allowance(*_OF_ADDRESS)
         self._name = Allowance(*_OF_NAME)
-        #: Names with an address from where they got in.
+        #: Names with an address from where they got in; at first those of the last contacts, so
+        #: that after a restart guesses of others do not keep the hotel software out.
         self._known: OrderedDict[bytes, None] = OrderedDict()
         #: Key: the cause of an alert.
         self.alert_throttle = LogThrottle(again_s=_TELL_AGAIN_S)
@@ -118,6 +120,10 @@ class Guesses:
     def was_right(self, name: str, address: str) -> None:
         """The password was no guess."""
         self.was_not_computed(name, address)
+        self.know(name, address)
+
+    def know(self, name: str, address: str) -> None:
+        """The name got in from the address."""
         known = self._digest(name, address)
         self._known[known] = None
         self._known.move_to_end(known)
@@ -277,6 +283,22 @@ def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
     return getattr(ip, "ipv4_mapped", None) or ip
 
 
+def counted_network(address: str) -> str:
+    """The network by which wrong passwords are counted. "" for loopback addresses: a client may be
+    behind a proxy that is not trusted.
+    """
+    return "" if is_loopback(address) else network_of(address)
+
+
+async def _new_cache(ctx: Context) -> LoginCache:
+    """The cache of this process, which knows the networks of the last contacts."""
+    rows = await ctx.store.read(lambda tx: tx.fetch_all("contact_networks", limit=REMEMBER_MAX))
+    cache = _caches.setdefault(ctx.store, LoginCache())
+    for row in reversed(rows):  # the latest last: it is forgotten last
+        cache.guesses.know(row["name"], row["network"])
+    return cache
+
+
 def _alert(ctx: Context, cache: LoginCache, name: str, address: str, *, exists: bool) -> None:
     """Alert, but not at every guess. All unknown names are one cause."""
     cause = f"passwords-guessed:{name}" if exists else "passwords-guessed"
@@ -303,9 +325,9 @@ async def authenticate(
     stored = [account.password] if account is not None else [_nobody()]
     if account is not None and (before := _before(ctx, account)) is not None:
         stored.append(before)
-    cache = _caches.get(ctx.store) or _caches.setdefault(ctx.store, LoginCache())
+    cache = _caches.get(ctx.store) or await _new_cache(ctx)
     queue = name if account is not None else ""
-    counted = "" if is_loopback(address) else network_of(address)
+    counted = counted_network(address)
     try:
         right = await cache.verify(name, password, *stored, queue=queue, address=counted)
     except Guessing:

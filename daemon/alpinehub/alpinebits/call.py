@@ -66,6 +66,8 @@ class Recipient(Struct, frozen=True, kw_only=True):
     protocol: Protocol
     #: X-AlpineBits-ClientID, or "".
     client_id: str
+    #: As in Call; "": requests are pushed to it.
+    network: str = ""
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -76,6 +78,8 @@ class Call(Struct, frozen=True, kw_only=True):
     protocol: Protocol
     #: X-AlpineBits-ClientID, or "".
     client_id: str
+    #: Where it comes from, as wrong passwords are counted (login.counted_network).
+    network: str
     #: The form field `action`.
     action: str
     #: The XML document; None: the form had no field `request`.
@@ -90,7 +94,10 @@ class Call(Struct, frozen=True, kw_only=True):
     def recipient(self) -> Recipient:
         """The software that calls."""
         return Recipient(
-            account_id=self.account.id, protocol=self.protocol, client_id=self.client_id
+            account_id=self.account.id,
+            protocol=self.protocol,
+            client_id=self.client_id,
+            network=self.network,
         )
 
 

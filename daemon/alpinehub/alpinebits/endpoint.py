@@ -42,7 +42,7 @@ from alpinehub.alpinebits.transport import (
 )
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.asgi import Receive, Reply, Request, Scope, Send, path_below, respond
-from alpinehub.login import TooManyLogins
+from alpinehub.login import TooManyLogins, counted_network
 from alpinehub.memory_budget import Allocation
 from alpinehub.models import Account
 from cordata import Context, StoreUnavailable, fields
@@ -121,6 +121,7 @@ async def _answer(
         account=account,
         protocol=protocol,
         client_id=client_id(request),
+        network=counted_network(request.client or ""),
         action=sent.action,
         data=sent.request,
     )

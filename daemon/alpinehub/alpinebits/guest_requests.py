@@ -377,4 +377,5 @@ async def note_contact(
         hotel_id=hotel_id,
         polled_at=tx.now_us if polled else None,
         acked_at=tx.now_us if acked else None,
+        network=recipient.network or None,
     )

@@ -1,4 +1,4 @@
--- The result of the last handshake with hotel software, and its last contact.
+-- The result of the last handshake with hotel software, its last contact, and from where.
 
 -- name: agreement_all
 SELECT protocol, capabilities FROM handshake WHERE account_id = :account_id
@@ -9,8 +9,16 @@ VALUES (:account_id, :protocol, :capabilities)
 ON CONFLICT (account_id, protocol) DO UPDATE SET capabilities = excluded.capabilities
 
 -- name: contact_note
-INSERT INTO contact (account_id, hotel_id, polled_at, acked_at)
-VALUES (:account_id, :hotel_id, :polled_at, :acked_at)
+INSERT INTO contact (account_id, hotel_id, polled_at, acked_at, network)
+VALUES (:account_id, :hotel_id, :polled_at, :acked_at, :network)
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET
     polled_at = coalesce(excluded.polled_at, contact.polled_at),
-    acked_at = coalesce(excluded.acked_at, contact.acked_at)
+    acked_at = coalesce(excluded.acked_at, contact.acked_at),
+    network = coalesce(excluded.network, contact.network)
+
+-- name: contact_networks
+-- The networks from which accounts called last, the latest first. Reads all contacts, once in a process.
+SELECT u.name, c.network FROM contact c JOIN account u ON u.id = c.account_id
+WHERE c.network IS NOT NULL
+GROUP BY u.name, c.network
+ORDER BY max(coalesce(c.polled_at, c.acked_at)) DESC LIMIT :limit

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.integration.alpinebits.hub import PASSWORD, Hub, open_hub, read_rq
+from tests.integration.alpinebits.hub import PASSWORD, Hub, open_hub, open_worker, read_rq
 from tests.integration.hub.material import forget_directory
 
 from alpinehub import login
@@ -117,6 +117,19 @@ async def test_guesses_are_few_and_alike_whether_the_user_exists(tmp_path: Path,
         # A name is guessed at from everywhere, too.
         said = [await log_in(hub, user, f"guess {n}", f"192.0.2.{n}") for n in range(150)]
         assert 60 <= said.count(401) <= 130 and said[0] == 401
+
+
+@pytest.mark.usefixtures("each_store")
+async def test_guesses_from_everywhere_do_not_keep_the_hotel_software_out_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        assert await log_in(hub, "u1", PASSWORD, OTHER) == 200
+    async with open_worker(tmp_path) as hub:
+        said = [await log_in(hub, "u1", f"guess {n}", f"192.0.2.{n}") for n in range(110)]
+        assert said[-1] == 429
+        assert await log_in(hub, "u1", PASSWORD, "192.0.2.200") == 429
+        assert await log_in(hub, "u1", PASSWORD, OTHER) == 200
 
 
 async def test_names_are_tried_from_an_address_only_so_often(tmp_path: Path) -> None:

@@ -260,6 +260,7 @@ def test_many_errors_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -
         account=Account(id=1, name="u1", hotels=()),
         protocol=PROTOCOLS["2024-10"],
         client_id="",
+        network="",
         action="OTA_HotelRatePlanNotif:RatePlans",
         data=None,
     )

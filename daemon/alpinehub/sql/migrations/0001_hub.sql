@@ -278,6 +278,7 @@ CREATE TABLE contact (
     hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
     polled_at {bigint},
     acked_at {bigint},
+    network TEXT,                         -- of the client, as wrong passwords are counted (login.py)
     stale_at {bigint},                    -- when the operator was alerted that it does not poll
     PRIMARY KEY (account_id, hotel_id)
 ){keyed};
