@@ -23,6 +23,7 @@ from alpinehub.webhooks.submission import (
     load_json,
     text_of,
 )
+from alpinehub.webhooks.values import read_yes
 
 
 async def post(request: WebhookRequest) -> Reply:
@@ -67,7 +68,7 @@ def read(body: bytes) -> Submission:
         external_id=id_text(document.get("lead_id")) or None,
         utm={"source": "google", **({"campaign": campaign} if campaign else {})},
         gclid=id_text(document.get("gcl_id"), 1024),
-        ignored="test" if document.get("is_test") not in (None, False, "false", "") else "",
+        ignored="test" if read_yes(text_of(document.get("is_test"))) else "",
     )
 
 

@@ -129,6 +129,24 @@ async def test_google_test_lead_reaches_no_hotel(tmp_path: Path) -> None:
         assert await hub.one("SELECT count(*) FROM reservation") == 0
 
 
+@pytest.mark.parametrize("is_test", ["False", "FALSE", "0", 0, {}])
+async def test_google_lead_reaches_its_hotel_however_it_says_that_it_is_no_test(
+    tmp_path: Path, is_test: object
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await post_google(hub, {**GOOGLE, "is_test": is_test})
+        await hub.handle_events()
+        assert await hub.one("SELECT state FROM inbox") == "mapped"
+
+
+@pytest.mark.parametrize("is_test", ["True", "1", 1])
+async def test_google_test_lead_is_one_however_it_says_so(tmp_path: Path, is_test: object) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await post_google(hub, {**GOOGLE, "is_test": is_test})
+        await hub.handle_events()
+        assert await hub.one("SELECT outcome FROM inbox") == "test"
+
+
 async def test_browser_and_content_type_of_a_form_are_stored_and_no_secret(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
         kind = "application/x-www-form-urlencoded"
