@@ -6,8 +6,9 @@
 
     one of them has an address ....... the others are merged into that one
     none has ......................... the others are merged into the oldest
-    several have ..................... none is merged: people share telephones, and it is not known
-                                       which of them gave only the number
+    several have ..................... the others are merged into the oldest of the others: people
+                                       share telephones, and it is not known which of those with an
+                                       address gave only the number
 
 A new customer without an address is due. One with an address, as most have, is due only if a
 customer without one has a number with the same last digits, which the look-up of the customer
