@@ -49,14 +49,14 @@ _MAX_PIPELINED, _MAX_PIPELINED_FULL = 1000, 16
 #: Average bytes per second that a body must have: a client that sends one byte before each deadline
 #: would occupy a connection for ever.
 _MIN_BODY_RATE = 512
-#: The client gets this long after its last byte to read the last response, and `body_timeout_s` in
-#: all: closing with unread bytes would reset the connection and could destroy the response on its
-#: way. Received bytes are dropped.
+#: When the last response has been sent, the client gets this long after its last byte to read it,
+#: and `body_timeout_s` in all: closing with unread bytes would reset the connection and could
+#: destroy the response on its way (RFC 9112 9.6). Received bytes are dropped.
 _LINGER_S = 2.0
 #: Eviction, by phase: rank (a higher one goes first, as less is lost), and the seconds before a
 #: connection can be evicted. An honest client sends a head at once; a large body may take longer.
 _EVICTION = {LINGER: (4, 1.0), IDLE: (3, 1.0), HEAD: (2, 1.0), BODY: (1, 5.0)}
-#: The same for a client that does not read its response, in any phase but LINGER.
+#: The same for a client that does not read its response, in any phase.
 _UNREAD_EVICTION = (2, 1.0)
 
 
@@ -347,13 +347,17 @@ class Connection(asyncio.BufferedProtocol):
         """Close the server's side; drop what the client still sends until it closes, too."""
         self._phase = LINGER
         self._phase_since = now = self.server.loop.time()
-        self._deadline = now + _LINGER_S
-        self._phase_deadline = now + self.server.config.body_timeout_s
+        self._begin_linger(now)
         self.flow.resume_reading()
         if self._client_closed or self.flow.is_closing:
             self.flow.close()
         else:
             self.flow.write_eof()
+
+    def _begin_linger(self, now: float) -> None:
+        """The deadlines of LINGER, when the last response has been sent at `now` (loop time)."""
+        self._deadline = now + _LINGER_S
+        self._phase_deadline = now + self.server.config.body_timeout_s
 
     def close_idle(self) -> None:
         """Close unless there is a request, or bytes of one, even in the kernel's buffer."""
@@ -371,6 +375,8 @@ class Connection(asyncio.BufferedProtocol):
         self.flow.measure(now)
         if self.flow.stalled_s > self.server.config.response_timeout_s:
             self._cut_unread()
+        if self._phase == LINGER and self.flow.has_unsent:
+            self._begin_linger(now)  # the client still reads the last response
         if now >= self._deadline:
             self._expire()
 
@@ -406,18 +412,18 @@ class Connection(asyncio.BufferedProtocol):
         """How early this connection is evicted: the highest (rank, seconds) first, `seconds` being
         the time that the server has waited for the client: for a request, for the rest of one, for
         the client to read, or to close. None: it cannot be evicted, since the client waits for the
-        server, or has time left.
+        server, reads a response, or has time left.
         """
         if not self.flow.connected:
             return None
         phase = self._phase
         self.flow.measure(now)
         rank, limit_s = _UNREAD_EVICTION
-        if self.flow.read_lag_s >= limit_s and phase != LINGER:
+        if self.flow.read_lag_s >= limit_s:
             return rank, self.flow.read_lag_s
-        if phase == RESPONSE or self.flow.reading_paused:
+        if phase == RESPONSE or self.flow.reading_paused or self.flow.has_unsent:
             return None
-        if phase == IDLE and (self._buffer or self.flow.has_unsent):
+        if phase == IDLE and self._buffer:
             return None
         rank, limit_s = _EVICTION[phase]
         waited_s = now - self._phase_since

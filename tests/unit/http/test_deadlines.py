@@ -190,6 +190,27 @@ async def test_lingering_connection_is_closed_in_the_end() -> None:
         assert wire.transport.closing
 
 
+async def test_lingering_connection_stays_as_long_as_its_client_reads() -> None:
+    last = sending(start(200, (b"connection", b"close")), body(b"x" * 250_000))
+    async with wired(last, CONFIG) as wire:
+        loop = still(wire.server)
+        await wire.feed(GET)
+        assert wire.transport.eof_written
+        for unsent in range(250_000, 0, -50_000):
+            wire.transport.unsent = unsent
+            loop.seconds += 1.0
+            wire.server.sweep(loop.time())
+            assert not wire.transport.closing
+            assert wire.connection.eviction_key(loop.time()) is None
+        wire.transport.unsent = 0
+        loop.seconds += 0.5
+        wire.server.sweep(loop.time())
+        assert not wire.transport.closing
+        loop.seconds += 1.5
+        wire.server.sweep(loop.time())
+        assert wire.transport.closing
+
+
 async def test_client_that_is_still_sending_gets_time_to_read_its_refusal() -> None:
     async with wired(Recorder(), CONFIG) as wire:
         loop = still(wire.server)
