@@ -23,6 +23,7 @@ from cordata.errors import (
     TransientError,
 )
 from cordata.store import Row, Store, Tx
+from cordata.store.health import Busy
 
 
 async def change(store: Store, name: str, amount: int = 1) -> None:
@@ -198,19 +199,24 @@ async def test_locks_are_free_when_the_time_of_a_block_is_up_and_its_statement_w
         assert await balance(one, "a") == 5
 
 
+def make_updates_slow(server: psycopg.Connection) -> None:
+    """An UPDATE of an account takes 1.1 s from now on."""
+    server.execute(
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql"
+        " AS 'BEGIN PERFORM pg_sleep(1.1); RETURN new; END'"
+    )
+    server.execute(
+        "CREATE TRIGGER wait BEFORE UPDATE ON account FOR EACH ROW EXECUTE FUNCTION wait()"
+    )
+    server.commit()
+
+
 async def test_writes_that_are_sent_together_have_their_whole_time_each(database: str) -> None:
     """The server limits each statement; all of them together may take longer."""
     with psycopg.connect(database) as server:
         async with opened(database, write_timeout_s=2.0, transaction_timeout_s=3600.0) as store:
             await add_account(store, "a")
-            server.execute(
-                "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql"
-                " AS 'BEGIN PERFORM pg_sleep(1.1); RETURN new; END'"
-            )
-            server.execute(
-                "CREATE TRIGGER wait BEFORE UPDATE ON account FOR EACH ROW EXECUTE FUNCTION wait()"
-            )
-            server.commit()
+            make_updates_slow(server)
             async with store.transaction() as tx:
                 for _ in range(3):
                     await tx.write("account.change", id="a", amount=1)
@@ -218,6 +224,24 @@ async def test_writes_that_are_sent_together_have_their_whole_time_each(database
                 for _ in range(3):  # sent with the COMMIT
                     await tx.write("account.change", id="a", amount=1)
             assert await balance(store, "a") == 6 and store.stats().state == "ok"
+
+
+async def test_store_stays_ok_when_the_statements_of_a_unit_take_too_long_together(
+    database: str,
+) -> None:
+    """A server that works through them is not silent."""
+
+    async def change_often(tx: Tx) -> None:
+        for _ in range(4):
+            await tx.write("account.change", id="a", amount=1)
+
+    with psycopg.connect(database) as server:
+        async with opened(database, write_timeout_s=2.0) as store:
+            await add_account(store, "a")
+            make_updates_slow(server)
+            with pytest.raises(Busy, match="no answer within 2 s"):
+                await store.run(change_often)
+            assert store.stats().state == "ok" and await balance(store, "a") == 0
 
 
 async def test_connection_is_used_again_when_a_block_raised(

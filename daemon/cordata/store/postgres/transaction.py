@@ -160,6 +160,8 @@ class Transaction:
         self._own_statements = 0
         #: Statements of the caller since the last sync.
         self._queued = 0
+        #: Statements of the caller, and COMMIT, that the last sync waited for.
+        self.awaited = 0
         self._xid = ""
         self._read_only = kind in ("read", "batch_read")
         #: Whether COMMIT was sent.
@@ -189,7 +191,7 @@ class Transaction:
         The position of a ServerError is negative when it was none of the caller's statements.
         """
         own, self._own_statements = self._own_statements, 0
-        self._queued = 0
+        self.awaited, self._queued = self._queued, 0
         try:
             results = await self.connection.sync()
         except ServerError as error:
@@ -209,6 +211,7 @@ class Transaction:
         if self._queued and not self._xid and not self._read_only:
             await self.sync()
         last, self._queued = self._queued, 0
+        self.awaited = last + 1
         self.commit_sent = True
         begun = monotonic()
         try:

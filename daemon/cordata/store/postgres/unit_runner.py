@@ -92,17 +92,18 @@ class Resources:
     def overdue(self, transaction: Transaction, limit_s: float) -> StoreUnavailable:
         """The error for a transaction that did not end in time.
 
-        A live server ends one statement after `limit_s`, for example one that waits for a lock.
-        Several that were sent together may take longer; a server that is silent for `limit_s` then
-        makes the store unhealthy, too.
+        A live server ends each statement after `limit_s`, for example one that waits for a lock,
+        but says so only when all that were sent together have ended. If it is silent for longer
+        than they may take, the store is unhealthy; else the next connection shows it.
         """
         message = f"no answer within {limit_s:g} s"
-        if silent := transaction.connection.silent_s >= limit_s:
+        self.pool.close_idle()  # they may be as dead as this one
+        silent = transaction.connection.silent_s >= transaction.awaited * limit_s
+        if silent:
             self.health.failed(server_unreachable(message))
-            self.pool.close_idle()  # they may be as dead as this one
         if transaction.commit_sent:
             return Unclear(f"{message} to a commit; whether it happened is not known")
-        return server_unreachable(message) if silent else Busy(message)
+        return server_unreachable(message) if silent else connection_lost(message)
 
     def translate_error(self, error: BaseException, tx: UnitTx) -> BaseException:
         """The caller's error for one that ended a transaction; Again when the unit may run again.
